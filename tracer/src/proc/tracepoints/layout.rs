@@ -50,9 +50,23 @@ pub(super) struct Layout {
     pub(super) mount_point: i32,
     /// What a task used, in the order of [`COSTS`]; `None`: this kernel does not count it.
     pub(super) costs: [Option<i32>; COSTS.len()],
+    /// Where a processor's clock is found from a task; `None`: nowhere.
+    pub(super) queue: Option<Queue>,
     pub(super) live_threads: i32,
     pub(super) open: Open,
     pub(super) calls: Calls,
+}
+
+/// Offsets of what leads from a task to the queue of its processor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    /// Of a task: the tasks of its group that wait there, too.
+    pub(super) of_task: i32,
+    /// Of those.
+    pub(super) of_group: i32,
+    // Of the queue.
+    pub(super) flags: i32,
+    pub(super) clock: i32,
 }
 
 /// Offsets of what tells of a call and of sockets.
@@ -162,6 +176,20 @@ pub(super) const COSTS: [&str; 15] = [
 /// The first of them that the kernel may leave out.
 const OPTIONAL: usize = 4;
 
+/// `None`: this kernel has it otherwise.
+fn queue(types: &Types) -> Option<Queue> {
+    let offset = |structure: &str, member: &str| {
+        let found = types.offset(structure, member)?;
+        i32::try_from(found).ok()
+    };
+    Some(Queue {
+        of_task: offset("task_struct", "se.cfs_rq")?,
+        of_group: offset("cfs_rq", "rq")?,
+        flags: offset("rq", "clock_update_flags")?,
+        clock: offset("rq", "clock")?,
+    })
+}
+
 impl Layout {
     /// That of the running kernel.
     ///
@@ -234,6 +262,7 @@ impl Layout {
             parent_mount: offset("mount", "mnt_parent")?,
             mount_point: offset("mount", "mnt_mountpoint")?,
             costs,
+            queue: queue(types),
             live_threads: offset("signal_struct", "live")?,
             open: Open {
                 files: task("files")?,

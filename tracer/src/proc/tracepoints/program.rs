@@ -100,12 +100,15 @@ pub(super) const COSTS: usize = REST;
 pub(super) const PEAK: usize = COSTS + 8 * layout::COSTS.len();
 /// The processor that it is on.
 pub(super) const PROCESSOR_AT: usize = PEAK + 8;
+/// The clock of that, and bits that say what is about it.
+pub(super) const CLOCK: usize = PROCESSOR_AT + 8;
+pub(super) const CLOCK_FLAGS: usize = CLOCK + 8;
 /// Of an exec also the id that the thread had before, and the file mode creation mask.
-pub(super) const FORMER: usize = PROCESSOR_AT + 8;
+pub(super) const FORMER: usize = CLOCK_FLAGS + 8;
 pub(super) const UMASK: usize = FORMER + 4;
 pub(super) const EXEC: usize = FORMER + 8;
 /// Of an end when it was made, and the wait status as the process's and its own.
-pub(super) const START: usize = PROCESSOR_AT + 8;
+pub(super) const START: usize = CLOCK_FLAGS + 8;
 pub(super) const LEADER_CODE: usize = START + 8;
 pub(super) const GROUP_CODE: usize = LEADER_CODE + 4;
 pub(super) const GROUP_FLAGS: usize = GROUP_CODE + 4;
@@ -489,5 +492,15 @@ impl Code {
         self.read(field(PEAK), 8, R3, layout.peak_memory);
         self.call(PROCESSOR);
         self.put(STORE_64, MEMORY, R0, field(PROCESSOR_AT), 0);
+        self.clear(field(CLOCK));
+        self.clear(field(CLOCK_FLAGS));
+        if let Some(queue) = layout.queue {
+            self.follow(TASK, queue.of_task);
+            self.follow(R3, queue.of_group);
+            self.put(STORE_64, MEMORY, R3, OTHER, 0);
+            self.read(field(CLOCK), 8, R3, queue.clock);
+            self.put(LOAD_64, R3, MEMORY, OTHER, 0);
+            self.read(field(CLOCK_FLAGS), 4, R3, queue.flags);
+        }
     }
 }

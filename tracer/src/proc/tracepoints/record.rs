@@ -13,11 +13,11 @@ use super::calls;
 use super::moment::Told;
 use super::pending::{Part, Parts, Pending};
 use super::program::{
-    ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY, END,
-    ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED, FORMER,
-    GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NUMBER, NUMBERED, PEAK, PID, PROCESSOR_AT,
-    REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID, UMASK, UNNAMED,
-    WHAT, missing,
+    ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT, DETACHED,
+    DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
+    FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NUMBER, NUMBERED, PEAK, PID,
+    PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID,
+    UMASK, UNNAMED, WHAT, missing,
 };
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -98,8 +98,12 @@ pub(in super::super) struct Used {
     /// 0: not told.
     pub(in super::super) arrived_at: u64,
     pub(in super::super) counted_since: u64,
-    /// The processor that it is on.
+    /// The processor that it is on, and the clock of that when it was last brought up to date, ns; 0: not told.
     pub(in super::super) processor: u32,
+    pub(in super::super) clock_at: u64,
+    /// That clock stands still until the thread leaves its processor: another one was woken that is to have it. The thread is charged
+    /// with the time from then on as waiting for a processor (`rq_clock_skip_update` of kernel/sched/sched.h).
+    pub(in super::super) is_halted: bool,
 }
 
 /// What records have told.
@@ -258,6 +262,8 @@ fn ended(pid: u32, record: &[u8]) -> Option<Ended> {
 }
 
 fn used(record: &[u8]) -> Option<Used> {
+    /// `RQCF_REQ_SKIP` of kernel/sched/sched.h.
+    const IS_HALTED: u32 = 1;
     let cost = |index: usize| word(record, COSTS + 8 * index);
     Some(Used {
         costs: Costs {
@@ -282,6 +288,8 @@ fn used(record: &[u8]) -> Option<Used> {
         arrived_at: cost(14)?,
         counted_since: cost(0)?.saturating_sub(cost(13)?),
         processor: half(record, PROCESSOR_AT)?,
+        clock_at: word(record, CLOCK)?,
+        is_halted: half(record, CLOCK_FLAGS)? & IS_HALTED != 0,
     })
 }
 

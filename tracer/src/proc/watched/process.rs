@@ -101,9 +101,6 @@ impl Process {
         let before = &self.before;
         if let Some(total) = total {
             let since = |now: u64, then: u64| Some(now.saturating_sub(then));
-            // Who has to leave its processor while a program of ours tells of its exec is charged with that time as waiting for one: the
-            // kernel takes the clock of when that was decided (`rq_clock_skip_update`). At the exec it counted as on a processor.
-            let as_waiting = before.on_cpu_ns.saturating_sub(total.on_cpu_ns);
             let io = |field: fn(&Io) -> u64| {
                 let then = before.io.as_ref().map_or(0, field);
                 Some(field(total.io.as_ref()?).saturating_sub(then))
@@ -112,7 +109,7 @@ impl Process {
                 user_ns: since(total.user_ns, before.user_ns),
                 sys_ns: since(total.sys_ns, before.sys_ns),
                 on_cpu_ns: since(total.on_cpu_ns, before.on_cpu_ns),
-                run_queue_ns: since(total.run_queue_ns, before.run_queue_ns + as_waiting),
+                run_queue_ns: since(total.run_queue_ns, before.run_queue_ns),
                 minor_faults: since(total.minor_faults, before.minor_faults),
                 major_faults: since(total.major_faults, before.major_faults),
                 voluntary_switches: since(total.voluntary_switches, before.voluntary_switches),

@@ -16,8 +16,9 @@ use crate::proc::tracepoints::{Tracepoints, Used, What};
 const LONGEST_NS: u64 = 1_000_000_000;
 /// More than lies between two ticks, where their distance is not known.
 const LONGEST_TICK_NS: u64 = 20_000_000;
-/// Two clocks of a machine go apart by no more than one part in so many.
-const DRIFT: u64 = 20_000;
+/// The scheduler's clock and the one that is not slewed (`CLOCK_MONOTONIC_RAW`), which count the same, go apart by no more than one part in
+/// so many.
+const DRIFT: u64 = 1_000_000;
 /// How long is waited for the end of a thread, which shows how far the clocks are apart.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -31,6 +32,8 @@ pub(super) struct Clocks {
     always: Option<(i64, u64)>,
     /// Time between two ticks, ns.
     tick_ns: u64,
+    /// How far the monotonic clock was ahead of the one that is not slewed at first, and how much more it is since the last look, ns.
+    slewed: (i64, i64),
 }
 
 impl Clocks {
@@ -40,7 +43,18 @@ impl Clocks {
             any: None,
             always: None,
             tick_ns,
+            slewed: (slew_ns(), 0),
         }
+    }
+
+    /// Looks how far the monotonic clock is slewed by now.
+    pub(super) fn look(&mut self) {
+        self.slewed.1 = slew_ns().wrapping_sub(self.slewed.0);
+    }
+
+    /// This moment of the monotonic clock, had it not been slewed since the first look.
+    fn steady(&self, at_ns: u64) -> u64 {
+        at_ns.wrapping_sub(self.slewed.1.cast_unsigned())
     }
 
     /// By the end of a thread of ours.
@@ -63,14 +77,18 @@ impl Clocks {
 
     /// What this thread used was brought up to date at this moment.
     pub(super) fn counted(&mut self, used: &Used, at_ns: u64) {
+        let at_ns = self.steady(at_ns);
         let apart = at_ns.wrapping_sub(used.counted_at);
         self.apart.insert(used.processor, apart);
         self.any = Some(apart);
-        if used.arrived_at > 0 {
-            let now = used.arrived_at.wrapping_add(used.counted_since);
+        // It was brought up to date when it was decided that the thread leaves its processor: just now, but for those that were halted.
+        let now = match used.clock_at {
+            0 => used.arrived_at.wrapping_add(used.counted_since),
+            clock => clock,
+        };
+        if now > 0 {
             let apart = at_ns.wrapping_sub(now).cast_signed();
-            // Whoever ends has left its group, by which the kernel begins to count anew: its slice before that seems to lie between
-            // the clocks.
+            // What is counted is short of what was before the thread left its group, as whoever ends does.
             let known = self.always.map_or(apart, |(least, when)| {
                 least.saturating_add_unsigned(at_ns.saturating_sub(when) / DRIFT)
             });
@@ -81,6 +99,7 @@ impl Clocks {
     /// How long ago it was at this moment for a thread that runs, ns. That is a tick at most: what the clocks are apart beyond
     /// that, they are since they were compared, for that of the scheduler stands still while the machine has no processor (steal).
     pub(super) fn since_counted(&self, used: &Used, at_ns: u64) -> u64 {
+        let at_ns = self.steady(at_ns);
         let always = self.always.filter(|_| used.arrived_at > 0);
         let since = match always {
             Some((apart, _)) => {
@@ -95,6 +114,29 @@ impl Clocks {
         let since = since.filter(|&ns| ns < LONGEST_NS);
         since.unwrap_or(0).min(self.tick_ns)
     }
+
+    /// For how long at this moment the clock of the thread's processor has stood still, ns.
+    pub(super) fn halted(&self, used: &Used, at_ns: u64) -> u64 {
+        let at_ns = self.steady(at_ns);
+        let always = self.always.filter(|_| used.is_halted);
+        let since = always.map(|(apart, _)| {
+            let now = at_ns.wrapping_sub(apart as u64);
+            now.wrapping_sub(used.clock_at)
+        });
+        since.filter(|&ns| ns < LONGEST_NS).unwrap_or(0)
+    }
+}
+
+/// How far the monotonic clock is ahead of the one that is not slewed, ns.
+fn slew_ns() -> i64 {
+    let now = |clock: ClockId| {
+        clock
+            .now()
+            .map_or(Duration::ZERO, Duration::from)
+            .as_nanos()
+    };
+    let [steady, slewed] = [ClockId::CLOCK_MONOTONIC_RAW, ClockId::CLOCK_MONOTONIC].map(now);
+    slewed as i64 - steady as i64
 }
 
 /// Time between two ticks: those of the coarse clocks, which go on with them.
@@ -162,9 +204,24 @@ mod tests {
         clocks.counted(&used(2_000_000, 10_000), 4_000_100);
         let since = clocks.since_counted(&used(5_000_000, 0), 6_000_100);
         assert!(since.abs_diff(1_000_000) < 1_000, "{since}");
-        // One clock is slower by 1 in 100 000: that is followed.
-        clocks.counted(&used(100_000_000_000, 0), 100_001_000_100);
+        // One clock is slower by 1 in 10 000 000: that is followed.
+        clocks.counted(&used(100_000_000_000, 0), 100_000_010_100);
         let now = used(200_000_000_000, 0);
-        assert!(clocks.since_counted(&now, 200_002_000_100) < 1_100_000);
+        assert!(clocks.since_counted(&now, 200_000_020_100) < 11_000);
+    }
+    #[test]
+    fn the_clock_of_a_processor_is_told_and_may_stand_still() {
+        let mut clocks = Clocks::new(4_000_000);
+        let told = |clock_at, is_halted| Used {
+            clock_at,
+            is_halted,
+            ..used(0, 7_000, 500)
+        };
+        // One that ends was halted, another was not: both are 100 behind.
+        clocks.counted(&told(9_000, false), 12_100);
+        clocks.counted(&told(20_000, false), 20_100);
+        assert_eq!(clocks.since_counted(&told(21_000, true), 22_100), 14_500);
+        assert_eq!(clocks.halted(&told(21_000, true), 22_100), 1_000);
+        assert_eq!(clocks.halted(&told(21_000, false), 22_100), 0);
     }
 }

@@ -45,6 +45,28 @@ struct Known {
     split: (u64, u64),
     /// The most memory of all its programs before this one, bytes.
     peak_before: u64,
+    /// What it had a processor for and the kernel counts as waiting for one, ns: in programs before this one, and at this one's exec.
+    as_waiting_ns: u64,
+    halted: Halted,
+}
+
+/// The time at an exec while its processor's clock stood still. It counts as waiting if the thread had to leave that then, and as on a
+/// processor if it was let go on after all.
+#[derive(Clone, Copy, Default)]
+struct Halted {
+    ns: u64,
+    /// As of the exec.
+    run_queue_ns: u64,
+    involuntary_switches: u64,
+}
+
+impl Halted {
+    /// How much of it counts as waiting, by what the process has used some time later.
+    fn as_waiting(&self, costs: &Costs) -> u64 {
+        let has_left = costs.involuntary_switches > self.involuntary_switches;
+        let has_waited = costs.run_queue_ns >= self.run_queue_ns.saturating_add(self.ns);
+        if has_left && has_waited { self.ns } else { 0 }
+    }
 }
 
 impl Told {
@@ -99,6 +121,7 @@ impl Told {
     }
 
     fn receive(&mut self) {
+        self.clocks.look();
         let events = &mut self.events;
         let before = events.len();
         self.tracepoints.receive(|event| events.push_back(event));
@@ -167,13 +190,19 @@ impl Told {
         let mut used = executed.used.costs;
         let counted = [known.ended, used].map(|costs| costs.on_cpu_ns + costs.run_queue_ns);
         let not_counted = table.lived_beyond(pid, counted.iter().sum(), at_ns);
-        used.on_cpu_ns += self
-            .clocks
-            .since_counted(&executed.used, at_ns)
-            .min(not_counted);
+        let since_counted = self.clocks.since_counted(&executed.used, at_ns);
+        let since_counted = since_counted.min(not_counted);
+        used.on_cpu_ns += since_counted;
         let mut so_far = known.ended;
         so_far += used;
-        so_far = known.made_up(so_far);
+        known.as_waiting_ns += known.halted.as_waiting(&so_far);
+        let halted = self.clocks.halted(&executed.used, at_ns);
+        known.halted = Halted {
+            ns: halted.min(since_counted),
+            run_queue_ns: so_far.run_queue_ns,
+            involuntary_switches: so_far.involuntary_switches,
+        };
+        so_far = known.made_up(known.put_right(so_far));
         known.split = (so_far.user_ns, so_far.sys_ns);
         so_far.threads -= 1;
         let peak = so_far.max_rss_bytes;
@@ -200,7 +229,7 @@ impl Told {
         }
         let known = self.known.entry(pid).or_default();
         known.ended += end.used.costs;
-        let mut total = known.made_up(known.ended);
+        let mut total = known.made_up(known.put_right(known.ended));
         let own_peak = || known.own_peak(total.max_rss_bytes);
         total.max_rss_bytes = self.peaks.get(&pid).copied().unwrap_or_else(own_peak);
         table.thread_ended((pid, tid), at_ns, end.wait_status, Some(&total));
@@ -220,6 +249,17 @@ impl Told {
 }
 
 impl Known {
+    /// The costs of the process so far with what it had a processor for.
+    fn put_right(&self, costs: Costs) -> Costs {
+        let as_waiting = self.as_waiting_ns + self.halted.as_waiting(&costs);
+        let as_waiting = as_waiting.min(costs.run_queue_ns);
+        Costs {
+            on_cpu_ns: costs.on_cpu_ns + as_waiting,
+            run_queue_ns: costs.run_queue_ns - as_waiting,
+            ..costs
+        }
+    }
+
     /// The peak of the present program, where that of all is `peak`; 0: it may be one before it that had this.
     fn own_peak(&self, peak: u64) -> u64 {
         if peak > self.peak_before { peak } else { 0 }
@@ -280,5 +320,36 @@ mod tests {
         assert_eq!(next(700, 0, 0), (700, 0));
         assert_eq!(next(1_000, 0, 4_000), (700, 300));
         assert_eq!(next(2_000, 4_000, 4_000), (1_000, 1_000));
+    }
+    #[test]
+    fn what_was_halted_counts_as_on_a_processor() {
+        let used = |on_cpu_ns, run_queue_ns, involuntary_switches| Costs {
+            on_cpu_ns,
+            run_queue_ns,
+            involuntary_switches,
+            ..Costs::default()
+        };
+        let halted = Halted {
+            ns: 300,
+            run_queue_ns: 50,
+            involuntary_switches: 2,
+        };
+        let known = Known {
+            as_waiting_ns: 10,
+            halted,
+            ..Known::default()
+        };
+        let right = |costs| {
+            let right = known.put_right(costs);
+            (right.on_cpu_ns, right.run_queue_ns)
+        };
+        assert_eq!(right(used(1_000, 400, 3)), (1_310, 90), "it had to leave");
+        assert_eq!(right(used(1_000, 400, 2)), (1_010, 390), "it went on");
+        assert_eq!(
+            right(used(1_000, 349, 3)),
+            (1_010, 339),
+            "it waited too little"
+        );
+        assert_eq!(right(used(1_000, 4, 2)), (1_004, 0));
     }
 }
