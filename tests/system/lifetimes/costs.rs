@@ -85,3 +85,24 @@ fn no_life_is_shorter_than_its_parts() {
         .count("user_ns IS NULL OR sys_ns IS NULL OR on_cpu_ns IS NULL OR run_queue_ns IS NULL");
     assert_eq!(unknown, 0);
 }
+
+/// An exec with very many arguments takes long: its time is the old image's, also where others come to its processor meanwhile, and neither
+/// is charged for what the other had.
+#[test]
+fn a_long_exec_is_charged_to_nobody_else() {
+    let Some(stage) = Stage::new() else { return };
+    let script = "many=$(yes y | head -60000 | tr '\\n' ' ')
+        for i in $(seq 30); do /bin/true $many; done";
+    let played = stage.shell(script, 0);
+    let rows = played.trace.rows(
+        "SELECT on_cpu_ns / 1000, run_queue_ns / 1000, duration_ns / 1000 FROM processes
+         WHERE exe LIKE '%/true' AND origin = 'exec'",
+    );
+    assert_eq!(rows.len(), 30);
+    for row in rows {
+        let [on_cpu, run_queue, life] = [0, 1, 2].map(|n| row[n].parse::<i64>().unwrap());
+        // The dynamic linker takes more than that.
+        assert!(on_cpu > 100, "{row:?}");
+        assert!(on_cpu + run_queue <= life + 200, "{row:?}");
+    }
+}
