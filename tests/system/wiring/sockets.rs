@@ -134,7 +134,7 @@ def serve():
 fn sent_to(kind: &str, receiver: &str, send: &str) {
     let run = talk(&format!(
         "
-receiver = {receiver}
+{receiver}
 to = receiver.getsockname()
 if to[0] == '0.0.0.0': to = ('127.0.0.1', to[1])
 def ask():
@@ -153,20 +153,35 @@ def serve():
 
 #[test]
 fn datagrams_are_sent_without_connecting() {
-    let receiver = "socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind(('', 0))";
+    let receiver =
+        "receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind(('', 0))";
     sent_to("udp", receiver, "s.sendto(b'x', to)");
 }
 
 #[test]
 fn messages_are_sent_without_connecting() {
-    let receiver = "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); receiver.bind(('::1', 0))";
+    let receiver =
+        "receiver = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); receiver.bind(('::1', 0))";
     sent_to("udp", receiver, "s.sendmsg([b'x'], [], 0, to)");
 }
 
 #[test]
+fn several_messages_are_sent_without_connecting() {
+    let receiver = "
+import ctypes, struct
+def send_two(s, to):
+    address = struct.pack('=H', socket.AF_INET) + struct.pack('!H4s8x', to[1], socket.inet_aton(to[0]))
+    kept = [ctypes.create_string_buffer(bytes, len(bytes)) for bytes in (address, b'x')]
+    one, piece = kept[0], ctypes.create_string_buffer(struct.pack('@PN', ctypes.addressof(kept[1]), 1))
+    header = struct.pack('@PI4xPNPNi4xI4x', ctypes.addressof(one), 16, ctypes.addressof(piece), 1, 0, 0, 0, 0)
+    assert ctypes.CDLL(None).sendmmsg(s.fileno(), ctypes.create_string_buffer(2 * header), 2, 0) == 2
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind(('127.0.0.1', 0))";
+    sent_to("udp", receiver, "send_two(s, to)");
+}
+
+#[test]
 fn datagrams_are_sent_to_a_name() {
-    let receiver =
-        "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); receiver.bind(os.getcwd() + '/log')";
+    let receiver = "receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); receiver.bind(os.getcwd() + '/log')";
     sent_to("unix", receiver, "s.sendto(b'x', to)");
 }
 

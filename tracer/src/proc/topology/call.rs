@@ -61,7 +61,7 @@ pub(crate) enum CallKind {
     LinkAt,
     /// sendto(socket, bytes, length, flags, address, length of the address): to an address.
     SendTo,
-    /// sendmsg(socket, message, flags): likewise.
+    /// sendmsg(socket, message, flags) and sendmmsg(socket, messages, count, flags): likewise, by the first message.
     SendMessage,
     /// recvmsg(socket, message, flags): descriptors may come with it.
     ReceiveMessage,
@@ -185,6 +185,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (53, SocketPair),
             (44, SendTo),
             (46, SendMessage),
+            (307, SendMessage),
             (47, ReceiveMessage),
             (299, ReceiveMessages),
             (49, Bind),
