@@ -5,11 +5,11 @@ use std::mem::offset_of;
 
 use super::code::{
     ADD, ADD_NUMBER, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SIGNED_LESS,
-    JUMP, JUMP_LATE, LOAD_32, LOAD_64, R0, R1, R2, R3, READ_USER, STORE_64, SUBTRACT,
+    JUMP, JUMP_LATE, LOAD_32, LOAD_64, R0, R1, R2, R3, READ_USER, STACK, STORE_64, SUBTRACT,
 };
 
 /// Bytes that are kept meanwhile.
-pub(crate) const KEPT: i16 = 72;
+pub(crate) const KEPT: i16 = 64;
 /// Places in them. Of the block of descriptors: the next one, and its end.
 const NEXT: i16 = 0;
 const LIMIT: i16 = 8;
@@ -21,10 +21,8 @@ const MESSAGE: i16 = 32;
 const LEFT: i16 = 40;
 /// What was read last, 16 bytes.
 const READ: i16 = 48;
-/// Steps that are left, where the kernel follows each of them when it checks the program.
-const STEPS: i16 = 64;
-/// So many then.
-const FEW_STEPS: i32 = 48;
+/// So many steps where the kernel follows each of them when it checks the program: two messages or blocks, and the rest are descriptors.
+const FEW_STEPS: i32 = 6;
 
 /// Bytes of the head of a block (`struct cmsghdr`), and of the shortest one with a descriptor.
 const HEAD: i32 = 16;
@@ -33,12 +31,18 @@ pub(crate) const SHORTEST: i32 = HEAD + 4;
 const LONGEST: i32 = 1 << 20;
 
 impl Code {
-    /// Does `each` for every descriptor that is carried by messages at the address in R3, as many as R2 says (`struct mmsghdr`, or
-    /// a single `struct msghdr`): its number is in R1 then. [`KEPT`] bytes
-    /// of a map's memory are in use meanwhile, from `at` behind `base` on, a register that `each` keeps: of what is there the kernel takes
-    /// nothing for granted when it checks the loop, and so soon knows one step to be like another.
-    pub(crate) fn carried(&mut self, base: u8, at: i16, each: impl FnOnce(&mut Code)) {
-        let endless = Code::may_be_late();
+    /// Does `each` for every descriptor that is carried by messages at the address in R3, as many as R2 says (`struct mmsghdr`, or a
+    /// single `struct msghdr`): its number is in R1 then.
+    ///
+    /// [`KEPT`] bytes of a map's memory are in use meanwhile, from `at` behind `base` on, a register that `each` keeps: of what is there the
+    /// kernel takes nothing for granted when it checks the loop, and so soon knows one step to be like another. Where it does not, it is to
+    /// know how many steps there are, which is at `steps` on the stack.
+    pub(crate) fn carried(
+        &mut self,
+        (base, at): (u8, i16),
+        steps: i16,
+        each: impl FnOnce(&mut Code),
+    ) {
         self.put(STORE_64, base, R3, at + MESSAGE, 0);
         self.put(STORE_64, base, R2, at + LEFT, 0);
         self.set(R1, 0);
@@ -46,16 +50,16 @@ impl Code {
             self.put(STORE_64, base, R1, at + place, 0);
         }
         self.set(R1, FEW_STEPS);
-        self.put(STORE_64, base, R1, at + STEPS, 0);
+        self.put(STORE_64, STACK, R1, steps, 0);
         let step = self.all.len();
         let mut over = Vec::new();
-        if endless {
+        if Code::may_be_late() {
             over.push(self.jump(JUMP_LATE, 0, 0, 0));
         } else {
-            self.put(LOAD_64, R1, base, at + STEPS, 0);
+            self.put(LOAD_64, R1, STACK, steps, 0);
             over.push(self.jump(IF_EQUAL, R1, 0, 0));
             self.add(R1, -1);
-            self.put(STORE_64, base, R1, at + STEPS, 0);
+            self.put(STORE_64, STACK, R1, steps, 0);
         }
         let all_told = self.unless_left((base, at), (NEXT, LIMIT), size_of::<i32>() as i32);
         over.push(self.read_memory((base, at), size_of::<i32>() as i32));

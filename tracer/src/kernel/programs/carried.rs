@@ -60,10 +60,11 @@ const INODE: i16 = FILE + 8;
 const KIND: i16 = INODE + 8;
 const MOST: i16 = KIND + 8;
 const _: () = assert!(MOST as usize + 8 <= MEMORY);
-/// Places on the stack: the context, and what a call was given.
+/// Places on the stack: the context, what a call was given, and how many steps are left.
 const KEPT: i16 = RING + 8;
 const COUNT: i16 = RING + 16;
 const ADDRESS: i16 = RING + 24;
+const STEPS: i16 = RING + 32;
 
 impl Code {
     /// Tells of what messages carry that are to be sent.
@@ -106,7 +107,7 @@ impl Code {
         self.put(ADD, BASE, R0, 0, 0);
         self.put(LOAD_64, R2, STACK, COUNT, 0);
         self.put(LOAD_64, R3, STACK, ADDRESS, 0);
-        self.carried(BASE, 0, |code| {
+        self.carried((BASE, 0), STEPS, |code| {
             let gone = code.open_file(layout);
             code.put(LOAD_64, R1, STACK, RING, 0);
             let full = code.record(CARRIED, |code| {

@@ -45,7 +45,7 @@ impl Code {
         self.leave_if(IF_GREATER, R2, MOST);
         self.land(one);
         self.put(LOAD_64, R3, MEMORY, argument(1), 0);
-        self.carried(MEMORY, MESSAGES, |code| {
+        self.carried((MEMORY, MESSAGES), PIECE - 8, |code| {
             code.copy(STEP, R1);
             let gone = code.descriptor(layout, maps);
             let pipe = code.jump(IF_EQUAL, R1, 0, libc::S_IFIFO.cast_signed());
