@@ -74,6 +74,8 @@ pub(crate) const OUTPUT: i32 = 130;
 pub(crate) const RESERVE: i32 = 131;
 pub(crate) const SUBMIT: i32 = 132;
 pub(crate) const QUERY: i32 = 134;
+/// Since Linux 5.15, of a task of which the kernel knows that it is one.
+pub(crate) const REGISTERS_OF_TASK: i32 = 175;
 /// Whoever reads looks by itself.
 pub(crate) const NO_WAKEUP: i32 = 1;
 /// Whoever waits for records is woken.

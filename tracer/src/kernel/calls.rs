@@ -61,6 +61,13 @@ impl CallSource {
         Programs::open(followed, wishes).map(CallSource::Programs)
     }
 
+    /// Others tell of calls that do nothing but perhaps block.
+    pub(super) fn leave_out_blocking(&self) {
+        if let CallSource::Programs(programs) = self {
+            programs.leave_out_blocking();
+        }
+    }
+
     /// Who is to be told of processes; `None`: nobody needs to.
     pub(super) fn processes(&self) -> Option<Arc<Processes>> {
         match self {

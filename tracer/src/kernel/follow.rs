@@ -196,7 +196,11 @@ impl Follower {
             What::Enters(arguments) => self.enters(sample, does, arguments),
             What::Returns(result) => self.returns(sample, result, emit),
             What::Carries(carried) => self.carries(sample, does, carried),
-            What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {}
+            What::In(_)
+            | What::InNoCall
+            | What::Leaves { .. }
+            | What::Woken { .. }
+            | What::Request { .. } => {}
         }
         if !matches!(does, Does::Data(_) | Does::Seeks) {
             self.admit_mistakes(sample.tid);

@@ -79,6 +79,9 @@ impl KernelLayer {
             channel_calls,
         } = watched;
         let scheduler = scheduler.map(|scheduler| {
+            if scheduler.tells_calls() {
+                calls.leave_out_blocking();
+            }
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
             let requests = scheduler.tells_requests();
             let waits = Waits::new(Arc::clone(&channels), tracer, requests);
@@ -425,8 +428,20 @@ impl Joiner {
             }
             What::Returns(_) => {
                 if let Some(waits) = &mut self.waits {
-                    waits.returns(sample.tid);
+                    waits.is_in(sample.tid, None);
                 }
+            }
+            What::In(arguments) => {
+                if let Some(waits) = &mut self.waits {
+                    waits.is_in(sample.tid, Some((sample.number, arguments)));
+                }
+                return;
+            }
+            What::InNoCall => {
+                if let Some(waits) = &mut self.waits {
+                    waits.is_in(sample.tid, None);
+                }
+                return;
             }
             What::Carries(_) => {}
         }

@@ -25,6 +25,9 @@ pub(super) enum What {
     Returns(i64),
     /// A message that the thread's call is to send, or has received, carries a descriptor.
     Carries(Carried),
+    /// The thread is in this call, or in none, and is about to leave its processor to wait. Not told of calls that are told anyway.
+    In([u64; 6]),
+    InNoCall,
     /// The thread leaves its processor in this state (`prev_state` of `sched_switch`) to thread `next`.
     /// `ran_ns`: for how long it was on processors so far, if that is told.
     Leaves {
@@ -33,7 +36,10 @@ pub(super) enum What {
         ran_ns: Option<u64>,
     },
     /// The thread is woken by another one; in an interrupt that is whoever was interrupted.
-    Woken { by: u32, in_interrupt: bool },
+    Woken {
+        by: u32,
+        in_interrupt: bool,
+    },
     /// Something became of the request to a device that begins at this sector.
     Request {
         stage: Stage,

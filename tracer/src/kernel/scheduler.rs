@@ -32,6 +32,11 @@ impl Scheduler {
         self.rings.tells_requests()
     }
 
+    /// Whether it tells which calls threads wait in, of those that are not told by themselves.
+    pub(super) fn tells_calls(&self) -> bool {
+        self.switches.as_ref().is_some_and(Switches::tells_calls)
+    }
+
     /// Perf's.
     pub(super) fn rings(&self) -> &Rings {
         &self.rings

@@ -15,6 +15,7 @@ use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach, load};
 use crate::side_by_side::{both, side_by_side};
 
+mod blocked;
 mod carried;
 mod memory;
 mod program;
@@ -83,6 +84,7 @@ pub(crate) struct Programs {
     rings: Vec<Ring>,
     /// Who is to be told of processes; `None`: others name them.
     processes: Option<Arc<Processes>>,
+    wanted: Map,
     lost: Map,
     /// What was lost up to the last look: entries of calls that move data, returns, other entries.
     known: [u64; 3],
@@ -151,16 +153,23 @@ impl Programs {
             entries,
             returns,
         ];
-        let mut maps = vec![wanted, memory];
+        let mut maps = vec![memory];
         maps.extend(array);
         let all = all.into_iter().map(|map| Ring::map(map, size));
         Ok(Programs {
             rings: all.collect::<io::Result<_>>()?,
             processes,
+            wanted,
             lost,
             known: [0; 3],
             held: (programs, maps),
         })
+    }
+
+    /// From now on tells no more of calls that do nothing but perhaps block.
+    pub(super) fn leave_out_blocking(&self) {
+        // If that fails, what is told is more than is needed.
+        let _ = self.wanted.put(0, &wanted::numbers(false));
     }
 
     /// All that holds the programs at their tracepoints.

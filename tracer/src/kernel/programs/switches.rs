@@ -9,8 +9,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::NAMED;
+use super::blocked::{self, told_anyway};
 use super::program::{CPU, Rings};
+use super::{NAMED, program::NUMBERS};
 use crate::bpf::btf::Types;
 use crate::bpf::code::{
     ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, Instruction, LOAD_32, MEMORY_OF_MAP,
@@ -59,6 +60,7 @@ struct Layout {
     ran: usize,
     /// `None`: this kernel has them otherwise.
     requests: Option<Requests>,
+    calls: Option<blocked::Layout>,
 }
 
 /// Of requests to devices.
@@ -107,6 +109,7 @@ impl Layout {
             exit_state: task("exit_state")?,
             ran: task("se.sum_exec_runtime")?,
             requests: Requests::of(types),
+            calls: blocked::Layout::of(types),
         })
     }
 }
@@ -118,10 +121,11 @@ pub(in crate::kernel) struct Switches {
     lost: Map,
     /// What was lost up to the last look.
     known: u64,
-    /// Whether requests are told, too.
+    /// Whether requests are told, too, and in which calls threads wait.
     tells_requests: bool,
+    tells_calls: bool,
     /// Held open: the programs and what they use live as long.
-    held: (Vec<OwnedFd>, Option<Map>),
+    held: (Vec<OwnedFd>, Option<Map>, Map),
 }
 
 impl Switches {
@@ -138,6 +142,8 @@ impl Switches {
         sched::in_first_pid_namespace()?;
         let layout = Layout::of_kernel()?;
         let lost = Map::new(Kind::Array, 8, 1)?;
+        let told = Map::new(Kind::Array, NUMBERS, 1)?;
+        told.put(0, &told_anyway())?;
         let processors = crate::kernel::processors()?;
         let (all, array) = super::rings(processors, size, named)?;
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
@@ -149,12 +155,16 @@ impl Switches {
             rings,
             processors,
             lost: lost.as_fd(),
+            told: told.as_fd(),
         };
-        let (switch, waking) = both(
-            || load_typed(&leaves(&layout, &maps), layout.switch),
-            || load_typed(&woken(&layout, &maps), layout.waking),
-        );
-        let (switch, waking) = (switch?, waking?);
+        // Older kernels do not tell of a task's registers.
+        let with_calls = |calls| load_typed(&leaves(&layout, calls, &maps), layout.switch);
+        let best = || match layout.calls.map(|calls| with_calls(Some(calls))) {
+            Some(Ok(program)) => Ok((program, true)),
+            _ => with_calls(None).map(|program| (program, false)),
+        };
+        let (switch, waking) = both(best, || load_typed(&woken(&layout, &maps), layout.waking));
+        let ((switch, tells_calls), waking) = (switch?, waking?);
         let mut held = vec![
             attach_typed(&waking)?,
             attach_typed(&switch)?,
@@ -174,13 +184,19 @@ impl Switches {
             lost,
             known: 0,
             tells_requests,
-            held: (held, array),
+            tells_calls,
+            held: (held, array, told),
         })
     }
 
     /// Whether it tells which requests the idle task completes.
     pub(in crate::kernel) fn tells_requests(&self) -> bool {
         self.tells_requests
+    }
+
+    /// Whether it tells which calls threads wait in that are not told anyway.
+    pub(in crate::kernel) fn tells_calls(&self) -> bool {
+        self.tells_calls
     }
 
     /// All that holds the programs at their tracepoints.
@@ -193,7 +209,15 @@ impl Switches {
         for ring in &mut self.rings {
             // One that is still being written would keep those behind it for the next time, when they are too late.
             ring.drain_all(|record| {
+                let call = record.get(RECORD..).and_then(blocked::decode);
                 if let Some(sample) = decode(record) {
+                    if let Some((number, what)) = call {
+                        take(Sample {
+                            number,
+                            what,
+                            ..sample
+                        });
+                    }
                     take(sample);
                 }
             });
@@ -211,10 +235,12 @@ struct Maps<'a> {
     rings: Rings<'a>,
     processors: u32,
     lost: BorrowedFd<'a>,
+    /// See [`told_anyway`].
+    told: BorrowedFd<'a>,
 }
 
 /// A thread leaves its processor (`sched_switch`: whether it would have gone on, it, the one that comes, and its state).
-fn leaves(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
+fn leaves(layout: &Layout, calls: Option<blocked::Layout>, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
     code.load(R1, CONTEXT, 8);
@@ -233,7 +259,20 @@ fn leaves(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.put(LOAD_32, R3, R1, layout.exit_state as i16, 0);
     code.put(STORE_32, STACK, R3, LEFT_IN + 4, 0);
     code.land(goes_on);
-    record(code, maps)
+    if let Some(calls) = calls {
+        code.load(R1, STACK, LEFT_IN as usize);
+        let is_ready = code.jump(IF_EQUAL, R1, 0, 0);
+        code.load(R1, CONTEXT, 8);
+        let untold = code.call_of(calls, maps.told);
+        record(&mut code, RECORD + blocked::BYTES, maps, |code| {
+            code.tell_call_of(CPU, RECORD);
+        });
+        for jump in untold.into_iter().chain([is_ready]) {
+            code.land(jump);
+        }
+    }
+    record(&mut code, RECORD, maps, |_| {});
+    code.all
 }
 
 /// A thread is woken (`sched_waking`: it).
@@ -276,16 +315,17 @@ fn marked(mut code: Code, mark: u32, maps: &Maps<'_>) -> Vec<Instruction> {
     code.put(STORE_32, STACK, R1, LEFT_IN, 0);
     code.set(R1, mark.cast_signed());
     code.put(STORE_32, STACK, R1, LEFT_IN + 4, 0);
-    record(code, maps)
+    record(&mut code, RECORD, maps, |_| {});
+    code.all
 }
 
-/// Writes the record of two threads and what is on the stack.
-fn record(mut code: Code, maps: &Maps<'_>) -> Vec<Instruction> {
+/// Writes the record of two threads and what is on the stack, and leaves. `rest` adds what there is more; [`CPU`] points at the record.
+fn record(code: &mut Code, bytes: usize, maps: &Maps<'_>, rest: impl FnOnce(&mut Code)) {
     code.call(PROCESSOR);
     code.copy(CPU, R0);
     code.leave_if(IF_GREATER, CPU, maps.processors.cast_signed() - 1);
     code.ring(maps.rings);
-    code.set(R2, RECORD as i32);
+    code.set(R2, bytes as i32);
     code.set(R3, 0);
     code.call(RESERVE);
     let full = code.jump(IF_EQUAL, R0, 0, 0);
@@ -299,6 +339,7 @@ fn record(mut code: Code, maps: &Maps<'_>) -> Vec<Instruction> {
     code.put(STORE_64, CPU, R1, STATE as i16, 0);
     code.load(R1, STACK, HAS_RUN as usize);
     code.put(STORE_64, CPU, R1, RAN as i16, 0);
+    rest(code);
     code.copy(R1, CPU);
     code.set(R2, NO_WAKEUP);
     code.call(SUBMIT);
@@ -308,7 +349,6 @@ fn record(mut code: Code, maps: &Maps<'_>) -> Vec<Instruction> {
     code.set(R2, 1);
     code.put(ATOMIC_64, R1, R2, 0, 0);
     code.leave();
-    code.all
 }
 
 /// What a program wrote. `None`: cut short.

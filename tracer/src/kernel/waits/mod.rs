@@ -3,7 +3,7 @@
 //!
 //! A thread blocks where `sched_switch` says that it left its processor in another state than
 //! ready, until `sched_waking` names it, and runs from the switch to it on. The call is the last one
-//! that it entered; what its descriptors stand for tells the table of the follower, and /proc of
+//! that it entered, or the one that it left its processor in; what its descriptors stand for tells the table of the follower, and /proc of
 //! a descriptor of which that knows nothing.
 //!
 //! The states of all threads of the machine are kept: one that is made has had some by the time
@@ -195,10 +195,10 @@ impl Waits {
         }
     }
 
-    /// Its call returned.
-    pub(super) fn returns(&mut self, tid: u32) {
+    /// It is in this call, or in none.
+    pub(super) fn is_in(&mut self, tid: u32, call: Option<(u32, [u64; 6])>) {
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.call = None;
+            thread.call = call;
         }
     }
 

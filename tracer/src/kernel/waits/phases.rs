@@ -36,7 +36,11 @@ impl Waits {
                     requests.told(stage, (device, sector), tid, at, concerns);
                 }
             }
-            What::Enters(_) | What::Returns(_) | What::Carries(_) => {}
+            What::Enters(_)
+            | What::Returns(_)
+            | What::Carries(_)
+            | What::In(_)
+            | What::InNoCall => {}
         }
     }
 

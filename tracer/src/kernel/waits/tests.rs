@@ -198,7 +198,7 @@ fn sums_are_those_of_the_images() {
     stage.at += 7 * MS;
     stage.wakes(TRACER, ROOT);
     stage.runs(ROOT);
-    stage.waits.returns(ROOT);
+    stage.waits.is_in(ROOT, None);
     stage.leaves(ROOT, state::UNINTERRUPTIBLE);
     // For 3 ms a request is in a queue, for 4 at the device.
     for (ms, step) in [

@@ -1,5 +1,7 @@
+use std::io::Read;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
@@ -118,4 +120,41 @@ fn whatever_is_cut_short_is_none() {
     for length in 0..whole.len() {
         assert_eq!(decode(&whole[..length]), None, "{length}");
     }
+}
+
+/// Of calls that are told by themselves nothing is told here.
+#[test]
+fn the_call_that_a_thread_waits_in_is_told() {
+    let mut switches = match Switches::open(SIZE) {
+        Ok(switches) if switches.tells_calls() => switches,
+        Ok(_) => return eprintln!("skipped: this kernel does not tell of a task's registers"),
+        Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    let waits = std::thread::spawn(move || {
+        let mut sources = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+        let at = sources.as_ptr() as u64;
+        let ready = poll(&mut sources, PollTimeout::from(3u8)).unwrap();
+        let read = (&reader).read(&mut [0; 8]).unwrap();
+        (id(), at, ready + read as i32)
+    });
+    std::thread::sleep(Duration::from_millis(30));
+    drop(writer);
+    let (own, at, none) = waits.join().unwrap();
+    assert_eq!(none, 0);
+    let samples = of(&mut switches, own);
+    let before_wait = samples.windows(2).find_map(|two| match two[1].what {
+        What::Leaves { state: 1, .. } if two[1].tid == own => Some(two[0]),
+        _ => None,
+    });
+    let call = before_wait.expect("that it waited");
+    assert_eq!(call.number, libc::SYS_poll as u32);
+    assert!(
+        matches!(call.what, What::In([sources, 1, 3, ..]) if sources == at),
+        "{call:?}"
+    );
+    let reads = |sample: &&Sample| {
+        matches!(sample.what, What::In(_)) && sample.number == libc::SYS_read as u32
+    };
+    assert_eq!(samples.iter().find(reads), None);
 }
