@@ -67,6 +67,7 @@ pub(super) struct Queue {
     // Of the queue.
     pub(super) flags: i32,
     pub(super) clock: i32,
+    pub(super) task_clock: i32,
 }
 
 /// Offsets of what tells of a call and of sockets.
@@ -156,7 +157,7 @@ impl Open {
 }
 
 /// Members of a task that say what it used.
-pub(super) const COSTS: [&str; 15] = [
+pub(super) const COSTS: [&str; 13] = [
     "se.sum_exec_runtime",
     "se.exec_start",
     "utime",
@@ -170,8 +171,6 @@ pub(super) const COSTS: [&str; 15] = [
     "ioac.syscw",
     "ioac.rchar",
     "ioac.wchar",
-    "se.prev_sum_exec_runtime",
-    "sched_info.last_arrival",
 ];
 /// The first of them that the kernel may leave out.
 const OPTIONAL: usize = 4;
@@ -187,6 +186,7 @@ fn queue(types: &Types) -> Option<Queue> {
         of_group: offset("cfs_rq", "rq")?,
         flags: offset("rq", "clock_update_flags")?,
         clock: offset("rq", "clock")?,
+        task_clock: offset("rq", "clock_task")?,
     })
 }
 

@@ -100,9 +100,10 @@ pub(super) const COSTS: usize = REST;
 pub(super) const PEAK: usize = COSTS + 8 * layout::COSTS.len();
 /// The processor that it is on.
 pub(super) const PROCESSOR_AT: usize = PEAK + 8;
-/// The clock of that, and bits that say what is about it.
+/// The clock of that, the one that goes on only while tasks have it, and bits that say what is about them.
 pub(super) const CLOCK: usize = PROCESSOR_AT + 8;
-pub(super) const CLOCK_FLAGS: usize = CLOCK + 8;
+pub(super) const TASK_CLOCK: usize = CLOCK + 8;
+pub(super) const CLOCK_FLAGS: usize = TASK_CLOCK + 8;
 /// Of an exec also the id that the thread had before, and the file mode creation mask.
 pub(super) const FORMER: usize = CLOCK_FLAGS + 8;
 pub(super) const UMASK: usize = FORMER + 4;
@@ -275,9 +276,10 @@ pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.leave();
     code.land(over);
     code.load(TASK, CONTEXT, 8);
-    code.header(ENDED);
     code.clear(field(GROUP_FLAGS));
     code.costs(layout);
+    // After the clocks: by that they are compared, and whoever is late must be so at one place alone.
+    code.header(ENDED);
     code.read(field(START), 8, TASK, layout.start);
     code.follow(TASK, layout.leader);
     code.read(field(LEADER_CODE), 4, R3, layout.exit_code);
@@ -492,15 +494,21 @@ impl Code {
         self.read(field(PEAK), 8, R3, layout.peak_memory);
         self.call(PROCESSOR);
         self.put(STORE_64, MEMORY, R0, field(PROCESSOR_AT), 0);
-        self.clear(field(CLOCK));
-        self.clear(field(CLOCK_FLAGS));
+        for place in [CLOCK, TASK_CLOCK, CLOCK_FLAGS] {
+            self.clear(field(place));
+        }
         if let Some(queue) = layout.queue {
             self.follow(TASK, queue.of_task);
             self.follow(R3, queue.of_group);
             self.put(STORE_64, MEMORY, R3, OTHER, 0);
-            self.read(field(CLOCK), 8, R3, queue.clock);
-            self.put(LOAD_64, R3, MEMORY, OTHER, 0);
-            self.read(field(CLOCK_FLAGS), 4, R3, queue.flags);
+            for (place, bytes, offset) in [
+                (CLOCK, 8, queue.clock),
+                (TASK_CLOCK, 8, queue.task_clock),
+                (CLOCK_FLAGS, 4, queue.flags),
+            ] {
+                self.put(LOAD_64, R3, MEMORY, OTHER, 0);
+                self.read(field(place), bytes, R3, offset);
+            }
         }
     }
 }

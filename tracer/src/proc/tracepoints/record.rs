@@ -16,8 +16,8 @@ use super::program::{
     ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT, DETACHED,
     DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
     FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NUMBER, NUMBERED, PEAK, PID,
-    PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID,
-    UMASK, UNNAMED, WHAT, missing,
+    PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
+    TASK_CLOCK, TID, UMASK, UNNAMED, WHAT, missing,
 };
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -94,14 +94,12 @@ pub(in super::super) struct Used {
     pub(in super::super) costs: Costs,
     /// When the kernel did so, on the scheduler's clock, ns.
     pub(in super::super) counted_at: u64,
-    /// When it got its processor, on the clock of the machine's processors, ns, and what is counted of its time on it since then;
-    /// 0: not told.
-    pub(in super::super) arrived_at: u64,
-    pub(in super::super) counted_since: u64,
-    /// The processor that it is on, and the clock of that when it was last brought up to date, ns; 0: not told.
+    /// The processor that it is on.
     pub(in super::super) processor: u32,
+    /// The clock of that, and the scheduler's, when they were last brought up to date, ns; 0: not told.
     pub(in super::super) clock_at: u64,
-    /// That clock stands still until the thread leaves its processor: another one was woken that is to have it. The thread is charged
+    pub(in super::super) task_clock_at: u64,
+    /// The former stands still until the thread leaves its processor: another one was woken that is to have it. The thread is charged
     /// with the time from then on as waiting for a processor (`rq_clock_skip_update` of kernel/sched/sched.h).
     pub(in super::super) is_halted: bool,
 }
@@ -285,10 +283,9 @@ fn used(record: &[u8]) -> Option<Used> {
             threads: 1,
         },
         counted_at: cost(1)?,
-        arrived_at: cost(14)?,
-        counted_since: cost(0)?.saturating_sub(cost(13)?),
         processor: half(record, PROCESSOR_AT)?,
         clock_at: word(record, CLOCK)?,
+        task_clock_at: word(record, TASK_CLOCK)?,
         is_halted: half(record, CLOCK_FLAGS)? & IS_HALTED != 0,
     })
 }

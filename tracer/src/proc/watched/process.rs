@@ -39,8 +39,9 @@ pub(super) struct Process {
     pub(super) before: Costs,
     /// Its own number of itself, in a pid namespace of its own.
     pub(super) inner_pid: Option<u32>,
-    /// How long those threads of the image lived that are over, as part of it.
+    /// How long those threads of the image lived that are over, as part of it; whether the first is one of them.
     pub(super) lived_ns: u64,
+    pub(super) first_is_over: bool,
     /// What /proc said last that it used.
     pub(super) sampled: Option<ProcessCost>,
 }
@@ -79,6 +80,7 @@ impl Process {
             before: Costs::default(),
             inner_pid: None,
             lived_ns: 0,
+            first_is_over: false,
             sampled: None,
         }
     }

@@ -349,6 +349,7 @@ impl Table {
             process.unlisted_threads -= 1;
         }
         process.lived(since, at);
+        process.first_is_over |= tid == pid;
         process.wait_status = Some(wait_status);
         process.live_threads = process.live_threads.saturating_sub(1);
         if process.live_threads == 0 {

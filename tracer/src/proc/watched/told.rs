@@ -88,9 +88,14 @@ impl Table {
     pub(super) fn took_over(&mut self, pid: u32, former: u32, monotonic_ns: u64) {
         let at = self.clock.at(monotonic_ns);
         let upid = self.processes.get(&pid).and_then(|p| p.row.as_ref());
-        if let Some(thread) = self.threads.remove(&former)
-            && let Some(upid) = upid.map(|row| row.upid)
-        {
+        let upid = upid.map(|row| row.upid);
+        let Some(thread) = self.threads.remove(&former) else {
+            return;
+        };
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.lived(Some(thread.start_ns), at);
+        }
+        if let Some(upid) = upid {
             self.thread_row(upid, former, thread.start_ns, at);
         }
     }
@@ -111,7 +116,9 @@ impl Table {
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
-        process.lived(None, at);
+        if !std::mem::take(&mut process.first_is_over) {
+            process.lived(None, at);
+        }
         // Of the other threads, which are gone, the ends may be told later.
         let late = self.threads.values().filter(|thread| thread.pid == pid);
         for thread in late {

@@ -1,8 +1,10 @@
 //! The scheduler's clocks beside the monotonic one. The time that a thread had its processor is brought up to date when it leaves it, and
 //! at every tick; of one that executes a program some of it is not counted yet.
 //!
-//! That is how long ago it got its processor, less what is counted since. It got it by a clock that goes on always; what is counted
-//! is by one that stands still while the machine has no processor (steal), which serves where the kernel keeps no other moment.
+//! A processor has two clocks: one goes on always, the other one, by which threads are charged, stands still while the machine does not have
+//! the processor (steal). Both are brought up to date together, more often than each thread's account. So what is not counted is what lies
+//! between the account and the one clock, and what has passed by the other since. Where the kernel does not show them, there is the moment of
+//! the account alone.
 
 use std::collections::HashMap;
 use std::thread;
@@ -28,7 +30,8 @@ pub(super) struct Clocks {
     apart: HashMap<u32, u64>,
     /// Where there was none: the last one of all.
     any: Option<u64>,
-    /// The same of the clock that goes on always, which is one for all: the least of all looks, and when the last one was.
+    /// The same of the clock that goes on always, which is one for all: the least of all looks, and when the last one was. What ends after its
+    /// processor's clock was halted is told too late.
     always: Option<(i64, u64)>,
     /// Time between two ticks, ns.
     tick_ns: u64,
@@ -81,14 +84,8 @@ impl Clocks {
         let apart = at_ns.wrapping_sub(used.counted_at);
         self.apart.insert(used.processor, apart);
         self.any = Some(apart);
-        // It was brought up to date when it was decided that the thread leaves its processor: just now, but for those that were halted.
-        let now = match used.clock_at {
-            0 => used.arrived_at.wrapping_add(used.counted_since),
-            clock => clock,
-        };
-        if now > 0 {
-            let apart = at_ns.wrapping_sub(now).cast_signed();
-            // What is counted is short of what was before the thread left its group, as whoever ends does.
+        if used.clock_at > 0 {
+            let apart = at_ns.wrapping_sub(used.clock_at).cast_signed();
             let known = self.always.map_or(apart, |(least, when)| {
                 least.saturating_add_unsigned(at_ns.saturating_sub(when) / DRIFT)
             });
@@ -96,34 +93,33 @@ impl Clocks {
         }
     }
 
-    /// How long ago it was at this moment for a thread that runs, ns. That is a tick at most: what the clocks are apart beyond
-    /// that, they are since they were compared, for that of the scheduler stands still while the machine has no processor (steal).
-    pub(super) fn since_counted(&self, used: &Used, at_ns: u64) -> u64 {
-        let at_ns = self.steady(at_ns);
-        let always = self.always.filter(|_| used.arrived_at > 0);
-        let since = match always {
-            Some((apart, _)) => {
-                let counted_at = used.arrived_at.wrapping_add(used.counted_since);
-                Some(at_ns.wrapping_sub(apart as u64).wrapping_sub(counted_at))
-            }
-            None => {
-                let apart = self.apart.get(&used.processor).copied().or(self.any);
-                apart.map(|apart| at_ns.wrapping_sub(apart).wrapping_sub(used.counted_at))
-            }
-        };
-        let since = since.filter(|&ns| ns < LONGEST_NS);
-        since.unwrap_or(0).min(self.tick_ns)
+    /// How long ago the account of a thread that runs was brought up to date at this moment, ns; negative: just after it, by an interrupt.
+    pub(super) fn since_counted(&self, used: &Used, at_ns: u64) -> i64 {
+        if let Some(since) = self.since_clock(used, at_ns) {
+            let before = used.task_clock_at.wrapping_sub(used.counted_at);
+            let before = Some(before).filter(|&ns| ns < LONGEST_NS);
+            return since.saturating_add_unsigned(before.unwrap_or(0));
+        }
+        let apart = self.apart.get(&used.processor).copied().or(self.any);
+        let now = apart.map(|apart| self.steady(at_ns).wrapping_sub(apart));
+        let since = now.map(|now| now.wrapping_sub(used.counted_at));
+        let since = since.filter(|&ns| ns < LONGEST_NS).unwrap_or(0);
+        // What it is beyond a tick, the clocks are apart since they were compared.
+        since.min(self.tick_ns).cast_signed()
+    }
+
+    /// How long before this moment the clock of the thread's processor was brought up to date, ns.
+    fn since_clock(&self, used: &Used, at_ns: u64) -> Option<i64> {
+        let (apart, _) = self.always.filter(|_| used.clock_at > 0)?;
+        let now = self.steady(at_ns).wrapping_sub(apart as u64);
+        let since = now.wrapping_sub(used.clock_at).cast_signed();
+        Some(since).filter(|since| since.unsigned_abs() < LONGEST_NS)
     }
 
     /// For how long at this moment the clock of the thread's processor has stood still, ns.
     pub(super) fn halted(&self, used: &Used, at_ns: u64) -> u64 {
-        let at_ns = self.steady(at_ns);
-        let always = self.always.filter(|_| used.is_halted);
-        let since = always.map(|(apart, _)| {
-            let now = at_ns.wrapping_sub(apart as u64);
-            now.wrapping_sub(used.clock_at)
-        });
-        since.filter(|&ns| ns < LONGEST_NS).unwrap_or(0)
+        let since = self.since_clock(used, at_ns).filter(|_| used.is_halted);
+        since.map_or(0, |since| since.max(0).cast_unsigned())
     }
 }
 
@@ -152,15 +148,6 @@ fn tick_ns() -> u64 {
 mod tests {
     use super::*;
 
-    fn used(counted_at: u64, arrived_at: u64, counted_since: u64) -> Used {
-        Used {
-            counted_at,
-            arrived_at,
-            counted_since,
-            ..Used::default()
-        }
-    }
-
     #[test]
     fn what_is_not_counted_yet_is_told_by_the_clock_of_the_processor() {
         let used = |processor, counted_at| Used {
@@ -184,44 +171,31 @@ mod tests {
     }
 
     #[test]
-    fn while_the_machine_has_no_processor_one_clock_goes_on() {
-        let mut clocks = Clocks::new(1_000);
-        // Both are 100 behind.
-        clocks.counted(&used(900, 850, 50), 1_000);
-        assert_eq!(clocks.since_counted(&used(1_900, 1_900, 0), 2_030), 30);
-        assert_eq!(clocks.since_counted(&used(1_920, 1_900, 20), 2_030), 10);
-        // Then the machine had none for 500, and one is 600 behind.
-        assert_eq!(clocks.since_counted(&used(2_400, 2_900, 0), 3_030), 30);
-        assert_eq!(clocks.since_counted(&used(2_400, 0, 0), 3_030), 530);
-    }
-
-    #[test]
-    fn who_is_counted_anew_before_its_end_does_not_move_the_clocks() {
-        let used = |arrived_at, counted_since| used(0, arrived_at, counted_since);
+    fn the_clocks_of_a_processor_tell_what_is_not_counted() {
         let mut clocks = Clocks::new(4_000_000);
-        clocks.counted(&used(1_000_000, 50_000), 1_050_100);
-        // It ran for 2 ms, of which 10 us are told.
-        clocks.counted(&used(2_000_000, 10_000), 4_000_100);
-        let since = clocks.since_counted(&used(5_000_000, 0), 6_000_100);
-        assert!(since.abs_diff(1_000_000) < 1_000, "{since}");
-        // One clock is slower by 1 in 10 000 000: that is followed.
-        clocks.counted(&used(100_000_000_000, 0), 100_000_010_100);
-        let now = used(200_000_000_000, 0);
-        assert!(clocks.since_counted(&now, 200_000_020_100) < 11_000);
-    }
-    #[test]
-    fn the_clock_of_a_processor_is_told_and_may_stand_still() {
-        let mut clocks = Clocks::new(4_000_000);
-        let told = |clock_at, is_halted| Used {
+        let told = |counted_at, task_clock_at, clock_at, is_halted| Used {
+            counted_at,
+            task_clock_at,
             clock_at,
             is_halted,
-            ..used(0, 7_000, 500)
+            ..Used::default()
         };
-        // One that ends was halted, another was not: both are 100 behind.
-        clocks.counted(&told(9_000, false), 12_100);
-        clocks.counted(&told(20_000, false), 20_100);
-        assert_eq!(clocks.since_counted(&told(21_000, true), 22_100), 14_500);
-        assert_eq!(clocks.halted(&told(21_000, true), 22_100), 1_000);
-        assert_eq!(clocks.halted(&told(21_000, false), 22_100), 0);
+        // The one that ends first was halted, the other one was not: the clock is 100 behind. Threads are charged by another one.
+        clocks.counted(&told(0, 2_000, 9_000, false), 12_100);
+        clocks.counted(&told(0, 13_000, 20_000, false), 20_100);
+        let used = told(13_400, 14_000, 21_000, true);
+        assert_eq!(clocks.since_counted(&used, 22_100), 1_600);
+        assert_eq!(clocks.halted(&used, 22_100), 1_000);
+        // A tick came when the clocks were being read.
+        let used = told(13_400, 14_000, 22_050, false);
+        assert_eq!(clocks.since_counted(&used, 22_100), 550);
+        // For 500 the machine had no processor.
+        let used = told(13_400, 14_000, 21_500, false);
+        assert_eq!(clocks.since_counted(&used, 22_100), 1_100);
+        assert_eq!(clocks.halted(&used, 22_100), 0);
+        // One clock is slower by 1 in 10 000 000: that is followed.
+        clocks.counted(&told(0, 0, 100_000_000_000, false), 100_000_010_100);
+        let used = told(7, 7, 200_000_000_000, false);
+        assert!(clocks.since_counted(&used, 200_000_020_100) < 11_000);
     }
 }

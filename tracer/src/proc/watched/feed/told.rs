@@ -188,17 +188,20 @@ impl Told {
         let Executed { pid, former, .. } = executed;
         let known = self.known.entry(pid).or_default();
         let mut used = executed.used.costs;
-        let counted = [known.ended, used].map(|costs| costs.on_cpu_ns + costs.run_queue_ns);
-        let not_counted = table.lived_beyond(pid, counted.iter().sum(), at_ns);
-        let since_counted = self.clocks.since_counted(&executed.used, at_ns);
-        let since_counted = since_counted.min(not_counted);
-        used.on_cpu_ns += since_counted;
+        let mut since_counted = self.clocks.since_counted(&executed.used, at_ns);
+        if executed.used.clock_at == 0 {
+            // Without the clocks of its processor that is a guess.
+            let counted = [known.ended, used].map(|costs| costs.on_cpu_ns + costs.run_queue_ns);
+            let not_counted = table.lived_beyond(pid, counted.iter().sum(), at_ns);
+            since_counted = since_counted.min(not_counted.try_into().unwrap_or(i64::MAX));
+        }
+        used.on_cpu_ns = used.on_cpu_ns.saturating_add_signed(since_counted);
         let mut so_far = known.ended;
         so_far += used;
         known.as_waiting_ns += known.halted.as_waiting(&so_far);
         let halted = self.clocks.halted(&executed.used, at_ns);
         known.halted = Halted {
-            ns: halted.min(since_counted),
+            ns: halted.min(since_counted.max(0).cast_unsigned()),
             run_queue_ns: so_far.run_queue_ns,
             involuntary_switches: so_far.involuntary_switches,
         };
