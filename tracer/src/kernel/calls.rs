@@ -68,6 +68,11 @@ impl CallSource {
         }
     }
 
+    /// Whether it tells what messages carry.
+    pub(super) fn tells_messages(&self) -> bool {
+        matches!(self, CallSource::Programs(programs) if programs.tells_messages())
+    }
+
     /// Who is to be told of processes; `None`: nobody needs to.
     pub(super) fn processes(&self) -> Option<Arc<Processes>> {
         match self {

@@ -59,8 +59,9 @@ pub(super) struct Follower {
     unplaced: u64,
     excluded: u64,
     strangers: Strangers,
-    /// Open files that messages carry.
+    /// Open files that messages carry, and whether these are told.
     passing: Passing,
+    tells_messages: bool,
     accounts: Accounts,
     channel_rows: ChannelRows,
     /// Images of which /proc counted other calls than were seen.
@@ -97,6 +98,8 @@ struct Thread {
     foreign: bool,
     table: SharedTable,
     under_way: Option<UnderWay>,
+    /// When it began to make a process or a thread last.
+    forks_at: Option<u64>,
 }
 
 /// A call that has not returned.
@@ -115,6 +118,8 @@ struct UnderWay {
     outside: Option<OpenedFile>,
     /// It moves data, and what its descriptor was is lost.
     unplaced: bool,
+    /// A descriptor that may be somebody else's was closed by the time that it was looked at.
+    gone: bool,
     /// It makes a descriptor, and these tables were copied meanwhile: they may have it, too.
     copies: Vec<SharedTable>,
 }
@@ -139,9 +144,18 @@ impl Follower {
             excluded: 0,
             strangers: Strangers::new(clock, views),
             passing: Passing::default(),
+            tells_messages: false,
             channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
             accounts: Accounts::new(channels),
             unreconciled: 0,
+        }
+    }
+
+    /// What messages carry is told.
+    pub(super) fn with_messages(self, tells_messages: bool) -> Follower {
+        Follower {
+            tells_messages,
+            ..self
         }
     }
 
@@ -208,7 +222,7 @@ impl Follower {
     }
 
     fn enters(&mut self, sample: &Sample, does: Does, arguments: [u64; 6]) {
-        self.meet(sample.tid, does, arguments);
+        let gone = self.meet(sample.tid, does, arguments);
         let Some(thread) = self.threads.get_mut(&sample.tid) else {
             return;
         };
@@ -218,6 +232,9 @@ impl Follower {
         if let Some(call) = thread.under_way.take() {
             // Its return was lost.
             self.halves += u64::from(call.moves_data());
+            if call.gone {
+                self.strangers.missed();
+            }
             call.give_up();
         }
         let mut table = thread.table.borrow_mut();
@@ -251,6 +268,10 @@ impl Follower {
                 table.touched(sample.at, sample.tid, arguments[0]..=arguments[0]);
                 return table.close(arguments[0]);
             }
+            Does::Forks => {
+                thread.forks_at = Some(sample.at);
+                return;
+            }
             Does::ClosesRange => {
                 drop(table);
                 return self.closes_range(sample, arguments);
@@ -267,6 +288,7 @@ impl Follower {
             channels,
             outside,
             unplaced,
+            gone,
             copies: Vec::new(),
         };
         call.enter();
@@ -332,7 +354,7 @@ impl Follower {
         match call.does {
             Does::Data(data) => {
                 thread.count_data(done, data);
-                if data.receives_descriptors() && result >= 0 {
+                if data.receives_descriptors() && result >= 0 && !self.tells_messages {
                     thread.table.borrow_mut().receives = true;
                 }
                 self.excluded +=
@@ -419,7 +441,7 @@ impl Follower {
                     self.unshare(sample.tid);
                 }
             }
-            Does::Closes | Does::ClosesRange => {}
+            Does::Closes | Does::ClosesRange | Does::Forks => {}
         }
     }
 }

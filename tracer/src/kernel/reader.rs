@@ -89,6 +89,7 @@ impl KernelLayer {
         });
         let (scheduler, waits) = scheduler.unzip();
         let tells_waits = waits.is_some();
+        let tells_messages = calls.tells_messages();
         let processes = calls.processes();
         let inbox = Arc::new(Inbox::new(calls.are_of_held()));
         let room = Arc::new(Room::new()?);
@@ -121,6 +122,7 @@ impl KernelLayer {
                 Box::new(move |call| ring.push(call))
             });
             let follower = Follower::new(clock, views, channels, sink);
+            let follower = follower.with_messages(tells_messages);
             Joiner::new(recorder, inbox, opens, follower, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);

@@ -40,6 +40,8 @@ pub(super) enum Does {
     Requests,
     /// unshare: may make a shared table one's own.
     Unshares,
+    /// Makes a process or a thread, which may get a copy of the table.
+    Forks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,6 +294,12 @@ const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_fcntl, Does::Controls),
     (libc::SYS_ioctl, Does::Requests),
     (libc::SYS_unshare, Does::Unshares),
+    (libc::SYS_clone, Does::Forks),
+    (libc::SYS_clone3, Does::Forks),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_fork, Does::Forks),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_vfork, Does::Forks),
 ];
 
 /// Calls in which threads wait for each other for the memory that they share.
@@ -381,7 +389,8 @@ pub(super) fn waited_in(told: u32) -> Call {
 /// matters that a thread is not in them any more: it may wait for a page instead.
 pub(super) fn returns(blocking: bool) -> impl Iterator<Item = libc::c_long> {
     let wanted = CALLS.iter();
-    let wanted = wanted.filter(|(_, does)| !matches!(does, Does::Closes | Does::ClosesRange));
+    let wanted =
+        wanted.filter(|(_, does)| !matches!(does, Does::Closes | Does::ClosesRange | Does::Forks));
     let others = if blocking { ON_MEMORY } else { &[] };
     wanted
         .map(|(number, _)| *number)

@@ -96,8 +96,10 @@ struct Touch {
     fds: RangeInclusive<u64>,
 }
 
-/// A fork copies the table at some time before it is told, ns.
-const COPYING_NS: u64 = 100_000_000;
+/// A call that was told to begin to close a descriptor has done so by then, ns.
+const CLOSING_NS: u64 = 10_000_000;
+/// How long is remembered what became of descriptors, ns.
+const RECENT_NS: u64 = 100_000_000;
 /// Most that is kept of what became of descriptors.
 const TOUCHES: usize = 1024;
 
@@ -126,6 +128,11 @@ impl Table {
         for open in self.open_files() {
             open.be_untold();
         }
+    }
+
+    fn slot(&self, fd: u64) -> Slot {
+        let slot = self.slots.get(fd as u32 as usize);
+        slot.cloned().unwrap_or(Slot::Unknown)
     }
 
     pub(super) fn look(&self, fd: u64) -> Found<'_> {
@@ -185,7 +192,7 @@ impl Table {
             last.at = at;
             return;
         }
-        let is_old = |touch: &mut Touch| touch.at + COPYING_NS < at;
+        let is_old = |touch: &mut Touch| touch.at + RECENT_NS < at;
         while self.recent.pop_front_if(is_old).is_some() {}
         if self.recent.len() >= TOUCHES {
             self.recent.pop_front();
@@ -193,17 +200,21 @@ impl Table {
         self.recent.push_back(Touch { at, tid, fds });
     }
 
-    /// That of a process which thread `tid` made, as was told at that time. What other threads changed while it was copied
-    /// is one thing or the other.
-    pub(super) fn forked(&self, at: u64, tid: u32) -> Table {
+    /// That of a process which thread `tid` made, in a call that it began then. What other threads changed while it was copied is one
+    /// thing or the other; not so what the maker has changed since.
+    pub(super) fn forked(&self, since: u64, tid: u32) -> Table {
         let mut copy = self.clone();
         copy.recent.clear();
-        let others = self.recent.iter().filter(|touch| touch.tid != tid);
-        for touch in others.filter(|touch| touch.at + COPYING_NS >= at) {
+        let all = self.slots.len() as u64;
+        let recent = self.recent.iter();
+        for touch in recent.filter(|touch| touch.at + CLOSING_NS >= since) {
             let (first, last) = (*touch.fds.start(), *touch.fds.end());
-            let end = last.min(first.saturating_add(self.slots.len() as u64));
-            for fd in first..=end.min(MOST as u64) {
-                copy.put(fd, Slot::Doubted);
+            let end = last.min(first.saturating_add(all)).min(MOST as u64);
+            for fd in first..=end {
+                match touch.tid == tid {
+                    true => copy.put(fd, self.slot(fd)),
+                    false => copy.put(fd, Slot::Doubted),
+                }
             }
         }
         copy.mistaken = false;

@@ -13,22 +13,24 @@ use super::{Follower, SharedTable, UnderWay};
 use crate::proc::sampler::objects::{Holder, Target};
 
 impl Follower {
-    /// A call begins: its descriptors of which nothing is known are looked at, once.
-    pub(super) fn meet(&mut self, tid: u32, does: Does, arguments: [u64; 6]) {
-        match does {
-            Does::Data(_) | Does::Seeks => self.meet_one(tid, arguments[0]),
+    /// A call begins: its descriptors of which nothing is known are looked at, once. Returns whether one was gone by then that may be somebody
+    /// else's: it is missed if the call did not find it closed, either.
+    pub(super) fn meet(&mut self, tid: u32, does: Does, arguments: [u64; 6]) -> bool {
+        let moved;
+        let descriptors: &[usize] = match does {
+            Does::Data(_) | Does::Seeks => &[0],
             Does::Moves(moves) => {
-                for argument in [moves.from, moves.to] {
-                    self.meet_one(tid, arguments[argument]);
-                }
+                moved = [moves.from, moves.to];
+                &moved
             }
-            Does::Obscures(descriptors) => {
-                for &argument in descriptors {
-                    self.meet_one(tid, arguments[argument]);
-                }
-            }
-            _ => {}
+            Does::Obscures(descriptors) => descriptors,
+            _ => &[],
+        };
+        let mut gone = false;
+        for &argument in descriptors {
+            gone |= self.meet_one(tid, arguments[argument]);
         }
+        gone
     }
 
     /// As [`Follower::meet`], of a call that returned: shells ask for duplicates of descriptors that do not exist.
@@ -41,8 +43,15 @@ impl Follower {
             if let Some(thread) = self.threads.get(&tid) {
                 self.strangers.forget(&thread.table, first);
             }
-        } else if duplicates && result >= 0 && call.open.is_none() && call.channels[0].is_none() {
-            self.meet_one(tid, first);
+            return;
+        }
+        if call.gone {
+            self.missed();
+        }
+        if duplicates && result >= 0 && call.open.is_none() && call.channels[0].is_none() {
+            if self.meet_one(tid, first) {
+                self.missed();
+            }
             if let Some(thread) = self.threads.get(&tid) {
                 let table = thread.table.borrow();
                 call.open = table.get(first).map(Rc::clone);
@@ -51,12 +60,13 @@ impl Follower {
         }
     }
 
-    pub(super) fn meet_one(&mut self, tid: u32, fd: u64) {
+    /// See [`Follower::meet`].
+    pub(super) fn meet_one(&mut self, tid: u32, fd: u64) -> bool {
         let Some(thread) = self.threads.get(&tid).filter(|thread| !thread.foreign) else {
-            return;
+            return false;
         };
         let Found::Unknown = thread.table.borrow().look(fd) else {
-            return;
+            return false;
         };
         let (table, pid) = (Rc::clone(&thread.table), thread.pid);
         let is_strange = table.borrow().is_strange(fd);
@@ -89,15 +99,14 @@ impl Follower {
             Stranger::Elsewhere(Some(target)) => table.borrow_mut().know(fd, target),
             Stranger::Elsewhere(None) => table.borrow_mut().set(fd, None, false),
             Stranger::Gone => {
-                if is_strange {
-                    self.missed();
-                }
                 match self.dropped {
                     0 => table.borrow_mut().set(fd, None, false),
                     _ => table.borrow_mut().lose(fd),
                 }
+                return is_strange;
             }
         }
+        false
     }
 
     /// Descriptor `fd` of a table is that, if it is what `by` holds.

@@ -36,7 +36,8 @@ impl Follower {
             return;
         };
         if data.writes {
-            self.meet_one(sample.tid, carried.fd);
+            // Where it is gone by now its receiver's is looked at.
+            let _ = self.meet_one(sample.tid, carried.fd);
         }
         let Some(thread) = self.threads.get(&sample.tid).filter(|t| !t.foreign) else {
             return;

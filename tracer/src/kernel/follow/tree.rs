@@ -29,7 +29,11 @@ impl Follower {
                 let table = maker.map_or(&parent.table, |maker| &maker.table);
                 let table = match shares {
                     true => Rc::clone(table),
-                    false => Rc::new(RefCell::new(table.borrow().forked(at, thread))),
+                    false => {
+                        // It is copied in the call that forks.
+                        let since = maker.and_then(|maker| maker.forks_at).unwrap_or(at);
+                        Rc::new(RefCell::new(table.borrow().forked(since, thread)))
+                    }
                 };
                 if !shares {
                     self.copied(by, thread, &table);
@@ -162,6 +166,7 @@ impl Follower {
             foreign: process.foreign,
             table: Rc::clone(&process.table),
             under_way: None,
+            forks_at: None,
         };
         self.threads.insert(tracee.tid, thread);
     }

@@ -85,6 +85,7 @@ pub(crate) struct Programs {
     /// Who is to be told of processes; `None`: others name them.
     processes: Option<Arc<Processes>>,
     wanted: Map,
+    tells_messages: bool,
     lost: Map,
     /// What was lost up to the last look: entries of calls that move data, returns, other entries.
     known: [u64; 3],
@@ -120,6 +121,7 @@ impl Programs {
         let count = super::processors()?;
         let recent = || Map::new(Kind::Array, count as usize * program::STRIDE, 1);
         let recent = (!are_named).then(recent).transpose()?;
+        let layout = carried::Layout::of_kernel();
         let memory = Map::new(Kind::Array, count as usize * carried::MEMORY, 1)?;
         let (all, array) = rings(count, size, named)?;
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
@@ -133,7 +135,7 @@ impl Programs {
                 None => Rings::Each(&each),
             },
             lost: lost.as_fd(),
-            layout: carried::Layout::of_kernel(),
+            layout,
             memory: memory.as_fd(),
             hold_above: holds.then_some(size as u32 / 2),
         };
@@ -160,10 +162,16 @@ impl Programs {
             rings: all.collect::<io::Result<_>>()?,
             processes,
             wanted,
+            tells_messages: layout.is_some(),
             lost,
             known: [0; 3],
             held: (programs, maps),
         })
+    }
+
+    /// Whether it tells what messages carry.
+    pub(super) fn tells_messages(&self) -> bool {
+        self.tells_messages
     }
 
     /// From now on tells no more of calls that do nothing but perhaps block.

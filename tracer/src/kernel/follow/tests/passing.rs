@@ -100,3 +100,24 @@ fn a_pipe_is_known_by_its_inode_whoever_sent_it() {
         .collect();
     assert!(rows.contains(&(2, 0x301, 30)), "{rows:?}");
 }
+
+/// What is read of a number that stands for nothing is nobody's.
+#[test]
+fn who_has_received_may_still_use_closed_numbers() {
+    let mut stage = stage();
+    stage.open(SENDER, 5, 3, libc::O_RDONLY);
+    stage.read(SENDER, 3, 10);
+    // From somebody who is not followed.
+    pass(&mut stage, RECEIVER, libc::SYS_recvmsg, 7, (0xa, REGULAR));
+    let bad = -i64::from(libc::EBADF);
+    for tid in [SENDER, RECEIVER] {
+        stage.read(tid, 100_003, bad);
+        stage.call(tid, libc::SYS_lseek, &[100_004, 0, 0], bad);
+    }
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 0);
+    stage.read(SENDER, 3, 10);
+    let row = |offset| (1, Op::Read, 5, Some(offset), 10);
+    assert_eq!(stage.rows(), [row(0), row(10)]);
+    stage.read(RECEIVER, 100_005, 10);
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 1);
+}
