@@ -38,8 +38,9 @@ fn storm(how: &str) {
         .trace
         .one("SELECT SUM(on_cpu_ns) FROM processes WHERE upid <> 1");
     let (own, kernel) = (own as f64 / 1e3, played.said("children_us") as f64);
+    // That lacks what it takes for waiting: of who has to leave its processor in the middle of an exec.
     assert!(
-        (own / kernel - 1.0).abs() < 0.05,
+        (0.95..1.1).contains(&(own / kernel)),
         "{how}: {own} us against the kernel's {kernel}"
     );
 }

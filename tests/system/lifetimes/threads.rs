@@ -40,6 +40,13 @@ fn an_exec_by_another_thread_is_one_process() {
              WHERE tid = {by} AND p.end_ns - threads.end_ns BETWEEN 0 AND 50000000"
         ));
         assert_eq!(of_it, 1, "the thread that became the process");
+        // Each thread lives once.
+        let too_much: i64 = played.trace.one(
+            "SELECT thread_ns - duration_ns
+                 - (SELECT SUM(end_ns - start_ns) FROM threads WHERE upid = 1)
+             FROM processes WHERE upid = 1",
+        );
+        assert!(too_much < 5_000_000, "{scene:?}: {too_much}");
     }
 }
 

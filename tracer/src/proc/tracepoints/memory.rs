@@ -44,8 +44,10 @@ pub(super) const PAGE: i16 = BUFFER + 8;
 pub(super) const PLACE: i16 = PAGE + 8;
 /// The inode of the pipe of which this processor last told what lies in it: kept when the program is over.
 pub(super) const LAST_PIPE: i16 = PLACE + 8;
+/// The thread that executed a program while this processor's clock stood still, if it has not left since: likewise.
+pub(super) const HALTED_THREAD: i16 = LAST_PIPE + 8;
 /// The task that the program is about, while it looks at another one.
-pub(super) const OWN: i16 = LAST_PIPE + 8;
+pub(super) const OWN: i16 = HALTED_THREAD + 8;
 /// Of a call: what is told of it, its number, and the file that it made or named.
 pub(super) const SHAPE: i16 = OWN + 8;
 pub(super) const CALL: i16 = SHAPE + 8;

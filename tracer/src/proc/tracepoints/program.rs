@@ -5,14 +5,14 @@ use std::os::fd::BorrowedFd;
 
 use super::layout::{self, Layout};
 use super::memory::{
-    HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, OUTER, POSITION, PROCESS, RECORD,
-    SPACE, WHERE, WORD, field,
+    HALTED_THREAD, HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, OUTER, POSITION,
+    PROCESS, RECORD, SPACE, WHERE, WORD, field,
 };
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
-    Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, OUTPUT,
-    PROCESSOR, QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, TIME,
-    UPDATE, WAKEUP, WHO,
+    IF_SAME, Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR,
+    OUTPUT, PROCESSOR, QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
+    STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
 use crate::bpf::followed::OVER;
 use crate::bpf::pages::Pages;
@@ -75,6 +75,8 @@ pub(super) const NAMES: [u32; 2] = [ADDRESS + 1, ADDRESS + 2];
 pub(super) const BASES: [u32; 2] = [ADDRESS + 3, ADDRESS + 4];
 /// A call has returned.
 pub(super) const CALLED: u32 = BASES[1] + 1;
+/// A thread that executed a program while its processor's clock stood still leaves that.
+pub(super) const LEFT: u32 = CALLED + 1;
 
 /// A record: time, thread, process, what it is, and a number; then what is not common to all.
 pub(super) const AT: usize = 0;
@@ -128,6 +130,10 @@ pub(super) const FOREIGN: u32 = 1 << 31;
 pub(super) fn missing(part: u32) -> u32 {
     1 << part
 }
+
+/// The clock of a processor stands still until whoever has that leaves it, for another thread was woken that is to have it: who has it is charged
+/// with the time from then on as waiting for a processor (`RQCF_REQ_SKIP` of kernel/sched/sched.h).
+const IS_HALTED: i32 = 1;
 
 /// Bits of a thread's state (linux/sched.h): it is over, and stopped by job control.
 const DEAD: i32 = 0x80;
@@ -226,6 +232,12 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
         code.tell_of(processes);
     }
     code.costs(layout);
+    code.put(LOAD_64, R1, MEMORY, field(CLOCK_FLAGS), 0);
+    code.put(AND_NUMBER, R1, 0, 0, IS_HALTED);
+    let goes_on = code.jump(IF_EQUAL, R1, 0, 0);
+    code.put(LOAD_32, R1, MEMORY, field(TID), 0);
+    code.put(STORE_64, MEMORY, R1, HALTED_THREAD, 0);
+    code.land(goes_on);
     code.load(R1, CONTEXT, 8);
     code.put(STORE_64, MEMORY, R1, field(FORMER), 0);
     code.follow(TASK, layout.filesystem);
@@ -259,14 +271,17 @@ pub(super) fn exiting(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.all
 }
 
-/// A thread leaves its processor for the last time, when whatever it used is counted, or is stopped (`sched_switch`: whether another one took
-/// its processor, the thread, the next one, its state).
+/// A thread leaves its processor for the last time, when whatever it used is counted, or is stopped, or has executed a program while that's clock
+/// stood still (`sched_switch`: whether another one took its processor, the thread, the next one, its state).
 pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = Code::default();
-    code.load(R2, R1, 24);
+    code.copy(CONTEXT, R1);
+    code.load(R2, CONTEXT, 24);
+    let waits = code.jump(IF_NOT_EQUAL, R2, 0, 0);
+    code.has_left(layout, maps);
+    code.land(waits);
     code.put(AND_NUMBER, R2, 0, 0, DEAD | HALTED);
     code.leave_if(IF_EQUAL, R2, 0);
-    code.copy(CONTEXT, R1);
     code.begin(maps, Whom::All);
     code.load(R2, CONTEXT, 24);
     code.put(AND_NUMBER, R2, 0, 0, DEAD);
@@ -482,6 +497,27 @@ impl Code {
     }
 
     /// What the task used so far.
+    /// Tells of a thread that goes on later what it has used so far, if that is [`HALTED_THREAD`], and leaves.
+    fn has_left(&mut self, layout: &Layout, maps: &Maps<'_>) {
+        self.scratch(maps);
+        self.put(LOAD_64, R1, MEMORY, HALTED_THREAD, 0);
+        self.leave_if(IF_EQUAL, R1, 0);
+        self.load(TASK, CONTEXT, 8);
+        self.clear(WORD);
+        self.read(WORD, 4, TASK, layout.tid);
+        self.put(LOAD_64, R1, MEMORY, WORD, 0);
+        self.put(LOAD_64, R2, MEMORY, HALTED_THREAD, 0);
+        let it_is = self.jump(IF_SAME, R1, R2, 0);
+        self.leave();
+        self.land(it_is);
+        self.clear(HALTED_THREAD);
+        self.begin(maps, Whom::Alive);
+        self.costs(layout);
+        self.header(LEFT);
+        self.emit(maps, FORMER);
+        self.leave();
+    }
+
     fn costs(&mut self, layout: &Layout) {
         for (index, place) in layout.costs.iter().enumerate() {
             let to = field(COSTS + 8 * index);

@@ -15,7 +15,7 @@ use super::pending::{Part, Parts, Pending};
 use super::program::{
     ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT, DETACHED,
     DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
-    FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NUMBER, NUMBERED, PEAK, PID,
+    FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED, PEAK, PID,
     PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
     TASK_CLOCK, TID, UMASK, UNNAMED, WHAT, missing,
 };
@@ -53,6 +53,8 @@ pub(in super::super) enum What {
     Exiting(Box<Told>),
     /// Job control stopped a thread.
     Stopped { tid: u32 },
+    /// A thread that executed a program while its processor's clock stood still leaves that.
+    Left { pid: u32, used: Box<Used> },
     /// A call has returned by which a process may come by files and channels.
     Called(Box<Called>),
 }
@@ -99,8 +101,7 @@ pub(in super::super) struct Used {
     /// The clock of that, and the scheduler's, when they were last brought up to date, ns; 0: not told.
     pub(in super::super) clock_at: u64,
     pub(in super::super) task_clock_at: u64,
-    /// The former stands still until the thread leaves its processor: another one was woken that is to have it. The thread is charged
-    /// with the time from then on as waiting for a processor (`rq_clock_skip_update` of kernel/sched/sched.h).
+    /// The former stands still until the thread leaves its processor, or has been let go on.
     pub(in super::super) is_halted: bool,
 }
 
@@ -138,6 +139,10 @@ impl Records {
             ENDED if record.len() >= END => What::Ended(Box::new(ended(pid, record)?)),
             EXITING => What::Exiting(self.moment(tid)?),
             STOPPED => What::Stopped { tid },
+            LEFT => What::Left {
+                pid,
+                used: Box::new(used(record)?),
+            },
             CALLED if record.len() >= calls::END => {
                 let parts = self.0.take(tid);
                 let called = Called::new(record, &parts);

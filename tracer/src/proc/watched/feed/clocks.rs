@@ -115,12 +115,6 @@ impl Clocks {
         let since = now.wrapping_sub(used.clock_at).cast_signed();
         Some(since).filter(|since| since.unsigned_abs() < LONGEST_NS)
     }
-
-    /// For how long at this moment the clock of the thread's processor has stood still, ns.
-    pub(super) fn halted(&self, used: &Used, at_ns: u64) -> u64 {
-        let since = self.since_clock(used, at_ns).filter(|_| used.is_halted);
-        since.map_or(0, |since| since.max(0).cast_unsigned())
-    }
 }
 
 /// How far the monotonic clock is ahead of the one that is not slewed, ns.
@@ -173,29 +167,26 @@ mod tests {
     #[test]
     fn the_clocks_of_a_processor_tell_what_is_not_counted() {
         let mut clocks = Clocks::new(4_000_000);
-        let told = |counted_at, task_clock_at, clock_at, is_halted| Used {
+        let told = |counted_at, task_clock_at, clock_at| Used {
             counted_at,
             task_clock_at,
             clock_at,
-            is_halted,
             ..Used::default()
         };
         // The one that ends first was halted, the other one was not: the clock is 100 behind. Threads are charged by another one.
-        clocks.counted(&told(0, 2_000, 9_000, false), 12_100);
-        clocks.counted(&told(0, 13_000, 20_000, false), 20_100);
-        let used = told(13_400, 14_000, 21_000, true);
+        clocks.counted(&told(0, 2_000, 9_000), 12_100);
+        clocks.counted(&told(0, 13_000, 20_000), 20_100);
+        let used = told(13_400, 14_000, 21_000);
         assert_eq!(clocks.since_counted(&used, 22_100), 1_600);
-        assert_eq!(clocks.halted(&used, 22_100), 1_000);
         // A tick came when the clocks were being read.
-        let used = told(13_400, 14_000, 22_050, false);
+        let used = told(13_400, 14_000, 22_050);
         assert_eq!(clocks.since_counted(&used, 22_100), 550);
         // For 500 the machine had no processor.
-        let used = told(13_400, 14_000, 21_500, false);
+        let used = told(13_400, 14_000, 21_500);
         assert_eq!(clocks.since_counted(&used, 22_100), 1_100);
-        assert_eq!(clocks.halted(&used, 22_100), 0);
         // One clock is slower by 1 in 10 000 000: that is followed.
-        clocks.counted(&told(0, 0, 100_000_000_000, false), 100_000_010_100);
-        let used = told(7, 7, 200_000_000_000, false);
+        clocks.counted(&told(0, 0, 100_000_000_000), 100_000_010_100);
+        let used = told(7, 7, 200_000_000_000);
         assert!(clocks.since_counted(&used, 200_000_020_100) < 11_000);
     }
 }

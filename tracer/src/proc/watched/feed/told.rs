@@ -45,28 +45,10 @@ struct Known {
     split: (u64, u64),
     /// The most memory of all its programs before this one, bytes.
     peak_before: u64,
-    /// What it had a processor for and the kernel counts as waiting for one, ns: in programs before this one, and at this one's exec.
+    /// What it had a processor for and the kernel counts as waiting for one, ns.
     as_waiting_ns: u64,
-    halted: Halted,
-}
-
-/// The time at an exec while its processor's clock stood still. It counts as waiting if the thread had to leave that then, and as on a
-/// processor if it was let go on after all.
-#[derive(Clone, Copy, Default)]
-struct Halted {
-    ns: u64,
-    /// As of the exec.
-    run_queue_ns: u64,
-    involuntary_switches: u64,
-}
-
-impl Halted {
-    /// How much of it counts as waiting, by what the process has used some time later.
-    fn as_waiting(&self, costs: &Costs) -> u64 {
-        let has_left = costs.involuntary_switches > self.involuntary_switches;
-        let has_waited = costs.run_queue_ns >= self.run_queue_ns.saturating_add(self.ns);
-        if has_left && has_waited { self.ns } else { 0 }
-    }
+    /// Its program began while its processor's clock stood still: when, and what its thread had used by then.
+    halted: Option<(u64, u64)>,
 }
 
 impl Told {
@@ -111,6 +93,11 @@ impl Told {
                 }
                 What::Exiting(moment) => table.exiting(moment, at_ns),
                 What::Stopped { tid } => table.stopped(tid, at_ns),
+                What::Left { pid, used } => {
+                    if let Some(known) = self.known.get_mut(&pid) {
+                        known.left(used.costs.on_cpu_ns, at_ns);
+                    }
+                }
                 What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, at_ns),
                 What::Executed(executed) => self.executed(*executed, at_ns, table),
                 What::Called(called) => table.called(called, at_ns),
@@ -198,13 +185,8 @@ impl Told {
         used.on_cpu_ns = used.on_cpu_ns.saturating_add_signed(since_counted);
         let mut so_far = known.ended;
         so_far += used;
-        known.as_waiting_ns += known.halted.as_waiting(&so_far);
-        let halted = self.clocks.halted(&executed.used, at_ns);
-        known.halted = Halted {
-            ns: halted.min(since_counted.max(0).cast_unsigned()),
-            run_queue_ns: so_far.run_queue_ns,
-            involuntary_switches: so_far.involuntary_switches,
-        };
+        let is_halted = executed.used.is_halted;
+        known.halted = is_halted.then_some((at_ns, used.on_cpu_ns));
         so_far = known.made_up(known.put_right(so_far));
         known.split = (so_far.user_ns, so_far.sys_ns);
         so_far.threads -= 1;
@@ -252,10 +234,18 @@ impl Told {
 }
 
 impl Known {
+    /// The thread that executed its program has left its processor, for which it is charged so much by now. Who has to leave it while its clock
+    /// stands still is charged with the time from then on as waiting for one (`rq_clock_skip_update` of kernel/sched/sched.h).
+    fn left(&mut self, on_cpu_ns: u64, at_ns: u64) {
+        if let Some((began_ns, then)) = self.halted.take() {
+            let had = then.saturating_add(at_ns.saturating_sub(began_ns));
+            self.as_waiting_ns += had.saturating_sub(on_cpu_ns);
+        }
+    }
+
     /// The costs of the process so far with what it had a processor for.
     fn put_right(&self, costs: Costs) -> Costs {
-        let as_waiting = self.as_waiting_ns + self.halted.as_waiting(&costs);
-        let as_waiting = as_waiting.min(costs.run_queue_ns);
+        let as_waiting = self.as_waiting_ns.min(costs.run_queue_ns);
         Costs {
             on_cpu_ns: costs.on_cpu_ns + as_waiting,
             run_queue_ns: costs.run_queue_ns - as_waiting,
@@ -326,33 +316,24 @@ mod tests {
     }
     #[test]
     fn what_was_halted_counts_as_on_a_processor() {
-        let used = |on_cpu_ns, run_queue_ns, involuntary_switches| Costs {
-            on_cpu_ns,
-            run_queue_ns,
-            involuntary_switches,
-            ..Costs::default()
-        };
-        let halted = Halted {
-            ns: 300,
-            run_queue_ns: 50,
-            involuntary_switches: 2,
-        };
-        let known = Known {
-            as_waiting_ns: 10,
-            halted,
-            ..Known::default()
-        };
-        let right = |costs| {
-            let right = known.put_right(costs);
+        let mut known = Known::default();
+        let right = |known: &Known, on_cpu_ns, run_queue_ns| {
+            let right = known.put_right(Costs {
+                on_cpu_ns,
+                run_queue_ns,
+                ..Costs::default()
+            });
             (right.on_cpu_ns, right.run_queue_ns)
         };
-        assert_eq!(right(used(1_000, 400, 3)), (1_310, 90), "it had to leave");
-        assert_eq!(right(used(1_000, 400, 2)), (1_010, 390), "it went on");
-        assert_eq!(
-            right(used(1_000, 349, 3)),
-            (1_010, 339),
-            "it waited too little"
-        );
-        assert_eq!(right(used(1_000, 4, 2)), (1_004, 0));
+        known.left(700, 9_000);
+        known.halted = Some((9_000, 1_000));
+        // It went on for some time, and is charged for all of it.
+        known.left(1_600, 9_600);
+        assert_eq!(right(&known, 1_700, 400), (1_700, 400));
+        known.halted = Some((9_000, 1_000));
+        known.left(720, 9_020);
+        known.left(720, 9_020);
+        assert_eq!(right(&known, 1_700, 400), (2_000, 100));
+        assert_eq!(right(&known, 1_700, 200), (1_900, 0));
     }
 }
