@@ -144,7 +144,7 @@ impl EdgeKind {
 pub struct Edge {
     /// The strongest relation: create > write > read.
     pub kind: EdgeKind,
-    /// Bytes written; through a pipe at most these, 0: not known; through sockets those that
+    /// Bytes written; through a pipe 0: not known; through sockets those that
     /// captured packets carried forth.
     pub write_bytes: i64,
     /// Write calls.
@@ -162,6 +162,8 @@ pub struct Edge {
     /// Whether other versions of the process took part, too, but are not connected because that would
     /// close a cycle.
     pub is_narrowed: bool,
+    /// Whether the bytes were not counted, and are a bound.
+    pub is_bound: bool,
 }
 
 impl Edge {
@@ -177,11 +179,12 @@ impl Edge {
             first_ns: at_ns,
             last_ns: at_ns,
             is_narrowed: false,
+            is_bound: false,
         }
     }
 
-    /// Bytes moved along the edge: those written where it leads to a file, else those read; through
-    /// a pipe at most these; through sockets both ways, as far as packets were captured.
+    /// Bytes moved along the edge: those written where it leads to a file, else those read; where they
+    /// are a bound at most these; through sockets both ways, as far as packets were captured.
     pub fn bytes(&self) -> i64 {
         match self.kind {
             EdgeKind::Create | EdgeKind::Write | EdgeKind::Pipe => self.write_bytes,

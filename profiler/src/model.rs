@@ -212,6 +212,8 @@ pub struct Stream {
     pub is_socket: bool,
     /// No more bytes than these; `None`: not known.
     pub at_most_bytes: Option<i64>,
+    /// And no less: they were counted, and can have gone no other way.
+    pub is_exact: bool,
     /// Payload of the captured packets of these sockets, forth and back; `None`: none were.
     pub captured: Option<(i64, i64)>,
     /// When both held it, ns.

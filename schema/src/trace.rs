@@ -312,7 +312,7 @@ impl Trace {
     /// When the file cannot be read.
     pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
         self.rows(
-            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
+            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, bytes, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
              ORDER BY channel_id, upid, direction",
         )

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::support::process::finish;
 use crate::support::trace::Trace;
 use crate::support::{
-    PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, need_python, run_in,
+    FLOWTRACE, PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, need_python, run_in,
 };
 
 /// Everything that it does is of a size that does not depend on who is faster.
@@ -282,4 +282,28 @@ fn channels_and_files_outside_are_what_strace_sees() {
         (0, 2),
         "one pipe carries more than 5000 bytes"
     );
+}
+
+/// What was counted on both sides of a pipe is drawn as that; a bound is where nobody counted.
+#[test]
+fn a_drawn_pipe_has_the_bytes_that_were_counted() {
+    if !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
+    for (layer, expected) in [(&["--layer", "kernel"][..], "50 kB"), (&[], "≤ 50 kB")] {
+        let mut run = run_in(&work, &path);
+        let run = run.args(["--force", "--no-mount"]).args(layer);
+        let pipeline = "head -c 50000 /dev/zero | wc -c";
+        finish(run.args(["--", "sh", "-c", pipeline])).expect(0);
+        let mut dag = Command::new(FLOWTRACE);
+        let drawn = finish(dag.arg("dag").arg(&path)).expect(0).stdout_text();
+        let edges: Vec<_> = drawn
+            .lines()
+            .filter(|line| line.contains("ft_kind=\"pipe\""))
+            .collect();
+        assert_eq!(edges.len(), 1, "{edges:?}");
+        assert!(edges[0].contains(&format!(">{expected}<")), "{edges:?}");
+    }
 }

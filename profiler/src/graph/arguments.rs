@@ -86,6 +86,7 @@ mod tests {
                 to: ProcessId(0),
                 is_socket: false,
                 at_most_bytes: None,
+                is_exact: false,
                 captured: None,
                 first_ns: 20,
                 last_ns: 30,

@@ -229,6 +229,7 @@ fn write_edge(kind: EdgeKind, part: &Part, holds_reads: bool) -> Edge {
         first_ns: part.write_ns.0,
         last_ns: part.write_ns.1,
         is_narrowed: false,
+        is_bound: false,
     }
 }
 
@@ -243,6 +244,7 @@ fn read_edge(part: &Part) -> Edge {
         first_ns: part.read_ns.0,
         last_ns: part.read_ns.1,
         is_narrowed: false,
+        is_bound: false,
     }
 }
 
@@ -312,6 +314,7 @@ fn add_streams(graph: &mut DiGraph<Node, Edge>, workflow: &Workflow) {
             },
             read_bytes: stream.captured.map_or(0, |(_, back)| back),
             last_ns: stream.last_ns,
+            is_bound: !stream.is_socket && !stream.is_exact,
             ..Edge::at(EdgeKind::Pipe, stream.first_ns)
         };
         graph.add_edge(node_of(stream.from), node_of(stream.to), edge);

@@ -89,6 +89,8 @@ pub struct GroupEdge {
     pub count: i64,
     /// Bytes moved along them.
     pub bytes: i64,
+    /// Whether those of one of them are a bound.
+    pub is_bound: bool,
     /// Calls that moved them.
     pub calls: i64,
     /// First moment, ns.
@@ -368,6 +370,7 @@ fn contract(
             kind: e.kind,
             count: 1,
             bytes: e.bytes(),
+            is_bound: e.is_bound,
             calls: e.calls(),
             first_ns: e.first_ns,
             last_ns: e.last_ns,
@@ -409,6 +412,7 @@ impl GroupEdge {
         self.kind = self.kind.max(more.kind);
         self.count += more.count;
         self.bytes = self.bytes.saturating_add(more.bytes);
+        self.is_bound |= more.is_bound;
         self.calls += more.calls;
         self.first_ns = self.first_ns.min(more.first_ns);
         self.last_ns = self.last_ns.max(more.last_ns);

@@ -221,6 +221,7 @@ mod tests {
             first_ns: 0,
             last_ns: 1,
             is_used: false,
+            is_counted: false,
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Held {
     pub(super) last_ns: i64,
     /// Data is known to have moved.
     pub(super) is_used: bool,
+    /// How much was counted.
+    pub(super) is_counted: bool,
 }
 
 impl Held {
@@ -88,6 +90,7 @@ fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) -> Bystanders {
         let is_same = (next.from, next.to, next.is_socket) == (kept.from, kept.to, kept.is_socket);
         if is_same {
             kept.at_most_bytes = both(kept.at_most_bytes, next.at_most_bytes);
+            kept.is_exact &= next.is_exact;
             kept.first_ns = kept.first_ns.min(next.first_ns);
             kept.last_ns = kept.last_ns.max(next.last_ns);
         }
@@ -211,6 +214,7 @@ fn ends_of(
             first_ns: end.from_ns,
             last_ns: last.max(end.from_ns),
             is_used: end.used == Some(1),
+            is_counted: end.bytes.is_some(),
         };
         if end.direction != "read" {
             add(&mut ends.writers, image.process, side);
@@ -256,6 +260,7 @@ pub(super) fn add_flows(workflow: &mut Workflow, flows: &[FlowBetween]) {
             is_socket: true,
             at_most_bytes: Some(carried.bytes.0.saturating_add(carried.bytes.1)),
             captured: Some(carried.bytes),
+            is_exact: false,
             first_ns: carried.first_ns,
             last_ns: carried.last_ns.max(carried.first_ns),
         };
@@ -286,6 +291,7 @@ fn add(sides: &mut BTreeMap<ProcessId, Held>, process: ProcessId, side: Held) {
             kept.first_ns = kept.first_ns.min(side.first_ns);
             kept.last_ns = kept.last_ns.max(side.last_ns);
             kept.is_used |= side.is_used;
+            kept.is_counted &= side.is_counted;
         })
         .or_insert(side);
 }
@@ -315,6 +321,17 @@ fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Held>, process: Pr
         })
 }
 
+/// Whether what was counted on both sides of a pipe tells how much went from each to each: one alone wrote, or one alone read, and all of it.
+fn tell_all(writers: &BTreeMap<ProcessId, Held>, readers: &BTreeMap<ProcessId, Held>) -> bool {
+    let sum = |sides: &BTreeMap<ProcessId, Held>| {
+        let bytes = sides.values().map(|side| side.at_most_bytes.unwrap_or(0));
+        bytes.fold(0, i64::saturating_add)
+    };
+    let mut all = writers.values().chain(readers.values());
+    all.all(|side| side.is_counted)
+        && (writers.len() == 1 || readers.len() == 1 && sum(writers) == sum(readers))
+}
+
 fn pair(workflow: &mut Workflow, ends: &Ends) {
     let Ends {
         writers,
@@ -323,6 +340,7 @@ fn pair(workflow: &mut Workflow, ends: &Ends) {
         ..
     } = ends;
     let is_socket = *is_socket;
+    let is_exact = !is_socket && tell_all(writers, readers);
     for (&from, writer) in writers {
         for (&to, reader) in readers {
             let start = |id| (workflow.process(id).start_ns, id);
@@ -344,12 +362,48 @@ fn pair(workflow: &mut Workflow, ends: &Ends) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 },
+                is_exact,
                 first_ns: writer.first_ns.max(reader.first_ns),
                 last_ns: writer
                     .last_ns
                     .min(reader.last_ns)
                     .max(writer.first_ns.max(reader.first_ns)),
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_exact_where_it_can_have_gone_one_way() {
+        let sides = |first: u32, counted: &[Option<i64>]| -> BTreeMap<ProcessId, Held> {
+            let side = |bytes: &Option<i64>| Held {
+                at_most_bytes: Some(bytes.unwrap_or(90)),
+                first_ns: 0,
+                last_ns: 1,
+                is_used: true,
+                is_counted: bytes.is_some(),
+            };
+            (first..)
+                .map(ProcessId)
+                .zip(counted.iter().map(side))
+                .collect()
+        };
+        for (writers, readers, expected) in [
+            (&[Some(90)][..], &[Some(90)][..], true),
+            (&[Some(90)], &[Some(30)], true),
+            (&[Some(90)], &[None], false),
+            (&[None], &[Some(90)], false),
+            (&[Some(60), Some(30)], &[Some(90)], true),
+            (&[Some(60), Some(30)], &[Some(80)], false),
+            (&[Some(90)], &[Some(60), Some(30)], true),
+            (&[Some(60), Some(30)], &[Some(60), Some(30)], false),
+        ] {
+            let told = tell_all(&sides(1, writers), &sides(10, readers));
+            assert_eq!(told, expected, "{writers:?} {readers:?}");
         }
     }
 }

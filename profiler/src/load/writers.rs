@@ -103,6 +103,7 @@ mod tests {
             first_ns: 0,
             last_ns: 1,
             is_used: false,
+            is_counted: false,
         };
         let sides = of.iter().map(|&(id, bytes)| (ProcessId(id), side(bytes)));
         sides.collect()

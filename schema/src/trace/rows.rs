@@ -136,7 +136,9 @@ rows! {
         from_ns: i64,
         /// Given up; `None`: at the end of the image.
         to_ns: Option<i64>,
-        /// No more bytes than these went through it.
+        /// Bytes that went through it; `None`: not counted.
+        bytes: Option<i64>,
+        /// No more bytes than these did.
         at_most_bytes: Option<i64>,
         /// 0: no data moved; 1: data moved; `None`: it may have.
         used: Option<i64>,

@@ -69,7 +69,7 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             from: edge.source().index(),
             to: edge.target().index(),
             kind: e.kind,
-            label: bytes_label(e.kind, e.bytes()),
+            label: bytes_label(e.bytes(), e.is_bound),
             is_critical: false,
             attributes,
         });
@@ -84,12 +84,12 @@ pub(super) fn rate(bytes: i64, ns: i64) -> Option<(&'static str, Value)> {
     (bytes > 0 && ns > 0).then_some(("bytes_per_s", Value::Integer(rate as i64)))
 }
 
-/// Bytes moved along an edge; of pipes a bound is known.
-pub(super) fn bytes_label(kind: EdgeKind, bytes: i64) -> String {
-    match (kind, bytes) {
-        (_, ..=0) => String::new(),
-        (EdgeKind::Pipe, bytes) => format!("≤ {}", units::bytes(bytes)),
-        (_, bytes) => units::bytes(bytes),
+/// Bytes moved along an edge, or a bound of them.
+pub(super) fn bytes_label(bytes: i64, is_bound: bool) -> String {
+    match (bytes, is_bound) {
+        (..=0, _) => String::new(),
+        (bytes, true) => format!("≤ {}", units::bytes(bytes)),
+        (bytes, false) => units::bytes(bytes),
     }
 }
 

@@ -46,7 +46,7 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
         let label = match (e.kind, e.count) {
             (EdgeKind::Fork, 1) => String::new(),
             (EdgeKind::Fork, count) => format!("×{}", units::count(count)),
-            (kind, _) => bytes_label(kind, e.bytes),
+            _ => bytes_label(e.bytes, e.is_bound),
         };
         let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
         let numbers = [

@@ -33,6 +33,7 @@ fn started_by_a_reader(is_piped: bool) -> Workflow {
             to: ProcessId(2),
             is_socket: false,
             at_most_bytes: Some(3),
+            is_exact: false,
             captured: None,
             first_ns: 3,
             last_ns: 40,

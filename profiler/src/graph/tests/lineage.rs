@@ -11,6 +11,7 @@ fn pipe(from: u32, to: u32, span: (i64, i64)) -> Stream {
         to: ProcessId(to),
         is_socket: false,
         at_most_bytes: Some(3),
+        is_exact: false,
         captured: None,
         first_ns: span.0,
         last_ns: span.1,
