@@ -34,6 +34,7 @@ mod record;
 mod sent;
 mod sockets;
 mod table;
+mod used;
 
 pub(crate) use called::{Called, Destination};
 use calls::returned;

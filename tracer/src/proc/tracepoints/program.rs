@@ -10,9 +10,9 @@ use super::memory::{
 };
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
-    IF_SAME, Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR,
-    OUTPUT, PROCESSOR, QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
-    STORE_64, TIME, UPDATE, WAKEUP, WHO,
+    Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, OUTPUT,
+    QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, TIME, UPDATE,
+    WAKEUP, WHO,
 };
 use crate::bpf::followed::OVER;
 use crate::bpf::pages::Pages;
@@ -494,57 +494,5 @@ impl Code {
         self.place(R3, WORD);
         self.set(R4, 0);
         self.call(UPDATE);
-    }
-
-    /// What the task used so far.
-    /// Tells of a thread that goes on later what it has used so far, if that is [`HALTED_THREAD`], and leaves.
-    fn has_left(&mut self, layout: &Layout, maps: &Maps<'_>) {
-        self.scratch(maps);
-        self.put(LOAD_64, R1, MEMORY, HALTED_THREAD, 0);
-        self.leave_if(IF_EQUAL, R1, 0);
-        self.load(TASK, CONTEXT, 8);
-        self.clear(WORD);
-        self.read(WORD, 4, TASK, layout.tid);
-        self.put(LOAD_64, R1, MEMORY, WORD, 0);
-        self.put(LOAD_64, R2, MEMORY, HALTED_THREAD, 0);
-        let it_is = self.jump(IF_SAME, R1, R2, 0);
-        self.leave();
-        self.land(it_is);
-        self.clear(HALTED_THREAD);
-        self.begin(maps, Whom::Alive);
-        self.costs(layout);
-        self.header(LEFT);
-        self.emit(maps, FORMER);
-        self.leave();
-    }
-
-    fn costs(&mut self, layout: &Layout) {
-        for (index, place) in layout.costs.iter().enumerate() {
-            let to = field(COSTS + 8 * index);
-            match place {
-                Some(place) => self.read(to, 8, TASK, *place),
-                None => self.clear(to),
-            }
-        }
-        self.follow(TASK, layout.signal);
-        self.read(field(PEAK), 8, R3, layout.peak_memory);
-        self.call(PROCESSOR);
-        self.put(STORE_64, MEMORY, R0, field(PROCESSOR_AT), 0);
-        for place in [CLOCK, TASK_CLOCK, CLOCK_FLAGS] {
-            self.clear(field(place));
-        }
-        if let Some(queue) = layout.queue {
-            self.follow(TASK, queue.of_task);
-            self.follow(R3, queue.of_group);
-            self.put(STORE_64, MEMORY, R3, OTHER, 0);
-            for (place, bytes, offset) in [
-                (CLOCK, 8, queue.clock),
-                (TASK_CLOCK, 8, queue.task_clock),
-                (CLOCK_FLAGS, 4, queue.flags),
-            ] {
-                self.put(LOAD_64, R3, MEMORY, OTHER, 0);
-                self.read(field(place), bytes, R3, offset);
-            }
-        }
     }
 }
