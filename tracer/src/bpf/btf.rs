@@ -128,6 +128,11 @@ impl Types {
         Some(bits / 8)
     }
 
+    /// The same as instructions have it.
+    pub(crate) fn displacement(&self, structure: &str, member: &str) -> Option<i32> {
+        i32::try_from(self.offset(structure, member)?).ok()
+    }
+
     /// Bytes of a structure.
     pub(crate) fn size(&self, structure: &str) -> Option<usize> {
         let number = self.named(STRUCTURE, structure)?;

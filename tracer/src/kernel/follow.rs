@@ -4,7 +4,7 @@
 //! descriptor is looked up when it begins, for another thread may close it meanwhile; a close counts
 //! from its beginning on, for its number may be given again before it returns.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -21,12 +21,13 @@ use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
 use super::table::Table;
-use super::traffic::{Accounts, Sums};
+use super::traffic::Accounts;
 use crate::clock::Clock;
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::objects::Target;
 
 mod channels;
+mod counts;
 mod data;
 mod losses;
 mod meeting;
@@ -36,6 +37,7 @@ mod tree;
 mod under_way;
 
 use channels::Done;
+use counts::Counts;
 use notes::{take_announced, take_note};
 use passing::Passing;
 
@@ -71,15 +73,6 @@ pub(super) struct Follower {
 /// The kernel reads by itself, too, a program that it runs for one; and a call may be cut off by a
 /// signal between its count and its return.
 const TOLERANCE: u64 = 8;
-
-/// Calls of an image that read and wrote, whatever from and to.
-#[derive(Debug, Default)]
-struct Counts {
-    reads: Cell<u64>,
-    writes: Cell<u64>,
-    /// Through pipes and sockets.
-    sums: RefCell<Sums>,
-}
 
 struct Process {
     counts: Rc<Counts>,
@@ -460,25 +453,6 @@ fn opened_now(opened: OpenedFile, is_lossy: bool) -> Rc<OpenFile> {
 fn hold(table: &mut Table, fd: u64, inode: Option<u64>, close_on_exec: bool) {
     if let Some(inode) = inode {
         table.hold(fd, Target::Channel(inode), close_on_exec);
-    }
-}
-
-impl Counts {
-    /// A call returned; counted is what the kernel counts (`syscr` and `syscw` of proc_pid_io(5)).
-    fn add(&self, does: Does, result: i64) {
-        let is_counted = ![libc::EBADF, libc::EFAULT].contains(&(-result as i32));
-        let (reads, writes) = match does {
-            // The kernel does not count what receives and sends.
-            Does::Data(data) if data.socket.is_some() => (false, false),
-            Does::Data(data) => (!data.writes, data.writes),
-            // A copy from the end of a file is over before it is counted (vfs_copy_file_range of fs/read_write.c).
-            Does::Moves(moves) if moves.ops.0 == Op::CopyFrom && result == 0 => (false, false),
-            Does::Moves(moves) => (moves.counted, moves.counted),
-            _ => (false, false),
-        };
-        let count = |of: &Cell<u64>, adds: bool| of.set(of.get() + u64::from(adds && is_counted));
-        count(&self.reads, reads);
-        count(&self.writes, writes);
     }
 }
 

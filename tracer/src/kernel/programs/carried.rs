@@ -32,10 +32,7 @@ impl Layout {
     /// That of the running kernel. `None`: it does not tell.
     pub(super) fn of_kernel() -> Option<Layout> {
         let types = Types::of_kernel().ok()?;
-        let offset = |structure: &str, member: &str| {
-            let found = types.offset(structure, member)?;
-            i32::try_from(found).ok()
-        };
+        let offset = |structure, member| types.displacement(structure, member);
         Some(Layout {
             files: offset("task_struct", "files")?,
             table: offset("files_struct", "fdt")?,

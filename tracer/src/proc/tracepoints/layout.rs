@@ -177,10 +177,7 @@ const OPTIONAL: usize = 4;
 
 /// `None`: this kernel has it otherwise.
 fn queue(types: &Types) -> Option<Queue> {
-    let offset = |structure: &str, member: &str| {
-        let found = types.offset(structure, member)?;
-        i32::try_from(found).ok()
-    };
+    let offset = |structure, member| types.displacement(structure, member);
     Some(Queue {
         of_task: offset("task_struct", "se.cfs_rq")?,
         of_group: offset("cfs_rq", "rq")?,
@@ -198,8 +195,7 @@ impl Layout {
     pub(super) fn of_kernel() -> io::Result<Layout> {
         let types = Types::of_kernel()?;
         let offset = |structure: &str, member: &str| {
-            let found = types.offset(structure, member);
-            let found = found.and_then(|offset| i32::try_from(offset).ok());
+            let found = types.displacement(structure, member);
             found.ok_or_else(|| {
                 io::Error::other(format!("this kernel has no {member} of {structure}"))
             })
