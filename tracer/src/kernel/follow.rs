@@ -347,7 +347,8 @@ impl Follower {
         match call.does {
             Does::Data(data) => {
                 thread.count_data(done, data);
-                if data.receives_descriptors() && result >= 0 && !self.tells_messages {
+                let is_told = self.tells_messages && self.dropped == 0;
+                if data.receives_descriptors() && result >= 0 && !is_told {
                     thread.table.borrow_mut().receives = true;
                 }
                 self.excluded +=

@@ -121,3 +121,20 @@ fn who_has_received_may_still_use_closed_numbers() {
     stage.read(RECEIVER, 100_005, 10);
     assert_eq!(stage.follower.losses(Dropped::default())[4].1, 1);
 }
+
+/// What is told of a message may be among the records that were dropped.
+#[test]
+fn after_a_loss_any_message_may_have_carried_something() {
+    let mut stage = stage();
+    stage.follower.tells_messages = true;
+    for (missed, fd) in [(0, 100_003), (1, 100_004)] {
+        stage.call(RECEIVER, libc::SYS_recvmsg, &[100_000, 0, 0], 1);
+        stage.read(RECEIVER, fd, 10);
+        assert_eq!(
+            stage.follower.losses(Dropped::default())[4].1,
+            missed,
+            "{fd}"
+        );
+        stage.follower.lost(1, stage.at);
+    }
+}
