@@ -23,6 +23,8 @@ pub(crate) const STORE_32: u8 = 0x63;
 pub(crate) const STORE_16: u8 = 0x6b;
 pub(crate) const STORE_8: u8 = 0x73;
 pub(crate) const ATOMIC_64: u8 = 0xdb;
+/// As the immediate value of [`ATOMIC_64`], which else adds: what was there is put into the source (Linux 5.12).
+pub(crate) const FETCH_ADD: i32 = 1;
 pub(crate) const LOAD_WIDE: u8 = 0x18;
 pub(crate) const MOVE: u8 = 0xbf;
 pub(crate) const MOVE_NUMBER: u8 = 0xb7;
@@ -63,6 +65,7 @@ pub(crate) const LOOK_UP: i32 = 1;
 pub(crate) const UPDATE: i32 = 2;
 pub(crate) const TIME: i32 = 5;
 pub(crate) const PROCESSOR: i32 = 8;
+pub(crate) const GO_ON: i32 = 12;
 pub(crate) const WHO: i32 = 14;
 pub(crate) const TASK: i32 = 35;
 pub(crate) const READ_USER: i32 = 112;
@@ -188,11 +191,15 @@ impl Code {
     }
 
     /// Jumps of `leaves` end here.
-    pub(crate) fn leave(&mut self) {
-        let end = self.all.len();
+    pub(super) fn land_leaves(&mut self) {
         for place in std::mem::take(&mut self.leaves) {
-            self.all[place].offset = (end - place - 1) as i16;
+            self.land(place);
         }
+    }
+
+    /// The same, and the end of the program.
+    pub(crate) fn leave(&mut self) {
+        self.land_leaves();
         self.set(R0, 0);
         self.put(EXIT, 0, 0, 0, 0);
     }

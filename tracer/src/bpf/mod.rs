@@ -14,11 +14,14 @@ pub(crate) mod btf;
 pub(crate) mod code;
 mod described;
 pub(crate) mod followed;
+pub(crate) mod lanes;
+mod mapped;
 pub(crate) mod messages;
 pub(crate) mod pages;
 mod reads;
 pub(crate) mod registers;
 pub(crate) mod ring;
+pub(crate) mod successor;
 
 use code::Instruction;
 
@@ -35,6 +38,7 @@ const PROGRAM_RAW_TRACEPOINT: u32 = 17;
 const PROGRAM_TRACING: u32 = 26;
 const ATTACHED_TO_RAW_TRACEPOINT: u32 = 23;
 const NO_PREALLOCATION: u32 = 1;
+const MAPPABLE: u32 = 1 << 10;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub(crate) enum Kind {
     Hash = 1,
     /// Values by index.
     Array = 2,
+    /// Programs by index.
+    Programs = 3,
     /// Maps by index.
     ArrayOfMaps = 12,
     /// A ring of records.
@@ -133,6 +139,25 @@ impl Map {
     /// When the kernel refuses.
     pub(crate) fn new(kind: Kind, value: usize, entries: u32) -> io::Result<Map> {
         Self::with(kind, value, entries, None)
+    }
+
+    /// An array that may be mapped (mmap(2)).
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn mappable(value: usize, entries: u32) -> io::Result<Map> {
+        descriptor(
+            MAP_CREATE,
+            &NewMap {
+                kind: Kind::Array as u32,
+                key: 4,
+                value: value as u32,
+                entries,
+                flags: MAPPABLE,
+                inner: 0,
+            },
+        )
+        .map(Map)
     }
 
     /// An array of these maps, which are alike.

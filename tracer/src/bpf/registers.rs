@@ -11,8 +11,6 @@ mod of_processor {
     pub(crate) const ARGUMENTS: i32 = offset_of!(Registers, r10) as i32;
     pub(crate) const NUMBER: (i32, usize) = (offset_of!(Registers, orig_rax) as i32, 8);
     pub(crate) const ORDER: [usize; 6] = [7, 6, 5, 0, 2, 1];
-    /// Of the first three arguments, the one that comes first.
-    pub(crate) const FEW: usize = 5;
     /// From here on a 32-bit program has its arguments: ebx, ecx, edx, esi, edi and ebp.
     pub(crate) const FOREIGN_ARGUMENTS: i32 = offset_of!(Registers, rbp) as i32;
     pub(crate) const FOREIGN_ORDER: [usize; 6] = [1, 7, 8, 9, 10, 0];
@@ -25,7 +23,6 @@ mod of_processor {
     pub(crate) const ARGUMENTS: i32 = 0;
     pub(crate) const NUMBER: (i32, usize) = (280, 4);
     pub(crate) const ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
-    pub(crate) const FEW: usize = 0;
     pub(crate) const FOREIGN_ARGUMENTS: i32 = 0;
     pub(crate) const FOREIGN_ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
     pub(crate) const INSTRUCTION: usize = 256;

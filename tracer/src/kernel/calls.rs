@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 use super::dropped::Dropped;
 use super::perf::{self, Ring, Rings};
-use super::programs::{Processes, Programs, Wishes};
+use super::programs::{Programs, Wishes};
 use crate::bpf::followed::Followed;
+use crate::bpf::successor::Successor;
 
 /// Environment variable: set, calls are told by perf's rings though programs could.
 const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
@@ -61,6 +61,14 @@ impl CallSource {
         Programs::open(followed, wishes).map(CallSource::Programs)
     }
 
+    /// What is run after each return of a call.
+    pub(crate) fn successor(&self) -> Option<&Successor> {
+        match self {
+            CallSource::Perf(_) => None,
+            CallSource::Programs(programs) => Some(programs.successor()),
+        }
+    }
+
     /// Others tell of calls that do nothing but perhaps block.
     pub(super) fn leave_out_blocking(&self) {
         if let CallSource::Programs(programs) = self {
@@ -74,7 +82,7 @@ impl CallSource {
     }
 
     /// Who is to be told of processes; `None`: nobody needs to.
-    pub(super) fn processes(&self) -> Option<Arc<Processes>> {
+    pub(super) fn processes(&self) -> Option<Followed> {
         match self {
             CallSource::Perf(_) => None,
             CallSource::Programs(programs) => programs.processes(),
@@ -99,6 +107,13 @@ impl CallSource {
             CallSource::Perf(rings) => &rings.rings,
             CallSource::Programs(_) => &[],
         }
+    }
+
+    /// Whether the rings fill so fast that they are to be emptied at once again; perf's say so themselves.
+    pub(super) fn fill_fast(&self) -> bool {
+        /// Of a ring, at a look.
+        const MUCH: f64 = 0.125;
+        matches!(self, CallSource::Programs(programs) if programs.used() > MUCH)
     }
 
     /// All that holds the tracepoints open.

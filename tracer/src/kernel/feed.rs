@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
 use super::opens::{Note, Noted, OpenedFile, Opens};
-use super::programs::Processes;
 use super::room::Room;
+use crate::bpf::followed::Followed;
 use crate::proc::clone_flags;
 use crate::proc::moment::Moment;
 use crate::proc::observer::{Observer, Tracee};
@@ -202,7 +202,7 @@ pub(crate) struct Feed {
     pub(super) opens: Arc<Opens>,
     pub(super) recorder: Recorder,
     /// Who asks by process, where that is needed.
-    pub(super) processes: Option<Arc<Processes>>,
+    pub(super) processes: Option<Followed>,
     /// Processes whose calls have the numbers of another architecture.
     pub(super) foreign: HashSet<u32>,
     /// Where too much waits to be read.
@@ -247,7 +247,7 @@ impl Observer for Feed {
             false => self.foreign.insert(tracee.pid),
         };
         if let Some(processes) = self.processes.as_ref().filter(|_| changes) {
-            processes.executed(tracee.pid, !native);
+            processes.follow(tracee.pid, !native);
         }
         self.inbox.tell(
             now,

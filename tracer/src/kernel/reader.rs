@@ -23,17 +23,18 @@ use super::merge::Merge;
 use super::opens::Opens;
 use super::parting;
 use super::perf::Ring;
-use super::programs::Processes;
 use super::room::{Reading, Room};
 use super::sample::{Sample, What};
 use super::scheduler::Scheduler;
 use super::waits::Waits;
+use crate::bpf::followed::Followed;
 use crate::clock::Clock;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
-/// Longest time between two looks. The kernel wakes the reader when a ring is a quarter full.
-const PERIOD_MS: u16 = 25;
+/// Longest time between two looks, and where rings fill fast that do not say so. Perf's wake the reader when they are a quarter full.
+const PERIOD_MS: u16 = 20;
+const SHORT_PERIOD_MS: u16 = 3;
 /// Samples that may wait in memory, some 100 MB, to be joined.
 const BACKLOG: usize = 1 << 20;
 
@@ -56,7 +57,7 @@ pub(crate) struct KernelLayer {
     room: Arc<Room>,
     recorder: Recorder,
     threads: Vec<JoinHandle<()>>,
-    processes: Option<Arc<Processes>>,
+    processes: Option<Followed>,
     tells_waits: bool,
 }
 
@@ -299,8 +300,12 @@ impl Reader {
                 sources.push(PollFd::new(ring.descriptor(), PollFlags::POLLIN));
             }
         }
-        if poll(&mut sources, PollTimeout::from(PERIOD_MS)).is_err() {
-            std::thread::sleep(Duration::from_millis(PERIOD_MS.into()));
+        let period = match self.calls.fill_fast() {
+            true => SHORT_PERIOD_MS,
+            false => PERIOD_MS,
+        };
+        if poll(&mut sources, PollTimeout::from(period)).is_err() {
+            std::thread::sleep(Duration::from_millis(period.into()));
             return;
         }
         room.woken();

@@ -114,7 +114,7 @@ impl Attach {
             clock,
             recorder,
             Wanted::default(),
-            Ready::load(None, false).and_then(Ready::begin),
+            Ready::load(None, false).and_then(|ready| ready.begin(None)),
         );
         let on = options.seeing.transport.prepare()?;
         let (device, namespace) = match mount_directly(&source, at, &options.seeing) {

@@ -2,7 +2,7 @@
 //! call's return is. The kernel's address of an open file is the same on both sides, and nobody else's while it is under way.
 
 use super::program::{
-    CARRIED, CONTEXT, CPU, LOST_RETURNS, Maps, NUMBER_OF_CALL, RECORD, REST, RING,
+    CARRIED, CONTEXT, CPU, HERE, LOST_RETURNS, Maps, NUMBER_OF_CALL, RECORD, REST,
 };
 use crate::bpf::btf::Types;
 use crate::bpf::code::{
@@ -58,18 +58,14 @@ const KIND: i16 = INODE + 8;
 const MOST: i16 = KIND + 8;
 const _: () = assert!(MOST as usize + 8 <= MEMORY);
 /// Places on the stack: the context, what a call was given, and how many steps are left.
-const KEPT: i16 = RING + 8;
-const COUNT: i16 = RING + 16;
-const ADDRESS: i16 = RING + 24;
-const STEPS: i16 = RING + 32;
+const KEPT: i16 = HERE + 8;
+const COUNT: i16 = HERE + 16;
+const ADDRESS: i16 = HERE + 24;
+const STEPS: i16 = HERE + 32;
 
 impl Code {
     /// Tells of what messages carry that are to be sent.
     pub(super) fn sends(&mut self, layout: Layout, maps: &Maps<'_>) {
-        self.call(PROCESSOR);
-        self.copy(CPU, R0);
-        self.ring(maps.rings);
-        self.put(STORE_64, STACK, R1, RING, 0);
         self.set(R2, 1);
         let one = self.jump(IF_EQUAL, NUMBER_OF_CALL, 0, libc::SYS_sendmsg as i32);
         self.argument(COUNT, 2);
@@ -78,7 +74,7 @@ impl Code {
         self.tell_carried(layout, maps);
     }
 
-    /// Tells of what messages carry that were received, on the ring at [`RING`].
+    /// Tells of what messages carry that were received.
     pub(super) fn receives(&mut self, layout: Layout, maps: &Maps<'_>) {
         self.load(R2, CONTEXT, 8);
         let several = self.jump(IF_EQUAL, NUMBER_OF_CALL, 0, libc::SYS_recvmmsg as i32);
@@ -98,6 +94,7 @@ impl Code {
         self.argument(ADDRESS, 1);
         self.call(PROCESSOR);
         self.leave_if(IF_GREATER, R0, maps.processors.cast_signed() - 1);
+        self.put(STORE_64, STACK, R0, HERE, 0);
         self.put(STORE_64, STACK, CONTEXT, KEPT, 0);
         self.map(BASE, MEMORY_OF_MAP, maps.memory);
         self.put(SHIFT_LEFT, R0, 0, 0, MEMORY_BITS);
@@ -106,8 +103,8 @@ impl Code {
         self.put(LOAD_64, R3, STACK, ADDRESS, 0);
         self.carried((BASE, 0), STEPS, |code| {
             let gone = code.open_file(layout);
-            code.put(LOAD_64, R1, STACK, RING, 0);
-            let full = code.record(CARRIED, |code| {
+            code.put(LOAD_64, CPU, STACK, HERE, 0);
+            let full = code.record(CARRIED, maps, |code| {
                 let places = [FD, FILE, INODE, KIND].into_iter();
                 for (from, to) in places.zip((REST..).step_by(8)) {
                     code.put(LOAD_64, R1, BASE, from, 0);
@@ -115,7 +112,7 @@ impl Code {
                 }
             });
             let told = code.jump(JUMP, 0, 0, 0);
-            code.land(full);
+            full.into_iter().for_each(|full| code.land(full));
             code.count(maps.lost, LOST_RETURNS);
             code.land(told);
             for jump in gone {

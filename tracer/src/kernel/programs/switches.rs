@@ -10,20 +10,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::blocked::{self, told_anyway};
-use super::program::{CPU, Rings};
-use super::{NAMED, program::NUMBERS};
+use super::program::{CPU, NUMBERS};
 use crate::bpf::btf::Types;
 use crate::bpf::code::{
-    ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, Instruction, LOAD_32, MEMORY_OF_MAP,
-    NO_WAKEUP, OR, PROCESSOR, R0, R1, R2, R3, RESERVE, SHIFT_LEFT, STACK, STORE_32, STORE_64,
-    SUBMIT, TIME, WHO,
+    ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, Instruction, JUMP, LOAD_32, LOOK_UP, MAP,
+    MEMORY_OF_MAP, NO_WAKEUP, OR, PROCESSOR, R0, R1, R2, R3, RESERVE, SHIFT_LEFT, STACK, STORE_32,
+    STORE_64, SUBMIT, TIME, WHO,
 };
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach_typed, load_typed};
 use crate::kernel::block::Stage;
 use crate::kernel::sample::{Sample, What, bytes};
 use crate::kernel::sched;
-use crate::side_by_side::both;
+use crate::side_by_side::{both, side_by_side};
 
 /// A record: time, the thread that leaves or is woken, the one that comes, the states of the thread that leaves, and for how
 /// long it was on processors. Of a request the numbers of its device and its sector stand for who comes and for how long.
@@ -45,8 +44,22 @@ const SECOND: u8 = 8;
 /// Who runs where nobody else does.
 const IDLE: i32 = 0;
 /// Places on the stack.
+const KEY: i16 = -4;
 const LEFT_IN: i16 = -16;
 const HAS_RUN: i16 = -24;
+
+/// Rings that the programs name one by one; with more processors they are in an array.
+const NAMED: usize = 16;
+
+/// A ring for each processor.
+#[derive(Clone, Copy, Debug)]
+enum Rings<'a> {
+    /// Each by itself, of which a program may name but a few: no look-up for a record, and no wait for
+    /// all processors when they are made known, some 10 ms for each.
+    Each(&'a [BorrowedFd<'a>]),
+    /// In an array of maps.
+    Array(BorrowedFd<'a>),
+}
 
 /// Where this kernel has what the programs read.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +158,7 @@ impl Switches {
         let told = Map::new(Kind::Array, NUMBERS, 1)?;
         told.put(0, &told_anyway())?;
         let processors = crate::kernel::processors()?;
-        let (all, array) = super::rings(processors, size, named)?;
+        let (all, array) = rings(processors, size, named)?;
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
         let rings = match &array {
             Some(array) => Rings::Array(array.as_fd()),
@@ -349,6 +362,43 @@ fn record(code: &mut Code, bytes: usize, maps: &Maps<'_>, rest: impl FnOnce(&mut
     code.set(R2, 1);
     code.put(ATOMIC_64, R1, R2, 0, 0);
     code.leave();
+}
+
+/// A ring of `size` bytes for each processor, and where there are more than `named` an array of them.
+fn rings(processors: u32, size: usize, named: usize) -> io::Result<(Vec<Map>, Option<Map>)> {
+    // The kernel clears them, and the command begins after that.
+    let rings = (0..processors).map(|_| || Map::new(Kind::Ring, 0, size as u32));
+    let all: Vec<Map> = side_by_side(rings).into_iter().collect::<io::Result<_>>()?;
+    let array = (all.len() > named).then(|| Map::array_of(&all));
+    Ok((all, array.transpose()?))
+}
+
+impl Code {
+    /// Puts this processor's ring into R1.
+    fn ring(&mut self, rings: Rings<'_>) {
+        match rings {
+            Rings::Each(rings) => {
+                let mut found = Vec::new();
+                for (cpu, ring) in (0..).zip(rings) {
+                    self.map(R1, MAP, *ring);
+                    found.push(self.jump(IF_EQUAL, CPU, 0, cpu));
+                }
+                self.leaves.push(self.all.len());
+                self.put(JUMP, 0, 0, 0, 0);
+                for jump in found {
+                    self.land(jump);
+                }
+            }
+            Rings::Array(rings) => {
+                self.put(STORE_32, STACK, CPU, KEY, 0);
+                self.map(R1, MAP, rings);
+                self.stack(R2, KEY);
+                self.call(LOOK_UP);
+                self.leave_if(IF_EQUAL, R0, 0);
+                self.copy(R1, R0);
+            }
+        }
+    }
 }
 
 /// What a program wrote. `None`: cut short.

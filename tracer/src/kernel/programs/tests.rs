@@ -27,20 +27,9 @@ fn opened(pid: u32) -> Option<Programs> {
 
 #[test]
 fn own_calls_are_told_with_their_arguments_and_results() {
-    if let Some(programs) = opened(std::process::id()) {
-        tells_own_calls(programs);
-    }
-}
-
-#[test]
-fn rings_in_an_array_are_found_as_well() {
-    if opened(std::process::id()).is_some() {
-        let own = Followed::below(std::process::id()).unwrap();
-        tells_own_calls(Programs::open_with(own, WISHES, 0).unwrap());
-    }
-}
-
-fn tells_own_calls(mut programs: Programs) {
+    let Some(mut programs) = opened(std::process::id()) else {
+        return;
+    };
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let (from, to) = (reader.as_raw_fd() as u64, writer.as_raw_fd() as u64);
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
@@ -339,12 +328,18 @@ fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
 }
 
 #[test]
-fn records_of_another_length_are_none() {
-    let mut record = vec![0; program::ENTRY];
-    record[program::TID] = 5;
-    assert_eq!(decode(&record).unwrap().tid, 5);
-    assert_eq!(decode(&record[..program::ENTRY - 1]), None);
-    assert_eq!(decode(&[]), None);
-    let short = vec![0; program::SHORT_ENTRY];
-    assert_eq!(decode(&short).unwrap().what, What::Enters([0; 6]));
+fn what_a_slot_had_before_is_not_told() {
+    let mut record = [7; SLOT];
+    record[program::TID..program::TID + 4].copy_from_slice(&5u32.to_ne_bytes());
+    let mark = |kind: u16| kind << program::KIND_BITS | 3;
+    let of = |kind| decode(mark(kind), &record);
+    let word = u64::from_ne_bytes([7; 8]);
+    let short = of(program::SHORT_ENTRY).unwrap();
+    assert_eq!((short.tid, short.number), (5, 3));
+    assert_eq!(short.what, What::Enters([word, word, word, 0, 0, 0]));
+    assert_eq!(of(program::ENTRY).unwrap().what, What::Enters([word; 6]));
+    let half = word & u64::from(u32::MAX);
+    let foreign = of(program::FOREIGN_ENTRY).unwrap().what;
+    assert_eq!(foreign, What::Enters([half; 6]));
+    assert_eq!(of(0), None);
 }

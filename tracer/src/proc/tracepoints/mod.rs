@@ -15,6 +15,7 @@ use crate::bpf::code::Code;
 use crate::bpf::code::Instruction;
 use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
+use crate::bpf::successor::Successor;
 use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
 use crate::kernel::in_first_pid_namespace;
 use crate::side_by_side::{both, side_by_side};
@@ -78,7 +79,7 @@ impl Tracepoints {
     /// otherwise than we do.
     pub(super) fn open(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
         let mut tracepoints = Self::load(processes, with_tables)?;
-        tracepoints.begin()?;
+        tracepoints.begin(None)?;
         Ok(tracepoints)
     }
 
@@ -102,7 +103,7 @@ impl Tracepoints {
         wanted.put(0, &calls::wanted())?;
         let sent = Map::new(Kind::Hash, size_of::<u64>(), sent::SOCKETS)?;
         let maps = Maps {
-            processes: processes.as_ref().map(AsFd::as_fd),
+            processes: processes.as_ref().map(Followed::for_programs),
             ring: ring.as_fd(),
             size: SIZE,
             lost: lost.as_fd(),
@@ -118,7 +119,7 @@ impl Tracepoints {
         // Those first that the kernel checks longest.
         let mut programs = vec![(At::Raw(c"sched_process_exec"), executed(&layout, &maps))];
         if with_tables {
-            let returns = At::Typed(layout.calls.returns);
+            let returns = At::Returns(layout.calls.returns);
             programs.extend([
                 (returns, returned(wanted.as_fd(), &layout, &maps)),
                 (At::Raw(c"sched_process_exit"), exiting(&layout, &maps)),
@@ -152,13 +153,16 @@ impl Tracepoints {
         })
     }
 
-    /// Begins to tell.
+    /// Begins to tell; if there is a program already that is run when calls return, with that as its successor.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn begin(&mut self) -> io::Result<()> {
+    pub(super) fn begin(&mut self, returns: Option<&Successor>) -> io::Result<()> {
         for (at, program) in self.loaded.drain(..) {
-            self.held.0.push(at.attach(&program)?);
+            match (at, returns) {
+                (At::Returns(_), Some(successor)) => successor.set(&program)?,
+                _ => self.held.0.push(at.attach(&program)?),
+            }
             self.held.0.push(program);
         }
         Ok(())
@@ -213,22 +217,22 @@ impl Tracepoints {
 enum At {
     /// At the tracepoint of that name.
     Raw(&'static CStr),
-    /// At the tracepoint whose function is of this type, by number.
-    Typed(u32),
+    /// When calls return; the number of the type of that tracepoint's function.
+    Returns(u32),
 }
 
 impl At {
     fn load(self, code: &[Instruction]) -> io::Result<OwnedFd> {
         match self {
             At::Raw(_) => load(code),
-            At::Typed(function) => load_typed(code, function),
+            At::Returns(function) => load_typed(code, function),
         }
     }
 
     fn attach(self, program: &OwnedFd) -> io::Result<OwnedFd> {
         match self {
             At::Raw(name) => attach(name, program),
-            At::Typed(_) => attach_typed(program),
+            At::Returns(_) => attach_typed(program),
         }
     }
 }

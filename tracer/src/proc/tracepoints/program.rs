@@ -14,14 +14,14 @@ use crate::bpf::code::{
     QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, TIME, UPDATE,
     WAKEUP, WHO,
 };
-use crate::bpf::followed::OVER;
+use crate::bpf::followed::{NATIVE, OVER, Processes};
 use crate::bpf::pages::Pages;
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Maps<'a> {
     /// The processes that are told of ([`crate::bpf::followed`]); `None`: all are.
-    pub(super) processes: Option<BorrowedFd<'a>>,
+    pub(super) processes: Option<Processes<'a>>,
     pub(super) ring: BorrowedFd<'a>,
     /// Bytes of the ring.
     pub(super) size: u32,
@@ -337,7 +337,7 @@ impl Code {
         if let Some(processes) = maps.processes {
             self.put(SHIFT_RIGHT, R0, 0, 0, 32);
             self.put(STORE_32, STACK, R0, PROCESS, 0);
-            self.map(R1, MAP, processes);
+            self.map(R1, MAP, processes.all);
             self.stack(R2, PROCESS);
             self.call(LOOK_UP);
             self.leave_if(IF_EQUAL, R0, 0);
@@ -488,11 +488,15 @@ impl Code {
     }
 
     /// Has the process of id [`KEY`] told of, with [`WORD`].
-    fn tell_of(&mut self, processes: BorrowedFd<'_>) {
-        self.map(R1, MAP, processes);
+    fn tell_of(&mut self, processes: Processes<'_>) {
+        self.map(R1, MAP, processes.all);
         self.place(R2, KEY);
         self.place(R3, WORD);
         self.set(R4, 0);
         self.call(UPDATE);
+        self.put(LOAD_64, R1, MEMORY, WORD, 0);
+        let native = self.jump(IF_EQUAL, R1, 0, NATIVE as i32);
+        self.changed(processes);
+        self.land(native);
     }
 }

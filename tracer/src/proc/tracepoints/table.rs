@@ -76,7 +76,7 @@ impl Code {
         self.follow(TASK, layout.parent);
         self.copy(TASK, R3);
         self.read(KEY, 4, TASK, layout.pid);
-        self.map(R1, MAP, processes);
+        self.map(R1, MAP, processes.all);
         self.place(R2, KEY);
         self.call(LOOK_UP);
         let stranger = self.jump(IF_EQUAL, R0, 0, 0);

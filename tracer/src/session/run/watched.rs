@@ -47,8 +47,9 @@ impl Telling {
             || calls.then(of_calls).transpose(),
         );
         // Those of calls began before: what is told last of a call is to be what was made by it.
-        let feed = ready?.begin()?;
         let calls = calls.ok()?;
+        let successor = calls.as_ref().and_then(CallSource::successor);
+        let feed = ready?.begin(successor)?;
         Some(Telling { feed, calls })
     }
 

@@ -8,6 +8,7 @@ use flowtrace_schema::ProcessLayer;
 
 use super::table::Table;
 use crate::bpf::followed::Followed;
+use crate::bpf::successor::Successor;
 use crate::proc::tracepoints::{Contents, Guard, Tracepoints};
 
 mod announced;
@@ -43,10 +44,10 @@ impl Ready {
         all.flatten().or_else(lifetimes).map(Ready)
     }
 
-    /// Listens to them from now on.
-    pub(crate) fn begin(self) -> Option<Feed> {
+    /// Listens to them from now on; what is run when a call returns is the successor of that.
+    pub(crate) fn begin(self, returns: Option<&Successor>) -> Option<Feed> {
         let Ready(mut tracepoints) = self;
-        tracepoints.begin().ok()?;
+        tracepoints.begin(returns).ok()?;
         Some(Feed::Told(Box::new(Told::new(tracepoints))))
     }
 }
