@@ -112,7 +112,7 @@ impl CallSource {
     /// Whether the rings fill so fast that they are to be emptied at once again; perf's say so themselves.
     pub(super) fn fill_fast(&self) -> bool {
         /// Of a ring, at a look.
-        const MUCH: f64 = 0.125;
+        const MUCH: f64 = 0.375;
         matches!(self, CallSource::Programs(programs) if programs.used() > MUCH)
     }
 
