@@ -29,3 +29,9 @@ WHERE s.bytes IS NOT 0
   AND NOT EXISTS (SELECT 1 FROM channel_end AS e
     WHERE e.channel_id = s.channel_id AND e.upid = s.upid AND e.direction IN (s.side, 'both'))
 GROUP BY s.channel_id, s.upid, direction;
+
+-- Of whose traffic all is known has used nothing else.
+UPDATE channel_end AS e SET (used, bytes, at_most_bytes) = (0, 0, 0)
+WHERE used IS NOT 1 AND bytes IS NULL AND upid IN (SELECT upid FROM channels_counted)
+  AND NOT EXISTS (SELECT 1 FROM channel_sum AS s
+    WHERE s.channel_id = e.channel_id AND s.upid = e.upid AND s.bytes IS NOT 0 AND e.direction IN (s.side, 'both'));

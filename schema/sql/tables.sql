@@ -264,6 +264,11 @@ CREATE TABLE channel_sum (
   PRIMARY KEY (channel_id, upid, side)
 ) STRICT, WITHOUT ROWID;
 
+-- Process images that moved nothing through channels but what channel_sum has. Only with --layer kernel.
+CREATE TABLE channels_counted (
+  upid INTEGER PRIMARY KEY          -- process image
+) STRICT;
+
 -- One call that moved data through a pipe or socket, or tried to, about in the order of time. Only with --layer kernel --calls channels.
 CREATE TABLE channel_call (
   start_ns INTEGER NOT NULL,        -- its entry

@@ -142,6 +142,8 @@ pub enum Record {
     ChannelEndClosed(ChannelEndClosed),
     /// What a process image that is over moved through one side of a channel.
     ChannelTraffic(Box<ChannelTraffic>),
+    /// There is a [`Record::ChannelTraffic`] for all that this process image, which is over, moved through channels.
+    AllTraffic(Upid),
     /// Packets are captured at a place from now on.
     Capture(Box<CaptureRecord>),
     /// A capture ends.

@@ -307,3 +307,56 @@ fn a_drawn_pipe_has_the_bytes_that_were_counted() {
         assert!(edges[0].contains(&format!(">{expected}<")), "{edges:?}");
     }
 }
+
+/// A child that holds both pipes and writes to one of them.
+const HOLDS_MORE: &str = "
+import os
+r, w = os.pipe()
+s, x = os.pipe()
+if os.fork() == 0:
+    os.write(w, b'hello')
+    os._exit(0)
+os.wait()
+assert os.read(r, 9) == b'hello'
+os.write(x, b'to myself')
+assert os.read(s, 9) == b'to myself'
+";
+
+#[test]
+fn ends_that_were_not_used_are_known_as_such() {
+    if !need_kernel_layer() || !need_python("os") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
+    let mut run = run_in(&work, &path);
+    let run = run.args(["--no-mount", "--layer", "kernel"]);
+    finish(run.args(["--", PYTHON, "-c", HOLDS_MORE])).expect(0);
+    let trace = Trace::open(&path);
+    let ends = trace.rows(
+        "SELECT channel_id - MIN(channel_id) OVER (), p.origin, direction, e.used, e.bytes
+         FROM channel_ends AS e JOIN channels USING (channel_id) JOIN processes AS p USING (upid)
+         WHERE channel_id IN (SELECT channel_id FROM channel_ends JOIN processes USING (upid) WHERE origin = 'fork' AND fd > 2)
+         ORDER BY 1, 2, 3",
+    );
+    let of = |channel: i64, origin: &str, direction: &str, bytes: i64| {
+        vec![
+            channel.to_string(),
+            origin.to_owned(),
+            direction.to_owned(),
+            i64::from(bytes > 0).to_string(),
+            bytes.to_string(),
+        ]
+    };
+    assert_eq!(
+        ends,
+        [
+            of(0, "exec", "read", 5),
+            of(0, "exec", "write", 0),
+            of(0, "fork", "write", 5),
+            of(1, "exec", "read", 9),
+            of(1, "exec", "write", 9),
+            of(1, "fork", "write", 0),
+        ]
+    );
+}

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Result, params};
 
-use crate::{ChannelEndClosed, ChannelEndRecord, ChannelRecord, ChannelTraffic};
+use crate::{ChannelEndClosed, ChannelEndRecord, ChannelRecord, ChannelTraffic, Upid};
 
 pub(super) fn channel(db: &Connection, r: &ChannelRecord) -> Result<()> {
     db.prepare_cached(
@@ -89,10 +89,17 @@ pub(super) fn traffic(db: &Connection, r: &ChannelTraffic) -> Result<()> {
     Ok(())
 }
 
+/// It moved nothing but what [`traffic`] was told of.
+pub(super) fn all_traffic(db: &Connection, upid: Upid) -> Result<()> {
+    db.prepare_cached("INSERT OR IGNORE INTO channels_counted (upid) VALUES (?1)")?
+        .execute(params![upid.0])?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChannelId, Direction, Side, Upid, contract};
+    use crate::{ChannelId, Direction, Side, contract};
 
     fn sum(upid: u32, side: Side, bytes: Option<u64>, exact: bool) -> ChannelTraffic {
         ChannelTraffic {
@@ -171,5 +178,38 @@ mod tests {
                 before,
             ]
         );
+    }
+
+    #[test]
+    fn who_is_known_to_have_moved_nothing_else_used_no_other_end() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(contract::TABLES).unwrap();
+        // Ends 1 and 2 of who read 7 bytes, 3 of who read nothing, 4 of who may have.
+        for (id, upid, direction) in [
+            (1, 1, Direction::Read),
+            (2, 1, Direction::Write),
+            (3, 2, Direction::Read),
+            (4, 3, Direction::Read),
+        ] {
+            let channel = ChannelId(1);
+            let row = ChannelEndRecord {
+                id,
+                channel,
+                upid: Upid(upid),
+                fd: 3,
+                direction,
+                from_ns: 1,
+            };
+            end(&db, &row).unwrap();
+        }
+        traffic(&db, &sum(1, Side::Read, Some(7), true)).unwrap();
+        traffic(&db, &sum(2, Side::Read, Some(0), true)).unwrap();
+        for upid in [1, 2] {
+            all_traffic(&db, Upid(upid)).unwrap();
+        }
+        db.execute_batch(&crate::store::INFERRED_ENDS).unwrap();
+        let none = (Some(0), Some(0), Some(false));
+        let seven = (Some(7), Some(7), Some(true));
+        assert_eq!(ends(&db), [seven, none, none, (None, None, None)]);
     }
 }

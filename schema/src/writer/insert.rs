@@ -369,6 +369,7 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         Record::ChannelEnd(r) => channels::end(db, r)?,
         Record::ChannelEndClosed(r) => channels::closed(db, r)?,
         Record::ChannelTraffic(r) => channels::traffic(db, r)?,
+        Record::AllTraffic(upid) => channels::all_traffic(db, *upid)?,
         Record::Capture(r) => network::capture(db, r)?,
         Record::CaptureEnd(r) => network::capture_end(db, r)?,
         Record::Flow(r) => network::flow(db, r)?,

@@ -69,6 +69,8 @@ pub(super) enum Change {
     },
     /// A process has an io_uring, through which it may do everything with descriptors, untold.
     Ring(u32),
+    /// The process reads and writes by io_submit(2) from now on.
+    AsyncIo(u32),
     /// Job control stopped a thread; or let it go on.
     Stopped(u32),
     Continued(u32),
@@ -103,6 +105,15 @@ impl Inbox {
     fn tell(&self, at: u64, change: Change) {
         let mut all = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((at, change));
+    }
+
+    /// A call by which a process may move data without one, or not.
+    fn moves_by_itself(&self, pid: u32, by: CallKind, at: u64) {
+        match by {
+            CallKind::Ring => self.tell(at, Change::Ring(pid)),
+            CallKind::AsyncIo => self.tell(at, Change::AsyncIo(pid)),
+            _ => {}
+        }
     }
 
     pub(super) fn take(&self) -> Vec<(u64, Change)> {
@@ -277,16 +288,13 @@ impl Observer for Feed {
         if call.kind == CallKind::AsyncIo {
             self.opens.reads_by_itself(tracee.upid, &self.recorder);
         }
-        if call.kind == CallKind::Ring {
-            self.inbox.tell(now, Change::Ring(tracee.pid));
-        }
+        self.inbox.moves_by_itself(tracee.pid, call.kind, now);
         false
     }
 
     fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
-        if called.call.kind == CallKind::Ring {
-            self.inbox.tell(now, Change::Ring(tracee.pid));
-        }
+        self.inbox
+            .moves_by_itself(tracee.pid, called.call.kind, now);
     }
 
     fn held(&mut self) {

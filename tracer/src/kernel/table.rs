@@ -130,6 +130,11 @@ impl Table {
         }
     }
 
+    /// Whether descriptors come and go without a call that tells.
+    pub(super) fn is_untold(&self) -> bool {
+        self.untold
+    }
+
     fn slot(&self, fd: u64) -> Slot {
         let slot = self.slots.get(fd as u32 as usize);
         slot.cloned().unwrap_or(Slot::Unknown)

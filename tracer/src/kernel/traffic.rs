@@ -70,8 +70,8 @@ impl Accounts {
         }
     }
 
-    /// An image is over. Sockets that nobody knows as channels, such as those to a name server, have no rows.
-    pub(super) fn close(&mut self, upid: Upid, sums: &mut Sums) {
+    /// An image is over; `is_all`: it moved nothing else. Sockets that nobody knows as channels, such as those to a name server, have no rows.
+    pub(super) fn close(&mut self, upid: Upid, sums: &mut Sums, is_all: bool) {
         // Both sockets of a pair are one channel.
         let mut rows: HashMap<(u32, Side), ChannelTraffic> = HashMap::new();
         for ((inode, side), sum) in sums.by_side.drain() {
@@ -99,6 +99,9 @@ impl Accounts {
             .into_values()
             .map(|row| Record::ChannelTraffic(Box::new(row)));
         self.records.extend(rows);
+        if is_all {
+            self.records.push(Record::AllTraffic(upid));
+        }
     }
 
     /// What is to be recorded since the last call.
@@ -141,7 +144,7 @@ mod tests {
         add(7, Side::Write, Some(1), 220);
         add(9, Side::Read, Some(9), 100);
         let mut accounts = Accounts::new(Arc::new(Pair));
-        accounts.close(Upid(3), &mut sums);
+        accounts.close(Upid(3), &mut sums, false);
         let mut rows: Vec<ChannelTraffic> = accounts
             .take()
             .into_iter()

@@ -14,6 +14,8 @@ pub(super) struct Counts {
     pub(super) writes: Cell<u64>,
     /// Through pipes and sockets.
     pub(super) sums: RefCell<Sums>,
+    /// Not all that it did with descriptors is told by calls: somebody had to look what one was, or something else than calls moved data.
+    pub(super) is_partial: Cell<bool>,
 }
 
 impl Counts {

@@ -68,6 +68,7 @@ impl Follower {
         let Found::Unknown = thread.table.borrow().look(fd) else {
             return false;
         };
+        thread.counts.is_partial.set(true);
         let (table, pid) = (Rc::clone(&thread.table), thread.pid);
         let is_strange = table.borrow().is_strange(fd);
         match self.strangers.look(pid, tid, fd) {
@@ -208,6 +209,9 @@ impl Descriptors for Follower {
         // Of a file that came by in an unknown way it is yet to be found out whether it is one of a view.
         if !(is_new && target == Target::File) {
             table.know(number, target);
+        }
+        if is_new {
+            thread.counts.is_partial.set(true);
         }
         Some((target, None))
     }

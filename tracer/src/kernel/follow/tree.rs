@@ -108,6 +108,11 @@ impl Follower {
                     process.table.borrow_mut().be_untold();
                 }
             }
+            Change::AsyncIo(pid) => {
+                if let Some(process) = self.processes.get(&pid) {
+                    process.counts.is_partial.set(true);
+                }
+            }
             Change::Stopped(_) | Change::Continued(_) => {}
             Change::Told { pid, reads, writes } => self.reconcile(pid, reads, writes),
             Change::Over(pid) => {
@@ -174,8 +179,12 @@ impl Follower {
     /// All threads of a process are over.
     pub(super) fn over(&mut self, pid: u32) -> Option<Process> {
         let process = self.processes.remove(&pid)?;
+        let is_partial = self.dropped > 0
+            || process.foreign
+            || process.counts.is_partial.get()
+            || process.table.borrow().is_untold();
         let mut sums = process.counts.sums.borrow_mut();
-        self.accounts.close(process.upid, &mut sums);
+        self.accounts.close(process.upid, &mut sums, !is_partial);
         drop(sums);
         for tid in &process.tids {
             self.ends(*tid);

@@ -154,7 +154,8 @@ impl Waits {
             | Change::Holds { .. }
             | Change::Opened { .. }
             | Change::Inherited { .. }
-            | Change::Ring(_) => {}
+            | Change::Ring(_)
+            | Change::AsyncIo(_) => {}
             Change::Stopped(tid) => self.job_control(tid, true),
             Change::Continued(tid) => self.job_control(tid, false),
             Change::Ended(tid) => self.ended(tid, at, descriptors),

@@ -8,8 +8,11 @@ fn traffic(stage: &mut Stage) -> Vec<(u32, u32, Side, u64, Option<u64>, bool)> {
         .follower
         .traffic()
         .into_iter()
-        .map(|record| match record {
-            Record::ChannelTraffic(r) => (r.channel.0, r.upid.0, r.side, r.calls, r.bytes, r.exact),
+        .filter_map(|record| match record {
+            Record::ChannelTraffic(r) => {
+                Some((r.channel.0, r.upid.0, r.side, r.calls, r.bytes, r.exact))
+            }
+            Record::AllTraffic(_) => None,
             other => panic!("{other:?}"),
         });
     let mut rows: Vec<_> = rows.collect();
@@ -189,4 +192,54 @@ fn files_outside_have_rows_like_those_of_a_view() {
         stage.rows(),
         [(1, Op::Write, 8, Some(0), 30), (1, Op::Write, 9, None, 30),]
     );
+}
+
+/// Images of which all traffic is known.
+fn all_told(stage: &mut Stage) -> Vec<u32> {
+    let records = stage.follower.traffic().into_iter();
+    let all = records.filter_map(|record| match record {
+        Record::AllTraffic(upid) => Some(upid.0),
+        _ => None,
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn what_came_by_unheard_leaves_open_what_an_image_moved() {
+    let mut stage = Stage::new();
+    pipe(&mut stage, ROOT, 70);
+    let fork = |stage: &mut Stage, pid, upid| {
+        stage.change(Change::Forked {
+            by: ROOT,
+            thread: ROOT,
+            child: tracee(pid, pid, upid),
+            shares: false,
+        });
+    };
+    for (pid, upid) in [(20, 2), (30, 3), (40, 4), (50, 5), (60, 6)] {
+        fork(&mut stage, pid, upid);
+    }
+    stage.call(20, libc::SYS_write, &[4, 0, 5], 5);
+    // Nobody has told what this is.
+    stage.call(30, libc::SYS_recvfrom, &[77, 0, 5, 0], 5);
+    stage.change(Change::Ring(40));
+    stage.change(Change::AsyncIo(50));
+    stage.change(Change::Executed(tracee(60, 60, 7), false));
+    for pid in [20, 30, 40, 50, 60, ROOT] {
+        stage.change(Change::Over(pid));
+    }
+    while stage.follower.next_change(u64::MAX).is_some() {}
+    // 3 to 5 did such things, and 7 is a program of another architecture.
+    assert_eq!(all_told(&mut stage), [1, 2, 6]);
+}
+
+#[test]
+fn after_a_loss_nobodys_traffic_is_all_known() {
+    let mut stage = Stage::new();
+    stage.follower.lost(1, 0);
+    stage.change(Change::Over(ROOT));
+    while stage.follower.next_change(u64::MAX).is_some() {}
+    assert_eq!(all_told(&mut stage), []);
 }
