@@ -256,7 +256,7 @@ CREATE TABLE channel_sum (
   upid INTEGER NOT NULL,            -- process image
   side TEXT NOT NULL CHECK (side IN ('read', 'write')), -- what it did there; of a socket received and sent
   calls INTEGER NOT NULL,           -- calls that returned, those at the end of the data and failed ones included
-  bytes INTEGER,                    -- bytes that they moved; NULL: not told by their results (tee, vmsplice, recvmmsg, sendmmsg)
+  bytes INTEGER,                    -- bytes that they moved; NULL: not told (tee, vmsplice; recvmmsg and sendmmsg, where programs in the kernel could not read it)
   duration_ns INTEGER NOT NULL,     -- sum of their durations
   first_ns INTEGER NOT NULL,        -- begin of the first one
   last_ns INTEGER NOT NULL,         -- end of the last one
@@ -277,7 +277,7 @@ CREATE TABLE channel_call (
   tid INTEGER,                      -- thread; NULL: the first thread of the process
   channel_id INTEGER,               -- channel; NULL: a socket that is none
   inode INTEGER,                    -- inode of the socket that is no channel; NULL: it is one
-  what INTEGER NOT NULL,            -- 1: it writes, otherwise it reads; + 2: it moved nothing, whatever its result; + 4: the result does not tell what it moved; + 8: lossy
+  what INTEGER NOT NULL,            -- 1: it writes, otherwise it reads; + 2: it moved nothing, whatever its result; + 4: the result does not tell what it moved; + 6: that is the length here; + 8: lossy
   length INTEGER,                   -- bytes asked for; NULL: it is in the memory of the program
   result INTEGER                    -- bytes, or messages of recvmmsg and sendmmsg, or negative errno; NULL: the whole length
 ) STRICT;

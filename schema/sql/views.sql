@@ -326,7 +326,7 @@ CREATE VIEW channel_traffic (
   upid,        -- process image
   side,        -- read, write; of a socket received and sent
   calls,       -- calls that returned, those at the end of the data and failed ones included
-  bytes,       -- bytes that they moved; NULL: not told by their results (tee, vmsplice, recvmmsg, sendmmsg)
+  bytes,       -- bytes that they moved; NULL: not told (tee, vmsplice; recvmmsg and sendmmsg, where programs in the kernel could not read it)
   duration_ns, -- sum of their durations
   first_ns,    -- begin of the first one
   last_ns,     -- end of the last one
@@ -345,12 +345,12 @@ CREATE VIEW channel_calls (
   side,        -- read, write; of a socket received and sent
   length,      -- bytes asked for; NULL: only the memory of the program tells (recvmmsg and sendmmsg; see docs/kernel-layer.md)
   result,      -- what it returned: bytes, or messages of recvmmsg and sendmmsg; negative errno on failure, that of EINTR where a signal cut it off, after which it may have been made again
-  bytes,       -- bytes that it moved, none where it only looked (MSG_PEEK); NULL: not told by its result (tee, vmsplice, recvmmsg, sendmmsg)
+  bytes,       -- bytes that it moved, none where it only looked (MSG_PEEK); NULL: not told (tee, vmsplice; recvmmsg and sendmmsg, where programs in the kernel could not read it)
   fidelity     -- exact; lossy: records were dropped while the image lived, it may be another channel's
 ) AS
 SELECT c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), c.channel_id, c.inode,
-  CASE c.what & 1 WHEN 1 THEN 'write' ELSE 'read' END, c.length, COALESCE(c.result, c.length, 0),
-  CASE c.what & 6 WHEN 0 THEN MAX(COALESCE(c.result, c.length, 0), 0) WHEN 2 THEN 0 END,
+  CASE c.what & 1 WHEN 1 THEN 'write' ELSE 'read' END, CASE c.what & 6 WHEN 6 THEN NULL ELSE c.length END, COALESCE(c.result, c.length, 0),
+  CASE c.what & 6 WHEN 0 THEN MAX(COALESCE(c.result, c.length, 0), 0) WHEN 2 THEN 0 WHEN 6 THEN c.length END,
   CASE c.what & 8 WHEN 8 THEN 'lossy' ELSE 'exact' END
 FROM channel_call AS c LEFT JOIN process AS p ON p.upid = c.upid;
 

@@ -22,6 +22,8 @@ const WRITES: i64 = 1;
 const LOOKED: i64 = 2;
 const UNTOLD: i64 = 4;
 const LOSSY: i64 = 8;
+/// What it moved is in the place of the length that it asked for, which is not known.
+const SUMMED: i64 = LOOKED | UNTOLD;
 
 /// The table of one connection.
 #[derive(Default)]
@@ -58,7 +60,11 @@ fn row(call: &ChannelCall) -> super::bulk::Row<{ COLUMNS.len() }> {
         call.channel.map(i64::from),
         call.channel.is_none().then_some(call.inode as i64),
         Some(what(call)),
-        call.length.map(|v| v as i64),
+        match what(call) & SUMMED {
+            SUMMED => call.bytes,
+            _ => call.length,
+        }
+        .map(|v| v as i64),
         (!whole).then_some(call.result),
     ]
 }
@@ -67,7 +73,8 @@ fn what(call: &ChannelCall) -> i64 {
     let bytes = match call.bytes {
         None => UNTOLD,
         Some(bytes) if bytes == call.result.max(0).cast_unsigned() => 0,
-        Some(_) => LOOKED,
+        Some(0) => LOOKED,
+        Some(_) => SUMMED,
     };
     let side = match call.side {
         Side::Read => 0,
@@ -120,6 +127,12 @@ mod tests {
                 bytes: Some(0),
                 ..call
             },
+            ChannelCall {
+                length: None,
+                result: 2,
+                bytes: Some(700),
+                ..call
+            },
         ];
         let mut table = ChannelCallTable::default();
         table.insert(&db, &calls).unwrap();
@@ -139,6 +152,7 @@ mod tests {
                 "9 4 - read - 6 0 exact",
                 "9 - 77 write 50 2 - lossy",
                 "9 4 - write 50 -11 0 exact",
+                "9 4 - write - 2 700 exact",
             ]
         );
     }

@@ -107,6 +107,8 @@ struct UnderWay {
     to: Option<Rc<OpenFile>>,
     /// Inodes of the pipes or sockets that were in their place.
     channels: [Option<u64>; 2],
+    /// Bytes that several messages have.
+    moved: Option<u64>,
     /// The file outside that an open was told to give.
     outside: Option<OpenedFile>,
     /// It moves data, and what its descriptor was is lost.
@@ -203,6 +205,13 @@ impl Follower {
             What::Enters(arguments) => self.enters(sample, does, arguments),
             What::Returns(result) => self.returns(sample, result, emit),
             What::Carries(carried) => self.carries(sample, does, carried),
+            What::Moved(bytes) => {
+                let thread = self.threads.get_mut(&sample.tid);
+                let call = thread.and_then(|thread| thread.under_way.as_mut());
+                if let Some(call) = call.filter(|call| call.number == sample.number) {
+                    call.moved = Some(bytes);
+                }
+            }
             What::In(_)
             | What::InNoCall
             | What::Leaves { .. }
@@ -279,6 +288,7 @@ impl Follower {
             open,
             to,
             channels,
+            moved: None,
             outside,
             unplaced,
             gone,

@@ -450,7 +450,7 @@ impl Joiner {
                 }
                 return;
             }
-            What::Carries(_) => {}
+            What::Carries(_) | What::Moved(_) => {}
         }
         self.follower.sample(sample, &mut |call| calls.push(call));
     }

@@ -25,6 +25,8 @@ pub(super) enum What {
     Returns(i64),
     /// A message that the thread's call is to send, or has received, carries a descriptor.
     Carries(Carried),
+    /// The call, of several messages, has moved so many bytes: told before it returns.
+    Moved(u64),
     /// The thread is in this call, or in none, and is about to leave its processor to wait. Not told of calls that are told anyway.
     In([u64; 6]),
     InNoCall,

@@ -25,9 +25,9 @@ impl Thread {
         let side = if data.writes { Side::Write } else { Side::Read };
         let flags = data.socket.map_or(0, |socket| call.arguments[socket.flags]);
         let bytes = match data.socket {
-            Some(socket) if socket.messages && result > 0 => None,
             // Looked at, and still there.
             _ if flags & libc::MSG_PEEK as u64 != 0 => Some(0),
+            Some(socket) if socket.messages && result > 0 => call.moved,
             _ => Some(result.max(0).cast_unsigned()),
         };
         let length = data.length(&call.arguments);

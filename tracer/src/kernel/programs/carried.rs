@@ -45,8 +45,8 @@ impl Layout {
     }
 }
 
-/// Bytes of memory that each processor has for this, as a power of 2.
-const MEMORY_BITS: i32 = 7;
+/// Bytes of memory that each processor has for this and what else goes step by step, as a power of 2.
+pub(super) const MEMORY_BITS: i32 = 7;
 pub(super) const MEMORY: usize = 1 << MEMORY_BITS;
 /// What points at it meanwhile, in place of the context.
 const BASE: u8 = CONTEXT;
@@ -124,7 +124,7 @@ impl Code {
     }
 
     /// Reads what register of the caller holds this argument of its call.
-    fn argument(&mut self, to: i16, argument: usize) {
+    pub(super) fn argument(&mut self, to: i16, argument: usize) {
         self.load(R3, CONTEXT, 0);
         let at = registers::ARGUMENTS + 8 * registers::ORDER[argument] as i32;
         self.read_kernel(STACK, to, 8, R3, at);

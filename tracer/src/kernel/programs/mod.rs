@@ -20,6 +20,7 @@ mod blocked;
 mod carried;
 mod memory;
 mod program;
+mod several;
 mod switches;
 mod wanted;
 
@@ -202,6 +203,7 @@ fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
             What::Enters(arguments)
         }
         program::RETURN => What::Returns(of_rest(0)?.cast_signed()),
+        program::MOVED => What::Moved(of_rest(0)?),
         program::CARRIED => What::Carries(Carried {
             fd: of_rest(0)?,
             open: OpenId {

@@ -78,7 +78,7 @@ pub(super) const LOST_RETURNS: i16 = 8;
 const LOST_OTHERS: i16 = 16;
 
 /// A record: time, id of the thread, and either arguments or the result, or what is carried by a message:
-/// the descriptor, the address of its open file, and number and mode of the inode.
+/// the descriptor, the address of its open file, and number and mode of the inode; or how many bytes several messages have.
 pub(super) const AT: usize = 0;
 pub(super) const TID: usize = 8;
 pub(super) const REST: usize = 16;
@@ -91,6 +91,7 @@ pub(super) const SHORT_ENTRY: u16 = 2;
 pub(super) const FOREIGN_ENTRY: u16 = 3;
 pub(super) const RETURN: u16 = 4;
 pub(super) const CARRIED: u16 = 5;
+pub(super) const MOVED: u16 = 6;
 /// Arguments that a call may have, and of some those that matter.
 pub(super) const SIX: usize = 6;
 pub(super) const THREE: usize = 3;
@@ -367,8 +368,9 @@ fn returning(code: &mut Code, maps: &Maps<'_>) {
     let untold = code.unless(RETURNS);
     if let Some(layout) = maps.layout {
         code.receives(layout, maps);
-        code.put(LOAD_64, CPU, STACK, HERE, 0);
     }
+    code.several(maps);
+    code.put(LOAD_64, CPU, STACK, HERE, 0);
     let full = code.record(RETURN, maps, |code| {
         code.load(R1, CONTEXT, 8);
         code.put(STORE_64, RECORD, R1, REST as i16, 0);

@@ -299,6 +299,59 @@ fn descriptors_that_messages_carry_are_told_on_both_sides() {
 }
 
 #[test]
+fn what_several_messages_have_is_told() {
+    let Some(mut programs) = opened(std::process::id()) else {
+        return;
+    };
+    if !Code::may_be_late() {
+        return eprintln!("skipped: loops of any length in programs (Linux 6.9)");
+    }
+    let (one, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let own = nix::unistd::gettid().as_raw().unsigned_abs();
+    let mut buffer = [7u8; 4000];
+    let mut call = |number: libc::c_long, fd: i32, lengths: &[usize]| {
+        let mut pieces: Vec<libc::iovec> = lengths
+            .iter()
+            .map(|&iov_len| libc::iovec {
+                iov_base: buffer.as_mut_ptr().cast(),
+                iov_len,
+            })
+            .collect();
+        let messages = pieces.iter_mut().map(|piece| {
+            // SAFETY: of all zeros a message is empty.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (piece, 1);
+            message
+        });
+        let mut messages: Vec<libc::mmsghdr> = messages.collect();
+        let (first, count) = (messages.as_mut_ptr(), lengths.len());
+        // SAFETY: the pieces are within the buffer, and the messages live.
+        let result = unsafe { libc::syscall(number, fd, first, count, libc::MSG_DONTWAIT, 0) };
+        let mut told = Vec::new();
+        programs.drain(|sample| match sample.what {
+            What::Moved(_) | What::Returns(_)
+                if (sample.tid, sample.number) == (own, number as u32) =>
+            {
+                told.push(sample.what);
+            }
+            _ => {}
+        });
+        (result, told)
+    };
+    let (from, to) = (one.as_raw_fd(), other.as_raw_fd());
+    let sent = call(libc::SYS_sendmmsg, from, &[10, 200, 3000]);
+    assert_eq!(sent, (3, vec![What::Moved(3210), What::Returns(3)]));
+    // Of less than it was asked for, and of what is cut.
+    let received = call(libc::SYS_recvmmsg, to, &[4000, 50, 4000, 4000]);
+    assert_eq!(received, (3, vec![What::Moved(3060), What::Returns(3)]));
+    let (failed, told) = call(libc::SYS_recvmmsg, to, &[4000]);
+    assert_eq!((failed, told.len()), (-1, 1));
+    let many = [1; 9];
+    let sent = call(libc::SYS_sendmmsg, from, &many);
+    assert_eq!(sent.1.first(), Some(&What::Moved(9)));
+}
+
+#[test]
 fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;

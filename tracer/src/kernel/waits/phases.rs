@@ -39,6 +39,7 @@ impl Waits {
             What::Enters(_)
             | What::Returns(_)
             | What::Carries(_)
+            | What::Moved(_)
             | What::In(_)
             | What::InNoCall => {}
         }

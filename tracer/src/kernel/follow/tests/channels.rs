@@ -107,11 +107,14 @@ fn sockets_tell_what_they_received_and_sent() {
     );
     stage.call(ROOT, libc::SYS_recvmsg, &[3, 0, 0], 40);
     stage.call(ROOT, libc::SYS_sendmmsg, &[4, 0, 3, 0], 3);
+    stage.enter(ROOT, libc::SYS_recvmmsg, [4, 0, 3, 0, 0, 0]);
+    stage.put(ROOT, libc::SYS_recvmmsg, What::Moved(70));
+    stage.exit(ROOT, libc::SYS_recvmmsg, 2);
     stage.follower.finish(&mut |call| panic!("{call:?}"));
     assert_eq!(
         traffic(&mut stage),
         [
-            (80, 1, Side::Read, 2, Some(40), true),
+            (80, 1, Side::Read, 3, Some(110), true),
             (80, 1, Side::Write, 2, None, true),
         ]
     );
@@ -122,6 +125,7 @@ fn sockets_tell_what_they_received_and_sent() {
             (1, 80, Side::Read, Some(50), 40, Some(0)),
             (1, 80, Side::Read, None, 40, Some(40)),
             (1, 80, Side::Write, None, 3, None),
+            (1, 80, Side::Read, None, 2, Some(70)),
         ]
     );
 }
