@@ -110,3 +110,37 @@ fn files_that_32_bit_calls_open_elsewhere_are_seen() {
         assert_eq!(opened, [["create".to_owned(), made]], "{bits}");
     }
 }
+
+#[test]
+fn a_call_by_other_numbers_is_no_other_call() {
+    if !need_kernel_layer() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let Some(program) = program("int80_between", &["-no-pie", "-fno-pic"]) else {
+        return;
+    };
+    let (job, path) = (scratch.dir("job"), scratch.join("trace.db"));
+    std::fs::write(job.join("data"), [7; 2_000]).unwrap();
+    let mut alone = std::process::Command::new(&program);
+    if finish(alone.current_dir(&job)).status.code() != Some(0) {
+        return skip("this kernel has no 32-bit calls");
+    }
+    let mut command = run_in(&job, &path);
+    let command = command.args(["--layer", "kernel", "--no-mount", "--"]);
+    finish(command.arg(program)).expect(0);
+    let trace = Trace::open_complete(&path);
+    let rows = trace.rows(
+        "SELECT op, COALESCE(offset, '-'), length, result, fidelity, COUNT(*) FROM calls
+         WHERE op IN ('read', 'write') AND path LIKE '%data' GROUP BY 1, 2, 3, 4, 5 ORDER BY 2",
+    );
+    let mut expected = vec![["read", "0", "10", "10", "exact", "1"].map(str::to_owned)];
+    for offset in 1_000..1_006 {
+        let offset = offset.to_string();
+        expected.push(["read", &offset, "5", "5", "lossy", "1"].map(str::to_owned));
+    }
+    expected.push(["read", "-", "10", "10", "lossy", "7"].map(str::to_owned));
+    assert_eq!(rows, expected);
+    let unreconciled = "SELECT value FROM losses WHERE counter = 'calls_unreconciled'";
+    assert_eq!(trace.rows(unreconciled), [["1"]]);
+}

@@ -16,6 +16,8 @@ mod of_processor {
     pub(crate) const FOREIGN_ORDER: [usize; 6] = [1, 7, 8, 9, 10, 0];
     /// Where the next instruction is.
     pub(crate) const INSTRUCTION: usize = offset_of!(Registers, rip);
+    /// A call by the instruction `syscall` leaves the same here; that by `int 0x80`, which has the numbers of 32-bit programs, an argument.
+    pub(crate) const SAME_INSTRUCTION: usize = offset_of!(Registers, rcx);
 }
 #[cfg(not(target_arch = "x86_64"))]
 mod of_processor {
@@ -26,8 +28,12 @@ mod of_processor {
     pub(crate) const FOREIGN_ARGUMENTS: i32 = 0;
     pub(crate) const FOREIGN_ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
     pub(crate) const INSTRUCTION: usize = 256;
+    pub(crate) const SAME_INSTRUCTION: usize = INSTRUCTION;
 }
 pub(crate) use of_processor::*;
+
+/// Set in the status of a task that is in a call with the numbers of 32-bit programs (`TS_COMPAT` of arch/x86/include/asm/thread_info.h).
+pub(crate) const COMPATIBLE: i32 = 2;
 
 /// Whether they are known to be read right on this processor.
 pub(crate) const ARE_KNOWN: bool = cfg!(target_arch = "x86_64");

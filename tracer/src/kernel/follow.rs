@@ -199,7 +199,7 @@ impl Follower {
         self.strangers.judge(sample.at, emit);
         while self.next_change(sample.at).is_some() {}
         let Some(does) = self.numbers.does(sample.number) else {
-            return;
+            return self.by_other_numbers(sample);
         };
         match sample.what {
             What::Enters(arguments) => self.enters(sample, does, arguments),

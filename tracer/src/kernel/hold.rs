@@ -14,8 +14,9 @@ use crate::proc;
 
 /// Of so many samples one is looked at.
 const STEP: usize = 64;
-/// Whoever made one in so many is busy.
-const SHARE: usize = 16;
+/// Those are busy that made most of them, in percent, together; but no more than so many at a time.
+const MOST: usize = 90;
+const BUSY: usize = 256;
 /// Fewer samples at a time are no storm.
 const STORM: usize = 10_000;
 
@@ -39,10 +40,17 @@ impl Hold {
         for sample in samples.iter().step_by(STEP) {
             *counts.entry(sample.tid).or_default() += 1;
         }
-        let least = samples.len() / STEP / SHARE;
-        let busy = counts.into_iter().filter(|&(_, count)| count >= least);
-        self.busy
-            .extend(busy.map(|(tid, _)| Pid::from_raw(tid.cast_signed())));
+        let mut counts: Vec<(usize, u32)> = counts.into_iter().map(|(tid, n)| (n, tid)).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let enough = samples.len() / STEP * MOST / 100;
+        let mut seen = 0;
+        for (count, tid) in counts.into_iter().take(BUSY) {
+            if seen >= enough {
+                break;
+            }
+            seen += count;
+            self.busy.push(Pid::from_raw(tid.cast_signed()));
+        }
     }
 
     /// Holds those that are busy, unless some are held for too long. Who is traced already, or gone, is not held.

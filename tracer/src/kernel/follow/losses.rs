@@ -3,6 +3,8 @@
 use flowtrace_schema::Loss;
 
 use super::super::dropped::Dropped;
+use super::super::sample::{Sample, What};
+use super::super::syscalls::is_foreign;
 use super::Follower;
 
 /// A counter and what it counted.
@@ -23,6 +25,19 @@ impl Follower {
                 open.position.set(None);
                 open.lossy.set(true);
             }
+        }
+    }
+
+    /// A call with the numbers of another architecture: of what it does nothing is followed.
+    pub(super) fn by_other_numbers(&self, sample: &Sample) {
+        let thread = self.threads.get(&sample.tid).filter(|t| !t.foreign);
+        if let Some(thread) = thread
+            && is_foreign(sample.number)
+            && matches!(sample.what, What::Enters(_))
+        {
+            thread.counts.is_partial.set(true);
+            thread.counts.by_other_numbers.set(true);
+            thread.table.borrow_mut().be_untold();
         }
     }
 

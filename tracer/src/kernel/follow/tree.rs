@@ -142,7 +142,8 @@ impl Follower {
         let counts = &process.counts;
         let tolerance = TOLERANCE + process.tids.len() as u64;
         let agrees = |seen: &Cell<u64>, told: u64| seen.get().abs_diff(told) <= tolerance;
-        if !agrees(&counts.reads, reads) || !agrees(&counts.writes, writes) {
+        let agree = agrees(&counts.reads, reads) && agrees(&counts.writes, writes);
+        if !agree || counts.by_other_numbers.get() {
             self.unreconciled += 1;
         }
     }

@@ -28,8 +28,6 @@ const AT: i16 = -48;
 
 /// Of a task that is no program's (`PF_KTHREAD`, `PF_USER_WORKER` and `PF_IO_WORKER` of linux/sched.h).
 const OF_KERNEL: i32 = 0x0020_4010;
-/// It is in a call of a 32-bit program (`TS_COMPAT`).
-const COMPATIBLE: i32 = 2;
 
 /// Where this kernel has what is read, in a task.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +65,7 @@ impl Code {
         self.put(AND_NUMBER, R2, 0, 0, OF_KERNEL);
         let of_kernel = self.jump(IF_NOT_EQUAL, R2, 0, 0);
         self.put(LOAD_32, R2, R1, layout.status as i16, 0);
-        self.put(AND_NUMBER, R2, 0, 0, COMPATIBLE);
+        self.put(AND_NUMBER, R2, 0, 0, registers::COMPATIBLE);
         self.put(STORE_64, STACK, R2, IS_FOREIGN, 0);
         self.call(REGISTERS_OF_TASK);
         self.put(STORE_64, STACK, R0, AT, 0);

@@ -81,6 +81,7 @@ impl Programs {
         let lost = Map::new(Kind::Array, size_of::<[u64; 3]>(), 1)?;
         let count = super::processors()?;
         let last = Map::new(Kind::Array, count as usize * program::STRIDE, 1)?;
+        let types = Types::of_kernel()?;
         let layout = carried::Layout::of_kernel();
         let memory = Map::new(Kind::Array, count as usize * carried::MEMORY, 1)?;
         let lanes = Lanes::new(count, size)?;
@@ -92,12 +93,12 @@ impl Programs {
             processors: count,
             lanes: lanes.writing(),
             lost: lost.as_fd(),
+            status: types.displacement("task_struct", "thread_info.status"),
             layout,
             memory: memory.as_fd(),
             successor: successor.as_fd(),
             hold_above: holds.then_some((size / SLOT) as u32 / 2),
         };
-        let types = Types::of_kernel()?;
         let load = |which, function| {
             let missing = || io::Error::other(format!("this kernel has no {function}"));
             let function = types.typedef(function).ok_or_else(missing)?;

@@ -7,7 +7,7 @@ use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     IF_SAME, Instruction, JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, OR,
     OR_NUMBER, PROCESSOR, R0, R1, R2, R3, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD, STACK, STORE_32,
-    STORE_64, TIME, WHO,
+    STORE_64, TASK, TIME, WHO,
 };
 use crate::bpf::followed::Processes;
 use crate::bpf::lanes::{Places, Writing};
@@ -29,6 +29,8 @@ pub(super) struct Maps<'a> {
     pub(super) lanes: Writing<'a>,
     /// Words at [`LOST_DATA`], [`LOST_RETURNS`] and [`LOST_OTHERS`].
     pub(super) lost: BorrowedFd<'a>,
+    /// Where a task has its status. `None`: the kernel does not tell.
+    pub(super) status: Option<i32>,
     /// Where the kernel has a caller's open files. `None`: it is not told which of them messages carry.
     pub(super) layout: Option<Layout>,
     /// For each processor [`super::carried::MEMORY`] bytes.
@@ -182,6 +184,33 @@ impl Code {
         self.land(foreign);
     }
 
+    /// Jumps if a program of this architecture makes a call with the numbers of the other, whose number is told as such from there on. It is told
+    /// whatever it is: nothing follows what such calls do.
+    fn other_numbers(&mut self, maps: &Maps<'_>) -> Option<usize> {
+        let status = maps.status?;
+        self.put(LOAD_64, R1, STACK, FOREIGN, 0);
+        let foreign = self.jump(IF_NOT_EQUAL, R1, 0, 0);
+        // That takes no helper, and is so mostly.
+        self.load(R3, CONTEXT, 0);
+        self.load(R1, R3, registers::INSTRUCTION);
+        self.load(R2, R3, registers::SAME_INSTRUCTION);
+        let same = self.jump(IF_SAME, R1, R2, 0);
+        self.set(R1, 0);
+        self.put(STORE_64, STACK, R1, WANTED, 0);
+        self.put(STORE_64, STACK, R1, WORD, 0);
+        self.call(TASK);
+        self.read_kernel(STACK, WORD, 4, R0, status);
+        self.put(LOAD_64, R1, STACK, WORD, 0);
+        self.put(AND_NUMBER, R1, 0, 0, registers::COMPATIBLE);
+        let native = self.jump(IF_EQUAL, R1, 0, 0);
+        self.add(NUMBER_OF_CALL, NUMBERS as i32);
+        let told = self.jump(JUMP, 0, 0, 0);
+        for jump in [foreign, same, native] {
+            self.land(jump);
+        }
+        Some(told)
+    }
+
     /// The entry of the call is told: its return needs no look-up.
     fn entered(&mut self, maps: &Maps<'_>) {
         self.last(maps.last);
@@ -310,6 +339,7 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
     code.only_wanted_of_any(maps);
     code.caller(maps);
     code.only_followed(maps);
+    let by_other_way = code.other_numbers(maps);
     code.only_wanted(maps);
     code.put(LOAD_64, R1, STACK, FOREIGN, 0);
     let is_foreign = code.jump(IF_NOT_EQUAL, R1, 0, 0);
@@ -339,6 +369,7 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
     }
     code.leave();
     code.land(is_foreign);
+    by_other_way.into_iter().for_each(|jump| code.land(jump));
     let foreign = code.record(FOREIGN_ENTRY, maps, |code| code.registers(&foreign));
     code.leave();
     // No room: it is counted.
@@ -361,8 +392,14 @@ fn returning(code: &mut Code, maps: &Maps<'_>) {
     code.only_wanted_of_any(maps);
     code.caller(maps);
     let entered = code.has_entered();
-    code.only_followed(maps);
-    code.land(entered);
+    if maps.hold_above.is_some() {
+        // Nobody but who is followed is stopped, whoever had the id of its thread before.
+        code.land(entered);
+        code.only_followed(maps);
+    } else {
+        code.only_followed(maps);
+        code.land(entered);
+    }
     code.only_wanted(maps);
     code.put(STORE_64, STACK, CPU, HERE, 0);
     let untold = code.unless(RETURNS);

@@ -45,8 +45,6 @@ const LONGEST: i32 = 4096;
 pub(super) const SIX: usize = 6;
 /// Numbers of calls are below this; those of 32-bit programs are told with so much more.
 pub(super) const NUMBERS: usize = 512;
-/// A task is in a call of a 32-bit program (`TS_COMPAT`).
-const FOREIGN: i32 = 2;
 
 /// What is told of a call: 0 is nothing.
 const RETURNED: i32 = 1;
@@ -203,7 +201,7 @@ impl Code {
         self.read(WORD, 4, TASK, layout.calls.status);
         self.load(R3, CONTEXT, 0);
         self.put(LOAD_64, R1, MEMORY, WORD, 0);
-        self.put(AND_NUMBER, R1, 0, 0, FOREIGN);
+        self.put(AND_NUMBER, R1, 0, 0, registers::COMPATIBLE);
         let foreign = self.jump(IF_NOT_EQUAL, R1, 0, 0);
         for n in 0..SIX {
             let at = registers::ARGUMENTS as usize + 8 * registers::ORDER[n];
