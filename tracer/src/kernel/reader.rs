@@ -29,7 +29,7 @@ use super::scheduler::Scheduler;
 use super::waits::Waits;
 use crate::bpf::followed::Followed;
 use crate::clock::Clock;
-use crate::priority;
+use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
 /// Longest time between two looks, and where rings fill fast that do not say so. Perf's wake the reader when they are a quarter full.
@@ -202,8 +202,9 @@ struct Reader {
 impl Reader {
     fn run(mut self, room: &Room) {
         let reading = Reading(room);
-        // What is not read in time is lost, or holds the command up; and it sleeps most of the time.
-        priority::at_once();
+        // What is not read in time is lost, or holds the command up. (By `at_once` it would take the processor from the command though another one
+        // is idle: a real-time thread does not look for that.)
+        let _ahead = Ahead::of_the_command();
         let mut ends = vec![false; self.all_rings().count()];
         loop {
             let last = room.ends();
