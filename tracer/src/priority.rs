@@ -33,12 +33,21 @@ impl Drop for Ahead {
     }
 }
 
-/// The calling thread runs as soon as it is woken, whatever else runs, until it ends (`SCHED_FIFO` of sched(7)): for one that does little
-/// at a time. Where that is not allowed, everything stays as it is.
+/// The calling thread runs as soon as it is woken, whatever else runs, until it ends or [`as_usual`] (`SCHED_FIFO` of sched(7)): for one that does
+/// little at a time. Where that is not allowed, everything stays as it is.
 pub(crate) fn at_once() {
-    let parameters = libc::sched_param { sched_priority: 1 };
+    schedule(libc::SCHED_FIFO, 1);
+}
+
+/// The calling thread is one among others again.
+pub(crate) fn as_usual() {
+    schedule(libc::SCHED_OTHER, 0);
+}
+
+fn schedule(policy: libc::c_int, sched_priority: libc::c_int) {
+    let parameters = libc::sched_param { sched_priority };
     // SAFETY: the kernel reads the parameters, which outlive the call; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
 }
 
 fn nice() -> libc::c_int {

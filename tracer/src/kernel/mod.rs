@@ -20,6 +20,7 @@ mod dropped;
 mod feed;
 mod follow;
 mod hold;
+mod hurry;
 mod merge;
 mod open_file;
 mod opens;

@@ -19,6 +19,7 @@ use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
 use super::hold::Hold;
+use super::hurry::Hurry;
 use super::merge::Merge;
 use super::opens::Opens;
 use super::parting;
@@ -202,9 +203,9 @@ struct Reader {
 impl Reader {
     fn run(mut self, room: &Room) {
         let reading = Reading(room);
-        // What is not read in time is lost, or holds the command up. (By `at_once` it would take the processor from the command though another one
-        // is idle: a real-time thread does not look for that.)
+        // What is not read in time is lost, or holds the command up.
         let _ahead = Ahead::of_the_command();
+        let mut hurry = Hurry::new();
         let mut ends = vec![false; self.all_rings().count()];
         loop {
             let last = room.ends();
@@ -225,6 +226,7 @@ impl Reader {
                 break;
             }
             room.looked(has_room, waiting < BACKLOG / 2);
+            hurry.looked(self.calls.fill_fast());
             self.wait(room, &mut ends);
         }
         drop(reading);

@@ -1,0 +1,80 @@
+//! When the reader of rings waits for nobody.
+
+use std::fs;
+
+use crate::priority;
+
+/// Where rings fill fast, or more threads are ready to run than there are processors, the calling thread runs at once: of the threads of other
+/// sessions its priority says nothing (sched(7), "The autogroup feature"), and what they take from it is lost with what finds no
+/// room. A real-time thread takes the processor from whoever runs where it was last, though another one may be idle, so not for longer.
+#[derive(Debug)]
+pub(super) struct Hurry {
+    processors: u32,
+    /// Looks until there is none, or it is asked again.
+    left: u32,
+}
+
+impl Hurry {
+    pub(super) fn new() -> Hurry {
+        Hurry {
+            processors: super::processors().unwrap_or(u32::MAX),
+            left: 0,
+        }
+    }
+
+    /// The rings were emptied.
+    pub(super) fn looked(&mut self, fill_fast: bool) {
+        const LOOKS: u32 = 100;
+        let was = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        if fill_fast || self.left == 0 && self.is_crowded() {
+            self.left = LOOKS;
+        }
+        match (was, self.left > 0) {
+            (false, true) => priority::at_once(),
+            (true, false) => priority::as_usual(),
+            _ => {}
+        }
+    }
+
+    /// Whether others are ready to run than those that have a processor.
+    fn is_crowded(&self) -> bool {
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        // The calling thread runs, too.
+        running(&load).is_some_and(|running| running > self.processors.saturating_add(1))
+    }
+}
+
+/// How many threads run or are ready to (proc_loadavg(5)).
+fn running(load: &str) -> Option<u32> {
+    let (running, _) = load.split_ascii_whitespace().nth(3)?.split_once('/')?;
+    running.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threads_that_run_are_counted() {
+        assert_eq!(running("0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        assert_eq!(running(""), None);
+        let own = fs::read_to_string("/proc/loadavg").unwrap();
+        assert!(running(&own).unwrap() >= 1, "{own}");
+    }
+
+    #[test]
+    fn it_lasts_for_some_looks_and_no_longer() {
+        let mut hurry = Hurry {
+            processors: u32::MAX,
+            left: 0,
+        };
+        hurry.looked(false);
+        assert_eq!(hurry.left, 0);
+        hurry.looked(true);
+        let looks = hurry.left;
+        assert!(looks > 0);
+        (0..looks).for_each(|_| hurry.looked(false));
+        assert_eq!(hurry.left, 0);
+    }
+}
