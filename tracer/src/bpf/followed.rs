@@ -79,6 +79,7 @@ impl Followed {
         self.0.changes.word(0).fetch_add(1, Ordering::Release);
     }
 
+    /// For programs that are made.
     pub(crate) fn for_programs(&self) -> Processes<'_> {
         Processes {
             all: self.0.processes.as_fd(),

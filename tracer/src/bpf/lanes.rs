@@ -1,8 +1,9 @@
 //! Rings of records of one size, one ring for each processor, that programs write without a helper's help and without a lock.
 //!
-//! A record is a slot of an array that both sides have mapped. Who writes takes the next slot of its processor, and writes last which round of the ring
-//! it is in: whoever reads knows by that alone that a slot is complete. So it matters not if somebody else runs in between, on
-//! the same processor as well. The kernel's own ring ([`super::ring`]) costs the caller three times as much for a record, but takes records of all sizes and can wake who reads.
+//! A record is a slot of an array that both sides have mapped. Who writes takes the next slot of its processor, and writes last which
+//! round of the ring it is in: whoever reads knows by that alone that a slot is complete. So it matters not if somebody else runs in
+//! between, on the same processor as well. The kernel's own ring ([`super::ring`]) takes a lock and two helpers for a record, which is
+//! most of what telling of a call costs, but takes records of all sizes and can wake who reads.
 //!
 //! Of x86-64, where stores are seen in the order in which they are made.
 #![expect(unsafe_code)]
@@ -77,7 +78,8 @@ impl Lanes {
         }
     }
 
-    /// Hands over what waits, with its mark, processor by processor; returns how much of a ring was in use at most, from 0 to 1. Behind a record that is being written others may be complete: they come the next time.
+    /// Hands over what waits, with its mark, processor by processor; returns how much of a ring was in use at most, from 0 to 1. Behind
+    /// a record that is being written others may be complete: they come the next time.
     pub(crate) fn drain(&mut self, mut record: impl FnMut(u16, &[u8; SLOT])) -> f64 {
         let mut most = 0;
         for processor in 0..self.processors as usize {

@@ -138,7 +138,12 @@ impl Map {
     /// # Errors
     /// When the kernel refuses.
     pub(crate) fn new(kind: Kind, value: usize, entries: u32) -> io::Result<Map> {
-        Self::with(kind, value, entries, None)
+        let flags = if kind == Kind::Hash {
+            NO_PREALLOCATION
+        } else {
+            0
+        };
+        Self::with(kind, value, entries, flags, None)
     }
 
     /// An array that may be mapped (mmap(2)).
@@ -146,18 +151,7 @@ impl Map {
     /// # Errors
     /// When the kernel refuses.
     pub(crate) fn mappable(value: usize, entries: u32) -> io::Result<Map> {
-        descriptor(
-            MAP_CREATE,
-            &NewMap {
-                kind: Kind::Array as u32,
-                key: 4,
-                value: value as u32,
-                entries,
-                flags: MAPPABLE,
-                inner: 0,
-            },
-        )
-        .map(Map)
+        Self::with(Kind::Array, value, entries, MAPPABLE, None)
     }
 
     /// An array of these maps, which are alike.
@@ -168,24 +162,26 @@ impl Map {
         let first = maps
             .first()
             .ok_or_else(|| io::Error::other("no processor"))?;
-        let array = Self::with(Kind::ArrayOfMaps, 4, maps.len() as u32, Some(first))?;
+        let array = Self::with(Kind::ArrayOfMaps, 4, maps.len() as u32, 0, Some(first))?;
         for (index, map) in (0..).zip(maps) {
             array.put(index, &(map.0.as_raw_fd() as u32))?;
         }
         Ok(array)
     }
 
-    fn with(kind: Kind, value: usize, entries: u32, inner: Option<&Map>) -> io::Result<Map> {
+    fn with(
+        kind: Kind,
+        value: usize,
+        entries: u32,
+        flags: u32,
+        inner: Option<&Map>,
+    ) -> io::Result<Map> {
         let attributes = NewMap {
             kind: kind as u32,
             key: if kind == Kind::Ring { 0 } else { 4 },
             value: value as u32,
             entries,
-            flags: if kind == Kind::Hash {
-                NO_PREALLOCATION
-            } else {
-                0
-            },
+            flags,
             inner: inner.map_or(0, |map| map.0.as_raw_fd() as u32),
         };
         descriptor(MAP_CREATE, &attributes).map(Map)

@@ -3,7 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::program::{FOREIGN_ORDER, NUMBERS, ORDER};
+use super::program::NUMBERS;
 use crate::bpf::btf::Types;
 use crate::bpf::code::{
     ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, JUMP, LOAD_8, LOAD_32, LOAD_64,
@@ -69,8 +69,7 @@ impl Code {
         self.put(STORE_64, STACK, R2, IS_FOREIGN, 0);
         self.call(REGISTERS_OF_TASK);
         self.put(STORE_64, STACK, R0, AT, 0);
-        let (number, _) = registers::NUMBER;
-        self.load(R3, R0, number as usize);
+        self.load(R3, R0, registers::NUMBER);
         self.put(STORE_64, STACK, R3, CALL, 0);
         self.put(LOAD_64, R2, STACK, IS_FOREIGN, 0);
         let foreign = self.jump(IF_NOT_EQUAL, R2, 0, 0);
@@ -104,8 +103,7 @@ impl Code {
 
 /// What was told so: the number of the call, and which one the thread is in. `None`: cut short.
 pub(super) fn decode(told: &[u8]) -> Option<(u32, What)> {
-    /// The first register of the one order, in that of the other.
-    const FIRST: usize = (registers::ARGUMENTS - registers::FOREIGN_ARGUMENTS) as usize / 8;
+    let told_from = registers::FOREIGN_ARGUMENTS as usize;
     let word = |at: usize| bytes(told, at).map(u64::from_ne_bytes);
     let is_foreign = word(FOREIGN)? != 0;
     let number = word(NUMBER)?;
@@ -115,10 +113,10 @@ pub(super) fn decode(told: &[u8]) -> Option<(u32, What)> {
     let mut arguments = [0; 6];
     for (n, argument) in arguments.iter_mut().enumerate() {
         let register = match is_foreign {
-            true => FOREIGN_ORDER[n],
-            false => FIRST + ORDER[n],
+            true => registers::foreign_argument(n),
+            false => registers::argument(n),
         };
-        *argument = word(REGISTERS + 8 * register)?;
+        *argument = word(REGISTERS + register - told_from)?;
         if is_foreign {
             *argument &= u64::from(u32::MAX);
         }

@@ -46,10 +46,10 @@ impl Layout {
 }
 
 /// Bytes of memory that each processor has for this and what else goes step by step, as a power of 2.
-pub(super) const MEMORY_BITS: i32 = 7;
+const MEMORY_BITS: i32 = 7;
 pub(super) const MEMORY: usize = 1 << MEMORY_BITS;
 /// What points at it meanwhile, in place of the context.
-const BASE: u8 = CONTEXT;
+pub(super) const BASE: u8 = CONTEXT;
 /// Places in it.
 const FD: i16 = messages::KEPT;
 const FILE: i16 = FD + 8;
@@ -66,6 +66,9 @@ const STEPS: i16 = HERE + 32;
 impl Code {
     /// Tells of what messages carry that are to be sent.
     pub(super) fn sends(&mut self, layout: Layout, maps: &Maps<'_>) {
+        self.call(PROCESSOR);
+        self.leave_if(IF_GREATER, R0, maps.processors.cast_signed() - 1);
+        self.put(STORE_64, STACK, R0, HERE, 0);
         self.set(R2, 1);
         let one = self.jump(IF_EQUAL, NUMBER_OF_CALL, 0, libc::SYS_sendmsg as i32);
         self.argument(COUNT, 2);
@@ -92,13 +95,7 @@ impl Code {
         self.put(STORE_64, STACK, R2, COUNT, 0);
         let none = self.jump(IF_SIGNED_LESS, R2, 0, 1);
         self.argument(ADDRESS, 1);
-        self.call(PROCESSOR);
-        self.leave_if(IF_GREATER, R0, maps.processors.cast_signed() - 1);
-        self.put(STORE_64, STACK, R0, HERE, 0);
-        self.put(STORE_64, STACK, CONTEXT, KEPT, 0);
-        self.map(BASE, MEMORY_OF_MAP, maps.memory);
-        self.put(SHIFT_LEFT, R0, 0, 0, MEMORY_BITS);
-        self.put(ADD, BASE, R0, 0, 0);
+        self.begin_steps(maps);
         self.put(LOAD_64, R2, STACK, COUNT, 0);
         self.put(LOAD_64, R3, STACK, ADDRESS, 0);
         self.carried((BASE, 0), STEPS, |code| {
@@ -119,15 +116,28 @@ impl Code {
                 code.land(jump);
             }
         });
-        self.put(LOAD_64, CONTEXT, STACK, KEPT, 0);
+        self.end_steps();
         self.land(none);
+    }
+
+    /// Points [`BASE`] at the memory of processor [`HERE`], up to [`Code::end_steps`].
+    pub(super) fn begin_steps(&mut self, maps: &Maps<'_>) {
+        self.put(STORE_64, STACK, CONTEXT, KEPT, 0);
+        self.map(BASE, MEMORY_OF_MAP, maps.memory);
+        self.put(LOAD_64, R1, STACK, HERE, 0);
+        self.put(SHIFT_LEFT, R1, 0, 0, MEMORY_BITS);
+        self.put(ADD, BASE, R1, 0, 0);
+    }
+
+    pub(super) fn end_steps(&mut self) {
+        self.put(LOAD_64, CONTEXT, STACK, KEPT, 0);
     }
 
     /// Reads what register of the caller holds this argument of its call.
     pub(super) fn argument(&mut self, to: i16, argument: usize) {
         self.load(R3, CONTEXT, 0);
-        let at = registers::ARGUMENTS + 8 * registers::ORDER[argument] as i32;
-        self.read_kernel(STACK, to, 8, R3, at);
+        self.load(R3, R3, registers::argument(argument));
+        self.put(STORE_64, STACK, R3, to, 0);
     }
 
     /// What descriptor R1 of the caller is. Returns the jumps for when there is none.

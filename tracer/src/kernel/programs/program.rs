@@ -11,7 +11,7 @@ use crate::bpf::code::{
 };
 use crate::bpf::followed::Processes;
 use crate::bpf::lanes::{Places, Writing};
-pub(super) use crate::bpf::registers::{FOREIGN_ORDER, ORDER};
+pub(super) use crate::bpf::registers::ORDER;
 use crate::bpf::{followed, registers};
 
 /// What the programs use.
@@ -115,6 +115,8 @@ pub(super) const COPIES: i16 = FOREIGN - REGISTERS as i16;
 const FOREIGN: i16 = WANTED - 8;
 /// The number of the processor, where there are no copies or they are of no use any more.
 pub(super) const HERE: i16 = COPIES;
+/// How often processes had changed when the caller's was looked up: before either.
+const CHANGED: i16 = COPIES;
 /// While a record is written.
 const PLACES: Places = Places {
     index: KEY,
@@ -127,8 +129,7 @@ impl Code {
     /// Looks up the 32-bit number at [`KEY`]; what is found is in R0. Leaves if there is nothing.
     fn look_up(&mut self, map: BorrowedFd<'_>) {
         self.map(R1, MAP, map);
-        self.copy(R2, STACK);
-        self.add(R2, i32::from(KEY));
+        self.stack(R2, KEY);
         self.call(LOOK_UP);
         self.leave_if(IF_EQUAL, R0, 0);
     }
@@ -161,7 +162,7 @@ impl Code {
         self.put(STORE_32, STACK, R3, KEY, 0);
         self.map(R2, MEMORY_OF_MAP, maps.processes.changes);
         self.load(R2, R2, 0);
-        self.put(STORE_64, STACK, R2, HERE, 0);
+        self.put(STORE_64, STACK, R2, CHANGED, 0);
         self.load(R0, R1, CHANGES as usize);
         let changed = self.jump(IF_NOT_SAME, R0, R2, 0);
         self.put(LOAD_32, R2, R1, PROCESS, 0);
@@ -178,7 +179,7 @@ impl Code {
         self.last(maps.last);
         self.put(LOAD_32, R3, STACK, KEY, 0);
         self.put(STORE_32, R1, R3, PROCESS, 0);
-        self.put(LOAD_64, R2, STACK, HERE, 0);
+        self.put(LOAD_64, R2, STACK, CHANGED, 0);
         self.put(STORE_64, R1, R2, CHANGES, 0);
         self.land(known);
         self.land(foreign);
@@ -256,10 +257,10 @@ impl Code {
     }
 
     /// Copies what the caller's registers have at these offsets into the record.
-    fn registers(&mut self, offsets: &[i32]) {
+    fn registers(&mut self, offsets: &[usize]) {
         self.load(R3, CONTEXT, 0);
         for (n, offset) in offsets.iter().enumerate() {
-            self.load(R1, R3, *offset as usize);
+            self.load(R1, R3, *offset);
             self.put(STORE_64, RECORD, R1, (REST + 8 * n) as i16, 0);
         }
     }
@@ -331,10 +332,8 @@ pub(super) fn assemble(which: Which, maps: &Maps<'_>) -> Vec<Instruction> {
 }
 
 fn entry(code: &mut Code, maps: &Maps<'_>) {
-    let place = |n: usize| registers::ARGUMENTS + 8 * ORDER[n] as i32;
-    let all: [i32; SIX] = std::array::from_fn(place);
-    let foreign: [i32; SIX] =
-        std::array::from_fn(|n| registers::FOREIGN_ARGUMENTS + 8 * FOREIGN_ORDER[n] as i32);
+    let all: [usize; SIX] = std::array::from_fn(registers::argument);
+    let foreign: [usize; SIX] = std::array::from_fn(registers::foreign_argument);
     code.load(NUMBER_OF_CALL, CONTEXT, 8);
     code.only_wanted_of_any(maps);
     code.caller(maps);
@@ -386,9 +385,8 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
 
 /// A call returned: of some that is told, and of all whether the ring is filling up.
 fn returning(code: &mut Code, maps: &Maps<'_>) {
-    let (at, _) = registers::NUMBER;
     code.load(R3, CONTEXT, 0);
-    code.load(NUMBER_OF_CALL, R3, at as usize);
+    code.load(NUMBER_OF_CALL, R3, registers::NUMBER);
     code.only_wanted_of_any(maps);
     code.caller(maps);
     let entered = code.has_entered();

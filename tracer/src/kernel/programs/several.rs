@@ -3,22 +3,19 @@
 
 use std::mem::offset_of;
 
-use super::carried::MEMORY_BITS;
+use super::carried::BASE;
 use super::program::{CONTEXT, CPU, HERE, LOST_RETURNS, MOVED, Maps, NUMBER_OF_CALL, RECORD, REST};
 use crate::bpf::code::{
-    ADD, Code, IF_EQUAL, IF_NOT_EQUAL, IF_SIGNED_LESS, JUMP, JUMP_LATE, LOAD_32, LOAD_64,
-    MEMORY_OF_MAP, R0, R1, R2, R3, READ_USER, SHIFT_LEFT, STACK, STORE_64,
+    ADD, Code, IF_EQUAL, IF_NOT_EQUAL, IF_SIGNED_LESS, JUMP, JUMP_LATE, LOAD_32, LOAD_64, R0, R1,
+    R2, R3, READ_USER, STACK, STORE_64,
 };
+use crate::bpf::registers;
 
-/// What points at a processor's memory meanwhile, in place of the context.
-const BASE: u8 = CONTEXT;
-/// Places in it: where the next message is, how many there are still to come, their bytes so far, and what was read.
+/// Places behind [`BASE`]: where the next message is, how many there are still to come, their bytes so far, and what was read.
 const NEXT: i16 = 0;
 const LEFT: i16 = 8;
 const SUM: i16 = 16;
 const LENGTH: i16 = 24;
-/// Place on the stack: the context.
-const KEPT: i16 = HERE + 8;
 
 impl Code {
     /// Tells it, if the call that returns on processor [`HERE`] is such a one and has moved something.
@@ -32,14 +29,9 @@ impl Code {
         self.land(sends);
         self.load(R2, CONTEXT, 8);
         let none = self.jump(IF_SIGNED_LESS, R2, 0, 1);
-        self.argument(KEPT, 1);
-        self.put(LOAD_64, R3, STACK, KEPT, 0);
-        self.load(R2, CONTEXT, 8);
-        self.put(STORE_64, STACK, CONTEXT, KEPT, 0);
-        self.put(LOAD_64, R0, STACK, HERE, 0);
-        self.map(BASE, MEMORY_OF_MAP, maps.memory);
-        self.put(SHIFT_LEFT, R0, 0, 0, MEMORY_BITS);
-        self.put(ADD, BASE, R0, 0, 0);
+        self.load(R3, CONTEXT, 0);
+        self.load(R3, R3, registers::argument(1));
+        self.begin_steps(maps);
         self.put(STORE_64, BASE, R3, NEXT, 0);
         self.put(STORE_64, BASE, R2, LEFT, 0);
         self.set(R1, 0);
@@ -77,7 +69,7 @@ impl Code {
         for jump in [told, late, unread] {
             self.land(jump);
         }
-        self.put(LOAD_64, CONTEXT, STACK, KEPT, 0);
+        self.end_steps();
         self.land(none);
         self.land(other);
     }

@@ -155,9 +155,8 @@ impl Code {
     /// Leaves unless the call may be one to be told, and succeeded, or is a connection that is still being made. Its number is [`STEP`] from
     /// then on.
     fn only_returned(&mut self, wanted: BorrowedFd<'_>) {
-        let (at, _) = registers::NUMBER;
         self.load(R3, CONTEXT, 0);
-        self.load(STEP, R3, at as usize);
+        self.load(STEP, R3, registers::NUMBER);
         self.leave_if(IF_GREATER, STEP, NUMBERS as i32 - 1);
         self.find_wanted(wanted, STEP);
         self.put(LOAD_8, R2, R1, 0, 0);
@@ -176,8 +175,7 @@ impl Code {
     fn unless_own(&mut self, wanted: BorrowedFd<'_>) {
         let other = self.jump(IF_NOT_EQUAL, STEP, 0, libc::SYS_openat as i32);
         self.load(R3, CONTEXT, 0);
-        let flags = registers::ARGUMENTS as usize + 8 * registers::ORDER[2];
-        self.load(R1, R3, flags);
+        self.load(R1, R3, registers::argument(2));
         self.put(AND_NUMBER, R1, 0, 0, CHANGES.cast_signed());
         let changes = self.jump(IF_NOT_EQUAL, R1, 0, 0);
         self.load(R2, R3, registers::INSTRUCTION);
@@ -204,16 +202,15 @@ impl Code {
         self.put(AND_NUMBER, R1, 0, 0, registers::COMPATIBLE);
         let foreign = self.jump(IF_NOT_EQUAL, R1, 0, 0);
         for n in 0..SIX {
-            let at = registers::ARGUMENTS as usize + 8 * registers::ORDER[n];
-            self.load(R1, R3, at);
+            self.load(R1, R3, registers::argument(n));
             self.put(STORE_64, MEMORY, R1, argument(n), 0);
         }
         let end = self.jump(JUMP, 0, 0, 0);
         self.land(foreign);
         self.add(STEP, NUMBERS as i32);
         for n in 0..SIX {
-            let at = registers::FOREIGN_ARGUMENTS as usize + 8 * registers::FOREIGN_ORDER[n];
-            self.put(LOAD_32, R1, R3, at as i16, 0);
+            let at = registers::foreign_argument(n) as i16;
+            self.put(LOAD_32, R1, R3, at, 0);
             self.put(STORE_64, MEMORY, R1, argument(n), 0);
         }
         self.land(end);

@@ -25,6 +25,7 @@ mod calls;
 mod contents;
 mod guard;
 mod layout;
+mod loops;
 mod memory;
 mod moment;
 mod parts;

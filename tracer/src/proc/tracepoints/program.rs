@@ -5,14 +5,13 @@ use std::os::fd::BorrowedFd;
 
 use super::layout::{self, Layout};
 use super::memory::{
-    HALTED_THREAD, HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, OUTER, POSITION,
-    PROCESS, RECORD, SPACE, WHERE, WORD, field,
+    HALTED_THREAD, HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, POSITION, PROCESS,
+    RECORD, SPACE, WHERE, WORD, field,
 };
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
-    Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, OUTPUT,
-    QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, TIME, UPDATE,
-    WAKEUP, WHO,
+    Instruction, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, OUTPUT, QUERY, R0,
+    R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
 use crate::bpf::followed::{NATIVE, OVER, Processes};
 use crate::bpf::pages::Pages;
@@ -322,13 +321,6 @@ pub(super) enum Whom {
     Alive,
 }
 
-/// A loop that has begun.
-#[derive(Clone, Copy)]
-pub(super) struct Loop {
-    next: usize,
-    late: Option<usize>,
-}
-
 impl Code {
     /// Leaves unless the thread's process is told of, else prepares the memory. The ids are in the record from here on.
     pub(super) fn begin(&mut self, maps: &Maps<'_>, whom: Whom) {
@@ -351,45 +343,6 @@ impl Code {
         self.put(STORE_64, MEMORY, R1, field(TID), 0);
         self.clear(MISSING);
         self.clear(LYING);
-    }
-
-    /// Begins a loop that may have others in it: its step is [`STEP`] at first, and [`OUTER`] up to its end.
-    pub(super) fn begin_outer(&mut self, maps: &Maps<'_>) -> Loop {
-        let begun = self.begin_loop(maps);
-        self.put(STORE_64, STACK, STEP, OUTER, 0);
-        begun
-    }
-
-    /// Goes on with such a loop.
-    pub(super) fn end_outer(&mut self, of: Loop, steps: i32) {
-        self.put(LOAD_64, STEP, STACK, OUTER, 0);
-        self.end_loop(of, steps);
-    }
-
-    /// Begins a loop, whose [`STEP`] is 0 at first. Where loops need no bound, the kernel is not to know that when it checks the program: it
-    /// would follow each step by itself.
-    pub(super) fn begin_loop(&mut self, maps: &Maps<'_>) -> Loop {
-        self.set(STEP, 0);
-        if maps.endless {
-            self.put(STORE_64, MEMORY, STEP, WORD, 0);
-            self.put(LOAD_64, STEP, MEMORY, WORD, 0);
-        }
-        let next = self.all.len();
-        let late = maps.endless.then(|| self.jump(JUMP_LATE, 0, 0, 0));
-        Loop { next, late }
-    }
-
-    /// Goes on with the loop, which ends here after so many steps.
-    pub(super) fn end_loop(&mut self, of: Loop, steps: i32) {
-        self.add(STEP, 1);
-        if of.late.is_some() {
-            self.put(STORE_64, MEMORY, STEP, WORD, 0);
-            self.put(LOAD_64, STEP, MEMORY, WORD, 0);
-        }
-        self.jump_back(IF_LESS, STEP, steps, of.next);
-        if let Some(late) = of.late {
-            self.land(late);
-        }
     }
 
     /// Puts the rest of what is common to all into the record.

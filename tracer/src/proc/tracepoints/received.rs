@@ -22,7 +22,7 @@ impl Code {
         const LENGTH: i16 = PIECE;
         let other = self.jump(IF_NOT_EQUAL, STEP, 0, libc::SYS_recvmsg as i32);
         self.load(R3, CONTEXT, 0);
-        let message = registers::ARGUMENTS as usize + 8 * registers::ORDER[MESSAGE];
+        let message = registers::argument(MESSAGE);
         self.load(R3, R3, message);
         self.add(R3, offset_of!(libc::msghdr, msg_controllen) as i32);
         self.set(R1, 0);

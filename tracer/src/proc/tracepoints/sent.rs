@@ -19,8 +19,7 @@ impl Code {
         const ADDRESS: usize = 4;
         let other = self.jump(IF_NOT_EQUAL, STEP, 0, libc::SYS_sendto as i32);
         self.load(R3, CONTEXT, 0);
-        let address = registers::ARGUMENTS as usize + 8 * registers::ORDER[ADDRESS];
-        self.load(R1, R3, address);
+        self.load(R1, R3, registers::argument(ADDRESS));
         self.leave_if(IF_EQUAL, R1, 0);
         self.land(other);
     }
