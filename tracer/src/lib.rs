@@ -21,6 +21,7 @@ mod hashed;
 mod host;
 mod kernel;
 mod linux;
+mod mapping;
 pub mod monitor;
 pub mod mounting;
 pub mod net;

@@ -5,22 +5,17 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::ptr::{self, NonNull};
+
+use crate::mapping::Mapping;
 
 /// A file of bytes that do not change.
 #[derive(Debug)]
 pub(crate) enum Described {
     Read(Vec<u8>),
-    /// Its mapping, and how long it is.
-    Mapped(NonNull<u8>, usize),
+    Mapped(Mapping),
 }
-
-// SAFETY: nobody writes to what is mapped.
-unsafe impl Send for Described {}
-// SAFETY: likewise.
-unsafe impl Sync for Described {}
 
 impl Described {
     /// The file at `path`, mapped where the kernel has that (Linux 6.16) for files whose contents never change.
@@ -33,20 +28,10 @@ impl Described {
         if length == 0 {
             return fs::read(path).map(Described::Read);
         }
-        // SAFETY: a new mapping at a place that the kernel chooses.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(start.cast()) {
-            Some(place) if start != libc::MAP_FAILED => Ok(Described::Mapped(place, length)),
-            _ => fs::read(path).map(Described::Read),
+        let (protection, sharing) = (libc::PROT_READ, libc::MAP_PRIVATE);
+        match Mapping::new(file.as_fd(), 0, length, protection, sharing) {
+            Ok(mapping) => Ok(Described::Mapped(mapping)),
+            Err(_) => fs::read(path).map(Described::Read),
         }
     }
 }
@@ -58,18 +43,9 @@ impl Deref for Described {
         match self {
             Described::Read(bytes) => bytes,
             // SAFETY: mapped as long as `self` lives, to be read, and so long; the running kernel's description of itself stays as it is.
-            Described::Mapped(start, length) => unsafe {
-                std::slice::from_raw_parts(start.as_ptr(), *length)
+            Described::Mapped(mapping) => unsafe {
+                std::slice::from_raw_parts(mapping.start().as_ptr(), mapping.length())
             },
-        }
-    }
-}
-
-impl Drop for Described {
-    fn drop(&mut self) {
-        if let Described::Mapped(start, length) = self {
-            // SAFETY: mapped by `open`, and nothing of it is borrowed any more.
-            unsafe { libc::munmap(start.as_ptr().cast(), *length) };
         }
     }
 }

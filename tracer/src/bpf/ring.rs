@@ -2,11 +2,11 @@
 #![expect(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::Map;
+use crate::mapping::Mapping;
 
 /// Bits in the first word of a record: still being written, and given up.
 const BUSY: u32 = 1 << 31;
@@ -18,47 +18,26 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Ring {
     /// Page with the place up to which we have read.
-    consumer: NonNull<u8>,
+    consumer: Mapping,
     /// Page with the place up to which there are records, and behind it the records, mapped twice in a row so
     /// that none is cut.
-    producer: NonNull<u8>,
+    producer: Mapping,
     size: usize,
     map: Map,
 }
 
-// SAFETY: a ring is reached through this value alone, wherever it is; the kernel, which writes to
-// it, does not care who reads.
-unsafe impl Send for Ring {}
-
 impl Ring {
     /// Maps a ring of `size` bytes.
     pub(crate) fn map(map: Map, size: usize) -> io::Result<Ring> {
-        let part = |length: usize, protection: libc::c_int, offset: usize| {
-            // SAFETY: a new mapping at a place that the kernel chooses.
-            let start = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    length,
-                    protection,
-                    libc::MAP_SHARED,
-                    map.as_fd().as_raw_fd(),
-                    offset as libc::off_t,
-                )
-            };
-            match NonNull::new(start.cast::<u8>()) {
-                Some(place) if start != libc::MAP_FAILED => Ok(place),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        let consumer = part(PAGE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
-        let producer = match part(PAGE + 2 * size, libc::PROT_READ, PAGE) {
-            Ok(producer) => producer,
-            Err(error) => {
-                // SAFETY: the mapping was just made, and nobody uses it.
-                unsafe { libc::munmap(consumer.as_ptr().cast(), PAGE) };
-                return Err(error);
-            }
-        };
+        let to_read = PAGE + 2 * size;
+        let consumer = Mapping::shared(map.as_fd(), 0, PAGE)?;
+        let producer = Mapping::new(
+            map.as_fd(),
+            PAGE,
+            to_read,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+        )?;
         Ok(Ring {
             consumer,
             producer,
@@ -86,8 +65,8 @@ impl Ring {
         // lives, and that both sides only access so.
         let (consumed, produced) = unsafe {
             (
-                &*self.consumer.as_ptr().cast::<AtomicU64>(),
-                &*self.producer.as_ptr().cast::<AtomicU64>(),
+                &*self.consumer.start().as_ptr().cast::<AtomicU64>(),
+                &*self.producer.start().as_ptr().cast::<AtomicU64>(),
             )
         };
         let end = produced.load(Ordering::Acquire);
@@ -96,7 +75,14 @@ impl Ring {
         while at < end {
             let place = PAGE + (at as usize & (self.size - 1));
             // SAFETY: records begin at multiples of 8 within the data.
-            let first = unsafe { &*self.producer.as_ptr().add(place).cast::<AtomicU32>() };
+            let first = unsafe {
+                &*self
+                    .producer
+                    .start()
+                    .as_ptr()
+                    .add(place)
+                    .cast::<AtomicU32>()
+            };
             let first = first.load(Ordering::Acquire);
             if first & BUSY != 0 {
                 is_busy = true;
@@ -112,7 +98,10 @@ impl Ring {
                 // SAFETY: the kernel has said that the record is complete, and does not write there until
                 // we have told that it is read; it lies within the two mappings of the data.
                 let bytes = unsafe {
-                    std::slice::from_raw_parts(self.producer.as_ptr().add(place + HEADER), length)
+                    std::slice::from_raw_parts(
+                        self.producer.start().as_ptr().add(place + HEADER),
+                        length,
+                    )
                 };
                 record(bytes);
             }
@@ -127,15 +116,5 @@ impl Ring {
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: both mappings were made by `map`, and nothing of them is borrowed any more.
-        unsafe {
-            libc::munmap(self.consumer.as_ptr().cast(), PAGE);
-            libc::munmap(self.producer.as_ptr().cast(), PAGE + 2 * self.size);
-        }
     }
 }

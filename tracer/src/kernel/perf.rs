@@ -7,7 +7,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::dropped::Dropped;
@@ -15,6 +14,7 @@ use super::programs::Switches;
 use super::sample::{Decode, Decoder, Sample};
 use super::tracefs::TraceFs;
 use super::{block, sched, syscalls};
+use crate::mapping::Mapping;
 
 /// Bytes of a ring: the smallest that is of use, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
@@ -79,19 +79,15 @@ pub(crate) struct Rings {
 /// One ring.
 #[derive(Debug)]
 pub(super) struct Ring {
+    // Before what it is of.
+    memory: Mapping,
     descriptor: OwnedFd,
-    start: NonNull<u8>,
-    length: usize,
     /// Where its data begin, and how many bytes they are: a power of 2.
     data: usize,
     size: usize,
     /// A record that goes round the end, put together.
     joined: Vec<u8>,
 }
-
-// SAFETY: a ring is reached through this value alone, wherever it is; the kernel, which writes to
-// it, does not care who reads.
-unsafe impl Send for Ring {}
 
 impl Rings {
     /// Begins to record the calls of process `pid` and of all that it will fork, into rings of
@@ -234,27 +230,11 @@ impl Ring {
 
     fn map(descriptor: OwnedFd, size: usize) -> io::Result<Ring> {
         let page = 4096;
-        let length = size + page;
-        // SAFETY: a new mapping at a place that the kernel chooses.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                descriptor.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(named(&io::Error::last_os_error(), "memory of a perf ring"));
-        }
-        let start =
-            NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("no memory"))?;
+        let memory = Mapping::shared(descriptor.as_fd(), 0, size + page);
+        let memory = memory.map_err(|error| named(&error, "memory of a perf ring"))?;
         Ok(Ring {
+            memory,
             descriptor,
-            start,
-            length,
             data: page,
             size,
             joined: Vec::new(),
@@ -298,14 +278,21 @@ impl Ring {
     fn word(&self, at: usize) -> &AtomicU64 {
         // SAFETY: `at` is one of two aligned places in the first page, which is mapped as long as
         // `self` lives and is only accessed so by both sides.
-        unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU64>() }
+        unsafe { &*self.memory.start().as_ptr().add(at).cast::<AtomicU64>() }
     }
 
     /// Type and length of the record at `position`; records begin at multiples of 8.
     fn header(&self, position: u64) -> (u32, usize) {
         let at = self.data + (position as usize & (self.size - 1));
         // SAFETY: within the mapping, because `at` is at most `size - 8` behind the first page.
-        let header = unsafe { self.start.as_ptr().add(at).cast::<u64>().read_unaligned() };
+        let header = unsafe {
+            self.memory
+                .start()
+                .as_ptr()
+                .add(at)
+                .cast::<u64>()
+                .read_unaligned()
+        };
         let bytes = header.to_ne_bytes();
         let kind = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         (kind, usize::from(u16::from_ne_bytes([bytes[6], bytes[7]])))
@@ -322,7 +309,7 @@ impl Ring {
         // SAFETY: both ranges are within the data of the mapping, and the kernel does not write
         // there until the tail has moved past them.
         let piece = |at: usize, length: usize| unsafe {
-            std::slice::from_raw_parts(self.start.as_ptr().add(self.data + at), length)
+            std::slice::from_raw_parts(self.memory.start().as_ptr().add(self.data + at), length)
         };
         if at + length <= self.size {
             return piece(at, length);
@@ -332,13 +319,6 @@ impl Ring {
         joined.extend_from_slice(piece(at, first));
         joined.extend_from_slice(piece(0, length - first));
         joined
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map`, and nothing of it is borrowed any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 

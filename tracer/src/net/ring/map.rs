@@ -4,9 +4,10 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::{NonNull, null_mut};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU32;
+
+use crate::mapping::Mapping;
 
 /// A socket of AF_PACKET that receives nothing yet.
 pub(super) fn packet_socket(kind: libc::c_int) -> io::Result<OwnedFd> {
@@ -83,46 +84,25 @@ fn done(result: libc::c_int) -> io::Result<()> {
 
 /// The memory that the kernel writes packets to.
 #[derive(Debug)]
-pub(super) struct Map {
-    memory: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the memory belongs to the map alone, whichever thread has it.
-unsafe impl Send for Map {}
+pub(super) struct Map(Mapping);
 
 impl Map {
     pub(super) fn new(socket: BorrowedFd<'_>, length: usize) -> io::Result<Map> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let fd = socket.as_raw_fd();
-        // SAFETY: a new mapping at a place that the kernel chooses touches no other memory.
-        let memory = unsafe { libc::mmap(null_mut(), length, protection, libc::MAP_SHARED, fd, 0) };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Map { memory, length })
+        Mapping::shared(socket, 0, length).map(Map)
     }
 
     /// The word at `at`, which must be aligned, shared with the kernel.
     pub(super) fn status(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.length);
+        assert!(at.is_multiple_of(4) && at + 4 <= self.0.length());
         // SAFETY: within the mapping and aligned; the kernel accesses it as an atomic word, too.
-        unsafe { &*self.memory.as_ptr().add(at).cast::<AtomicU32>() }
+        unsafe { &*self.0.start().as_ptr().add(at).cast::<AtomicU32>() }
     }
 
     /// `length` bytes at `at`, of a block that belongs to us until its status is given back.
     pub(super) fn bytes(&self, at: usize, length: usize) -> &[u8] {
-        assert!(at + length <= self.length);
+        assert!(at + length <= self.0.length());
         // SAFETY: within the mapping. The kernel writes to no block whose status says that it is
         // ours, and the caller gives it back only after its last use of these bytes.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(at), length) }
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and no reference to it outlives `self`.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
+        unsafe { std::slice::from_raw_parts(self.0.start().as_ptr().add(at), length) }
     }
 }
