@@ -30,7 +30,7 @@ mod writers;
 use accesses::add_accesses;
 pub use activity::load_activity;
 pub(crate) use fellows::is_single;
-pub(crate) use grants::Grants;
+pub(crate) use grants::{Grant, Grants};
 pub(crate) use places::Places;
 use streams::{add_channels, add_flows};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{HostRow, StorageRow};
 
-use crate::model::{FileCalls, ProcessId, Programs, ViewUse};
+use crate::model::{FileCalls, FileIndex, ProcessId, Programs, ViewUse};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
@@ -294,6 +294,21 @@ impl Channel {
     }
 }
 
+/// A wait of a process for the lock of a file that another one freed (`flock(2)`, `fcntl(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// The process that waited.
+    pub process: ProcessId,
+    /// Begin, ns.
+    pub from: i64,
+    /// End, ns: it had the lock.
+    pub to: i64,
+    /// The process that freed it.
+    pub by: ProcessId,
+    /// The file.
+    pub file: FileIndex,
+}
+
 /// All processes of a trace over time.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
@@ -318,6 +333,8 @@ pub struct Timeline {
     pub file_calls: FileCalls,
     /// Pipes and sockets.
     pub channels: Vec<Channel>,
+    /// Waits for the locks of files whose calls were seen, in the order of processes and time.
+    pub lock_waits: Vec<LockWait>,
     /// Counters of the machines.
     pub counters: Counters,
     /// The machines.

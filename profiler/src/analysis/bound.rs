@@ -7,16 +7,66 @@ use std::ops::Range;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::Serial;
 use crate::model::{ProcessId, Workflow};
-use crate::timeline::{Part, State, Timeline};
+use crate::timeline::{LockWait, Part, State, Timeline};
 
 /// Replays a run with less work in some of its processes.
 pub(crate) struct Bound<'a> {
     pub(crate) workflow: &'a Workflow,
     pub(crate) timeline: &'a Timeline,
     pub(crate) path: &'a CriticalPath,
+    children: Vec<Vec<ProcessId>>,
 }
 
-impl Bound<'_> {
+impl<'a> Bound<'a> {
+    pub(crate) fn new(
+        workflow: &'a Workflow,
+        timeline: &'a Timeline,
+        path: &'a CriticalPath,
+    ) -> Self {
+        Bound {
+            workflow,
+            timeline,
+            path,
+            children: workflow.children(),
+        }
+    }
+
+    /// The processes that one started, in the order of their start.
+    pub(crate) fn children(&self, id: ProcessId) -> &[ProcessId] {
+        &self.children[id.0 as usize]
+    }
+
+    /// The least time in which the CPUs of the machine can do what the run had them do, ns; 0: not known.
+    fn cpu_ns(&self) -> i64 {
+        let used: f64 = self
+            .timeline
+            .instances
+            .iter()
+            .map(|instance| match instance.books.is_complete {
+                true => instance.books.on_cpu_ns as f64,
+                false => instance.totals[State::Cpu as usize],
+            })
+            .sum();
+        let cpus = self.timeline.cpus().filter(|&cpus| cpus > 0);
+        cpus.map_or(0, |cpus| (used / cpus as f64) as i64)
+    }
+
+    /// How long the run would take if these waits for a lock had not been, ns. They come in the order of processes and time.
+    pub(crate) fn without_lock(&self, waits: &[&LockWait]) -> i64 {
+        let waited = |process: ProcessId, from: i64, to: i64| {
+            let first = waits.partition_point(|wait| (wait.process, wait.to) <= (process, from));
+            let within = waits[first..]
+                .iter()
+                .take_while(|wait| wait.process == process && wait.from < to);
+            within
+                .map(|wait| wait.to.min(to) - wait.from.max(from))
+                .sum()
+        };
+        let length = self.path.length_ns();
+        let could = self.path.without_locks(waited);
+        could.max(self.cpu_ns()).min(length)
+    }
+
     /// What the run saves if of the work of some programs, by their places in [`Programs::stints`], such a share goes,
     /// ns. Without a path there is no bound.
     pub(crate) fn without_programs(&self, share: &HashMap<usize, f64>) -> i64 {
@@ -51,7 +101,12 @@ impl Bound<'_> {
             let share = if work > 0.0 { sum(&of) / work } else { 0.0 };
             (part.program, share)
         });
-        self.without_programs(&share.collect())
+        let saved = self.without_programs(&share.collect());
+        // What they compute is then still to be done.
+        match of(State::Cpu) {
+            true => saved,
+            false => saved.min((self.path.length_ns() - self.cpu_ns()).max(0)),
+        }
     }
 
     /// The same if the steps of a stretch run side by side: each as much shorter as the stretch.

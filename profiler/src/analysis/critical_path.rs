@@ -124,7 +124,16 @@ impl CriticalPath {
     /// The same with the work of every program, a place in [`Programs::stints`], scaled by a factor, ns.
     pub fn what_if_programs(&self, factor: impl Fn(usize) -> f64) -> i64 {
         let Some(last) = self.last else { return 0 };
-        solve::end_of(&self.network, &self.programs, last, factor).saturating_sub(self.start_ns)
+        let end = solve::end_of(&self.network, &self.programs, last, factor, |_, _, _| 0);
+        end.saturating_sub(self.start_ns)
+    }
+
+    /// How long the run would have taken if some waits for locks had not been, ns. `unlocked` gives how long a process waited
+    /// for them between two moments, ns. Everybody works as before, with a CPU for each.
+    pub fn without_locks(&self, unlocked: impl Fn(ProcessId, i64, i64) -> i64) -> i64 {
+        let Some(last) = self.last else { return 0 };
+        let end = solve::end_of(&self.network, &self.programs, last, |_| 1.0, unlocked);
+        end.saturating_sub(self.start_ns)
     }
 
     /// The rule of a program: a place in [`Programs::stints`].

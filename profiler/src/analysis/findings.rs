@@ -3,6 +3,7 @@
 
 mod blame;
 mod stragglers;
+mod turns;
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,6 +27,12 @@ const MOST: usize = 5;
 const LEAST: f64 = 0.04;
 /// And this time, ns: below it a run is over before one has read about it.
 const LEAST_NS: f64 = 30e6;
+/// One that promises this share of the run is why it took so long, whatever step was the bottleneck meanwhile.
+const DECISIVE: f64 = 0.1;
+/// Where others on the machine took this share of its CPUs, a smaller gain by CPU than the decisive one may be their doing.
+const CROWDED: f64 = 0.15;
+/// The waits for a lock explain the time in which they were where doing without them saves this share of it.
+const BY_LOCK: f64 = 0.2;
 
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,17 +51,24 @@ pub struct Finding {
     pub confidence: &'static str,
     /// Subcommand that shows more.
     pub command: &'static str,
+    /// What it means for the run, as the first line of a summary; `None`: the title.
+    #[serde(skip)]
+    pub why: Option<String>,
 }
 
 /// Why a run took as long as it did, and what could be done about it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What limited the run, in a line; none where that cannot be said.
+    /// Why the run took as long as it did, in a line; none where that cannot be said.
     pub why: Option<String>,
-    /// What it lacked, in a word.
+    /// The kind of that: of a [`Finding`], or the resource of a bottleneck for which there is no remedy.
+    pub kind: Option<&'static str>,
+    /// What the step lacked that was the bottleneck most of the time, in a word.
     pub resource: Option<&'static str>,
-    /// The step that did.
+    /// The step that `why` is about.
     pub step: Option<String>,
+    /// The bottleneck, in a line, where `why` is something else.
+    pub bottleneck: Option<String>,
     /// What the critical path goes through, in a line.
     pub critical_path: Option<String>,
     /// At most five, the greatest saving first.
@@ -85,19 +99,35 @@ pub fn of_bottlenecks(
     }
     let stretches = serial(workflow, timeline, path);
     let late = late_starts(workflow, timeline, path);
-    let bound = Bound {
-        workflow,
-        timeline,
-        path,
-    };
+    let bound = Bound::new(workflow, timeline, path);
     let foremost = foremost(result, path);
     let first = foremost.filter(|cause| cause.share >= 0.15);
+    let limit = foremost.and_then(|foremost| why(result, foremost, timeline));
+    let resource = first.map(|cause| cause.resource.name());
+    let findings = findings(&bound, result, &stretches, &late);
+    let decisive = findings
+        .first()
+        .filter(|one| one.saving_ns as f64 >= DECISIVE * timeline.length() as f64);
+    let (why, kind, step) = match decisive {
+        Some(one) => (
+            Some(one.why.as_ref().unwrap_or(&one.title).clone()),
+            Some(one.kind),
+            one.step.clone(),
+        ),
+        None => (
+            limit.clone(),
+            first.map(|cause| cause.resource.kind()),
+            first.map(|cause| who(result, cause)),
+        ),
+    };
     Verdict {
-        why: foremost.and_then(|foremost| why(result, foremost, timeline)),
-        resource: first.map(|cause| cause.resource.name()),
-        step: first.map(|cause| who(result, cause)),
+        bottleneck: limit.filter(|limit| why.as_ref() != Some(limit)),
+        why,
+        kind,
+        resource,
+        step,
         critical_path: None,
-        findings: findings(&bound, result, &stretches, &late),
+        findings,
     }
 }
 
@@ -121,15 +151,10 @@ fn foremost<'a>(result: &'a Bottlenecks, path: &CriticalPath) -> Option<&'a Caus
 }
 
 fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<String> {
-    let name = |cause: &Cause| units::shorten(&units::plain(&who(result, cause)), 40);
     if first.share >= 0.3 || result.causes.len() == 1 && first.share >= 0.1 {
-        return Some(format!(
-            "{} limited the run for {} of it: {}",
-            name(first),
-            percent(first.share),
-            want(first, timeline.cpus())
-        ));
+        return Some(limited(result, first, timeline));
     }
+    let name = |cause: &Cause| units::shorten(&units::plain(&who(result, cause)), 40);
     let parts: Vec<String> = result
         .causes
         .iter()
@@ -145,6 +170,26 @@ fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<Strin
         })
         .collect();
     (parts.len() > 1).then(|| format!("no single step: {}", parts.join(" · ")))
+}
+
+/// The share of the CPUs that others on the machine took during the run.
+fn others(timeline: &Timeline) -> f64 {
+    let run = [timeline.span];
+    let busy = bottlenecks::cause::busy(timeline, &run);
+    let own = bottlenecks::cause::own_load(timeline, &run).0;
+    let cpus = timeline.cpus().filter(|&cpus| cpus > 0);
+    let others = busy.zip(cpus).map(|(busy, cpus)| busy - own / cpus as f64);
+    others.unwrap_or(0.0)
+}
+
+/// Which step limited the run for how much of it, and what it lacked.
+fn limited(result: &Bottlenecks, cause: &Cause, timeline: &Timeline) -> String {
+    format!(
+        "{} limited the run for {} of it: {}",
+        units::shorten(&units::plain(&who(result, cause)), 40),
+        percent(cause.share),
+        want(cause, timeline.cpus())
+    )
 }
 
 fn findings(
@@ -163,7 +208,11 @@ fn findings(
         explained.push((one.from, one.to));
         found.push(of_serial(one));
     }
-    found.extend(late.iter().map(|one| of_late_start(one, timeline)));
+    for one in late {
+        // What is left to run alone at the end does so for having begun late.
+        explained.push((one.began_ns, one.ended_ns));
+        found.push(of_late_start(one, timeline));
+    }
     for one in stragglers::stragglers(bound.workflow, result, timeline) {
         explained.push((one.from, one.to));
         // To begin it earlier costs nothing.
@@ -178,15 +227,30 @@ fn findings(
         finding.saving_ns = finding.saving_ns.min(most);
         found.push(finding);
     }
+    // What one does with a lock, be it to sleep, the others wait for.
+    let mut locked: Vec<(i64, i64)> = Vec::new();
+    for one in turns::turns(bound) {
+        let waited: i64 = one.intervals.iter().map(|&(from, to)| to - from).sum();
+        if one.finding.saving_ns as f64 >= BY_LOCK * waited as f64 {
+            locked.extend(one.intervals);
+            found.push(one.finding);
+        }
+    }
+    locked.sort_unstable();
+    let locked = union(locked);
     explained.sort_unstable();
     let explained = union(explained);
     for cause in &result.causes {
-        let blame = Blame::of(bound, result, cause, &explained);
+        let blame = Blame::of(bound, result, cause, &explained, &locked);
         found.extend(blame.iter().filter_map(Blame::foremost));
         found.extend(blame.iter().filter_map(Blame::sleeps_too));
     }
     let least = (LEAST * timeline.length() as f64).max(LEAST_NS) as i64;
     found.retain(|one| one.saving_ns >= least);
+    if others(timeline) > CROWDED {
+        let decisive = (DECISIVE * timeline.length() as f64) as i64;
+        found.retain(|one| one.kind != "cpu" || one.saving_ns >= decisive);
+    }
     found.sort_by_key(|one| -one.saving_ns);
     // A step may be the bottleneck as a whole and by single instances, in turn.
     let mut told = HashSet::new();
@@ -218,6 +282,7 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
         // What a makefile or a workflow says of orders is not seen.
         confidence: "medium",
         command: "critical-path",
+        why: None,
     }
 }
 
@@ -244,5 +309,6 @@ fn of_serial(one: &Serial) -> Finding {
         // Exit codes and variables of a shell are not seen.
         confidence: Confidence::Medium.name(),
         command: "waits",
+        why: None,
     }
 }

@@ -82,11 +82,7 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
             ));
         }
     }
-    let bound = Bound {
-        workflow,
-        timeline,
-        path,
-    };
+    let bound = Bound::new(workflow, timeline, path);
     for one in &mut found {
         one.saving_ns = one.saving_ns.min(bound.side_by_side(one));
     }

@@ -20,6 +20,8 @@ pub(crate) struct Grant {
     pub(crate) to_ns: i64,
     /// Process image that gave it.
     pub(crate) by_upid: i64,
+    /// Of the lock of a file, the file.
+    pub(crate) file_id: Option<i64>,
 }
 
 /// Waits by the image that waited.
@@ -75,6 +77,17 @@ impl Grants {
         (overlap(&most) * 2 >= to_ns - from_ns).then_some(most)
     }
 
+    /// The waits for locks of files, with the image that waited, in the order of images and time.
+    pub(crate) fn lock_waits(&self) -> Vec<(i64, Grant)> {
+        let of_one = |(&upid, grants): (&i64, &Vec<Grant>)| {
+            let grants = grants.iter().map(move |&grant| (upid, grant));
+            grants.collect::<Vec<_>>()
+        };
+        let mut waits: Vec<_> = self.locks.iter().flat_map(of_one).collect();
+        waits.sort_unstable_by_key(|(upid, grant)| (*upid, grant.from_ns));
+        waits
+    }
+
     /// The image that is taken to have ended the wait for a lock that a sample is of, where nobody told.
     pub(crate) fn freed_by(&self, sample_id: i64) -> Option<i64> {
         self.shared.get(&sample_id).copied()
@@ -89,6 +102,7 @@ impl Grants {
             from_ns,
             to_ns: at,
             by_upid,
+            file_id: None,
         })
     }
 
@@ -140,6 +154,7 @@ fn sleeps(workflow: &Workflow) -> HashMap<i64, Vec<Sleep>> {
                         from_ns: poll.from_ns,
                         to_ns: poll.made_ns,
                         by_upid,
+                        file_id: None,
                     },
                     is_for_lock: poll.is_lock,
                 });

@@ -31,6 +31,7 @@ pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
                 from_ns: call.start_ns,
                 to_ns: call.end_ns,
                 by_upid: freed.upid,
+                file_id: Some(call.file_id),
             });
         }
     }
@@ -174,6 +175,7 @@ mod tests {
             from_ns: 10,
             to_ns: 101,
             by_upid: 5,
+            file_id: Some(1),
         };
         assert_eq!(grants.lock_within(2, 20, 100), Some(granted));
         assert_eq!(grants.lock_within(2, 90, 300), None, "a small part of it");

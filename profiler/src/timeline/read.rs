@@ -11,10 +11,10 @@ use super::books::{Threads, mixes};
 use super::channels::{Kept, add_channels, held_sides};
 use super::machine::Counters;
 use super::threads::{Seen, seen};
-use super::{Books, Instance, Piece, Place, STATES, Shares, State, Timeline};
+use super::{Books, Instance, LockWait, Piece, Place, STATES, Shares, State, Timeline};
 use crate::load::{Grants, is_single};
 use crate::managers::{Runner, runner_of};
-use crate::model::{Image, ProcessId, Programs, Workflow};
+use crate::model::{FileIndex, Image, ProcessId, Programs, Workflow};
 
 /// A hole between samples up to this long belongs to the sample before it, ns.
 const HOLE: i64 = 100_000_000;
@@ -98,6 +98,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     }
     let polled = by_sample(&parts.polled);
     let process_of = workflow.process_of_images();
+    timeline.lock_waits = lock_waits(workflow, &parts.grants, &process_of);
     let children = workflow.children();
     let holds = held_sides(&timeline);
     timeline.mixes = State::ALL.map(pure).to_vec();
@@ -194,6 +195,29 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         timeline.instances[id.0 as usize].is_orchestrator = timeline.only_runs[longest];
     }
     timeline
+}
+
+fn lock_waits(
+    workflow: &Workflow,
+    grants: &Grants,
+    process_of: &HashMap<i64, ProcessId>,
+) -> Vec<LockWait> {
+    let wait = |(upid, grant): (i64, crate::load::Grant)| {
+        let file_id = grant.file_id?;
+        let files = &workflow.files;
+        let file = files.binary_search_by_key(&file_id, |file| file.file_id);
+        Some(LockWait {
+            process: *process_of.get(&upid)?,
+            from: grant.from_ns,
+            to: grant.to_ns,
+            by: *process_of.get(&grant.by_upid)?,
+            file: FileIndex(u32::try_from(file.ok()?).ok()?),
+        })
+    };
+    let waits = grants.lock_waits().into_iter().filter_map(wait);
+    let mut waits: Vec<LockWait> = waits.filter(|wait| wait.by != wait.process).collect();
+    waits.sort_unstable_by_key(|wait| (wait.process, wait.from));
+    waits
 }
 
 fn pure(state: State) -> Shares {

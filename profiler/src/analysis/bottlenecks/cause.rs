@@ -51,6 +51,14 @@ impl Resource {
             Resource::Other => "other",
         }
     }
+
+    /// The kind of the finding that blames it ([`crate::analysis::findings::Finding::kind`]).
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Resource::Cpu => "cpu",
+            other => other.name(),
+        }
+    }
 }
 
 /// How sure a statement is.

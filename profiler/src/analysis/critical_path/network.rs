@@ -23,6 +23,8 @@ pub(super) struct Moment {
     pub(super) cross: u32,
     /// What neither explains, ns.
     pub(super) late_ns: i64,
+    /// Whether `cross` freed a lock that the process waited for.
+    pub(super) is_lock: bool,
 }
 
 /// The network.
@@ -87,7 +89,15 @@ impl Network {
             {
                 found[next - 1].1.at_ns = at_ns;
                 let cause = Cause::Channel(by);
-                found.push((other, Release { at_ns, cause }));
+                let is_lock = false;
+                found.push((
+                    other,
+                    Release {
+                        at_ns,
+                        cause,
+                        is_lock,
+                    },
+                ));
             }
         }
         let mut releases: Vec<Release> = Vec::with_capacity(found.len());
@@ -158,6 +168,7 @@ impl Network {
             network.ends.push((first, last));
         }
         for (moment, place) in released {
+            network.moments[moment as usize].is_lock = releases[place].is_lock;
             network.moments[moment as usize].cross = match releases[place].cause {
                 Cause::Channel(_) | Cause::Fed(..) => let_go_at[place],
                 Cause::Child(id) | Cause::Closed(id) => network.ends[id.0 as usize].1,
@@ -184,6 +195,7 @@ impl Network {
             own_ns,
             cross: NONE,
             late_ns: 0,
+            is_lock: false,
         });
         self.moments.len() as u32 - 1
     }

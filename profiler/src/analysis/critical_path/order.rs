@@ -136,6 +136,7 @@ mod tests {
             own_ns,
             cross,
             late_ns: 0,
+            is_lock: false,
         });
         network.moments.extend(moments);
         network.ends.push((first, network.moments.len() as u32 - 1));

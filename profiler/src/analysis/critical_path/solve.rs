@@ -196,12 +196,14 @@ fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
     path.on_equal_paths = processes;
 }
 
-/// When a process would end with all work scaled, ns.
+/// When a process would end with all work scaled, and without some waits for locks, ns. `unlocked` gives how long a process waited
+/// for them between two moments, ns.
 pub(super) fn end_of(
     network: &Network,
     programs: &Programs,
     last: ProcessId,
     factor: impl Fn(usize) -> f64,
+    unlocked: impl Fn(ProcessId, i64, i64) -> i64,
 ) -> i64 {
     let factors: Vec<f64> = (0..programs.stints.len()).map(factor).collect();
     let mut at = vec![0_i64; network.moments.len()];
@@ -215,14 +217,18 @@ pub(super) fn end_of(
         let from = network
             .before(m)
             .map_or(moment.at_ns, |b| network.moments[b as usize].at_ns);
+        // Waits that no sample saw stand among the work.
+        let waited = unlocked(moment.process, from, moment.at_ns);
+        let own_ns = moment.own_ns.min((moment.at_ns - from - waited).max(0));
         let own_ns: i64 = programs
-            .within(moment.process, from, from + moment.own_ns)
+            .within(moment.process, from, from + own_ns)
             .map(|(place, from, to)| scaled(to - from, factors[place]))
             .sum();
         let own = network
             .before(m)
             .map(|b| at[b as usize].saturating_add(own_ns));
-        let cross = (moment.cross != NONE).then(|| at[moment.cross as usize]);
+        let is_free = moment.is_lock && waited > 0;
+        let cross = (moment.cross != NONE && !is_free).then(|| at[moment.cross as usize]);
         at[m as usize] = own.max(cross).unwrap_or(0).saturating_add(moment.late_ns);
     }
     at[network.ends[last.0 as usize].1 as usize]

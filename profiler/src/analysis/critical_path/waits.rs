@@ -39,6 +39,8 @@ pub(super) struct Release {
     pub(super) at_ns: i64,
     /// By what.
     pub(super) cause: Cause,
+    /// Whether it was for a lock.
+    pub(super) is_lock: bool,
 }
 
 /// A wait seen by samples.
@@ -48,6 +50,8 @@ pub(super) struct SeenWait {
     pub(super) to_ns: i64,
     pub(super) error_ns: i64,
     pub(super) on: SeenOn,
+    /// Whether it was for a lock.
+    pub(super) is_lock: bool,
 }
 
 /// Looks of this error tell no order of moments that are nearer to each other, ns.
@@ -176,6 +180,7 @@ impl<'a> Waits<'a> {
                 to_ns: span.to_ns,
                 error_ns: span.error_ns,
                 on,
+                is_lock: span.doing == Doing::Lock,
             })
         };
         self.activity.of(process).iter().filter_map(wait).collect()
@@ -189,6 +194,7 @@ impl<'a> Waits<'a> {
             found.push(Release {
                 at_ns: self.lives[child.0 as usize].1,
                 cause: Cause::Child(child),
+                is_lock: false,
             });
         }
         let backlog = self.backlog(process);
@@ -196,6 +202,7 @@ impl<'a> Waits<'a> {
             found.push(Release {
                 at_ns: item.read_ns,
                 cause: Cause::Fed(item.writer, item.written_ns),
+                is_lock: false,
             });
         }
         for &writer in self.writers(process) {
@@ -206,6 +213,7 @@ impl<'a> Waits<'a> {
                     false => end,
                 },
                 cause: Cause::Closed(writer),
+                is_lock: false,
             });
         }
         for wait in &seen[process.0 as usize] {
@@ -227,6 +235,7 @@ impl<'a> Waits<'a> {
                 true => Release {
                     at_ns: other_end,
                     cause: Cause::Closed(other),
+                    is_lock: wait.is_lock,
                 },
                 false => Release {
                     at_ns: self
@@ -234,6 +243,7 @@ impl<'a> Waits<'a> {
                         .min(other_end)
                         .min(did_ns),
                     cause: Cause::Channel(other),
+                    is_lock: wait.is_lock,
                 },
             });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, LEAST};
+use super::{Finding, LEAST, limited};
 use crate::analysis::bottlenecks::cause::Confidence;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource, minus};
 use crate::analysis::bound::Bound;
@@ -28,18 +28,20 @@ pub(super) struct Blame<'a> {
 }
 
 impl<'a> Blame<'a> {
-    /// `explained`: intervals of which another finding tells. `None`: too little is left.
+    /// `explained`: intervals that another finding explains; `locked`: those that waits for locks do. `None`: too little is left.
     pub(super) fn of(
         bound: &'a Bound<'a>,
         result: &'a Bottlenecks,
         cause: &'a Cause,
         explained: &[(i64, i64)],
+        locked: &[(i64, i64)],
     ) -> Option<Blame<'a>> {
         let timeline = bound.timeline;
+        let intervals = minus(&cause.intervals, locked);
         let intervals = match cause.resource {
             // Who sleeps is explained by that, whatever else ran or could have run.
-            Resource::Sleep => cause.intervals.clone(),
-            _ => minus(&cause.intervals, explained),
+            Resource::Sleep => intervals,
+            _ => minus(&intervals, explained),
         };
         let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
         if (ns as f64) < LEAST * timeline.length() as f64 {
@@ -91,6 +93,7 @@ impl<'a> Blame<'a> {
             evidence,
             confidence: self.cause.confidence.name(),
             command,
+            why: Some(limited(self.result, self.cause, self.bound.timeline)),
         }
     }
 
@@ -299,45 +302,48 @@ impl<'a> Blame<'a> {
         (waits && self.cause.at_work.is_none()).then_some((at_work, alive))
     }
 
-    /// What one more instance of a step that computes could save, ns, and how many processors the run had no work
-    /// for. `None`: nothing, because it had work for all of them.
+    /// By how much the run could be shorter with one more instance of a step that computes, ns, and how many CPUs the run
+    /// had no work for. `None`: by nothing, because it had work for all of them.
+    ///
+    /// Reckoned for a machine that does nothing else: what waited for a CPU is left out, of the step and of all others.
     fn by_one_more(&self) -> Option<(i64, f64)> {
         let (timeline, result, intervals) = (self.bound.timeline, self.result, &self.intervals);
         let cpus = timeline.cpus()? as f64;
-        // What others on the machine took is not the run's to change, and may be different next time:
-        // who was ready to run counts as if it had run, else a busy machine looks like a lazy program.
-        let busy = (bottlenecks::cause::own_load(timeline, intervals).1 / cpus).min(1.0);
-        let free = cpus * (1.0 - busy);
-        let least = match self.cause.at_work {
-            Some(_) => 0.25,
-            None => 0.4,
-        };
-        if free < least {
-            return None;
-        }
         let task = self.cause.task?;
+        let own = |sums: &Shares| {
+            sum_of(sums, |state| state.is_own() && state != State::Queue)
+        };
         let alive = self.parts.iter().map(|part| {
             let within = |&(from, to): &(i64, i64)| (part.to.min(to) - part.from.max(from)).max(0);
             intervals.iter().map(within).sum::<i64>()
         });
         let ns = self.ns as f64;
-        let degree = (alive.sum::<i64>() as f64 / ns.max(1.0)).max(1.0);
-        // The next slowest stage, and all work on all processors, bound what can be gained.
-        let mut bound = ns * busy;
-        for other in 0..result.tasks.tasks.len() {
-            if other != task {
-                let (sums, _) = bottlenecks::cause::states(result, timeline, &[other], intervals);
-                let members = result.tasks.tasks[other].members.len().max(1) as f64;
-                bound = bound.max(sum_of(&sums, State::is_own) / members);
+        // Instances side by side, and how many more could take part in their work.
+        let (least_free, degree, could) = match self.cause.at_work {
+            Some((at_work, alive)) => (0.25, at_work.max(1.0), alive),
+            None => {
+                let degree = (alive.sum::<i64>() as f64 / ns.max(1.0)).max(1.0);
+                (0.4, degree, degree + 1.0)
             }
-        }
-        let shorter = match self.cause.at_work {
-            // All that live could share it.
-            Some((at_work, alive)) => ns * at_work / alive,
-            None => ns * degree / (degree + 1.0),
         };
-        let shorter = shorter.max(bound);
-        Some(((ns - shorter) as i64, free))
+        // What one of them would take alone, the least that the CPUs take for all, and what the next slowest step takes.
+        let alone = own(&self.sums) / degree;
+        if alone <= 0.0 {
+            return None;
+        }
+        let all = bottlenecks::cause::own_load(timeline, intervals).0 * ns;
+        let free = cpus - all / alone;
+        if free < least_free {
+            return None;
+        }
+        let mut least = all / cpus;
+        for other in (0..result.tasks.tasks.len()).filter(|&other| other != task) {
+            let (sums, _) = bottlenecks::cause::states(result, timeline, &[other], intervals);
+            let members = result.tasks.tasks[other].members.len().max(1) as f64;
+            least = least.max(own(&sums) / members);
+        }
+        let shorter = (alone * degree / could).max(least) / alone;
+        Some(((ns * (1.0 - shorter)).max(0.0) as i64, free))
     }
 }
 

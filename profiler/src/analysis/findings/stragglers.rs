@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use super::Finding;
 use crate::analysis::bottlenecks::{Bottlenecks, Confidence};
-use crate::model::{ProcessId, Workflow};
+use crate::argv::unquote;
+use crate::graph::pattern::relative;
+use crate::model::{ProcessId, Relation, Workflow};
 use crate::text::units;
 use crate::timeline::{Part, State, Timeline, sum_of};
 
@@ -57,7 +59,7 @@ pub(super) fn stragglers(
             }
         }
         for round in rounds.iter().filter(|round| round.len() >= 3) {
-            found.extend(of_round(result, timeline, at, round));
+            found.extend(of_round(workflow, result, timeline, at, round));
         }
     }
     found
@@ -77,6 +79,7 @@ fn above(workflow: &Workflow, members: &[Part]) -> HashSet<ProcessId> {
 }
 
 fn of_round(
+    workflow: &Workflow,
     result: &Bottlenecks,
     timeline: &Timeline,
     task: usize,
@@ -115,6 +118,9 @@ fn of_round(
         return None;
     }
     let name = result.tasks.tasks[task].name();
+    let peers: Vec<usize> = round.iter().map(|life| life.2).collect();
+    let which = distinction(workflow, timeline, last.2, &peers);
+    let shown = units::shorten(&units::plain(&name), 40);
     Some(Straggler {
         from,
         to,
@@ -124,17 +130,18 @@ fn of_round(
             kind: "straggler",
             step: Some(name.clone()),
             title: format!(
-                "one of {} {} takes {} and keeps the others waiting: even shares of the work would help",
+                "one of {} {shown}, {which}, takes {:.1} times as long as the median and runs alone for the last {}: even shares of the work would help",
                 round.len(),
-                units::shorten(&units::plain(&name), 40),
-                units::duration(length)
+                length as f64 / median.max(1) as f64,
+                units::duration(to - from)
             ),
             saving_ns: saving as i64,
             evidence: format!(
-                "the median is {}; it was the only one for the last {}",
-                units::duration(median),
-                units::duration(to - from)
+                "it took {}, the median {}",
+                units::duration(length),
+                units::duration(median)
             ),
+            why: None,
             confidence: if round.len() >= 4 {
                 Confidence::High
             } else {
@@ -144,6 +151,53 @@ fn of_round(
             command: "tree",
         },
     })
+}
+
+/// How one of several programs of a step is told apart: by the arguments that it alone has, with the option before each, and the
+/// file that it wrote; else by its process id.
+fn distinction(workflow: &Workflow, timeline: &Timeline, one: usize, peers: &[usize]) -> String {
+    /// Words of a command line that are named.
+    const WORDS: usize = 3;
+    let stint = |at: usize| &timeline.programs.stints[at];
+    let words = |at: usize| {
+        let command = workflow.program(stint(at)).command.as_deref();
+        unquote(command.unwrap_or_default())
+    };
+    let others: HashSet<String> = peers
+        .iter()
+        .filter(|&&peer| peer != one)
+        .flat_map(|&peer| words(peer))
+        .collect();
+    let own = words(one);
+    let mut said: Vec<String> = Vec::new();
+    for (at, word) in own.iter().enumerate().skip(1) {
+        if others.contains(word) {
+            continue;
+        }
+        let option = own[at - 1].as_str();
+        let is_option = at > 1 && option.starts_with('-') && !word.starts_with('-');
+        said.push(match is_option {
+            true => format!("{option} {word}"),
+            false => word.clone(),
+        });
+    }
+    said.truncate(WORDS);
+    let process = stint(one).process;
+    let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+    let accesses = workflow.accesses.iter();
+    let written = accesses
+        .filter(|access| access.process == process && access.relation() >= Relation::Write)
+        .filter(|access| workflow.file(access.file).is_regular)
+        .max_by_key(|access| access.write_bytes)
+        .and_then(|access| workflow.file(access.file).path.as_deref())
+        .map(|path| relative(path, cwd).to_owned());
+    if let Some(path) = written.filter(|path| !said.contains(path)) {
+        said.push(format!("{}{path}", if said.is_empty() { "that of " } else { "→ " }));
+    }
+    match said.is_empty() {
+        true => format!("process {}", workflow.process(process).pid),
+        false => units::shorten(&units::plain(&said.join(" ")), 60),
+    }
 }
 
 /// For which part of an interval the processes of a step did nothing and waited for none of the others.

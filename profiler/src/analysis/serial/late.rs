@@ -52,11 +52,7 @@ pub fn late_starts(
     let Some(cpus) = processors(workflow, timeline) else {
         return Vec::new();
     };
-    let bound = Bound {
-        workflow,
-        timeline,
-        path,
-    };
+    let bound = Bound::new(workflow, timeline, path);
     let children = workflow.children();
     let mut found: Vec<LateStart> = Vec::new();
     for id in workflow.process_ids() {

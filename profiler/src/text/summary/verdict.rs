@@ -11,7 +11,8 @@ use crate::text::units;
 const NAMED: usize = 4;
 
 pub(super) fn why(out: &mut Layout, workflow: &Workflow, verdict: &Verdict) {
-    let mut items: Vec<String> = verdict.why.iter().cloned().collect();
+    let lines = verdict.why.iter().chain(&verdict.bottleneck);
+    let mut items: Vec<String> = lines.cloned().collect();
     items.extend(verdict.critical_path.clone());
     let length = units::duration(workflow.duration_ns());
     out.line(&format!("why {length}"), &items);
