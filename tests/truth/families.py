@@ -189,7 +189,7 @@ def healthy(rng):
         return case("healthy-make", f"printf 'all: {' '.join(f'b{at}' for at in range(count))}\\n{rules}' > Makefile; make -s -j2",
                     needs=["make --version"])
     if way == 4:
-        turns = rng.randrange(20, 40) * 1_000_000
+        turns = rng.randrange(150, 300) * 1_000_000
         return case("healthy-pool", f"./pool.py 2 {' '.join([str(turns)] * 2)}")
     return case("healthy-rounds", f"for r in 1 2 3; do ./s1 -n {few} -c {cost} > a$r & ./s1 -n {few} -c {cost} > b$r & wait; done")
 

@@ -29,8 +29,6 @@ const LEAST: f64 = 0.04;
 const LEAST_NS: f64 = 30e6;
 /// One that promises this share of the run is why it took so long, whatever step was the bottleneck meanwhile.
 const DECISIVE: f64 = 0.1;
-/// Where others on the machine took this share of its CPUs, a smaller gain by CPU than the decisive one may be their doing.
-const CROWDED: f64 = 0.15;
 /// The waits for a lock explain the time in which they were where doing without them saves this share of it.
 const BY_LOCK: f64 = 0.2;
 
@@ -172,16 +170,6 @@ fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<Strin
     (parts.len() > 1).then(|| format!("no single step: {}", parts.join(" · ")))
 }
 
-/// The share of the CPUs that others on the machine took during the run.
-fn others(timeline: &Timeline) -> f64 {
-    let run = [timeline.span];
-    let busy = bottlenecks::cause::busy(timeline, &run);
-    let own = bottlenecks::cause::own_load(timeline, &run).0;
-    let cpus = timeline.cpus().filter(|&cpus| cpus > 0);
-    let others = busy.zip(cpus).map(|(busy, cpus)| busy - own / cpus as f64);
-    others.unwrap_or(0.0)
-}
-
 /// Which step limited the run for how much of it, and what it lacked.
 fn limited(result: &Bottlenecks, cause: &Cause, timeline: &Timeline) -> String {
     format!(
@@ -245,12 +233,15 @@ fn findings(
         found.extend(blame.iter().filter_map(Blame::foremost));
         found.extend(blame.iter().filter_map(Blame::sleeps_too));
     }
-    let least = (LEAST * timeline.length() as f64).max(LEAST_NS) as i64;
-    found.retain(|one| one.saving_ns >= least);
-    if others(timeline) > CROWDED {
-        let decisive = (DECISIVE * timeline.length() as f64) as i64;
-        found.retain(|one| one.kind != "cpu" || one.saving_ns >= decisive);
-    }
+    let least = |kind: &str| match kind {
+        // There is always something that computes alone for a while, if only to begin.
+        "cpu" => DECISIVE,
+        _ => LEAST,
+    };
+    found.retain(|one| {
+        let least = least(one.kind) * timeline.length() as f64;
+        one.saving_ns as f64 >= least.max(LEAST_NS)
+    });
     found.sort_by_key(|one| -one.saving_ns);
     // A step may be the bottleneck as a whole and by single instances, in turn.
     let mut told = HashSet::new();

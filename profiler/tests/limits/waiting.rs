@@ -7,7 +7,7 @@ use flowtrace_profiler::text::waits::serial_line;
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Loss, Op};
 
-use crate::play::Doing::{Child, Cpu, In, LockOf, Out, Sleep, Stopped, Timer};
+use crate::play::Doing::{Child, Cpu, Flock, In, LockOf, Out, Sleep, Stopped, Timer};
 use crate::play::Play;
 use crate::run;
 
@@ -276,6 +276,76 @@ fn the_last_of_many_is_a_straggler() {
         verdict.findings
     );
     assert!(verdict.findings[0].saving_ns > 1_000_000_000);
+}
+
+/// The step computes on all the CPUs that it is given, yet the first line is the one instance with most of the work.
+#[test]
+fn the_first_line_names_the_straggler_by_what_it_alone_has() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        for (part, end) in [1000, 1050, 1100, 4000].into_iter().enumerate() {
+            let program = format!("work --size {end} -v out{part}");
+            let work = play.process(&program, Some(shell), 0, &[(end, Cpu)]);
+            let file = play.file(&format!("out{part}"), end);
+            play.create(work, file, end);
+        }
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(verdict.kind, Some("straggler"));
+    let why = verdict.why.unwrap();
+    assert!(
+        why.starts_with("one of 4 work, --size 4000 -v out3, takes 3.8 times"),
+        "{why}"
+    );
+    let bottleneck = verdict.bottleneck.unwrap();
+    assert!(
+        bottleneck.starts_with("work limited the run"),
+        "{bottleneck}"
+    );
+}
+
+/// Three workers take turns for a lock, on two CPUs: side by side they would take half as long.
+#[test]
+fn a_lock_that_makes_processes_take_turns_is_the_first_line() {
+    for doing in [Cpu, Sleep] {
+        let run = run(|mut play| {
+            let shell = play.process("bash run.sh", None, 0, &[(3000, Child)]);
+            let file = play.file("guard", 0);
+            let workers = [1000, 2000, 3000].map(|end| {
+                let life = [(end - 1000, Flock), (end, doing)];
+                let life = if end == 1000 { &life[1..] } else { &life[..] };
+                play.process("work", Some(shell), 0, life)
+            });
+            for (worker, after) in workers.into_iter().zip([0, 1000, 2000]) {
+                play.lock(worker, file, 0, Some(after));
+            }
+            for (worker, at) in workers.into_iter().zip([1000, 2000, 3000]) {
+                play.lock(worker, file, at, None);
+            }
+            play.finish(3000);
+        });
+        let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+        let first = &verdict.findings[0];
+        let could = if doing == Cpu { 1500 } else { 1000 };
+        let saving = first.saving_ns / 1_000_000;
+        assert!((saving - (3000 - could)).abs() < 20, "{doing:?} {first:?}");
+        let times = if doing == Cpu { "2.0" } else { "3.0" };
+        assert_eq!(
+            verdict.why.unwrap(),
+            format!(
+                "the lock on guard lets one of up to 3 work go on at a time: the run takes {times} times as long for it"
+            )
+        );
+        assert_eq!(verdict.kind, Some("lock"));
+        // To sleep with a lock for which others wait is no cause of its own; the last one keeps nobody waiting.
+        let mut others = verdict.findings.iter().skip(1);
+        assert!(
+            others.all(|other| other.kind == "sleep" && other.saving_ns <= 1_000_000_000),
+            "{:?}",
+            verdict.findings
+        );
+    }
 }
 
 /// It waits for a timer, or was stopped: there is no work to share.

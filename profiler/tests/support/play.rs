@@ -38,6 +38,8 @@ pub(crate) enum Doing {
     Lock,
     /// Blocked on a lock that this process released, as the scheduler told.
     LockOf(u32),
+    /// Blocked on the lock of a file; [`Play::lock`] has the calls.
+    Flock,
     Sleep,
     Timer,
     Stopped,
@@ -192,7 +194,7 @@ impl Play {
             Doing::Cpu => (Activity::Running, None),
             Doing::Queue => (Activity::Runnable, None),
             Doing::File => (Activity::File, None),
-            Doing::Lock | Doing::LockOf(_) | Doing::Futex => (Activity::Lock, None),
+            Doing::Lock | Doing::LockOf(_) | Doing::Flock | Doing::Futex => (Activity::Lock, None),
             Doing::Sleep => (Activity::Sleep, None),
             Doing::Timer => (Activity::Event, None),
             Doing::Stopped => (Activity::Stopped, None),
@@ -221,6 +223,7 @@ impl Play {
             activity,
             op: Some(match doing {
                 Doing::Futex => "futex",
+                Doing::Flock => "flock",
                 _ => "read",
             }),
             objects: objects.into_iter().collect(),
@@ -355,6 +358,14 @@ impl Play {
     /// A process renames, removes or changes the attributes of a file.
     pub(crate) fn alter(&mut self, upid: u32, file: u32, op: Op, at: u64) {
         self.call(upid, file, op, None, None, at);
+    }
+
+    /// A process asks for the lock of a file and has it so much later, or frees it: `flock(2)`.
+    pub(crate) fn lock(&mut self, upid: u32, file: u32, at: u64, has_it_after: Option<u64>) {
+        let operation = if has_it_after.is_some() { 1 } else { 2 };
+        self.last_call = self.last_call.max(at * MS) + 1;
+        let duration_ns = has_it_after.unwrap_or(0) * MS + 1000;
+        self.call_taking(upid, file, Op::Flock, Some(operation), None, duration_ns);
     }
 
     /// Something is missing in the recording.

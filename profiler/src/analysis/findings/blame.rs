@@ -310,9 +310,7 @@ impl<'a> Blame<'a> {
         let (timeline, result, intervals) = (self.bound.timeline, self.result, &self.intervals);
         let cpus = timeline.cpus()? as f64;
         let task = self.cause.task?;
-        let own = |sums: &Shares| {
-            sum_of(sums, |state| state.is_own() && state != State::Queue)
-        };
+        let own = |sums: &Shares| sum_of(sums, |state| state.is_own() && state != State::Queue);
         let alive = self.parts.iter().map(|part| {
             let within = |&(from, to): &(i64, i64)| (part.to.min(to) - part.from.max(from)).max(0);
             intervals.iter().map(within).sum::<i64>()

@@ -89,10 +89,16 @@ fn of_round(
     by_end.sort_unstable_by_key(|life| life.1);
     let last = *by_end.last()?;
     let before = by_end[by_end.len() - 2];
-    let mut lengths: Vec<i64> = round.iter().map(|life| life.1 - life.0).collect();
+    // To wait for a lock is no larger share of the work.
+    let without_locks = |life: &Life| {
+        let process = timeline.programs.stints[life.2].process;
+        let sums = timeline.within(process, life.0, life.1);
+        (life.1 - life.0) - sums[State::Lock as usize] as i64
+    };
+    let mut lengths: Vec<i64> = round.iter().map(without_locks).collect();
     lengths.sort_unstable();
     let median = lengths[lengths.len() / 2 - usize::from(lengths.len().is_multiple_of(2))];
-    let (length, from, to) = (last.1 - last.0, before.1.max(last.0), last.1);
+    let (length, from, to) = (without_locks(&last), before.1.max(last.0), last.1);
     if (length as f64) < LONGER * median as f64 || to <= from {
         return None;
     }
@@ -191,8 +197,13 @@ fn distinction(workflow: &Workflow, timeline: &Timeline, one: usize, peers: &[us
         .max_by_key(|access| access.write_bytes)
         .and_then(|access| workflow.file(access.file).path.as_deref())
         .map(|path| relative(path, cwd).to_owned());
-    if let Some(path) = written.filter(|path| !said.contains(path)) {
-        said.push(format!("{}{path}", if said.is_empty() { "that of " } else { "→ " }));
+    if let Some(path) =
+        written.filter(|path| !said.iter().any(|word| word.ends_with(path.as_str())))
+    {
+        said.push(format!(
+            "{}{path}",
+            if said.is_empty() { "that of " } else { "→ " }
+        ));
     }
     match said.is_empty() {
         true => format!("process {}", workflow.process(process).pid),
