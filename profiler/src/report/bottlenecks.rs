@@ -85,6 +85,7 @@ fn limiting(
         finding.step = finding.step.as_deref().map(plain);
     }
     verdict.why = verdict.why.as_deref().map(plain);
+    verdict.bottleneck = verdict.bottleneck.as_deref().map(plain);
     verdict.step = verdict.step.as_deref().map(plain);
     let rule = |subject: &Subject| match subject {
         Subject::Tasks(tasks) => match tasks.as_slice() {

@@ -42,6 +42,7 @@ function verdict() {
   }
   const limits = block("bottlenecks"), why = limits.verdict.why || (limits.bars.length ? limits.answer : null);
   if (why) lines.push([`why ${duration(f.duration_ns)}`, why]);
+  if (limits.verdict.bottleneck) lines.push(["bottleneck", limits.verdict.bottleneck]);
   lines.push(...pathLine());
   const cpu = sum(rules.cpu_ns), heavy = rules.name.map((name, i) => i).filter((i) => rules.cpu_ns[i] > 0 && rules.cpu_ns[i] >= cpu / 100);
   if (heavy.length) {
