@@ -4,8 +4,10 @@
 use super::matrix::Matrix;
 
 mod multiload;
+mod walk;
 
 pub use multiload::{Round, Rounds, multiload};
+pub use walk::walk;
 
 /// A partner counts when its delay is at least this share of the row's largest ("negligible" in
 /// the text): it separates every neighbour of tables 4.4 to 4.6 from every other process.
@@ -81,7 +83,7 @@ pub fn sums(table: &Matrix<f64>) -> Vec<f64> {
     (0..table.size()).map(row).collect()
 }
 
-fn partners(table: &Matrix<f64>, i: usize) -> impl Iterator<Item = usize> + Clone {
+fn partners(table: &Matrix<f64>, i: usize) -> impl Iterator<Item = usize> + Clone + use<> {
     (0..table.size()).filter(move |&j| j != i)
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Tables 4.4 to 4.6: MG, order 172 173 175 176.
-fn table(which: u32) -> Matrix<f64> {
+pub(super) fn table(which: u32) -> Matrix<f64> {
     match which {
         4 => Matrix::from_rows([
             [0., 0.65, 0., 1.66],
@@ -26,14 +26,14 @@ fn table(which: u32) -> Matrix<f64> {
 
 const L: usize = 3;
 
-fn near(value: f64, printed: f64, half_digit: f64) {
+pub(super) fn near(value: f64, printed: f64, half_digit: f64) {
     assert!(
         (value - printed).abs() <= half_digit,
         "{value} is not {printed}"
     );
 }
 
-fn near_range(range: Range, (low, high): (f64, f64), half_digit: f64) {
+pub(super) fn near_range(range: Range, (low, high): (f64, f64), half_digit: f64) {
     near(range.low, low, half_digit);
     near(range.high, high, half_digit);
 }

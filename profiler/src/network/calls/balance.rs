@@ -235,7 +235,8 @@ pub struct MultiloadAnswer {
     pub gate: Gate,
 }
 
-/// Call 17, ComputeImbalanceMultiload (the text cites 4.4 and means 4.5).
+/// Call 17, ComputeImbalanceMultiload (the text cites 4.4 and means 4.5): in thesis mode by the steps of its printed
+/// rounds, by default each end by itself with the pair-local rule.
 ///
 /// # Errors
 /// When fewer than two processes sent packets, or `t_p` is not between 0 and 1.
@@ -254,10 +255,17 @@ pub fn imbalance_multiload(
     let table = table(&run)?;
     let global = balance::sums(&table);
     let gate = balance::gate(&global).ok_or_else(|| Unknown::new("no delays"))?;
-    let rounds = balance::multiload(&table, stop);
-    let range = match run.settings.mode {
-        Mode::Thesis => rounds.total,
-        Mode::Default => rounds.total.clamped(run.seconds()),
+    let (rounds, range) = match run.settings.mode {
+        Mode::Thesis => {
+            let rounds = balance::walk(&table, stop);
+            let range = rounds.total;
+            (rounds, range)
+        }
+        Mode::Default => {
+            let rounds = balance::multiload(&table, stop);
+            let range = rounds.total.clamped(run.seconds());
+            (rounds, range)
+        }
     };
     Ok(run.known(MultiloadAnswer {
         range,
