@@ -136,7 +136,7 @@ pub fn what_if(run: &Run, change: &Change) -> Answer<WhatIf> {
 pub struct Advice {
     /// The present mapping, each process on its own host.
     pub now: Placement,
-    /// The better one; equal to `now` where nothing is better.
+    /// The advised one, with no move that gains nothing; equal to `now` where none gains [`placement::MARGIN`].
     pub better: Placement,
     /// Hosts' names, in the order of the placements' numbers.
     pub hosts: Vec<String>,
@@ -197,10 +197,8 @@ pub fn place(run: &Run, given: &BTreeMap<(String, String), f64>) -> Answer<Advic
         may_relay: false,
     };
     let now = problem.place((0..n).collect());
-    let better = placement::best(&problem).unwrap_or_else(|| now.clone());
-    let is_better = placement::is_better(&better, &now);
     let value = Advice {
-        better: if is_better { better } else { now.clone() },
+        better: placement::advise(&problem, &now).unwrap_or_else(|| now.clone()),
         now,
         hosts,
         demands,

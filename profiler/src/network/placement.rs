@@ -4,10 +4,12 @@
 
 use super::matrix::Matrix;
 
+mod advice;
 mod anneal;
 mod greedy;
 mod paths;
 
+pub use advice::{MARGIN, advise};
 pub use anneal::{Annealing, anneal};
 pub use greedy::{breadth_first, by_lists, migrations};
 pub use paths::{Limit, least_loaded_route, links, route, widest_path};

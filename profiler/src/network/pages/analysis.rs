@@ -7,6 +7,7 @@ use super::{called, cell, name, page};
 use crate::network::analysis;
 use crate::network::evidence::{self, Verdict};
 use crate::network::page::{self, Cell, Page};
+use crate::network::placement::{self, Placement};
 use crate::network::pop::Basis;
 use crate::network::replay::Change;
 use crate::network::run::{Node, Run};
@@ -262,39 +263,26 @@ pub fn placement(run: &Run, capacities: &BTreeMap<(String, String), f64>) -> Pag
     page(run, analysis::place(run, capacities), |known| {
         let found = &known.value;
         let mut page = Page::new(run, &["process", "host_now", "host_advised", "moves"]);
-        let moves = found
-            .now
-            .hosts
-            .iter()
-            .zip(&found.better.hosts)
-            .filter(|(a, b)| a != b)
-            .count();
-        page.lines.push(if moves == 0 {
-            "no placement is better than the present one".into()
-        } else {
-            format!(
-                "{} would leave more of the narrowest links free",
-                units::counted(moves as i64, "move", "moves")
-            )
+        let margin = Cell::Share(placement::MARGIN).shown();
+        let moves = placement::migrations(&found.now.hosts, &found.better.hosts);
+        page.lines.push(match moves {
+            0 => format!(
+                "the present placement is as good as any that was found: none leaves {margin} more at the narrowest links"
+            ),
+            moves => format!(
+                "{} would {}",
+                units::counted(moves as i64, "move", "moves"),
+                gain(&found.now, &found.better)
+            ),
         });
-        let objective = |p: &crate::network::placement::Placement| {
-            if p.unmapped.is_empty() {
-                format!(
-                    "{} left at the narrowest links of all paths",
-                    Cell::BytesPerSecond(p.objective).shown()
-                )
-            } else {
-                format!(
-                    "{} without enough capacity",
-                    units::counted(p.unmapped.len() as i64, "demand", "demands")
-                )
-            }
-        };
-        page.lines.push(format!(
-            "now: {}; advised: {}",
-            objective(&found.now),
-            objective(&found.better)
-        ));
+        page.lines.push(match moves {
+            0 => format!("now: {}", left(&found.now)),
+            _ => format!(
+                "now: {}; advised: {}",
+                left(&found.now),
+                left(&found.better)
+            ),
+        });
         for (process, (a, b)) in found.now.hosts.iter().zip(&found.better.hosts).enumerate() {
             page.rows.push(vec![
                 name(run, process as Node),
@@ -303,7 +291,38 @@ pub fn placement(run: &Run, capacities: &BTreeMap<(String, String), f64>) -> Pag
                 Cell::Flag(a != b),
             ]);
         }
-        page.notes.push("advice: nothing is moved".into());
+        page.notes.push(format!(
+            "advice: nothing is moved; demands and capacities are measured, so that gains below {margin} are none"
+        ));
         page
     })
+}
+
+/// What a placement leaves free, in words.
+fn left(placement: &Placement) -> String {
+    match placement.unmapped.len() {
+        0 => format!(
+            "{} left at the narrowest links of all paths",
+            Cell::BytesPerSecond(placement.objective).shown()
+        ),
+        n => format!(
+            "{} without enough capacity",
+            units::counted(n as i64, "demand", "demands")
+        ),
+    }
+}
+
+/// What moving gains, in words.
+fn gain(now: &Placement, better: &Placement) -> String {
+    let ways = now.unmapped.len() - better.unmapped.len().min(now.unmapped.len());
+    match ways {
+        0 => format!(
+            "leave {} more of the narrowest links free",
+            Cell::Share(better.objective / now.objective - 1.0).shown()
+        ),
+        n => format!(
+            "give {} enough capacity",
+            units::counted(n as i64, "demand more", "demands more")
+        ),
+    }
 }

@@ -147,3 +147,44 @@ fn ways_avoid_loaded_links() {
 fn cost_of_a_superstep() {
     assert_eq!(bsp_cost(10.0, (2.0, 3.0), (4.0, 1.0), 2.0), 10.0);
 }
+
+/// Hosts alike in everything: whatever is measured of them, moving gains nothing worth it.
+#[test]
+fn no_move_is_advised_that_gains_nothing() {
+    let mut problem = challenge();
+    problem.may_relay = false;
+    for a in 0..6 {
+        for b in (0..6).filter(|&b| b != a) {
+            // Alike but for how well they were measured.
+            *problem.capacities.at_mut(a, b) = 1000.0 + (a + b) as f64;
+        }
+    }
+    let now = problem.place(vec![0, 1, 2, 3]);
+    assert!(super::best(&problem).unwrap().objective > now.objective);
+    assert_eq!(advise(&problem, &now).unwrap(), now);
+    // Nine hosts: annealed, and the same.
+    let mut capacities = Matrix::new(9);
+    for a in 0..9 {
+        for b in (0..9).filter(|&b| b != a) {
+            *capacities.at_mut(a, b) = 1000.0;
+        }
+    }
+    problem.capacities = capacities;
+    let now = problem.place(vec![0, 1, 2, 3]);
+    assert_eq!(advise(&problem, &now).unwrap(), now);
+}
+
+/// One process on the wrong side: it alone moves, though many other mappings are as good.
+#[test]
+fn only_moves_that_gain_are_advised() {
+    let mut problem = challenge();
+    problem.may_relay = false;
+    let now = problem.place(vec![3, 4, 0, 1]);
+    assert!(!now.unmapped.is_empty(), "100 do not fit through 10");
+    let advised = advise(&problem, &now).unwrap();
+    assert_eq!(advised.hosts, [3, 4, 5, 1]);
+    // Nothing is lost of what the best mapping gains.
+    assert_eq!(advised.objective, super::best(&problem).unwrap().objective);
+    // From the best one nowhere.
+    assert_eq!(advise(&problem, &advised).unwrap(), advised);
+}
