@@ -47,6 +47,7 @@ pub mod smoothing;
 pub mod spectrum;
 pub mod state;
 pub mod stationary;
+mod student;
 pub mod tables;
 pub mod topology;
 pub mod trigger;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use super::balance::{self, Range};
 use super::messages::{self, Message};
+use super::page;
 use super::quantile;
 use super::repeat;
 use super::replay::{Change, Reading, replay};
@@ -20,13 +21,16 @@ use super::turns;
 
 mod books;
 mod bootstrap;
+mod lead;
 mod parts;
 mod verdicts;
 
 use parts::MOST_MESSAGES;
 
-/// Iterations from which their spread is known.
+/// Iterations from which others are drawn of them; fewer are judged by Student's distribution.
 pub const LEAST_ITERATIONS: usize = 8;
+/// Iterations from which anything is said.
+const FEWEST_ITERATIONS: usize = 3;
 /// Messages from which a run without iterations is cut into parts, and a verdict is given.
 const LEAST_MESSAGES: usize = 64;
 /// Processes that do alike send numbers of messages within this factor.
@@ -79,6 +83,8 @@ pub struct Evidence {
     pub ratio: f64,
     /// Within what that lies, 95 %; `None` with too few iterations.
     pub ratio_range: Option<Range>,
+    /// How sure it is that it stands out at all, 0 to 1; `None` where that is not known.
+    pub confidence: Option<f64>,
     /// What the load cost, s, 95 %; nothing without a load.
     pub slowdown_s: Option<Range>,
     /// What a replay of the messages says that the load cost, s; where delays were compared.
@@ -95,6 +101,13 @@ pub struct Evidence {
     pub hidden: usize,
 }
 
+impl Evidence {
+    /// Whether iterations are so few that no others can be drawn of them.
+    pub fn are_few(&self) -> bool {
+        self.are_iterations && self.parts < LEAST_ITERATIONS
+    }
+}
+
 /// Weighs what a run says of its balance.
 ///
 /// # Errors
@@ -109,10 +122,35 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
 fn weighed(run: &Run) -> Result<Evidence, Unknown> {
     let found = messages::messages(run)?;
     let (mut evidence, schedule) = of_packets(run, &found)?;
+    if evidence.are_few() {
+        with_few(&mut evidence);
+    }
     if let (Some(schedule), Verdict::Unsure(_)) = (schedule, &evidence.verdict) {
         books::decide(run, &schedule, &mut evidence);
     }
     Ok(evidence)
+}
+
+/// What a handful of iterations allows: a load may stand out of them, its absence does not.
+fn with_few(evidence: &mut Evidence) {
+    if let Verdict::Loaded(_) = evidence.verdict {
+        return;
+    }
+    let range = evidence.ratio_range.map_or(String::new(), |range| {
+        format!(
+            ": the factor to the next may be anything from {} to {}",
+            page::number(range.low),
+            page::number(range.high)
+        )
+    });
+    evidence.verdict = Verdict::Unsure(match &evidence.verdict {
+        Verdict::Unsure(reason) if evidence.ratio_range.is_none() => reason.clone(),
+        _ => format!(
+            "{} iterations are too few to tell a load from chance{range}",
+            evidence.parts
+        ),
+    });
+    evidence.slowdown_s = None;
 }
 
 /// What the packets alone say, and how the messages hang together where that was worked out.
@@ -132,6 +170,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         first: gate.loaded as Node,
         ratio: gate.ratio,
         ratio_range: None,
+        confidence: None,
         slowdown_s: None,
         replayed_s: None,
         parts: by_part.len(),
@@ -182,7 +221,17 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
     } else if matches!(evidence.verdict, Verdict::Loaded(_)) {
         evidence.replayed_s = replayed(&schedule, evidence.first);
         let (from, to) = evidence.span_ns;
-        let least = slowdown::RUN_TO_RUN * (to - from) as f64 / 1e9;
+        let mut least = slowdown::RUN_TO_RUN * (to - from) as f64 / 1e9;
+        if evidence.are_few() {
+            // Then the replay must point at it as well.
+            let others = run.all().filter(|node| *node != evidence.first);
+            let next = others.max_by(|&a, &b| {
+                let of = |node: Node| evidence.delays_s[usize::from(node)];
+                of(a).total_cmp(&of(b))
+            });
+            let next = next.and_then(|node| replayed(&schedule, node));
+            least = least.max(next.map_or(0.0, |gain| gain.high));
+        }
         if evidence.replayed_s.is_none_or(|gain| gain.low < least) {
             evidence.verdict = Verdict::Unsure(CONTRADICTED.into());
             (evidence.slowdown_s, evidence.replayed_s) = (None, None);
@@ -194,9 +243,9 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
 }
 
 fn too_few(evidence: &Evidence, messages: usize) -> Option<String> {
-    if evidence.are_iterations && evidence.parts < LEAST_ITERATIONS {
+    if evidence.are_iterations && evidence.parts < FEWEST_ITERATIONS {
         return Some(format!(
-            "{} iterations are too few to tell a load from chance ({LEAST_ITERATIONS} are needed)",
+            "{} iterations are too few to tell a load from chance ({FEWEST_ITERATIONS} are needed)",
             evidence.parts
         ));
     }

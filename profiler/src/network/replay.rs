@@ -12,6 +12,8 @@ use super::schedule::{Schedule, Step};
 pub struct Change {
     /// Factor on the work of a process; others 1.
     pub work: BTreeMap<Node, f64>,
+    /// Factor on the work of each step, beside; those behind the end of the list 1.
+    pub steps: Vec<f64>,
     /// Whether messages arrive at once.
     pub no_latency: bool,
     /// Whether they come in at once.
@@ -157,7 +159,9 @@ impl Play for Again<'_> {
 
     fn begin(&mut self, place: usize) -> f64 {
         let step = &self.schedule.steps[place];
-        let factor = self.change.work.get(&step.process).copied().unwrap_or(1.0);
+        let of_process = self.change.work.get(&step.process).copied();
+        let of_step = self.change.steps.get(place).copied();
+        let factor = of_process.unwrap_or(1.0) * of_step.unwrap_or(1.0);
         let (least, most) = self.schedule.work_ns(step);
         let own_work = match self.reading {
             Reading::Waiting => least,

@@ -20,7 +20,7 @@ mod rounds;
 
 pub(super) use lead::Lead;
 use lead::lead;
-use rounds::{held_up, noise, rounds};
+use rounds::{ByStep, Rounds, held_up, noise, rounds};
 
 /// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
 /// for what their rounds show of other work.
@@ -117,39 +117,12 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     let run_s = base.iter().flatten().map(|b| b.1).fold(0.0, f64::max);
     let mut costs: Vec<f64> = Vec::new();
     for (reading, whole) in base.into_iter().flatten() {
-        let of = |node: usize| match reading {
-            Reading::Waiting => work_s[node].0,
-            Reading::Working => work_s[node].1,
-        };
-        let others: Vec<f64> = (0..work_s.len())
-            .filter(|node| !loaded.contains(&(*node as Node)) && !hidden.contains(&(*node as Node)))
-            .map(of)
-            .filter(|work| *work > 0.0)
-            .collect();
-        let sorted = quantile::sorted(others);
         // The others do not work exactly alike: their quartiles bound what the loaded would need. What looks like
         // work of those that answer at once is waiting for the loaded.
+        let cut: Vec<Node> = loaded.iter().chain(&hidden).copied().collect();
         for q in [0.25, 0.75] {
-            let Some(reference) = quantile::quantile(&sorted, q) else {
-                continue;
-            };
-            let factor = |node: &Node| {
-                let work = of(usize::from(*node));
-                (
-                    *node,
-                    if work > 0.0 {
-                        (reference / work).min(1.0)
-                    } else {
-                        1.0
-                    },
-                )
-            };
             let change = Change {
-                work: loaded
-                    .iter()
-                    .chain(&hidden)
-                    .map(factor)
-                    .collect::<BTreeMap<_, _>>(),
+                steps: unloaded(schedule, reading, &cut, q),
                 ..Change::default()
             };
             costs.push((whole - played(&change, reading)?).max(0.0));
@@ -163,7 +136,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
             + between_runs(schedule) * run_s;
         let cost = Range {
             low: (costs.iter().copied().reduce(f64::min)? - chance).max(0.0),
-            high: costs.iter().copied().reduce(f64::max)? + chance,
+            high: costs.iter().copied().reduce(f64::max)? * with_first(&rounds, &loaded) + chance,
         };
         // Where all pairs keep an order, they may as well take turns and answer late because of the load: then each
         // waits for the message before its own, and less is gained without the load, if messages take their time.
@@ -183,6 +156,50 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         noise,
         slowdown_s,
     })
+}
+
+/// Factors on the steps that bring the rounds of these processes to those of the others: each to the round of the others that
+/// stands where it stands among its own. Where a load comes and goes, only what it lengthened becomes shorter. Among the others
+/// at a quantile.
+fn unloaded(schedule: &Schedule, reading: Reading, cut: &[Node], q: f64) -> Vec<f64> {
+    let rounds = ByStep::of(schedule, reading);
+    let sorted = rounds.sorted();
+    let works = |works: &&Vec<f64>| works.iter().sum::<f64>() > 0.0;
+    let others = sorted.iter().filter(|(node, _)| !cut.contains(node));
+    let others: Vec<&Vec<f64>> = others.map(|(_, works)| works).filter(works).collect();
+    let usual = |at: f64| {
+        let of = others
+            .iter()
+            .filter_map(|works| quantile::quantile(works, at));
+        quantile::quantile(&quantile::sorted(of), q)
+    };
+    let factor = |node: &Node, work: f64| {
+        let own = &sorted[node];
+        let place = own.partition_point(|other| *other < work) as f64;
+        let at = place / (own.len() - 1).max(1) as f64;
+        let usual = usual(at).filter(|_| work > 0.0);
+        usual.map_or(1.0, |usual| (usual / work).min(1.0))
+    };
+    let by_round = cut.iter().filter_map(|node| {
+        let works = rounds.work_s.get(node)?;
+        let factors = works.iter().map(|work| factor(node, *work)).collect();
+        Some((*node, factors))
+    });
+    let by_round: BTreeMap<Node, Vec<f64>> = by_round.collect();
+    let steps = schedule.steps.iter().zip(&rounds.number);
+    steps
+        .map(|(step, number)| by_round.get(&step.process).map_or(1.0, |of| of[*number]))
+        .collect()
+}
+
+/// How many times what the load cost in the rounds whose work shows it may have cost in all: the work before the first send of
+/// a process does not show.
+fn with_first(rounds: &Rounds, loaded: &[Node]) -> f64 {
+    let counts = loaded.iter().filter_map(|node| rounds.get(node));
+    let shown = counts
+        .map(|works| works.len().saturating_sub(1).max(1))
+        .min();
+    shown.map_or(1.0, |shown| (shown + 1) as f64 / shown as f64)
 }
 
 /// How long messages of the slowest pair are under way, as a share of a round.

@@ -178,6 +178,7 @@ fn read(path: &PathBuf, node: Node) -> Option<CaptureInput> {
 }
 
 mod captures;
+mod costs;
 mod programs;
 mod survey;
 

@@ -10,21 +10,27 @@ const RESAMPLES: usize = 500;
 const TAIL: f64 = 0.025;
 
 /// 95 % of the ratios of the least of the processes `ahead` to the largest of the others, summed over
-/// resampled parts (values by part and process).
-pub(super) fn ratio(parts: &[Vec<f64>], ahead: &[usize]) -> Range {
-    range(parts, |drawn| {
+/// resampled parts (values by part and process), and in which share of the resamples it is above 1.
+pub(super) fn ratio(parts: &[Vec<f64>], ahead: &[usize]) -> (Range, f64) {
+    let ratio = |drawn: &[&Vec<f64>]| {
         let sums = &summed(drawn);
         let others = (0..sums.len()).filter(|node| !ahead.contains(node));
         let next = others.map(|node| sums[node]).fold(0.0, f64::max);
         let least = ahead.iter().filter_map(|&node| sums.get(node)).copied();
         let least = least.fold(f64::INFINITY, f64::min);
-        let ratio = if next > 0.0 {
+        if next > 0.0 {
             least / next
         } else {
             f64::INFINITY
-        };
+        }
+    };
+    let ahead = std::cell::Cell::new(0);
+    let found = range(parts, |drawn| {
+        let ratio = ratio(drawn);
+        ahead.set(ahead.get() + usize::from(ratio > 1.0));
         (ratio, ratio)
-    })
+    });
+    (found, ahead.get() as f64 / RESAMPLES as f64)
 }
 
 /// 95 % of the slowdowns by the global balance: the low ends of the least, the high ends of the most.

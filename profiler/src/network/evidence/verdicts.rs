@@ -6,10 +6,9 @@ use super::super::run::Node;
 use super::super::schedule::Schedule;
 use super::super::slowdown::{self, Slowdown};
 use super::super::turns::Turns;
+use super::lead::{LEAST_LEAD, Lead};
 use super::{Basis, Evidence, HIDDEN, Verdict, bootstrap, parts};
 
-/// The process with the longest delays leads by this factor at least, in 97.5 % of the resamples.
-const LEAST_LEAD: f64 = 1.1;
 /// Rounds that take so many times the work of quiet ones hide a load.
 const NOISY: f64 = 1.5;
 /// Processes that work alike may differ by this factor for certain, and are balanced still.
@@ -41,9 +40,11 @@ pub(super) fn of_work(
         loaded => loaded.iter().map(|&node| usize::from(node)).collect(),
     };
     evidence.first = ahead.first().map_or(0, |&node| node as Node);
-    let range = bootstrap::ratio(&shown, &ahead);
+    let lead = Lead::of(&shown, &ahead);
+    let range = lead.range;
     evidence.ratio_range = Some(range);
-    if !found.loaded.is_empty() && range.low >= LEAST_LEAD {
+    evidence.confidence = Some(lead.confidence);
+    if !found.loaded.is_empty() && lead.is_clear() {
         evidence.slowdown_s = Some(found.slowdown_s);
         evidence.verdict = Verdict::Loaded(found.loaded.clone());
         return;
@@ -114,9 +115,11 @@ pub(super) fn of_turns(evidence: &mut Evidence, found: &Turns) {
 
 /// A verdict by the delays.
 pub(super) fn of_delays(evidence: &mut Evidence, parts: &[Vec<f64>], gate: &Gate) {
-    let range = bootstrap::ratio(parts, &[gate.loaded]);
+    let lead = Lead::of(parts, &[gate.loaded]);
+    let range = lead.range;
     evidence.ratio_range = Some(range);
-    if gate.is_open && range.low >= LEAST_LEAD {
+    evidence.confidence = Some(lead.confidence);
+    if gate.is_open && lead.is_clear() {
         let (from, to) = evidence.span_ns;
         let cost = bootstrap::slowdown(parts, gate.loaded);
         evidence.slowdown_s = Some(cost.clamped((to - from) as f64 / 1e9));

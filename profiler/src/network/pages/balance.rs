@@ -85,8 +85,9 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
                 _ => ("hold", "their"),
             };
             format!(
-                "{} {holds} the others up: {whose} {what} is {ratio} times that of the next{range}",
-                page::listed(&names, " and ")
+                "{} {holds} the others up: {whose} {what} is {ratio} times that of the next{range}{}",
+                page::listed(&names, " and "),
+                sureness(evidence)
             )
         }
         Verdict::Balanced => format!(
@@ -96,6 +97,14 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
         Verdict::Unsure(reason) => {
             format!("cannot tell whether a process holds the others up: {reason}")
         }
+    }
+}
+
+/// How sure a verdict is, where less so than 97.5 %.
+fn sureness(evidence: &Evidence) -> String {
+    match evidence.confidence {
+        Some(sure) if sure < 0.975 => format!(", {:.0} % sure", sure * 100.0),
+        _ => String::new(),
     }
 }
 
@@ -153,21 +162,27 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     let (from, to) = evidence.span_ns;
     let part_s = (to - from) as f64 / 1e9;
     match (&evidence.verdict, evidence.slowdown_s) {
-        (Verdict::Loaded(_), Some(cost)) => {
+        // Delays hide a part of what a load costs: they bound it from below alone.
+        (Verdict::Loaded(_), Some(cost)) if evidence.basis == Basis::Delays => {
             page.lines.push(format!(
-                "that cost {} of {}; without it the run would have taken {}",
-                page::range(found.range.low, found.range.high),
+                "that cost {} of {} at least; how much more, delays do not show",
+                page::seconds(found.range.low),
                 page::seconds(part_s),
-                page::range(found.predicted_s.low, found.predicted_s.high),
             ));
             if let Some(replayed) = evidence.replayed_s {
                 page.notes.push(format!(
-                    "by the difference of the delays {}, by a replay of the messages {}: the range holds both",
+                    "by the difference of the delays {}, by a replay of the messages {}: the least of both",
                     page::range(cost.low, cost.high),
                     page::range(replayed.low, replayed.high)
                 ));
             }
         }
+        (Verdict::Loaded(_), Some(_)) => page.lines.push(format!(
+            "that cost {} of {}; without it the run would have taken {}",
+            page::range(found.range.low, found.range.high),
+            page::seconds(part_s),
+            page::range(found.predicted_s.low, found.predicted_s.high),
+        )),
         (Verdict::Loaded(_), None) => page
             .lines
             .push("what that cost, packets do not tell".into()),
@@ -194,9 +209,13 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     }
     page.notes.push(match (evidence.are_iterations, evidence.parts) {
         (true, n) => format!(
-            "compared over {} of {}, start-up and end left out; ranges hold 95 % of the results with other iterations drawn",
+            "compared over {} of {}, start-up and end left out; {}",
             units::counted(n as i64, "iteration", "iterations"),
-            page::seconds(part_s)
+            page::seconds(part_s),
+            match evidence.are_few() {
+                true => "that is few: ranges are those of Student's distribution, and a load must stand out of nearly every iteration",
+                false => "ranges hold 95 % of the results with other iterations drawn",
+            }
         ),
         (false, 1) => "no iterations were found, so that start-up cannot be left out".into(),
         (false, n) => format!(
@@ -283,6 +302,9 @@ pub fn multiload(run: &Run, t_p: Option<f64>) -> Page {
             "balancing one after the other gains {}",
             page::range(found.range.low, found.range.high)
         ));
+        if run.settings.mode == Mode::Thesis {
+            page.notes.push("by the steps of the thesis' printed rounds: one process per round for both ends; in the round that ends the search an end counts that gains enough".into());
+        }
         for (end, rounds) in [
             ("optimistic", &found.rounds.optimistic),
             ("pessimistic", &found.rounds.pessimistic),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::super::quantile;
+use super::super::replay::Reading;
 use super::super::run::Node;
-use super::super::schedule::{Round, Schedule};
+use super::super::schedule::{Round, Schedule, Step};
 
 /// Share of the rounds that are quiet.
 pub(super) const QUIET: f64 = 0.1;
@@ -12,23 +13,52 @@ pub(super) const QUIET: f64 = 0.1;
 /// Work of the rounds of each process, s, in the order of size.
 pub(super) type Rounds = BTreeMap<Node, Vec<f64>>;
 
-/// What the rounds of a schedule hold. A round is once to each partner (processes are not in the same at the same time).
-pub(super) fn rounds(schedule: &Schedule) -> Rounds {
-    let mut rounds: BTreeMap<Node, (Round, Vec<f64>)> = BTreeMap::new();
-    for step in &schedule.steps {
-        let to = schedule.messages[step.message].dst;
-        let (round, works) = rounds.entry(step.process).or_default();
-        let (_, most) = schedule.work_ns(step);
-        let begins = round.begins_with(to);
-        match works.last_mut() {
-            Some(work) if !begins => *work += most as f64 / 1e9,
-            _ => works.push(most as f64 / 1e9),
+/// The rounds of a schedule by its steps. A round is once to each partner (processes are not in the same at the same time).
+pub(super) struct ByStep {
+    /// Of each step the number of its round at its process.
+    pub(super) number: Vec<usize>,
+    /// Work of the rounds of each process, s.
+    pub(super) work_s: BTreeMap<Node, Vec<f64>>,
+}
+
+impl ByStep {
+    pub(super) fn of(schedule: &Schedule, reading: Reading) -> ByStep {
+        let mut rounds: BTreeMap<Node, (Round, Vec<f64>)> = BTreeMap::new();
+        let number = |step: &Step| {
+            let to = schedule.messages[step.message].dst;
+            let (round, works) = rounds.entry(step.process).or_default();
+            let (least, most) = schedule.work_ns(step);
+            let work = match reading {
+                Reading::Waiting => least,
+                Reading::Working => most,
+            };
+            let begins = round.begins_with(to);
+            match works.last_mut() {
+                Some(sum) if !begins => *sum += work as f64 / 1e9,
+                _ => works.push(work as f64 / 1e9),
+            }
+            works.len() - 1
+        };
+        let number = schedule.steps.iter().map(number).collect();
+        let works = rounds.into_iter();
+        ByStep {
+            number,
+            work_s: works.map(|(node, (_, works))| (node, works)).collect(),
         }
     }
-    let works = rounds.into_iter();
-    works
-        .map(|(node, (_, works))| (node, quantile::sorted(works)))
-        .collect()
+
+    /// The rounds of each process in the order of size.
+    pub(super) fn sorted(&self) -> Rounds {
+        let works = self.work_s.iter();
+        works
+            .map(|(node, works)| (*node, quantile::sorted(works.iter().copied())))
+            .collect()
+    }
+}
+
+/// What the rounds of a schedule hold at most.
+pub(super) fn rounds(schedule: &Schedule) -> Rounds {
+    ByStep::of(schedule, Reading::Working).sorted()
 }
 
 /// Mean work of a round over that of one at a quantile, all processes together.

@@ -50,6 +50,10 @@ pub(in crate::network) struct Bsp {
     /// A process with a slow link, and how long each message keeps that busy, s; one at a time in each direction.
     pub(in crate::network) slow_link: Option<(usize, f64)>,
     pub(in crate::network) style: Style,
+    /// Share of the rounds of each process that are held up, by about as long as they take.
+    pub(in crate::network) pauses: f64,
+    /// A process that shares its CPU with another one, which takes turns with it for so long, s.
+    pub(in crate::network) sharing: Option<(usize, f64)>,
     /// Processes that, edge by edge, send only when the other's message is there.
     pub(in crate::network) answering: Vec<usize>,
     pub(in crate::network) seed: u64,
@@ -68,6 +72,8 @@ impl Bsp {
             latency_s: 50e-6,
             slow_link: None,
             style: Style::AllFirst,
+            pauses: 0.0,
+            sharing: None,
             answering: Vec::new(),
             seed: 1,
         }
@@ -149,6 +155,8 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
     const SEND_S: f64 = 5e-6;
     let n = program.work_s.len();
     let mut noise = Noise(program.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    // A stream of its own, so that the rest of the program is the same with it and without.
+    let mut sliced = Noise(program.seed.wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1);
     let mut phases: Vec<_> = [Some(&program.edges), program.others.as_ref()]
         .into_iter()
         .flatten()
@@ -159,8 +167,15 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
     }
     let mut ops = vec![VecDeque::new(); n];
     for round in 0..program.rounds {
-        for (ops, mean) in ops.iter_mut().zip(&program.work_s) {
-            let took = mean * (1.0 + program.jitter * noise.normal()).max(0.1);
+        for (node, (ops, mean)) in ops.iter_mut().zip(&program.work_s).enumerate() {
+            let mut took = mean * (1.0 + program.jitter * noise.normal()).max(0.1);
+            if program.pauses > 0.0 && noise.uniform() < program.pauses {
+                took += mean * -noise.uniform().ln();
+            }
+            if let Some((_, slice_s)) = program.sharing.filter(|shared| shared.0 == node) {
+                // It has so much of its slice left when it begins.
+                took += slice_s * (took / slice_s + sliced.uniform()).floor();
+            }
             ops.push_back(Op::Work(took));
         }
         talk(program, &phases[round / 8 % phases.len()], &mut ops);
