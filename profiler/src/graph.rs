@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::model::{FileIndex, ProcessId, Way, Workflow};
 
 pub use build::build;
 pub use lineage::{lineage, steps};
@@ -104,8 +104,7 @@ pub enum EdgeKind {
     Update,
     /// File to the process that ran it as its program.
     Exec,
-    /// Process to process through sockets, the older one first: which way the data went is known
-    /// only where packets were captured.
+    /// Process to process through sockets: [`Edge::way`] says which way the data went.
     Socket,
     /// Process to process through a pipe or FIFO.
     Pipe,
@@ -144,12 +143,13 @@ impl EdgeKind {
 pub struct Edge {
     /// The strongest relation: create > write > read.
     pub kind: EdgeKind,
-    /// Bytes written; through a pipe 0: not known; through sockets those that
-    /// captured packets carried forth.
+    /// Which way the data went through sockets; of everything else forth.
+    pub way: Way,
+    /// Bytes written; through a pipe 0: not known; through sockets those that went forth, counted or captured.
     pub write_bytes: i64,
     /// Write calls.
     pub writes: i64,
-    /// Bytes read; through sockets those that captured packets carried back.
+    /// Bytes read; through sockets those that went back.
     pub read_bytes: i64,
     /// Read calls.
     pub reads: i64,
@@ -171,6 +171,7 @@ impl Edge {
     pub(crate) fn at(kind: EdgeKind, at_ns: i64) -> Edge {
         Edge {
             kind,
+            way: Way::Forth,
             write_bytes: 0,
             writes: 0,
             read_bytes: 0,
@@ -184,13 +185,21 @@ impl Edge {
     }
 
     /// Bytes moved along the edge: those written where it leads to a file, else those read; where they
-    /// are a bound at most these; through sockets both ways, as far as packets were captured.
+    /// are a bound at most these; through sockets both ways, as far as that is known.
     pub fn bytes(&self) -> i64 {
         match self.kind {
             EdgeKind::Create | EdgeKind::Write | EdgeKind::Pipe => self.write_bytes,
             EdgeKind::Read | EdgeKind::Exec => self.read_bytes,
             EdgeKind::Socket => self.write_bytes.saturating_add(self.read_bytes),
             EdgeKind::Fork | EdgeKind::Update => 0,
+        }
+    }
+
+    /// Bytes that went the other way through sockets.
+    pub fn back_bytes(&self) -> i64 {
+        match self.kind {
+            EdgeKind::Socket => self.read_bytes,
+            _ => 0,
         }
     }
 

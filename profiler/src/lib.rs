@@ -17,6 +17,7 @@ pub mod compare;
 pub mod export;
 pub mod generate;
 pub mod graph;
+mod intervals;
 pub mod jobs;
 pub mod load;
 pub mod managers;

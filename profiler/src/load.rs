@@ -25,6 +25,7 @@ mod redirections;
 mod returns;
 mod streams;
 mod unseen;
+mod ways;
 mod writers;
 
 use accesses::add_accesses;
@@ -33,6 +34,7 @@ pub(crate) use fellows::is_single;
 pub(crate) use grants::{Grant, Grants};
 pub(crate) use places::Places;
 use streams::{add_channels, add_flows};
+use ways::Evidence;
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
 /// was cut short, are inferred.
@@ -94,11 +96,19 @@ fn load_from<S>(
     redirections::hand_on(&mut workflow);
     unseen::settle(&mut workflow);
     returns::settle(&mut workflow);
-    add_channels(&mut workflow, trace.channel_ends()?, trace.token_pipes()?);
     workflow.network = trace.network_totals()?;
-    if workflow.network.is_some() {
-        add_flows(&mut workflow, &trace.flows_between()?);
-    }
+    let flows = match workflow.network {
+        Some(_) => trace.flows_between()?,
+        None => Vec::new(),
+    };
+    let evidence = Evidence::read(trace, &flows)?;
+    add_channels(
+        &mut workflow,
+        trace.channel_ends()?,
+        trace.token_pipes()?,
+        &evidence,
+    );
+    add_flows(&mut workflow, &flows);
     let names = trace.file_names()?;
     workflow.names = Names::of(&workflow.files, &names);
     add_executions(&mut workflow, names);

@@ -20,6 +20,7 @@ mod names;
 mod naming;
 mod parts;
 mod programs;
+mod way;
 
 pub use access::{Access, Relation, Return};
 pub use activity::{Activity, Doing, HeldEnd, Side, Span};
@@ -27,6 +28,7 @@ pub use ends::ChannelEnds;
 pub use names::Names;
 pub use parts::Part;
 pub use programs::{Programs, Stint};
+pub use way::Way;
 
 /// A process: place in [`Workflow::processes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -204,12 +206,16 @@ pub struct File {
 /// Data that one process may have sent to another through pipes or sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Who wrote; of sockets the process that began first.
+    /// Who wrote; where both did, or nobody knows, the process that began first.
     pub from: ProcessId,
     /// Who read.
     pub to: ProcessId,
-    /// Whether it went through sockets, of which the direction is not known.
+    /// Whether it went through sockets.
     pub is_socket: bool,
+    /// Which way it went: of pipes always forth.
+    pub way: Way,
+    /// Bytes that went through sockets forth and back, counted or else captured; `None`: not known.
+    pub moved: Option<(i64, i64)>,
     /// No more bytes than these; `None`: not known.
     pub at_most_bytes: Option<i64>,
     /// And no less: they were counted, and can have gone no other way.

@@ -282,9 +282,27 @@ pub struct Channel {
     pub write_keepers: Vec<(ProcessId, i64, i64)>,
     /// Who kept it open for reading and read nothing, as `sleep` in `seq 99999 | (sleep 9; wc)`: its writer waits meanwhile.
     pub read_keepers: Vec<(ProcessId, i64, i64)>,
+    /// Of a network connection, when somebody waited to read what was on its way: who sent it was blocked writing, or had closed
+    /// the connection. In the order of receivers, then time; those of one are apart.
+    pub under_way: Vec<UnderWay>,
     /// Whether it hands out places to run instead of carrying data, as the jobserver of make does; then it
     /// has neither writers nor readers.
     pub is_token: bool,
+}
+
+/// A time in which data was on its way through a network, and nobody but the network could bring it sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnderWay {
+    /// Who waited for it.
+    pub receiver: ProcessId,
+    /// Begin, ns.
+    pub from: i64,
+    /// End, ns.
+    pub to: i64,
+    /// Who sent it.
+    pub sender: ProcessId,
+    /// Whether the sender was blocked writing.
+    pub is_full: bool,
 }
 
 impl Channel {

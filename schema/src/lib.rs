@@ -55,12 +55,12 @@ pub use trace::ClockCorrection;
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
     StorageRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
-    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowEnds,
+    CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds,
     FlowMeasure, FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow,
     WaitSumRow,
 };

@@ -15,6 +15,7 @@ mod kinds;
 mod network;
 mod report;
 mod rows;
+mod sockets;
 mod timeline;
 
 pub use accesses::AccessRow;
@@ -25,12 +26,12 @@ pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
     StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
-    CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
+    CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure,
     FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
 };
 

@@ -14,6 +14,7 @@ mod view;
 pub mod windows;
 
 use crate::graph::Dag;
+use crate::intervals::union;
 use crate::model::{Programs, Workflow};
 use crate::timeline::Timeline;
 pub use cause::{Confidence, Resource};
@@ -284,7 +285,7 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
             .collect();
         let writers: Vec<usize> = members
             .iter()
-            .map(|&e| result.tasks.edges[e].from)
+            .map(|&e| result.tasks.edges[e].ends().0)
             .collect();
         let lives = lives(result, &writers);
         let mean = mean(result, &flagged, |window| window.st[edge]);
@@ -306,36 +307,6 @@ fn lives(result: &Bottlenecks, members: &[usize]) -> Vec<(i64, i64)> {
         .collect();
     lives.sort_unstable();
     union(lives)
-}
-
-/// Joins intervals that touch; they are in the order of their begins.
-pub(crate) fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-    let mut joined: Vec<(i64, i64)> = Vec::new();
-    for (from, to) in intervals {
-        match joined.last_mut() {
-            Some(last) if from <= last.1 => last.1 = last.1.max(to),
-            _ => joined.push((from, to)),
-        }
-    }
-    joined
-}
-
-/// The part of intervals that lies outside of others; both are in order and apart.
-pub(crate) fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
-    let mut rest = Vec::new();
-    for &(from, to) in intervals {
-        let mut at = from;
-        for &(begin, end) in others.iter().filter(|other| other.1 > from && other.0 < to) {
-            if begin > at {
-                rest.push((at, begin));
-            }
-            at = at.max(end);
-        }
-        if at < to {
-            rest.push((at, to));
-        }
-    }
-    rest
 }
 
 fn intervals(result: &Bottlenecks, flagged: &[usize], lives: &[(i64, i64)]) -> Vec<(i64, i64)> {

@@ -9,7 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options, union};
+use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options};
+use crate::intervals::union;
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::{LateStart, RunBy, Serial, late_starts, serial};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::analysis::bottlenecks::union;
+use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
 

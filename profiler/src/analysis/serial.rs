@@ -233,7 +233,7 @@ fn alone(timeline: &Timeline, steps: &[Step], from: i64, to: i64) -> f64 {
         }
     }
     busy.sort_unstable();
-    let busy: i64 = crate::analysis::bottlenecks::union(busy)
+    let busy: i64 = crate::intervals::union(busy)
         .iter()
         .map(|&(from, to)| to - from)
         .sum();

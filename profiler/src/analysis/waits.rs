@@ -8,8 +8,8 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::analysis::bottlenecks::{minus, union};
 use crate::analysis::threads::{Threads, threads};
+use crate::intervals::{minus, union};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
 use search::Search;
@@ -21,6 +21,8 @@ pub enum Kind {
     LateWriter,
     /// The channel was full.
     LateReader,
+    /// What was sent was on its way through a network connection, and whoever sent it was blocked writing, or had ended.
+    Network,
     /// A child had not ended.
     Child,
     /// Storage.
@@ -61,6 +63,7 @@ impl Kind {
         match self {
             Kind::LateWriter => "late writer",
             Kind::LateReader => "late reader",
+            Kind::Network => "network",
             Kind::Child => "child",
             Kind::Storage => "storage",
             Kind::Lock => "lock",
@@ -78,6 +81,8 @@ impl Kind {
 pub enum Root {
     /// It was in this state.
     Doing(State),
+    /// What it had sent was on its way through a network connection.
+    Network,
     /// They waited for each other.
     EachOther,
     /// No place to run was free, of those that a jobserver hands out.
@@ -103,6 +108,7 @@ impl Root {
             Root::Doing(State::Tracer) => "was held by the tracer",
             Root::Doing(State::Other) => "waited for something else",
             Root::Doing(State::Unknown) => "nobody saw what it did",
+            Root::Network => "the network carried no more",
             Root::EachOther => "they waited for each other",
             Root::NoPlace => "no job slot was free",
             Root::Outside => "outside of the run",
@@ -180,11 +186,32 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
         }
         for piece in timeline.pieces_within(part.process, part.from, part.to) {
             let length = (piece.to - piece.from) as f64;
+            let mut under_way = search.under_way(piece);
+            if only_runs {
+                under_way.clear();
+            }
+            let way_ns: f64 = under_way.values().sum();
+            for ((from, to), ns) in under_way {
+                let ns = ns * timeline.shares(piece)[piece.state as usize];
+                let other = if from == part.process { to } else { from };
+                let kind = piece.channel.map(|at| &timeline.channels[at as usize].kind);
+                let other = search.name(other, piece.from);
+                let key = (waiter.clone(), Kind::Network, Some(other), kind.map(|kind| kind.to_string()), false);
+                sums.entry(key).or_default().add(ns, part.process);
+                let between = search.between(from, to, piece.from);
+                search.add(Some(between), Root::Network, &waiter, ns);
+            }
             for (state, share) in State::ALL.iter().zip(timeline.shares(piece)) {
                 let Some(kind) = Kind::of(*state).filter(|_| *share > 0.0) else {
                     continue;
                 };
-                let ns = share * length;
+                let ns = match *state == piece.state {
+                    true => share * (length - way_ns),
+                    false => share * length,
+                };
+                if ns < 1.0 {
+                    continue;
+                }
                 let channel = piece
                     .channel
                     .filter(|_| *state == piece.state)

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, Value};
 use super::graphml::escaped;
 use crate::graph::EdgeKind;
+use crate::model::Way;
 
 /// What is on the critical path.
 pub(crate) const CRITICAL: &str = "#d0021b";
@@ -104,7 +105,11 @@ fn write_edge(drawing: &Drawing, edge: &DrawnEdge, out: &mut impl Write) -> io::
         EdgeKind::Update => "style=dashed, arrowhead=empty",
         EdgeKind::Exec => "color=\"#7a4fa3\", arrowhead=diamond",
         EdgeKind::Pipe => "color=\"#2e7d4f\", arrowhead=normal",
-        EdgeKind::Socket => "color=\"#2e7d4f\", style=dashed, dir=both",
+        EdgeKind::Socket => match edge.way {
+            Way::Forth => "color=\"#2e7d4f\", style=dashed, arrowhead=normal",
+            Way::Both => "color=\"#2e7d4f\", style=dashed, dir=both",
+            Way::Unknown => "color=\"#2e7d4f\", style=dashed, dir=none",
+        },
         EdgeKind::Read => "color=\"#2b6ca3\", arrowhead=normal",
         EdgeKind::Write => "color=\"#b3541e\", arrowhead=vee",
         EdgeKind::Create => "color=\"#b3541e\", arrowhead=normal",

@@ -10,7 +10,7 @@ pub use rule::of_rules;
 
 use std::collections::HashMap;
 
-use crate::model::ProcessId;
+use crate::model::{ProcessId, Way};
 
 /// Longest command or path in an attribute, in characters. Graphviz gives up on strings over
 /// 16 384 bytes, and a character has at most 4.
@@ -75,6 +75,8 @@ pub struct DrawnEdge {
     pub to: usize,
     /// Relation: create, write, read, exec, update, fork.
     pub kind: crate::graph::EdgeKind,
+    /// Which way data went; only through sockets anything but forth.
+    pub way: Way,
     /// Label; empty: none.
     pub label: String,
     /// Whether it is on the critical path.

@@ -51,7 +51,7 @@ pub fn handed(workflow: &Workflow, processes: &HashSet<ProcessId>) -> Vec<Handed
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Image, Process, Stream};
+    use crate::model::{Image, Process, Stream, Way};
 
     #[test]
     fn what_a_shell_starts_after_an_answer_may_have_it_as_an_argument() {
@@ -85,6 +85,8 @@ mod tests {
                 from: ProcessId(2),
                 to: ProcessId(0),
                 is_socket: false,
+                way: Way::Forth,
+                moved: None,
                 at_most_bytes: None,
                 is_exact: false,
                 captured: None,

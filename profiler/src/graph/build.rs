@@ -8,7 +8,7 @@ use petgraph::visit::EdgeRef;
 
 use super::versions::{Use, versions};
 use super::{Dag, Edge, EdgeKind, Node, acyclic, past};
-use crate::model::{Access, FileIndex, ProcessId, Relation, Return, Workflow};
+use crate::model::{Access, FileIndex, ProcessId, Relation, Return, Way, Workflow};
 
 /// Builds the workflow graph: a node for every process and every version of a regular file that
 /// a process read or wrote. What closes a cycle is left out, and forks that lead back in time;
@@ -221,6 +221,7 @@ impl Part {
 fn write_edge(kind: EdgeKind, part: &Part, holds_reads: bool) -> Edge {
     Edge {
         kind,
+        way: Way::Forth,
         write_bytes: part.write_bytes,
         writes: part.writes,
         read_bytes: if holds_reads { part.read_bytes } else { 0 },
@@ -236,6 +237,7 @@ fn write_edge(kind: EdgeKind, part: &Part, holds_reads: bool) -> Edge {
 fn read_edge(part: &Part) -> Edge {
     Edge {
         kind: EdgeKind::Read,
+        way: Way::Forth,
         write_bytes: 0,
         writes: 0,
         read_bytes: part.read_bytes,
@@ -307,12 +309,13 @@ fn add_streams(graph: &mut DiGraph<Node, Edge>, workflow: &Workflow) {
             } else {
                 EdgeKind::Pipe
             },
-            write_bytes: match (stream.captured, stream.is_socket) {
+            way: stream.way,
+            write_bytes: match (stream.moved, stream.is_socket) {
                 (Some((forth, _)), _) => forth,
                 (None, true) => 0,
                 (None, false) => stream.at_most_bytes.unwrap_or(0),
             },
-            read_bytes: stream.captured.map_or(0, |(_, back)| back),
+            read_bytes: stream.moved.map_or(0, |(_, back)| back),
             last_ns: stream.last_ns,
             is_bound: !stream.is_socket && !stream.is_exact,
             ..Edge::at(EdgeKind::Pipe, stream.first_ns)

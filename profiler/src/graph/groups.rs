@@ -1,6 +1,7 @@
 //! The rule graph: one node for all processes of a rule, one for all files of one kind between
 //! the same rules. Small enough for a page where the process graph is not.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::pattern;
 use super::rounds::{Rounds, by_neighbours, rounds};
 use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
-use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::model::{FileIndex, ProcessId, Way, Workflow};
 
 mod forks;
 mod twins;
@@ -87,8 +88,12 @@ pub struct GroupEdge {
     pub kind: EdgeKind,
     /// How many they are.
     pub count: i64,
+    /// Which way the data of the strongest of them went.
+    pub way: Way,
     /// Bytes moved along them.
     pub bytes: i64,
+    /// Those of them that went the other way, through sockets.
+    pub back_bytes: i64,
     /// Whether those of one of them are a bound.
     pub is_bound: bool,
     /// Calls that moved them.
@@ -369,7 +374,9 @@ fn contract(
         let more = GroupEdge {
             kind: e.kind,
             count: 1,
+            way: e.way,
             bytes: e.bytes(),
+            back_bytes: e.back_bytes(),
             is_bound: e.is_bound,
             calls: e.calls(),
             first_ns: e.first_ns,
@@ -409,9 +416,15 @@ fn contract(
 
 impl GroupEdge {
     fn add(&mut self, more: &GroupEdge) {
+        self.way = match self.kind.cmp(&more.kind) {
+            Ordering::Less => more.way,
+            Ordering::Equal => self.way.and(more.way),
+            Ordering::Greater => self.way,
+        };
         self.kind = self.kind.max(more.kind);
         self.count += more.count;
         self.bytes = self.bytes.saturating_add(more.bytes);
+        self.back_bytes = self.back_bytes.saturating_add(more.back_bytes);
         self.is_bound |= more.is_bound;
         self.calls += more.calls;
         self.first_ns = self.first_ns.min(more.first_ns);

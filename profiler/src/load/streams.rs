@@ -6,7 +6,8 @@ use flowtrace_schema::{ChannelEndRow, FlowBetween};
 
 use super::bounds::Bounds;
 use super::readers::{Aside, Ends, leave_out_bystanders};
-use crate::model::{ChannelEnds, ProcessId, Side, Stream, Workflow};
+use super::ways::{Evidence, Role, Roles};
+use crate::model::{ChannelEnds, ProcessId, Side, Stream, Way, Workflow};
 
 /// A channel with more pairs of writer and reader than these is a hub that tells nothing.
 const PAIRS: usize = 1000;
@@ -33,23 +34,93 @@ impl Held {
 /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
 type Bystanders = HashSet<(i64, ProcessId, Side)>;
 
-/// Brings in who held which end of a channel, and what went from one to another. `tokens`: channels that hand out places, in order.
-pub(super) fn add_channels(workflow: &mut Workflow, rows: Vec<ChannelEndRow>, tokens: Vec<i64>) {
+/// Brings in who held which end of a channel, and what went from one to another. `tokens`: channels that hand out places,
+/// in order. `evidence` tells which way data went through sockets.
+pub(super) fn add_channels(
+    workflow: &mut Workflow,
+    rows: Vec<ChannelEndRow>,
+    tokens: Vec<i64>,
+    evidence: &Evidence,
+) {
     let own = of_one(workflow, &rows);
     let of_data = |row: &ChannelEndRow| tokens.binary_search(&row.channel_id).is_err();
     let (held, idle): (Vec<_>, Vec<_>) = rows
         .into_iter()
         .filter(of_data)
         .partition(|row| row.used != Some(0));
-    let idle = idle.into_iter().filter(|row| !is_socket(row)).collect();
-    let bystanders = add_streams(workflow, &held);
+    let idle: Vec<_> = idle.into_iter().filter(|row| !is_socket(row)).collect();
+    let roles = roles(workflow, &held, evidence);
+    let (held, unused) = by_role(workflow, held, &roles);
+    let idle = idle.into_iter().chain(unused).collect();
+    let bystanders = add_streams(workflow, &held, &roles);
+    let moved = roles.iter().flat_map(|(&channel, roles)| {
+        let of = |(&id, role): (&ProcessId, &Role)| Some(((channel, id), role.bytes?));
+        roles.iter().filter_map(of).collect::<Vec<_>>()
+    });
     workflow.ends = ChannelEnds {
         held,
         idle,
         tokens,
         own,
+        moved: moved.collect(),
     };
     set_aside(workflow, &bystanders);
+}
+
+/// What those that held sockets did there.
+fn roles(workflow: &Workflow, held: &[ChannelEndRow], evidence: &Evidence) -> Roles {
+    let places = workflow.image_places();
+    let mut sockets: BTreeMap<i64, Vec<&ChannelEndRow>> = BTreeMap::new();
+    for end in held.iter().filter(|end| is_socket(end)) {
+        let place = places.get(&end.upid);
+        if place.is_some_and(|&place| !is_passing(workflow, place, end)) {
+            sockets.entry(end.channel_id).or_default().push(end);
+        }
+    }
+    evidence.roles(&sockets, &workflow.process_of_images())
+}
+
+/// Has ends of sockets allow what went through them, and the rest of each as one through which nothing went: who reads there
+/// until the end waits for who holds that.
+fn by_role(
+    workflow: &Workflow,
+    held: Vec<ChannelEndRow>,
+    roles: &Roles,
+) -> (Vec<ChannelEndRow>, Vec<ChannelEndRow>) {
+    let images = workflow.process_of_images();
+    let mut unused = Vec::new();
+    let mut used = Vec::with_capacity(held.len());
+    for row in held {
+        let role = images
+            .get(&row.upid)
+            .and_then(|id| roles.get(&row.channel_id)?.get(id));
+        let Some((sends, receives)) = role.and_then(|role| role.moves) else {
+            used.push(row);
+            continue;
+        };
+        let part = |direction: &str| ChannelEndRow {
+            direction: direction.into(),
+            ..row.clone()
+        };
+        let idle = |direction: &str| ChannelEndRow {
+            used: Some(0),
+            at_most_bytes: Some(0),
+            ..part(direction)
+        };
+        match (sends, receives) {
+            (true, true) => used.push(row),
+            (true, false) => {
+                used.push(part("write"));
+                unused.push(idle("read"));
+            }
+            (false, true) => {
+                used.push(part("read"));
+                unused.push(idle("write"));
+            }
+            (false, false) => unused.push(idle("both")),
+        }
+    }
+    (used, unused)
 }
 
 /// The channels without an end elsewhere that one process alone held, in order.
@@ -68,7 +139,7 @@ fn of_one(workflow: &Workflow, rows: &[ChannelEndRow]) -> Vec<i64> {
 }
 
 /// Pairs those who may have written into a channel with those who may have read from it. Returns who only stood by.
-fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) -> Bystanders {
+fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow], roles: &Roles) -> Bystanders {
     let images = workflow.image_places();
     let bounds = Bounds::of(rows);
     let mut channels: Vec<Ends> = rows
@@ -80,17 +151,20 @@ fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) -> Bystanders {
     let bystanders = &before - &held(&channels);
     for ends in &channels {
         if ends.writers.len().saturating_mul(ends.readers.len()) <= PAIRS {
-            pair(workflow, ends);
+            match roles.get(&ends.channel_id) {
+                Some(roles) => pair_sockets(workflow, ends, roles),
+                None => pair(workflow, ends),
+            }
         }
     }
-    workflow
-        .streams
-        .sort_by_key(|stream| (stream.from, stream.to, stream.is_socket));
+    join_ways(workflow);
     workflow.streams.dedup_by(|next, kept| {
         let is_same = (next.from, next.to, next.is_socket) == (kept.from, kept.to, kept.is_socket);
         if is_same {
             kept.at_most_bytes = both(kept.at_most_bytes, next.at_most_bytes);
             kept.is_exact &= next.is_exact;
+            kept.way = kept.way.and(next.way);
+            kept.moved = both_ways(kept.moved, next.moved);
             kept.first_ns = kept.first_ns.min(next.first_ns);
             kept.last_ns = kept.last_ns.max(next.last_ns);
         }
@@ -130,6 +204,7 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
         mut idle,
         tokens,
         own,
+        moved,
     } = std::mem::take(&mut workflow.ends);
     let images = workflow.image_places();
     held.retain_mut(|row| {
@@ -171,6 +246,7 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
         idle,
         tokens,
         own,
+        moved,
     };
 }
 
@@ -254,25 +330,62 @@ pub(super) fn add_flows(workflow: &mut Workflow, flows: &[FlowBetween]) {
         sum.last_ns = sum.last_ns.max(flow.last_ns);
     }
     for ((from, to), carried) in carried {
-        let stream = Stream {
-            from,
-            to,
-            is_socket: true,
-            at_most_bytes: Some(carried.bytes.0.saturating_add(carried.bytes.1)),
-            captured: Some(carried.bytes),
-            is_exact: false,
-            first_ns: carried.first_ns,
-            last_ns: carried.last_ns.max(carried.first_ns),
+        let is_same = |stream: &&mut Stream| {
+            let ends = (stream.from, stream.to);
+            stream.is_socket && (ends == (from, to) || ends == (to, from))
         };
-        let is_same = |other: &&mut Stream| other.is_socket && (other.from, other.to) == (from, to);
         match workflow.streams.iter_mut().find(is_same) {
-            Some(known) => *known = stream,
-            None => workflow.streams.push(stream),
+            Some(known) => known.carries(from, carried),
+            None => {
+                let mut stream = Stream {
+                    from,
+                    to,
+                    is_socket: true,
+                    way: Way::Unknown,
+                    moved: None,
+                    at_most_bytes: None,
+                    captured: None,
+                    is_exact: false,
+                    first_ns: carried.first_ns,
+                    last_ns: carried.last_ns,
+                };
+                stream.carries(from, carried);
+                workflow.streams.push(stream);
+            }
         }
     }
     workflow
         .streams
         .sort_by_key(|stream| (stream.from, stream.to, stream.is_socket));
+}
+
+impl Stream {
+    /// It carried this between its ends, forth from `from`.
+    fn carries(&mut self, from: ProcessId, carried: Carried) {
+        let (a, b) = carried.bytes;
+        let bytes = if self.from == from { (a, b) } else { (b, a) };
+        self.captured = Some(bytes);
+        if self.moved.is_none() {
+            self.moved = Some(bytes);
+            match bytes {
+                (0, 1..) => self.turn(),
+                (_, 0) => self.way = Way::Forth,
+                _ => self.way = Way::Both,
+            }
+        }
+        let all = |(forth, back): (i64, i64)| forth.saturating_add(back);
+        self.at_most_bytes = self.moved.map(all);
+        self.first_ns = carried.first_ns;
+        self.last_ns = carried.last_ns.max(carried.first_ns);
+    }
+
+    /// All of it went the other way.
+    fn turn(&mut self) {
+        std::mem::swap(&mut self.from, &mut self.to);
+        self.captured = self.captured.map(|(forth, back)| (back, forth));
+        self.moved = self.moved.map(|(forth, back)| (back, forth));
+        self.way = Way::Forth;
+    }
 }
 
 /// What flows between two processes carried: forth, and back.
@@ -294,6 +407,11 @@ fn add(sides: &mut BTreeMap<ProcessId, Held>, process: ProcessId, side: Held) {
             kept.is_counted &= side.is_counted;
         })
         .or_insert(side);
+}
+
+pub(super) fn both_ways(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    let (a, b) = (a?, b?);
+    Some((a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
 }
 
 fn both(a: Option<i64>, b: Option<i64>) -> Option<i64> {
@@ -332,20 +450,102 @@ fn tell_all(writers: &BTreeMap<ProcessId, Held>, readers: &BTreeMap<ProcessId, H
         && (writers.len() == 1 || readers.len() == 1 && sum(writers) == sum(readers))
 }
 
+/// Pairs those who held a socket: the one who sent comes first; of two who both did, or may have, the older one.
+fn pair_sockets(workflow: &mut Workflow, ends: &Ends, roles: &BTreeMap<ProcessId, Role>) {
+    let mut holders: Vec<ProcessId> = ends.writers.keys().chain(ends.readers.keys()).copied().collect();
+    holders.sort_unstable_by_key(|&id| (workflow.process(id).start_ns, id));
+    holders.dedup();
+    for (at, &a) in holders.iter().enumerate() {
+        for &b in &holders[at + 1..] {
+            let (Some(one), Some(other)) = (roles.get(&a), roles.get(&b)) else {
+                continue;
+            };
+            let forth = one.may_send() && other.may_receive();
+            let back = other.may_send() && one.may_receive();
+            let is_known = one.moves.is_some() && other.moves.is_some();
+            let (from, to, way) = match (forth, back) {
+                (false, false) => continue,
+                _ if !is_known => (a, b, Way::Unknown),
+                (true, false) => (a, b, Way::Forth),
+                (false, true) => (b, a, Way::Forth),
+                (true, true) => (a, b, Way::Both),
+            };
+            let inherited = |id| inherited(workflow, &ends.writers, id) || inherited(workflow, &ends.readers, id);
+            if are_siblings(workflow, a, b) && (inherited(a) || inherited(b)) {
+                continue;
+            }
+            // Of more than two nobody knows who sent how much to whom.
+            let of_two = |id| roles.get(&id).and_then(|role| role.bytes).filter(|_| roles.len() == 2);
+            let moved = of_two(from)
+                .zip(of_two(to))
+                .map(|(from, to)| (from.0.min(to.1), from.1.min(to.0)));
+            let held = |id| ends.writers.get(&id).or(ends.readers.get(&id));
+            let Some((one, other)) = held(from).zip(held(to)) else {
+                continue;
+            };
+            let first_ns = one.first_ns.max(other.first_ns);
+            workflow.streams.push(Stream {
+                from,
+                to,
+                is_socket: true,
+                way,
+                moved,
+                captured: None,
+                at_most_bytes: moved.map(|(forth, back)| forth.saturating_add(back)),
+                is_exact: false,
+                first_ns,
+                last_ns: one.last_ns.min(other.last_ns).max(first_ns),
+            });
+        }
+    }
+}
+
+/// Has several sockets between the same two that carry data to and fro be one stream, and sorts all.
+fn join_ways(workflow: &mut Workflow) {
+    let start = |id: ProcessId| (workflow.processes[id.0 as usize].start_ns, id);
+    let mut ways: HashMap<(ProcessId, ProcessId), u8> = HashMap::new();
+    let is_known = |stream: &&mut Stream| stream.is_socket && stream.way != Way::Unknown;
+    let older_first = |stream: &Stream| {
+        let is_forth = start(stream.from) <= start(stream.to);
+        match is_forth {
+            true => (stream.from, stream.to),
+            false => (stream.to, stream.from),
+        }
+    };
+    for stream in workflow.streams.iter_mut().filter(is_known) {
+        let ends = older_first(stream);
+        *ways.entry(ends).or_default() |= match stream.way {
+            Way::Both => 3,
+            _ if ends.0 == stream.from => 1,
+            _ => 2,
+        };
+    }
+    for stream in workflow.streams.iter_mut().filter(|stream| stream.is_socket) {
+        let ends = older_first(stream);
+        match ways.get(&ends) {
+            Some(3) => {
+                if ends.0 != stream.from {
+                    stream.turn();
+                }
+                stream.way = Way::Both;
+            }
+            Some(2) if ends.0 == stream.from => stream.turn(),
+            _ => {}
+        }
+    }
+    workflow
+        .streams
+        .sort_by_key(|stream| (stream.from, stream.to, stream.is_socket));
+}
+
 fn pair(workflow: &mut Workflow, ends: &Ends) {
     let Ends {
-        writers,
-        readers,
-        is_socket,
-        ..
+        writers, readers, ..
     } = ends;
-    let is_socket = *is_socket;
-    let is_exact = !is_socket && tell_all(writers, readers);
+    let is_exact = tell_all(writers, readers);
     for (&from, writer) in writers {
         for (&to, reader) in readers {
-            let start = |id| (workflow.process(id).start_ns, id);
-            // Of a socket it is not known who sent: it leads from the older process to the other.
-            if from == to || is_socket && start(from) > start(to) {
+            if from == to {
                 continue;
             }
             let is_inherited =
@@ -356,7 +556,9 @@ fn pair(workflow: &mut Workflow, ends: &Ends) {
             workflow.streams.push(Stream {
                 from,
                 to,
-                is_socket,
+                is_socket: false,
+                way: Way::Forth,
+                moved: None,
                 captured: None,
                 at_most_bytes: match (writer.at_most_bytes, reader.at_most_bytes) {
                     (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,6 +1,10 @@
 //! Who held which end of a channel.
 
+use std::collections::HashMap;
+
 use flowtrace_schema::ChannelEndRow;
+
+use super::ProcessId;
 
 /// The ends of pipes and sockets.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +19,8 @@ pub struct ChannelEnds {
     /// Pipes, FIFOs and pairs of sockets that one process alone held, in order: by these it wakes itself, or one of its threads
     /// another.
     pub own: Vec<i64>,
+    /// Bytes that a process sent through a socket and received from it, where they were counted or captured.
+    pub moved: HashMap<(i64, ProcessId), (i64, i64)>,
 }
 
 impl ChannelEnds {

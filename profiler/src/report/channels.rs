@@ -1,7 +1,7 @@
 //! Pipes, sockets and conversations on the network.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use flowtrace_schema::{FlowRow, Result, Trace};
 use serde::Serialize;
@@ -25,41 +25,50 @@ struct Channel {
     capacity_bytes: Option<i64>,
     /// No more bytes than these: the least that all its writers, or all its readers, allow.
     at_most_bytes: Option<i64>,
-    /// Places of processes that held its writing end; of a socket, of all.
+    /// Places of processes that wrote into it, or may have.
     writers: Vec<u32>,
-    /// Places of those that held its reading end.
+    /// No more bytes than these of each of them; of sockets what it sent; `None`: not known.
+    written_bytes: Vec<Option<i64>>,
+    /// Places of those that read from it, or may have.
     readers: Vec<u32>,
 }
 
 pub(super) fn of(workflow: &Workflow, trace: &Trace, kept: &Kept, most: usize) -> Result<Channels> {
     let places = places(workflow, kept);
-    let ends = trace.ends()?;
+    let ends = &workflow.ends.held;
+    let images = workflow.process_of_images();
     let mut channels = Vec::new();
     for row in trace.channels()? {
         let from = ends.partition_point(|end| end.channel_id < row.channel_id);
         let mine = ends[from..]
             .iter()
             .take_while(|end| end.channel_id == row.channel_id);
-        let (mut writers, mut readers) = (Vec::new(), Vec::new());
+        let (mut writers, mut readers) = (BTreeMap::new(), Vec::new());
         let (mut written, mut read) = (Some(0i64), Some(0i64));
         let mut is_used = false;
         for end in mine {
             is_used = true;
             let bytes = end.bytes.or(end.at_most_bytes);
-            let add = |sum: Option<i64>| Some(sum?.saturating_add(bytes?));
-            if end.direction == "read" {
-                read = add(read);
-                readers.extend(places.get(&end.upid));
-            } else {
-                written = add(written);
-                writers.extend(places.get(&end.upid));
+            let add = |sum: Option<i64>, bytes: Option<i64>| Some(sum?.saturating_add(bytes?));
+            let place = places.get(&end.upid).copied();
+            // Of a socket that went both ways the bytes of an end are those of both.
+            let moved = images.get(&end.upid);
+            let moved = moved.and_then(|&id| workflow.ends.moved.get(&(row.channel_id, id)).copied());
+            let is_socket = !matches!(&*row.kind, "pipe" | "fifo");
+            let of = |own: Option<i64>| if is_socket { own } else { bytes };
+            if end.direction != "read" {
+                let sent = of(moved.map(|(sent, _)| sent));
+                written = add(written, sent);
+                writers.extend(place.map(|place| (place, sent)));
+            }
+            if end.direction != "write" {
+                read = add(read, of(moved.map(|(_, received)| received)));
+                readers.extend(place);
             }
         }
         if !is_used {
             continue;
         }
-        writers.sort_unstable();
-        writers.dedup();
         readers.sort_unstable();
         readers.dedup();
         let at_most_bytes = match (
@@ -75,7 +84,8 @@ pub(super) fn of(workflow: &Workflow, trace: &Trace, kept: &Kept, most: usize) -
             name: row.name.as_deref().map(plain),
             capacity_bytes: row.capacity_bytes,
             at_most_bytes,
-            writers,
+            written_bytes: writers.values().copied().collect(),
+            writers: writers.into_keys().collect(),
             readers,
         });
     }

@@ -94,7 +94,11 @@ struct GroupEdge {
     to: u32,
     kind: &'static str,
     count: i64,
+    /// Which way data went: forth, both or unknown.
+    way: &'static str,
     bytes: i64,
+    /// Those of them that went back.
+    back_bytes: i64,
     calls: i64,
     first_ns: i64,
     last_ns: i64,
@@ -130,7 +134,9 @@ pub(super) fn of(
             to,
             kind: e.kind.name(),
             count: e.count,
+            way: e.way.name(),
             bytes: e.bytes,
+            back_bytes: e.back_bytes,
             calls: e.calls,
             first_ns: e.first_ns,
             last_ns: e.last_ns,
@@ -217,6 +223,9 @@ pub(super) struct MemberEdges {
     /// Place in `kinds`.
     kind: Vec<u8>,
     bytes: Vec<i64>,
+    /// Those of them that went back.
+    back_bytes: Vec<i64>,
+    way: Vec<&'static str>,
     kinds: Vec<&'static str>,
     left_out: usize,
 }
@@ -304,6 +313,8 @@ pub(super) fn members(
         let kind = KINDS.iter().position(|&kind| kind == weight.kind);
         members.kind.push(kind.unwrap_or(0) as u8);
         members.bytes.push(weight.bytes());
+        members.back_bytes.push(weight.back_bytes());
+        members.way.push(weight.way.name());
     }
     members
 }

@@ -139,8 +139,16 @@ fn captured(network: &facts::Network) -> Vec<String> {
     )];
     let name = |rule: &str| units::shorten(&units::plain(rule), 40);
     items.extend(network.between.iter().take(NAMED).map(|pair| {
-        let moved = units::bytes(pair.forth_bytes.saturating_add(pair.back_bytes));
-        format!("{} ↔ {} {moved}", name(&pair.from), name(&pair.to))
+        let (from, to) = (name(&pair.from), name(&pair.to));
+        match (pair.forth_bytes, pair.back_bytes) {
+            (bytes, 0) => format!("{from} → {to} {}", units::bytes(bytes)),
+            (0, bytes) => format!("{to} → {from} {}", units::bytes(bytes)),
+            (forth, back) => format!(
+                "{from} ↔ {to} {} → · ← {}",
+                units::bytes(forth),
+                units::bytes(back)
+            ),
+        }
     }));
     items.extend(more_items(
         network.between.len().saturating_sub(NAMED) as i64

@@ -61,6 +61,9 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
                 (Some(who), root @ Root::EachOther) => {
                     format!(" for {}: {}", units::plain(who), root.text())
                 }
+                (Some(between), Root::Network) => {
+                    format!(" for the network, {}", units::plain(between))
+                }
                 (Some(who), root) => format!(" for {}, which {}", units::plain(who), root.text()),
                 (None, Root::Outside) => " for something outside of the run".into(),
                 (None, root) => format!(", {}", root.text()),

@@ -1,11 +1,12 @@
 //! Who had which side of the channels open, and when.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use flowtrace_schema::{ChannelEndRow, ChannelRow, SampleRow};
 
-use super::{Channel, Timeline};
+use super::{Channel, State, Timeline, UnderWay};
+use crate::intervals::{minus, union, within};
 use crate::model::{Image, ProcessId, Workflow};
 
 /// Who had a side open, from when to when.
@@ -112,6 +113,83 @@ fn was_waiting(sides: &mut Sides, births: &[i64], first_wait: Option<i64>) {
     }
 }
 
+/// Works out when data was on its way through network connections ([`Channel::under_way`]).
+pub(super) fn add_under_way(timeline: &mut Timeline) {
+    let mut readings: HashMap<usize, Vec<Side>> = HashMap::new();
+    let mut writings: HashMap<usize, Vec<Side>> = HashMap::new();
+    for instance in &timeline.instances {
+        for piece in &instance.pieces {
+            let side = (instance.process, piece.from, piece.to);
+            let of = match piece.state {
+                State::In => &mut readings,
+                State::Out => &mut writings,
+                _ => continue,
+            };
+            let channel = piece.channel.map(|at| at as usize);
+            if let Some(at) = channel.filter(|&at| timeline.channels[at].is_network()) {
+                of.entry(at).or_default().push(side);
+            }
+        }
+    }
+    for (at, readings) in readings {
+        let channel = &mut timeline.channels[at];
+        let writings = writings.get(&at).map_or(&[][..], Vec::as_slice);
+        channel.under_way = under_way(channel, &readings, writings);
+    }
+}
+
+/// The same for one of them: who waited to read from it, and to write, in the order of processes, then time.
+fn under_way(channel: &Channel, readings: &[Side], writings: &[Side]) -> Vec<UnderWay> {
+    let mut found = Vec::new();
+    for reading in readings.chunk_by(|a, b| a.0 == b.0) {
+        let receiver = reading[0].0;
+        let waits: Vec<(i64, i64)> = reading.iter().map(|&(_, from, to)| (from, to)).collect();
+        // Who may let it go, by what is known of each.
+        let others = channel.writers.iter().chain(&channel.write_keepers);
+        let mut held: BTreeMap<ProcessId, Vec<(i64, i64)>> = BTreeMap::new();
+        for &(other, from, to) in others.filter(|side| side.0 != receiver) {
+            held.entry(other).or_default().push((from, to));
+        }
+        let Some(begun) = held.values().flatten().map(|&(from, _)| from).min() else {
+            continue;
+        };
+        // While all of them are blocked writing, or have closed it.
+        let mut free = minus(&waits, &[(i64::MIN, begun)]);
+        let mut last: Option<(i64, ProcessId)> = None;
+        let mut blocked: Vec<(ProcessId, Vec<(i64, i64)>)> = Vec::new();
+        for (other, mut times) in held {
+            times.sort_unstable();
+            let times = union(times);
+            last = last.max(times.last().map(|&(_, closed)| (closed, other)));
+            let own = writings.partition_point(|side| side.0 < other);
+            let own = writings[own..].iter().take_while(|side| side.0 == other);
+            let own: Vec<(i64, i64)> = own.map(|&(_, from, to)| (from, to)).collect();
+            free = minus(&free, &minus(&times, &own));
+            blocked.push((other, own));
+        }
+        let mut add = |times: Vec<(i64, i64)>, sender: ProcessId, is_full: bool| {
+            found.extend(times.into_iter().map(|(from, to)| UnderWay {
+                receiver,
+                from,
+                to,
+                sender,
+                is_full,
+            }));
+        };
+        for (sender, own) in blocked {
+            add(within(&free, &own), sender, true);
+            free = minus(&free, &own);
+        }
+        if let Some((closed, sender)) = last {
+            free.retain(|one| one.0 >= closed);
+            add(free, sender, false);
+        }
+    }
+    // In the order of receivers, then time.
+    found.sort_unstable();
+    found
+}
+
 /// Who had a side open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Kept {
@@ -122,6 +200,21 @@ pub(super) struct Kept {
 }
 
 impl Channel {
+    /// The times within one in which data was on its way through it.
+    pub fn under_way_within(&self, from: i64, to: i64) -> impl Iterator<Item = &UnderWay> {
+        let mut rest = &self.under_way[..];
+        let mut parts = Vec::new();
+        while let Some(first) = rest.first() {
+            let (of_one, others) =
+                rest.split_at(rest.partition_point(|one| one.receiver == first.receiver));
+            let begin = of_one.partition_point(|one| one.to <= from);
+            let count = of_one[begin..].partition_point(|one| one.from < to);
+            parts.push(&of_one[begin..begin + count]);
+            rest = others;
+        }
+        parts.into_iter().flatten()
+    }
+
     /// For how much of a time the side that one who reads, or writes, waits for was open in somebody else than `process`, at least, and
     /// whether it was in that one itself.
     pub(super) fn kept(&self, process: ProcessId, reads: bool, from: i64, to: i64) -> Kept {
@@ -134,7 +227,8 @@ impl Channel {
         for side in sides.into_iter().flatten().filter(overlap) {
             let share = (side.2.min(to) - side.1.max(from)) as f64 / (to - from).max(1) as f64;
             match side.0 == process {
-                true => kept.by_itself = true,
+                // Who has a connection has one end of it.
+                true => kept.by_itself |= !self.is_network(),
                 false => kept.by_others = kept.by_others.max(share),
             }
         }

@@ -8,7 +8,7 @@ use flowtrace_schema::{
 };
 
 use super::books::{Threads, mixes};
-use super::channels::{Kept, add_channels, held_sides};
+use super::channels::{Kept, add_channels, add_under_way, held_sides};
 use super::machine::Counters;
 use super::threads::{Seen, seen};
 use super::{Books, Instance, LockWait, Piece, Place, STATES, Shares, State, Timeline};
@@ -186,6 +186,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         }
         timeline.instances.push(instance);
     }
+    add_under_way(&mut timeline);
     for program in 0..timeline.programs.stints.len() {
         let of_program = orchestrates(workflow, &timeline, program, &children);
         timeline.only_runs.push(of_program);

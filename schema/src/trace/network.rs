@@ -148,7 +148,7 @@ impl Trace {
     /// When the file cannot be read.
     pub fn flows_between(&self) -> Result<Vec<FlowBetween>> {
         self.rows(
-            "SELECT src_upid, dst_upid, out_bytes, back_bytes, first_ns, last_ns FROM flows
+            "SELECT src_upid, dst_upid, sport, dport, out_bytes, back_bytes, first_ns, last_ns FROM flows
              WHERE src_upid IS NOT NULL AND dst_upid IS NOT NULL AND bytes > 0 ORDER BY flow_id",
         )
     }

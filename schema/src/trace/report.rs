@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::Trace;
-use super::rows::{ChannelRow, CostRow, EndRow, FlowRow, HostSampleRow, StateRow, WaitSumRow};
+use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow, StateRow, WaitSumRow};
 use crate::Result;
 use crate::op::Op;
 
@@ -85,20 +85,6 @@ impl Trace {
     /// When the file cannot be read.
     pub fn channels(&self) -> Result<Vec<ChannelRow>> {
         self.rows("SELECT channel_id, kind, name, capacity_bytes FROM channels ORDER BY channel_id")
-    }
-
-    /// Who held which end of them, with what is known of the bytes; ends that carried nothing are
-    /// left out.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn ends(&self) -> Result<Vec<EndRow>> {
-        self.rows(&format!(
-            "SELECT channel_id, upid, direction, bytes, at_most_bytes, used FROM channel_ends
-             WHERE used IS NOT 0 AND channel_id NOT IN ({})
-             ORDER BY channel_id, direction, upid",
-            *crate::store::TOKEN_PIPES
-        ))
     }
 
     /// The conversations on the network with the most bytes, `most` at most.

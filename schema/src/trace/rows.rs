@@ -172,6 +172,43 @@ rows! {
         waker_upid: Option<i64>,
     }
 
+    /// What an image moved through one side of a socket, as it was counted.
+    SocketTrafficRow {
+        channel_id: i64,
+        upid: i64,
+        /// `read` or `write`.
+        side: String,
+        /// Bytes; `None`: the calls do not tell.
+        bytes: Option<i64>,
+        /// 1: none is missing.
+        exact: i64,
+    }
+
+    /// How often an image was seen to wait at a socket.
+    SocketWaitsRow {
+        channel_id: i64,
+        upid: i64,
+        /// In calls that write.
+        writes: i64,
+        /// Until it could write, alone or among others.
+        write_polls: i64,
+        /// In calls that read.
+        reads: i64,
+        /// Until it could read that one.
+        read_polls: i64,
+        /// Until it could read it or others.
+        interests: i64,
+        /// 1: after a wait in a call that reads it waited there again, so that the first one brought data.
+        went_on: i64,
+    }
+
+    /// The ports of a socket, by which flows are found.
+    SocketPortsRow {
+        channel_id: i64,
+        port: i64,
+        peer_port: i64,
+    }
+
     /// One of several channels that a thread waited for at once.
     PolledRow {
         /// Which sample.
@@ -432,16 +469,6 @@ rows! {
         kind: String,
         name: Option<String>,
         capacity_bytes: Option<i64>,
-    }
-
-    /// A used end of a channel, from the view `channel_ends`.
-    EndRow {
-        channel_id: i64,
-        upid: i64,
-        direction: String,
-        bytes: Option<i64>,
-        at_most_bytes: Option<i64>,
-        used: Option<i64>,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a bottleneck lacks, who is to blame for it, and how sure that is.
 
-use super::{Bottleneck, Bottlenecks, Cause, Subject, union, view};
+use super::{Bottleneck, Bottlenecks, Cause, Subject, view};
+use crate::intervals::union;
 use crate::timeline::{STATES, Shares, State, Timeline, sum_of};
 
 /// What a step lacked while it limited the run.
@@ -170,7 +171,9 @@ pub(super) fn of_edges(
     let is_network = channels().any(|&c| timeline.channels[c as usize].is_network());
     let is_file = channels().next().is_none();
     let mut busiest: Option<(usize, f64)> = None;
-    let mut reached: Vec<usize> = edges().map(|edge| edge.to).collect();
+    // Of two that write to each other the writer is not behind its own channel.
+    let writers: Vec<usize> = edges().map(|edge| edge.ends().0).collect();
+    let mut reached: Vec<usize> = edges().map(|edge| edge.ends().1).collect();
     let mut at = 0;
     while let Some(&task) = reached.get(at) {
         at += 1;
@@ -179,7 +182,7 @@ pub(super) fn of_edges(
             busiest = Some((task, share));
         }
         for next in result.tasks.edges.iter().filter(|edge| edge.from == task) {
-            if !reached.contains(&next.to) {
+            if !reached.contains(&next.to) && !writers.contains(&next.to) {
                 reached.push(next.to);
             }
         }
@@ -188,7 +191,7 @@ pub(super) fn of_edges(
     let involved: Vec<usize> = edges().flat_map(|edge| [edge.from, edge.to]).collect();
     let (_, samples) = states(result, timeline, &involved, &intervals);
     let (culprit, resource) = match consumer {
-        _ if is_file => (edges().next().map(|edge| edge.from), Resource::Disk),
+        _ if is_file => (edges().next().map(|edge| edge.ends().0), Resource::Disk),
         Some((task, _)) => {
             let (sums, _) = states(result, timeline, &[task], &intervals);
             (

@@ -104,7 +104,8 @@ pub fn subject_name(result: &Bottlenecks, subject: &Subject) -> String {
         Subject::Edges(edges) => {
             let of = |&edge: &usize| {
                 let edge = &result.tasks.edges[edge];
-                format!("{} → {}", name(edge.from), name(edge.to))
+                let (from, to) = edge.ends();
+                format!("{} {} {}", name(from), edge.arrow(), name(to))
             };
             joined(edges.iter().map(of).collect())
         }

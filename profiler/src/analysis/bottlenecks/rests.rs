@@ -5,7 +5,8 @@
 
 use super::tasks::Tasks;
 use super::windows::{self, MOST};
-use super::{Bottlenecks, Window, algorithm, lives, union};
+use super::{Bottlenecks, Window, algorithm, lives};
+use crate::intervals::union;
 use crate::timeline::Timeline;
 
 /// Where the rests of a window are this much shorter than it they are not looked at again.

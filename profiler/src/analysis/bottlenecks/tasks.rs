@@ -10,8 +10,8 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::rounds::rounds;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
-use crate::model::{FileIndex, ProcessId, Stream, Workflow};
-use crate::timeline::{Part, Timeline};
+use crate::model::{FileIndex, ProcessId, Stream, Way, Workflow};
+use crate::timeline::{Part, State, Timeline};
 
 /// Files named for an edge; more are only counted.
 const NAMED: usize = 3;
@@ -41,18 +41,44 @@ impl Task {
 }
 
 /// What leads from one task to another.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskEdge {
-    /// Writing task.
+    /// Writing task; of two that write to each other the one that is asked first.
     pub from: usize,
     /// Reading task.
     pub to: usize,
+    /// Which way data went: that of files and pipes forth.
+    pub way: Way,
+    /// Time that processes of either waited until they could write to the other, ns.
+    pub full_ns: (f64, f64),
     /// Pipes and sockets: places in the timeline.
     pub channels: Vec<u32>,
     /// Some of the files.
     pub files: Vec<FileIndex>,
     /// How many files.
     pub file_count: usize,
+}
+
+impl TaskEdge {
+    /// Who wrote what limits the run, and who reads it. Where data went both ways, who waited to write for longer.
+    pub fn ends(&self) -> (usize, usize) {
+        match self.is_back() {
+            true => (self.to, self.from),
+            false => (self.from, self.to),
+        }
+    }
+
+    /// The arrow from the first of them to the other.
+    pub fn arrow(&self) -> &'static str {
+        match self.way {
+            Way::Both if self.full_ns != (0.0, 0.0) => Way::Forth.arrow(),
+            way => way.arrow(),
+        }
+    }
+
+    fn is_back(&self) -> bool {
+        self.way != Way::Forth && self.full_ns.1 > self.full_ns.0
+    }
 }
 
 /// The graph of tasks.
@@ -338,31 +364,67 @@ fn add_channels(
     of: &[Option<usize>],
     edges: &mut BTreeMap<(usize, usize), TaskEdge>,
 ) {
-    let is_stream = |from: ProcessId, to: ProcessId| {
-        workflow
-            .streams
-            .binary_search_by_key(&(from, to), |stream| (stream.from, stream.to))
-            .is_ok()
+    let stream = |from: ProcessId, to: ProcessId| {
+        let key = |stream: &Stream| (stream.from, stream.to);
+        let at = workflow.streams.binary_search_by_key(&(from, to), key).ok()?;
+        Some(&workflow.streams[at])
     };
+    // Which way data went between tasks, by their sockets.
+    let mut ways: BTreeMap<(usize, usize), Option<Way>> = BTreeMap::new();
+    let mut written: BTreeMap<(usize, usize), BTreeSet<(u32, ProcessId)>> = BTreeMap::new();
     for (at, channel) in timeline.channels.iter().enumerate() {
         if channel.writers.len().saturating_mul(channel.readers.len()) > 10_000 {
             continue;
         }
         for &(from, _, _) in &channel.writers {
             for &(to, _, _) in &channel.readers {
-                let known = if is_stream(from, to) {
-                    Some((from, to))
-                } else {
-                    None
+                // One socket of two between the same processes may lead the other way.
+                let back = || stream(to, from).filter(|stream| stream.is_socket);
+                let Some(known) = stream(from, to).or_else(back) else {
+                    continue;
                 };
-                let ends =
-                    known.and_then(|(from, to)| Some((of[from.0 as usize]?, of[to.0 as usize]?)));
-                if let Some(edge) = ends.and_then(|ends| edges.get_mut(&ends))
-                    && edge.channels.last() != Some(&(at as u32))
-                {
+                let task = |id: ProcessId| of[id.0 as usize];
+                let Some(ends) = task(known.from).zip(task(known.to)) else {
+                    continue;
+                };
+                let Some(edge) = edges.get_mut(&ends) else {
+                    continue;
+                };
+                let way = ways.entry(ends).or_default();
+                *way = Some(way.map_or(known.way, |way| way.and(known.way)));
+                written.entry(ends).or_default().insert((at as u32, from));
+                if edge.channels.last() != Some(&(at as u32)) {
                     edge.channels.push(at as u32);
                 }
             }
         }
     }
+    for (ends, way) in ways {
+        if let (Some(edge), Some(way)) = (edges.get_mut(&ends), way) {
+            edge.way = if edge.file_count > 0 { way.and(Way::Forth) } else { way };
+        }
+    }
+    for (ends, written) in written {
+        let Some(edge) = edges.get_mut(&ends).filter(|edge| edge.way != Way::Forth) else {
+            continue;
+        };
+        for (channel, process) in written {
+            let full_ns = full_ns(timeline, process, channel);
+            match of[process.0 as usize] == Some(ends.0) {
+                true => edge.full_ns.0 += full_ns,
+                false => edge.full_ns.1 += full_ns,
+            }
+        }
+    }
+}
+
+/// How long a process waited until it could write into a channel, ns.
+fn full_ns(timeline: &Timeline, process: ProcessId, channel: u32) -> f64 {
+    let pieces = &timeline.instance(process).pieces;
+    let full = pieces
+        .iter()
+        .filter(|piece| piece.state == State::Out && piece.channel == Some(channel));
+    let share = |piece| timeline.shares(piece)[State::Out as usize];
+    full.map(|piece| share(piece) * (piece.to - piece.from) as f64)
+        .sum()
 }

@@ -125,9 +125,15 @@ pub fn measure(
                         false => *sum += share * length,
                     }
                 }
-                if let (State::Out, Some(channel)) = (piece.state, piece.channel) {
-                    let full = shares[State::Out as usize] * length;
-                    *saturated.entry((channel, w)).or_default() += full;
+                if let (State::Out | State::In, Some(channel)) = (piece.state, piece.channel) {
+                    let share = shares[piece.state as usize];
+                    let full = match piece.state {
+                        State::Out => share * length,
+                        _ => share * in_flight(timeline, channel, piece, (from, to)),
+                    };
+                    if full > 0.0 {
+                        *saturated.entry((channel, w)).or_default() += full;
+                    }
                 }
             }
             window.on_cpu += sums[State::Cpu as usize];
@@ -168,6 +174,15 @@ pub fn measure(
     measure.channels(&mut windows, &saturated);
     measure.files(&mut windows, &storage);
     windows
+}
+
+/// For how much of a time a process waited for what was on its way through a network connection, though whoever had sent it
+/// had closed that, ns.
+fn in_flight(timeline: &Timeline, channel: u32, piece: &Piece, (from, to): (i64, i64)) -> f64 {
+    let (from, to) = (piece.from.max(from), piece.to.min(to));
+    let channel = &timeline.channels[channel as usize];
+    let times = channel.under_way_within(from, to).filter(|one| !one.is_full);
+    times.map(|one| one.to.min(to) - one.from.max(from)).sum::<i64>() as f64
 }
 
 /// Whether one has most of a time.
@@ -217,7 +232,12 @@ impl Measure<'_> {
                 let Some((writes, reads)) = hull(&ends.writers).zip(hull(&ends.readers)) else {
                     continue;
                 };
-                let (from, until) = (writes.0.max(reads.0), writes.1.min(reads.1));
+                // What is on its way outlives who sent it.
+                let until = match ends.is_network() {
+                    true => reads.1,
+                    false => writes.1.min(reads.1),
+                };
+                let from = writes.0.max(reads.0);
                 let first = windows.partition_point(|window| window.to <= from);
                 for (w, window) in windows.iter_mut().enumerate().skip(first) {
                     if window.from >= until {

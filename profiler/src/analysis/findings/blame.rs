@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Finding, LEAST, limited};
 use crate::analysis::bottlenecks::cause::Confidence;
-use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource, minus};
+use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
+use crate::intervals::minus;
 use crate::analysis::bound::Bound;
 use crate::analysis::threads::together;
 use crate::model::ProcessId;

@@ -75,6 +75,30 @@ impl<'a> Search<'a> {
             .collect()
     }
 
+    /// For how much of a wait at a network connection what was sent was on its way, ns, by who sent it to whom.
+    pub(super) fn under_way(&self, piece: &Piece) -> BTreeMap<(ProcessId, ProcessId), f64> {
+        let mut found = BTreeMap::new();
+        let channel = piece.channel.map(|at| &self.timeline.channels[at as usize]);
+        let Some(channel) = channel.filter(|_| matches!(piece.state, State::In | State::Out)) else {
+            return found;
+        };
+        for one in channel.under_way_within(piece.from, piece.to) {
+            let ns = one.to.min(piece.to) - one.from.max(piece.from);
+            *found.entry((one.sender, one.receiver)).or_default() += ns as f64;
+        }
+        let all: f64 = found.values().sum();
+        let length = (piece.to - piece.from) as f64;
+        if all > length {
+            found.values_mut().for_each(|ns| *ns *= length / all);
+        }
+        found
+    }
+
+    /// A connection as people name it: who sent to whom.
+    pub(super) fn between(&self, sender: ProcessId, receiver: ProcessId, ns: i64) -> String {
+        format!("{} → {}", self.name(sender, ns), self.name(receiver, ns))
+    }
+
     /// Whom a piece waited for, with the part of it that each is charged with; at most 1 in all.
     pub(super) fn counterparts(
         &self,
@@ -257,6 +281,20 @@ impl<'a> Search<'a> {
                 let mut clipped = *piece;
                 clipped.from = piece.from.max(begin);
                 clipped.to = piece.to.min(end);
+                let mut part = part;
+                if *state == piece.state {
+                    let under_way = self.under_way(&clipped);
+                    let whole = part;
+                    for ((sender, receiver), way_ns) in under_way {
+                        let of_it = whole * way_ns / length;
+                        let between = self.between(sender, receiver, clipped.from);
+                        self.add(Some(between), Root::Network, waiter, of_it);
+                        part -= of_it;
+                    }
+                    if part < 1.0 {
+                        continue;
+                    }
+                }
                 let mut rest = part;
                 let mut counterparts = self.counterparts(culprit, &clipped, *state);
                 self.drop_cycles(&mut counterparts, path);

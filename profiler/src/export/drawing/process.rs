@@ -4,7 +4,7 @@ use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::{Dag, EdgeKind, Node};
-use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::model::{FileIndex, ProcessId, Way, Workflow};
 use crate::text::units;
 
 use super::labels::Labels;
@@ -50,12 +50,12 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
         let e = edge.weight();
         let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
         let numbers = [
-            ("bytes", e.bytes()),
             ("calls", e.calls()),
             ("latency_ns", e.latency_ns),
             ("first_ns", e.first_ns),
             ("last_ns", e.last_ns),
         ];
+        attributes.extend(moved(e.kind, e.way, (e.bytes(), e.back_bytes())));
         attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
         if matches!(e.kind, EdgeKind::Create | EdgeKind::Write) && e.reads > 0 {
             attributes.push(("read_back_bytes", Value::Integer(e.read_bytes)));
@@ -69,7 +69,8 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             from: edge.source().index(),
             to: edge.target().index(),
             kind: e.kind,
-            label: bytes_label(e.bytes(), e.is_bound),
+            way: e.way,
+            label: bytes_label(e.bytes(), e.back_bytes(), e.is_bound),
             is_critical: false,
             attributes,
         });
@@ -84,10 +85,29 @@ pub(super) fn rate(bytes: i64, ns: i64) -> Option<(&'static str, Value)> {
     (bytes > 0 && ns > 0).then_some(("bytes_per_s", Value::Integer(rate as i64)))
 }
 
-/// Bytes moved along an edge, or a bound of them.
-pub(super) fn bytes_label(bytes: i64, is_bound: bool) -> String {
+/// How much data moved along an edge; through sockets which way, and how much of it back, where that is known.
+pub(super) fn moved(
+    kind: EdgeKind,
+    way: Way,
+    (bytes, back_bytes): (i64, i64),
+) -> Vec<(&'static str, Value)> {
+    let is_socket = kind == EdgeKind::Socket;
+    let way = is_socket.then(|| ("way", Value::Text(way.name().into())));
+    // What nobody counted is not nothing.
+    let bytes = (bytes > 0 || !is_socket).then_some(("bytes", Value::Integer(bytes)));
+    let back = (back_bytes > 0).then_some(("back_bytes", Value::Integer(back_bytes)));
+    way.into_iter().chain(bytes).chain(back).collect()
+}
+
+/// Bytes moved along an edge, or a bound of them; where some of them went back, how many each way.
+pub(super) fn bytes_label(bytes: i64, back_bytes: i64, is_bound: bool) -> String {
     match (bytes, is_bound) {
         (..=0, _) => String::new(),
+        (bytes, _) if back_bytes > 0 => format!(
+            "{} → · ← {}",
+            units::bytes(bytes.saturating_sub(back_bytes)),
+            units::bytes(back_bytes)
+        ),
         (bytes, true) => format!("≤ {}", units::bytes(bytes)),
         (bytes, false) => units::bytes(bytes),
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
-use super::process::{bytes_label, finish, rate, title};
+use super::process::{bytes_label, finish, moved, rate, title};
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::pattern::{counted, relative};
@@ -46,22 +46,23 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
         let label = match (e.kind, e.count) {
             (EdgeKind::Fork, 1) => String::new(),
             (EdgeKind::Fork, count) => format!("×{}", units::count(count)),
-            _ => bytes_label(e.bytes, e.is_bound),
+            _ => bytes_label(e.bytes, e.back_bytes, e.is_bound),
         };
         let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
         let numbers = [
-            ("bytes", e.bytes),
             ("calls", e.calls),
             ("edges", e.count),
             ("first_ns", e.first_ns),
             ("last_ns", e.last_ns),
         ];
+        attributes.extend(moved(e.kind, e.way, (e.bytes, e.back_bytes)));
         attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
         attributes.extend(rate(e.bytes, e.last_ns - e.first_ns));
         drawing.edges.push(DrawnEdge {
             from: edge.source().index(),
             to: edge.target().index(),
             kind: e.kind,
+            way: e.way,
             label,
             is_critical: false,
             attributes,

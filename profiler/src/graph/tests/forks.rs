@@ -1,7 +1,7 @@
 //! Which forks the graph of rules draws.
 
 use super::*;
-use crate::model::Stream;
+use crate::model::{Stream, Way};
 
 /// `echo | xargs sh -c 'cc …'`: 0 makes a pipe and starts 1, which writes, and 2, which reads and starts 3; 3 starts 4, which
 /// makes a file. 5 is started by 0 and makes another.
@@ -32,6 +32,8 @@ fn started_by_a_reader(is_piped: bool) -> Workflow {
             from: ProcessId(1),
             to: ProcessId(2),
             is_socket: false,
+            way: Way::Forth,
+            moved: None,
             at_most_bytes: Some(3),
             is_exact: false,
             captured: None,

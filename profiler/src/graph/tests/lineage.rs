@@ -3,13 +3,15 @@
 use petgraph::Direction;
 
 use super::*;
-use crate::model::Stream;
+use crate::model::{Stream, Way};
 
 fn pipe(from: u32, to: u32, span: (i64, i64)) -> Stream {
     Stream {
         from: ProcessId(from),
         to: ProcessId(to),
         is_socket: false,
+        way: Way::Forth,
+        moved: None,
         at_most_bytes: Some(3),
         is_exact: false,
         captured: None,

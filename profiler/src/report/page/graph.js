@@ -17,18 +17,16 @@ function graphModel() {
     if (G.open.has(group)) openGroup(group, nodes, ofNode);
     else ofGroup[group] = nodes.push({ group, members: null, ...groupText(node) }) - 1;
   });
-  const add = (from, to, kind, bytes, n, calls, span) => {
+  const add = (from, to, kind, [way, bytes, back], n, calls, span) => {
     if (from === to || from === undefined || to === undefined) return;
     const key = from + ">" + to, edge = edges.get(key);
-    if (!edge) return edges.set(key, { from, to, kind, bytes, count: n, calls, span });
-    edge.bytes += bytes;
-    edge.count += n;
-    if (strength[kind] > strength[edge.kind]) edge.kind = kind;
+    if (!edge) return edges.set(key, { from, to, kind, way, bytes, back, count: n, calls, span });
+    joinEdges(edge, kind, way, bytes, back, n);
   };
   const between = new Set();
   for (const e of graph.edges) {
     between.add(e.from + ">" + e.to);
-    if (!G.open.has(e.from) && !G.open.has(e.to)) add(ofGroup[e.from], ofGroup[e.to], e.kind, e.bytes, e.count, e.calls, [e.first_ns, e.last_ns]);
+    if (!G.open.has(e.from) && !G.open.has(e.to)) add(ofGroup[e.from], ofGroup[e.to], e.kind, [e.way, e.bytes, e.back_bytes], e.count, e.calls, [e.first_ns, e.last_ns]);
   }
   if (G.open.size) {
     const m = block("members");
@@ -39,11 +37,21 @@ function graphModel() {
       // What the groups are not connected by is not drawn between their members either; within
       // a group, those that are only counted could close a cycle.
       if (a === b ? kind === "fork" || !nodes[x] || nodes[x].rest || nodes[y].rest : !between.has(a + ">" + b)) return;
-      add(x, y, kind, m.bytes[i], 1, null, null);
+      add(x, y, kind, [m.way[i], m.bytes[i], m.back_bytes[i]], 1, null, null);
     });
   }
   return G.files ? { nodes, edges: [...edges.values()] } : withoutFiles(nodes, [...edges.values()]);
 }
+// Which way data went is that of the strongest relation; of several sockets all that is known.
+function joinEdges(edge, kind, way, bytes, back, n) {
+  edge.bytes += bytes;
+  edge.back += back;
+  edge.count += n;
+  const more = strength[kind] - strength[edge.kind];
+  if (more > 0 || more === 0 && ways[way] > ways[edge.way]) edge.way = way;
+  if (more > 0) edge.kind = kind;
+}
+const ways = { unknown: 0, forth: 1, both: 2 };
 const strength = { fork: 0, update: 1, exec: 2, socket: 3, pipe: 4, read: 5, write: 6, create: 7 };
 
 function groupText(node) {
@@ -86,12 +94,12 @@ function withoutFiles(nodes, edges) {
   const into = nodes.map(() => []), out = nodes.map(() => []), kept = new Map(), joined = new Map();
   for (const e of edges) { out[e.from].push(e); into[e.to].push(e); }
   const steps = nodes.filter((node, i) => !node.isFile && (kept.set(i, kept.size), true));
-  const add = (from, to, kind, bytes, n) => {
+  const add = (from, to, kind, [way, bytes, back], n) => {
     const key = kept.get(from) + ">" + kept.get(to), edge = joined.get(key);
-    if (!edge) joined.set(key, { from: kept.get(from), to: kept.get(to), kind, bytes, count: n });
-    else { edge.bytes += bytes; edge.count += n; edge.kind = strength[kind] > strength[edge.kind] ? kind : edge.kind; }
+    if (!edge) joined.set(key, { from: kept.get(from), to: kept.get(to), kind, way, bytes, back, count: n });
+    else joinEdges(edge, kind, way, bytes, back, n);
   };
-  for (const e of edges) if (kept.has(e.from) && kept.has(e.to)) add(e.from, e.to, e.kind, e.bytes, e.count);
+  for (const e of edges) if (kept.has(e.from) && kept.has(e.to)) add(e.from, e.to, e.kind, [e.way, e.bytes, e.back], e.count);
   nodes.forEach((node, start) => {
     if (node.isFile) return;
     // Through files, and through the versions of one.
@@ -100,7 +108,7 @@ function withoutFiles(nodes, edges) {
       const file = way.pop();
       if (seen.has(file)) continue;
       seen.add(file);
-      for (const e of out[file]) if (nodes[e.to].isFile) way.push(e.to); else if (e.to !== start) add(start, e.to, "read", e.bytes, e.count);
+      for (const e of out[file]) if (nodes[e.to].isFile) way.push(e.to); else if (e.to !== start) add(start, e.to, "read", ["forth", e.bytes, 0], e.count);
     }
   });
   return { nodes: steps, edges: [...joined.values()] };
@@ -190,7 +198,7 @@ function drawGraph() {
 }
 function markers() {
   return svg("defs", {}, ["read", "write", "pipe", "fork", "bad"].map((kind) => svg("marker", { id: "to-" + kind, viewBox: "0 0 8 8", refX: 7.5, refY: 4,
-    markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0,0.8 L8,4 L0,7.2 z", style: `fill: var(--${kind})` }))));
+    markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, svg("path", { d: "M0,0.8 L8,4 L0,7.2 z", style: `fill: var(--${kind})` }))));
 }
 const markerOf = { read: "read", exec: "read", write: "write", create: "write", pipe: "pipe", socket: "pipe", fork: "fork", update: "fork" };
 
@@ -206,9 +214,13 @@ function edgeShape(model, e, points, size) {
     d += ` C${[...c[0], ...c[1], ...b].map((n) => n.toFixed(1)).join(" ")}`;
   }
   const width = e.bytes > 0 ? Math.min(4.5, 1 + Math.max(0, Math.log10(e.bytes) - 4) * 0.6) : 1;
+  const marker = `url(#to-${e.critical ? "bad" : markerOf[e.kind]})`;
   const path = svg("path", { d, class: `edge ${e.kind}${e.critical ? " critical" : ""}`,
-    "stroke-width": (e.critical ? Math.max(2, width) : width).toFixed(1), "marker-end": `url(#to-${e.critical ? "bad" : markerOf[e.kind]})` });
-  path.addEventListener("pointermove", (event) => !G.drag && tip(event, `${name(model.nodes[e.from])} → ${name(model.nodes[e.to])}`, [
+    "stroke-width": (e.critical ? Math.max(2, width) : width).toFixed(1),
+    "marker-end": e.way === "unknown" ? null : marker, "marker-start": e.way === "both" ? marker : null });
+  const arrow = { unknown: "–", forth: "→", both: "↔" }[e.way];
+  path.addEventListener("pointermove", (event) => !G.drag && tip(event, `${name(model.nodes[e.from])} ${arrow} ${name(model.nodes[e.to])}`, [
+    e.way === "unknown" ? ["direction", "not known"] : null, e.back ? ["of these back", bytes(e.back)] : null,
     ["relation", e.kind], e.bytes ? ["bytes", (e.kind === "pipe" ? "at most " : "") + bytes(e.bytes)] : null,
     e.calls ? ["calls", count(e.calls)] : null, ["edges", count(e.count)], e.span ? ["from, to", e.span.map(duration).join(" – ")] : null]));
   path.addEventListener("pointerleave", noTip);

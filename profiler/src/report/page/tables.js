@@ -156,8 +156,11 @@ function channelTable() {
   const list = block("channels").channels, rows = places(list.length), all = (row) => [...list[row].writers, ...list[row].readers];
   if (!rows.length) return hide("channels");
   const label = (row) => `${list[row].kind} ${list[row].channel_id}`;
-  // Whoever holds a socket may do both.
-  const reader = (row) => who(list[row].readers) || (/pipe|fifo/.test(list[row].kind) ? "–" : "the same");
+  // Of a socket that carried data both ways, how much each of them sent.
+  const isBoth = (row) => list[row].writers.some((i) => list[row].readers.includes(i));
+  const writer = (row) => !isBoth(row) ? who(list[row].writers) || "–"
+    : list[row].writers.map((i, k) => who([i]) + (list[row].written_bytes[k] === null ? "" : ` ${bytes(list[row].written_bytes[k])}`)).join(", ");
+  const reader = (row) => who(list[row].readers) || "–";
   makeTable({
     host: tableOf("channels"), one: "channel", more: "channels", rows: () => rows, leftOut: block("channels").left_out, sort: [4, true],
     isShown: (row) => !filter.processes || all(row).some(isShown),
@@ -165,7 +168,7 @@ function channelTable() {
     isChosen: (row) => !!filter.what && filter.what.kind === "processes" && filter.what.label === label(row),
     columns: [
       { title: "kind", key: (row) => list[row].kind }, { title: "name", key: (row) => list[row].name || String(list[row].channel_id) },
-      { title: "written by", key: (row) => who(list[row].writers) || "–" }, { title: "read by", key: reader },
+      { title: "written by", key: writer }, { title: "read by", key: reader },
       number("at most", (row) => list[row].at_most_bytes, bytes, "no more bytes than these went through it"),
       number("buffer", (row) => list[row].capacity_bytes, bytes),
     ],

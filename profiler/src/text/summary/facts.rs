@@ -137,7 +137,7 @@ pub struct Network {
 /// Payload between the processes of two rules.
 #[derive(Clone, Debug, Serialize)]
 pub struct Between {
-    /// That of the older processes.
+    /// That of the processes that sent; where both did, of the older ones.
     pub from: String,
     /// That of the others.
     pub to: String,

@@ -42,6 +42,8 @@ rows! {
     FlowBetween {
         src_upid: i64,
         dst_upid: i64,
+        sport: Option<i64>,
+        dport: Option<i64>,
         out_bytes: i64,
         back_bytes: i64,
         first_ns: i64,
