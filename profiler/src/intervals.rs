@@ -46,6 +46,9 @@ mod tests {
         assert_eq!(minus(&all, &others), [(0, 5), (22, 25), (26, 30), (40, 50)]);
         assert_eq!(within(&all, &others), [(5, 10), (20, 22), (25, 26)]);
         assert_eq!(minus(&all, &[]), all);
-        assert_eq!(union(vec![(0, 3), (3, 5), (4, 9), (12, 13)]), [(0, 9), (12, 13)]);
+        assert_eq!(
+            union(vec![(0, 3), (3, 5), (4, 9), (12, 13)]),
+            [(0, 9), (12, 13)]
+        );
     }
 }

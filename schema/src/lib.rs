@@ -55,13 +55,13 @@ pub use trace::ClockCorrection;
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    StorageRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, Table, TimesRow, Trace,
+    TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
-    CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds,
-    FlowMeasure, FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow,
-    WaitSumRow,
+    CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
+    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow, WaitSumRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -26,13 +26,14 @@ pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, TimesRow, TracedDirectoryRow,
+    VariableRow,
 };
 pub use rows::{
-    CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure,
-    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
+    CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow,
+    FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Opened by [`Trace::open`] it never changes the file.

@@ -13,6 +13,7 @@ mod check;
 mod closing_execs;
 mod compare;
 mod dependencies;
+mod directions;
 mod execs;
 mod exit_status;
 mod fallback;

@@ -283,11 +283,9 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
         let members: Vec<usize> = (0..result.tasks.edges.len())
             .filter(|&e| result.graph.edge_of[e] == Some(edge))
             .collect();
-        let writers: Vec<usize> = members
-            .iter()
-            .map(|&e| result.tasks.edges[e].ends().0)
-            .collect();
-        let lives = lives(result, &writers);
+        let carriers = |&e: &usize| result.tasks.edges[e].carriers(timeline);
+        let carriers: Vec<usize> = members.iter().flat_map(carriers).collect();
+        let lives = lives(result, &carriers);
         let mean = mean(result, &flagged, |window| window.st[edge]);
         let intervals = intervals(result, &flagged, &lives);
         all.push(cause::of_edges(

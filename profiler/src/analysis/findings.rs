@@ -10,11 +10,11 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options};
-use crate::intervals::union;
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::{LateStart, RunBy, Serial, late_starts, serial};
 use crate::graph::Dag;
+use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{percent, want, who};
 use crate::text::units;

@@ -196,7 +196,13 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                 let other = if from == part.process { to } else { from };
                 let kind = piece.channel.map(|at| &timeline.channels[at as usize].kind);
                 let other = search.name(other, piece.from);
-                let key = (waiter.clone(), Kind::Network, Some(other), kind.map(|kind| kind.to_string()), false);
+                let key = (
+                    waiter.clone(),
+                    Kind::Network,
+                    Some(other),
+                    kind.map(|kind| kind.to_string()),
+                    false,
+                );
                 sums.entry(key).or_default().add(ns, part.process);
                 let between = search.between(from, to, piece.from);
                 search.add(Some(between), Root::Network, &waiter, ns);

@@ -452,7 +452,12 @@ fn tell_all(writers: &BTreeMap<ProcessId, Held>, readers: &BTreeMap<ProcessId, H
 
 /// Pairs those who held a socket: the one who sent comes first; of two who both did, or may have, the older one.
 fn pair_sockets(workflow: &mut Workflow, ends: &Ends, roles: &BTreeMap<ProcessId, Role>) {
-    let mut holders: Vec<ProcessId> = ends.writers.keys().chain(ends.readers.keys()).copied().collect();
+    let mut holders: Vec<ProcessId> = ends
+        .writers
+        .keys()
+        .chain(ends.readers.keys())
+        .copied()
+        .collect();
     holders.sort_unstable_by_key(|&id| (workflow.process(id).start_ns, id));
     holders.dedup();
     for (at, &a) in holders.iter().enumerate() {
@@ -470,12 +475,19 @@ fn pair_sockets(workflow: &mut Workflow, ends: &Ends, roles: &BTreeMap<ProcessId
                 (false, true) => (b, a, Way::Forth),
                 (true, true) => (a, b, Way::Both),
             };
-            let inherited = |id| inherited(workflow, &ends.writers, id) || inherited(workflow, &ends.readers, id);
+            let inherited = |id| {
+                inherited(workflow, &ends.writers, id) || inherited(workflow, &ends.readers, id)
+            };
             if are_siblings(workflow, a, b) && (inherited(a) || inherited(b)) {
                 continue;
             }
             // Of more than two nobody knows who sent how much to whom.
-            let of_two = |id| roles.get(&id).and_then(|role| role.bytes).filter(|_| roles.len() == 2);
+            let of_two = |id| {
+                roles
+                    .get(&id)
+                    .and_then(|role| role.bytes)
+                    .filter(|_| roles.len() == 2)
+            };
             let moved = of_two(from)
                 .zip(of_two(to))
                 .map(|(from, to)| (from.0.min(to.1), from.1.min(to.0)));
@@ -520,7 +532,11 @@ fn join_ways(workflow: &mut Workflow) {
             _ => 2,
         };
     }
-    for stream in workflow.streams.iter_mut().filter(|stream| stream.is_socket) {
+    for stream in workflow
+        .streams
+        .iter_mut()
+        .filter(|stream| stream.is_socket)
+    {
         let ends = older_first(stream);
         match ways.get(&ends) {
             Some(3) => {

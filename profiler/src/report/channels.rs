@@ -53,7 +53,8 @@ pub(super) fn of(workflow: &Workflow, trace: &Trace, kept: &Kept, most: usize) -
             let place = places.get(&end.upid).copied();
             // Of a socket that went both ways the bytes of an end are those of both.
             let moved = images.get(&end.upid);
-            let moved = moved.and_then(|&id| workflow.ends.moved.get(&(row.channel_id, id)).copied());
+            let moved =
+                moved.and_then(|&id| workflow.ends.moved.get(&(row.channel_id, id)).copied());
             let is_socket = !matches!(&*row.kind, "pipe" | "fifo");
             let of = |own: Option<i64>| if is_socket { own } else { bytes };
             if end.direction != "read" {

@@ -12,6 +12,7 @@ mod beyond;
 mod bottleneck;
 #[path = "../support/play.rs"]
 mod play;
+mod sockets;
 mod threads;
 mod waiting;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use flowtrace_schema::{
     Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
-    ChannelRecord, CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer,
-    FileRecord, HostId, HostRecord, HostSample, Loss, NameRecord, Op, Origin, ProcessEnd,
-    ProcessLayer, ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side,
-    Tid, TracedDirectory, Upid, Usage, WaitObject, Waker, Writer,
+    ChannelRecord, ChannelTraffic, CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind,
+    FileLayer, FileRecord, HostId, HostRecord, HostSample, Loss, NameRecord, Op, Origin,
+    ProcessEnd, ProcessLayer, ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord,
+    SampleRecord, Side, Tid, TracedDirectory, Upid, Usage, WaitObject, Waker, Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -275,6 +275,26 @@ impl Play {
                 bytes: None,
                 at_most_bytes: None,
             }));
+    }
+
+    /// What a process sent through a socket and received from it, counted call by call.
+    pub(crate) fn moved(&mut self, channel: u32, upid: u32, sent: u64, received: u64) {
+        for (side, bytes) in [(Side::Write, sent), (Side::Read, received)] {
+            if bytes > 0 {
+                self.recorder
+                    .record(Record::ChannelTraffic(Box::new(ChannelTraffic {
+                        channel: ChannelId(channel),
+                        upid: Upid(upid),
+                        side,
+                        calls: 1,
+                        bytes: Some(bytes),
+                        duration_ns: 1,
+                        first_ns: 1,
+                        last_ns: 2,
+                        exact: true,
+                    })));
+            }
+        }
     }
 
     /// Both ends of a pipe for a time.

@@ -167,9 +167,8 @@ pub(super) fn of_edges(
 ) -> Bottleneck {
     let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let edges = || members.iter().map(|&e| &result.tasks.edges[e]);
-    let channels = || edges().flat_map(|edge| &edge.channels);
-    let is_network = channels().any(|&c| timeline.channels[c as usize].is_network());
-    let is_file = channels().next().is_none();
+    let is_network = edges().any(|edge| edge.is_network(timeline));
+    let is_file = edges().all(|edge| edge.channels.is_empty());
     let mut busiest: Option<(usize, f64)> = None;
     // Of two that write to each other the writer is not behind its own channel.
     let writers: Vec<usize> = edges().map(|edge| edge.ends().0).collect();

@@ -20,7 +20,7 @@ pub(super) fn examine(
     timeline: &Timeline,
     mut boundaries: Vec<i64>,
 ) -> Vec<Window> {
-    let (steps, lives) = (steps(&result.tasks), Lives::of(result));
+    let (steps, lives) = (steps(&result.tasks), Lives::of(result, timeline));
     let mut windows = detect(result, timeline, &boundaries);
     for _ in 0..ROUNDS {
         let rests = windows
@@ -77,19 +77,19 @@ fn detect(result: &Bottlenecks, timeline: &Timeline, boundaries: &[i64]) -> Vec<
     measured.into_iter().map(window).collect()
 }
 
-/// When those that can be to blame lived: of each vertex, and of each edge its writers.
+/// When those that can be to blame lived: of each vertex, and of each edge those who carry something through it.
 struct Lives {
     vertices: Vec<Vec<(i64, i64)>>,
     edges: Vec<Vec<(i64, i64)>>,
 }
 
 impl Lives {
-    fn of(result: &Bottlenecks) -> Lives {
+    fn of(result: &Bottlenecks, timeline: &Timeline) -> Lives {
         let Bottlenecks { graph, tasks, .. } = result;
         let mut writers = vec![Vec::new(); graph.edges.len()];
         for (edge, of) in tasks.edges.iter().zip(&graph.edge_of) {
             if let Some(of) = *of {
-                writers[of].push(edge.from);
+                writers[of].extend(edge.carriers(timeline));
             }
         }
         let each = |tasks: &[Vec<usize>]| tasks.iter().map(|tasks| lives(result, tasks)).collect();

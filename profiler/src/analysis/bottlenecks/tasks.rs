@@ -76,6 +76,21 @@ impl TaskEdge {
         }
     }
 
+    /// Whose lives are those of what it carries: the writer's, and through a network, where data is on its way, the reader's.
+    pub fn carriers(&self, timeline: &Timeline) -> Vec<usize> {
+        let (from, to) = self.ends();
+        match self.is_network(timeline) {
+            true => vec![from, to],
+            false => vec![from],
+        }
+    }
+
+    /// Whether some of it leaves the machine, or may.
+    pub fn is_network(&self, timeline: &Timeline) -> bool {
+        let mut channels = self.channels.iter();
+        channels.any(|&at| timeline.channels[at as usize].is_network())
+    }
+
     fn is_back(&self) -> bool {
         self.way != Way::Forth && self.full_ns.1 > self.full_ns.0
     }
@@ -366,7 +381,10 @@ fn add_channels(
 ) {
     let stream = |from: ProcessId, to: ProcessId| {
         let key = |stream: &Stream| (stream.from, stream.to);
-        let at = workflow.streams.binary_search_by_key(&(from, to), key).ok()?;
+        let at = workflow
+            .streams
+            .binary_search_by_key(&(from, to), key)
+            .ok()?;
         Some(&workflow.streams[at])
     };
     // Which way data went between tasks, by their sockets.
@@ -401,7 +419,11 @@ fn add_channels(
     }
     for (ends, way) in ways {
         if let (Some(edge), Some(way)) = (edges.get_mut(&ends), way) {
-            edge.way = if edge.file_count > 0 { way.and(Way::Forth) } else { way };
+            edge.way = if edge.file_count > 0 {
+                way.and(Way::Forth)
+            } else {
+                way
+            };
         }
     }
     for (ends, written) in written {

@@ -181,8 +181,12 @@ pub fn measure(
 fn in_flight(timeline: &Timeline, channel: u32, piece: &Piece, (from, to): (i64, i64)) -> f64 {
     let (from, to) = (piece.from.max(from), piece.to.min(to));
     let channel = &timeline.channels[channel as usize];
-    let times = channel.under_way_within(from, to).filter(|one| !one.is_full);
-    times.map(|one| one.to.min(to) - one.from.max(from)).sum::<i64>() as f64
+    let times = channel
+        .under_way_within(from, to)
+        .filter(|one| !one.is_full);
+    times
+        .map(|one| one.to.min(to) - one.from.max(from))
+        .sum::<i64>() as f64
 }
 
 /// Whether one has most of a time.

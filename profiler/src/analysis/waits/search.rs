@@ -79,7 +79,8 @@ impl<'a> Search<'a> {
     pub(super) fn under_way(&self, piece: &Piece) -> BTreeMap<(ProcessId, ProcessId), f64> {
         let mut found = BTreeMap::new();
         let channel = piece.channel.map(|at| &self.timeline.channels[at as usize]);
-        let Some(channel) = channel.filter(|_| matches!(piece.state, State::In | State::Out)) else {
+        let Some(channel) = channel.filter(|_| matches!(piece.state, State::In | State::Out))
+        else {
             return found;
         };
         for one in channel.under_way_within(piece.from, piece.to) {

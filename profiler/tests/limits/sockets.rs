@@ -1,0 +1,203 @@
+//! Which way data went through sockets, and what that says of who waited, on hand-made runs.
+
+use flowtrace_profiler::analysis::bottlenecks::chart::subject_name;
+use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
+use flowtrace_profiler::graph::EdgeKind;
+use flowtrace_profiler::model::Way;
+use flowtrace_schema::{ChannelKind, Direction};
+
+use crate::play::Doing::{Cpu, In, Out};
+use crate::play::{Life, Play};
+use crate::{Run, run};
+
+/// What each socket edge of the graph joins, which way, and the bytes forth and back.
+fn sockets(run: &Run) -> Vec<(String, Way, i64, i64)> {
+    let graph = &run.dag.graph;
+    let rule = |node| match graph[node] {
+        flowtrace_profiler::graph::Node::Process { id, .. } => run.workflow.rule(id).to_string(),
+        flowtrace_profiler::graph::Node::File { .. } => unreachable!(),
+    };
+    let mut found: Vec<_> = graph
+        .edge_indices()
+        .filter(|&edge| graph[edge].kind == EdgeKind::Socket)
+        .map(|at| {
+            let (from, to) = graph.edge_endpoints(at).unwrap();
+            let edge = &graph[at];
+            let names = format!("{}>{}", rule(from), rule(to));
+            (names, edge.way, edge.write_bytes, edge.read_bytes)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The receivers are older than who sends to them, as servers are.
+fn chain(
+    kind: ChannelKind,
+    lives: [&dyn Fn(u32, u32) -> Vec<(u64, crate::play::Doing)>; 3],
+) -> Run {
+    run(|mut play| {
+        let (first, second) = (play.channel(kind), play.channel(kind));
+        let [reader, ocr, receiver] = lives.map(|life| life(first, second));
+        let receiver = play.process("receiver", None, 0, &receiver);
+        let ocr = play.process("ocr", None, 0, &ocr);
+        let reader = play.process("reader", None, 0, &reader);
+        for (channel, one, other) in [(first, reader, ocr), (second, ocr, receiver)] {
+            play.end(channel, one, Direction::Both, 40, 4000);
+            play.end(channel, other, Direction::Both, 40, 4000);
+        }
+        play.finish(4000);
+    })
+}
+
+#[test]
+fn the_first_of_two_links_is_slow_and_named_in_the_direction_of_the_data() {
+    for kind in [ChannelKind::Tcp, ChannelKind::Unix, ChannelKind::Socketpair] {
+        let run = chain(
+            kind,
+            [
+                &|first, _| vec![(60, Cpu), (4000, Out(first))],
+                &|first, _| vec![(60, Cpu), (2000, In(first)), (2020, Cpu), (4000, In(first))],
+                &|_, second| {
+                    vec![
+                        (60, Cpu),
+                        (2000, In(second)),
+                        (2020, Cpu),
+                        (4000, In(second)),
+                    ]
+                },
+            ],
+        );
+        let ways: Vec<_> = sockets(&run)
+            .into_iter()
+            .map(|(names, way, ..)| (names, way))
+            .collect();
+        assert_eq!(
+            ways,
+            [
+                ("ocr>receiver".into(), Way::Forth),
+                ("reader>ocr".into(), Way::Forth)
+            ],
+            "{kind:?}"
+        );
+        let result = run.bottlenecks();
+        assert_eq!(
+            subject_name(&result, &result.found[0].subject),
+            "reader → ocr",
+            "{kind:?}"
+        );
+        let waits = waits(&run.workflow, &run.timeline);
+        let cause = &waits.causes[0];
+        if kind == ChannelKind::Tcp {
+            assert_eq!(cause.root, Root::Network);
+            assert_eq!(cause.culprit.as_deref(), Some("reader → ocr"));
+            let waiters: Vec<&str> = cause
+                .waiters
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect();
+            assert_eq!(waiters.len(), 3, "{waiters:?}");
+            assert!(
+                waits
+                    .waits
+                    .iter()
+                    .any(|wait| wait.kind == Kind::Network && wait.waiter == "ocr")
+            );
+        } else {
+            assert_ne!(cause.root, Root::Network, "{kind:?}");
+        }
+    }
+}
+
+/// What was sent is on its way yet when who sent it has ended.
+#[test]
+fn what_is_on_its_way_outlives_who_sent_it() {
+    let run = run(|mut play| {
+        let tcp = play.channel(ChannelKind::Tcp);
+        let receiver: Life<'_> = &[(60, Cpu), (1000, In(tcp)), (1020, Cpu), (4000, In(tcp))];
+        let receiver = play.process("receiver", None, 0, receiver);
+        let sender = play.process("sender", None, 0, &[(60, Cpu), (1000, Out(tcp))]);
+        play.end(tcp, sender, Direction::Both, 40, 1000);
+        play.end(tcp, receiver, Direction::Both, 40, 4000);
+        play.finish(4000);
+    });
+    let (step, resource, share) = run.cause().unwrap();
+    assert_eq!((step, resource), (None, "network"));
+    assert!(share >= 85, "{share}");
+    let waits = waits(&run.workflow, &run.timeline);
+    assert_eq!(waits.causes[0].root, Root::Network, "{:?}", waits.causes);
+    assert!(waits.causes[0].ns > 3.7e9, "{:?}", waits.causes);
+}
+
+/// Both wait for each other in turn: each sends. Whoever computes meanwhile is to blame, and never the network.
+#[test]
+fn who_ask_and_answer_send_both() {
+    let run = run(|mut play| {
+        let tcp = play.channel(ChannelKind::Tcp);
+        let turns = |is_server: bool| -> Vec<_> {
+            let ends = (0..4000).step_by(100).map(|at| at + 100);
+            ends.flat_map(|end| match is_server {
+                true => [(end - 80, In(tcp)), (end, Cpu)],
+                false => [(end - 80, Cpu), (end, In(tcp))],
+            })
+            .collect()
+        };
+        let server = play.process("server", None, 0, &turns(true));
+        let client = play.process("client", None, 0, &turns(false));
+        play.end(tcp, server, Direction::Both, 0, 4000);
+        play.end(tcp, client, Direction::Both, 0, 4000);
+        play.finish(4000);
+    });
+    let ways: Vec<_> = sockets(&run)
+        .into_iter()
+        .map(|(names, way, ..)| (names, way))
+        .collect();
+    assert_eq!(ways, [("server>client".into(), Way::Both)]);
+    let waits = waits(&run.workflow, &run.timeline);
+    assert!(
+        waits.causes.iter().all(|cause| cause.root != Root::Network),
+        "{:?}",
+        waits.causes
+    );
+}
+
+/// Nobody saw who sent: no arrow, no bytes.
+#[test]
+fn a_socket_at_which_nobody_was_seen_to_wait_has_no_direction() {
+    let run = run(|mut play| {
+        let unix = play.channel(ChannelKind::Unix);
+        let one = play.process("one", None, 0, &[(400, Cpu)]);
+        let other = play.process("other", None, 10, &[(400, Cpu)]);
+        hold(&mut play, unix, [one, other]);
+        play.finish(400);
+    });
+    assert_eq!(sockets(&run), [("one>other".into(), Way::Unknown, 0, 0)]);
+}
+
+/// Where calls were counted their bytes decide, whatever waits look like: the sender waits for the end of the connection.
+#[test]
+fn counted_bytes_decide_before_waits() {
+    for (sent, received, expected) in [
+        (7000, 0, ("young>old", Way::Forth, 7000, 0)),
+        (0, 9000, ("old>young", Way::Forth, 9000, 0)),
+        (70, 9000, ("old>young", Way::Both, 9000, 70)),
+    ] {
+        let run = run(|mut play| {
+            let tcp = play.channel(ChannelKind::Tcp);
+            let waits: Life<'_> = &[(20, Cpu), (200, In(tcp)), (220, Cpu), (400, In(tcp))];
+            let old = play.process("old", None, 0, waits);
+            let young = play.process("young", None, 10, waits);
+            hold(&mut play, tcp, [old, young]);
+            play.moved(tcp, young, sent, received);
+            play.finish(400);
+        });
+        let (names, way, forth, back) = expected;
+        assert_eq!(sockets(&run), [(names.into(), way, forth, back)]);
+    }
+}
+
+fn hold(play: &mut Play, channel: u32, upids: [u32; 2]) {
+    for upid in upids {
+        play.end(channel, upid, Direction::Both, 15, 400);
+    }
+}
