@@ -8,7 +8,7 @@ use crate::support::{
 
 /// Connects and accepts by turns; each of them waits for the other now and then, as samples can see.
 const COMMON: &str = "
-import os, socket, sys, time
+import os, socket, sys, threading, time
 def connected(address):
     for _ in range(400):
         try:
@@ -21,7 +21,7 @@ def listening(address):
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(address); s.listen()
     return s
-def address(n): return ('127.0.0.1', 48300 + n) if sys.argv[1] == 'tcp' else f's{n}'
+def address(n): return ('127.0.0.1', int(sys.argv[2]) + n) if sys.argv[1] == 'tcp' else f's{n}'
 ";
 
 /// The parts of a program: what each process does, by its name. The first are older.
@@ -63,9 +63,10 @@ while True:
         parts: &[
             (
                 "sink",
-                "l = listening(address(3)); all = [l.accept()[0] for _ in range(3)]
-for c in all:
-    while c.recv(65536): pass",
+                "l = listening(address(3))
+def take(c):
+    while c.recv(65536): pass
+for _ in range(3): threading.Thread(target=take, args=(l.accept()[0],)).start()",
             ),
             (
                 "one",
@@ -135,7 +136,8 @@ fn drawn(trace: &std::path::Path) -> Vec<(String, (i64, i64))> {
     found
 }
 
-fn directions(options: &[&str], kind: &str, counts: bool) {
+/// `port`: below those that are used, by this test alone.
+fn directions(options: &[&str], (kind, port): (&str, u16), counts: bool) {
     for case in &CASES {
         let scratch = Scratch::new();
         let job = scratch.dir("job");
@@ -143,7 +145,7 @@ fn directions(options: &[&str], kind: &str, counts: bool) {
         for (name, body) in case.parts {
             let text = format!("#!{PYTHON}\n{COMMON}\n{body}\n");
             std::fs::write(job.join(format!("{name}.py")), text).unwrap();
-            script += &format!("{PYTHON} {name}.py {kind} & ");
+            script += &format!("{PYTHON} {name}.py {kind} {port} & ");
         }
         let trace = scratch.join("trace.db");
         let mut run = run_in(&job, &trace);
@@ -164,22 +166,22 @@ fn directions(options: &[&str], kind: &str, counts: bool) {
 #[test]
 fn waits_tell_which_way_data_goes() {
     if need_fuse() && need_python("socket") {
-        directions(&["--sample", "100"], "tcp", false);
-        directions(&["--sample", "100"], "unix", false);
+        directions(&["--sample", "100"], ("tcp", 48300), false);
+        directions(&["--sample", "100"], ("unix", 0), false);
     }
 }
 
 #[test]
 fn counted_bytes_tell_which_way_data_goes_and_how_much() {
     if need_kernel_layer() && need_python("socket") {
-        directions(&["--layer", "kernel"], "tcp", true);
-        directions(&["--layer", "kernel"], "unix", true);
+        directions(&["--layer", "kernel"], ("tcp", 48310), true);
+        directions(&["--layer", "kernel"], ("unix", 0), true);
     }
 }
 
 #[test]
 fn packets_tell_which_way_data_goes_and_how_much() {
     if need_root() && need_fuse() && need_python("socket") {
-        directions(&["--net"], "tcp", true);
+        directions(&["--net"], ("tcp", 48320), true);
     }
 }
