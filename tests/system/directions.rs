@@ -136,52 +136,77 @@ fn drawn(trace: &std::path::Path) -> Vec<(String, (i64, i64))> {
     found
 }
 
-/// `port`: below those that are used, by this test alone.
-fn directions(options: &[&str], (kind, port): (&str, u16), counts: bool) {
+/// Runs a case. `port`: below those that are used, by this test alone.
+fn trace_of(scratch: &Scratch, case: &Case, options: &[&str], (kind, port): (&str, u16)) -> Drawn {
+    let job = scratch.dir("job");
+    let mut script = String::new();
+    for (name, body) in case.parts {
+        let text = format!("#!{PYTHON}\n{COMMON}\n{body}\n");
+        std::fs::write(job.join(format!("{name}.py")), text).unwrap();
+        script += &format!("{PYTHON} {name}.py {kind} {port} & ");
+    }
+    let trace = scratch.join("trace.db");
+    let mut run = run_in(&job, &trace);
+    run.args(options).args(["--", "sh", "-c"]);
+    finish(run.arg(script + "wait")).expect(0);
+    Trace::open_complete(&trace);
+    drawn(&trace).into_iter().unzip()
+}
+
+/// Who sends to whom, and the bytes forth and back.
+type Drawn = (Vec<String>, Vec<(i64, i64)>);
+
+fn counted(options: &[&str], sockets: (&str, u16)) {
     for case in &CASES {
-        let scratch = Scratch::new();
-        let job = scratch.dir("job");
-        let mut script = String::new();
-        for (name, body) in case.parts {
-            let text = format!("#!{PYTHON}\n{COMMON}\n{body}\n");
-            std::fs::write(job.join(format!("{name}.py")), text).unwrap();
-            script += &format!("{PYTHON} {name}.py {kind} {port} & ");
-        }
-        let trace = scratch.join("trace.db");
-        let mut run = run_in(&job, &trace);
-        run.args(options).args(["--", "sh", "-c"]);
-        finish(run.arg(script + "wait")).expect(0);
-        Trace::open_complete(&trace);
-        let found = drawn(&trace);
-        let (ways, bytes): (Vec<String>, Vec<(i64, i64)>) = found.into_iter().unzip();
-        assert_eq!(ways, case.expected, "{} {kind} {options:?}", case.name);
-        if counts {
-            assert_eq!(bytes, case.bytes, "{} {kind} {options:?}", case.name);
-        } else {
+        let (ways, bytes) = trace_of(&Scratch::new(), case, options, sockets);
+        assert_eq!(ways, case.expected, "{} {sockets:?} {options:?}", case.name);
+        assert_eq!(bytes, case.bytes, "{} {sockets:?} {options:?}", case.name);
+    }
+}
+
+/// Samples may miss the waits of a socket on a crowded machine: its way is unknown then, and never another one.
+fn seen(sockets: (&str, u16)) {
+    const TRIES: usize = 3;
+    for case in &CASES {
+        let is_right = |_: &usize| {
+            let (ways, bytes) = trace_of(&Scratch::new(), case, &["--sample", "100"], sockets);
             assert!(bytes.iter().all(|&bytes| bytes == (-1, 0)), "{bytes:?}");
-        }
+            for way in ways.iter().filter(|way| !way.contains('?')) {
+                // Of two ways one may have been seen.
+                let (from, to) = way.split_once('>').unwrap_or(("", ""));
+                let may_be = [way.clone(), format!("{from}={to}"), format!("{to}={from}")];
+                let is_true = may_be.iter().any(|way| case.expected.contains(&&**way));
+                assert!(is_true, "{}: {ways:?}", case.name);
+            }
+            ways == case.expected
+        };
+        assert!(
+            (0..TRIES).any(|at| is_right(&at)),
+            "{} {sockets:?}",
+            case.name
+        );
     }
 }
 
 #[test]
 fn waits_tell_which_way_data_goes() {
     if need_fuse() && need_python("socket") {
-        directions(&["--sample", "100"], ("tcp", 48300), false);
-        directions(&["--sample", "100"], ("unix", 0), false);
+        seen(("tcp", 48300));
+        seen(("unix", 0));
     }
 }
 
 #[test]
 fn counted_bytes_tell_which_way_data_goes_and_how_much() {
     if need_kernel_layer() && need_python("socket") {
-        directions(&["--layer", "kernel"], ("tcp", 48310), true);
-        directions(&["--layer", "kernel"], ("unix", 0), true);
+        counted(&["--layer", "kernel"], ("tcp", 48310));
+        counted(&["--layer", "kernel"], ("unix", 0));
     }
 }
 
 #[test]
 fn packets_tell_which_way_data_goes_and_how_much() {
     if need_root() && need_fuse() && need_python("socket") {
-        directions(&["--net"], ("tcp", 48320), true);
+        counted(&["--net"], ("tcp", 48320));
     }
 }
