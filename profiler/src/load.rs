@@ -13,6 +13,7 @@ mod accesses;
 mod activity;
 mod answers;
 mod bounds;
+mod complete;
 mod fellows;
 mod grants;
 mod held;
@@ -86,6 +87,7 @@ fn load_from<S>(
     add_processes(&mut workflow, rows);
     add_files(&mut workflow, trace.files()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
+    workflow.complete_ns = complete::until(&workflow, trace)?;
     let mut other = begin(&workflow);
     let (looks, refused, parts) =
         add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;

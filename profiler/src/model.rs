@@ -92,6 +92,8 @@ pub struct Workflow {
     pub executions: Vec<(ProcessId, FileIndex)>,
     /// Last moment known, ns: the end of the run, or of the last event of a run cut short.
     pub last_ns: i64,
+    /// Up to when everything that was recorded is there, ns: to the last moment, but for a run that goes on or was cut short.
+    pub complete_ns: i64,
     /// Whether it is still being recorded.
     pub is_live: bool,
 }

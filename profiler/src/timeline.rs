@@ -332,6 +332,10 @@ pub struct LockWait {
 pub struct Timeline {
     /// What threads did was told by the scheduler, not by samples.
     pub exact: bool,
+    /// Whether the run goes on, or was cut short: then [`Timeline::span`] ends where the trace is complete.
+    pub is_partial: bool,
+    /// Whether it goes on.
+    pub is_live: bool,
     /// The moment that people count from, ns: [`crate::model::Workflow::begins_ns`].
     pub begins_ns: i64,
     /// One for each process of the workflow, in the same order.
@@ -357,7 +361,8 @@ pub struct Timeline {
     pub counters: Counters,
     /// The machines.
     pub hosts: Vec<HostRow>,
-    /// Begin of the run and end of its command, ns: processes that it left behind may live longer.
+    /// Begin of the run and end of its command, ns: processes that it left behind may live longer. Of a run that goes on, or was
+    /// cut short, up to when the trace is complete ([`crate::model::Workflow::complete_ns`]).
     pub span: (i64, i64),
     mixes: Vec<Shares>,
 }

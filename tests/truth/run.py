@@ -22,7 +22,7 @@ V1, V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 
 
 def case(name, script, **truth):
-    """A script, and what is true of it: step and resource of the first cause, a kind of finding,
+    """A script, and what is true of it: step, channel and resource of the first cause, a kind of finding,
     or healthy=True for no finding at all. `needs` are commands that have to succeed, `prepare` what
     is done before the run."""
     CASES[name] = (script, truth)
@@ -83,6 +83,16 @@ case(
     needs=["tc -V", "ip -V", "unshare -n true"],
 )
 case(
+    "slow-network-before-a-quick-link",
+    "ip link set lo mtu 1500 up && tc qdisc add dev lo root tbf rate 20mbit burst 20kb latency 400ms && "
+    "{ ./link.py receive 47112 & ./link.py pass 47111 47112 & ./link.py send 47111; wait; }",
+    private_network=True,
+    # Three quarters of the bytes go through the first of two links that share the rate.
+    channel=["link.py (stage 1 of 3) → link.py (stage 2 of 3)", "link.py (stage 2 of 3) → link.py (stage 3 of 3)"],
+    resource=["network"],
+    needs=["tc -V", "ip -V", "unshare -n true"],
+)
+case(
     "more-than-fits-into-memory",
     "./s1 -n 60 -o -m big -p 1000",
     prepare="head -c 400M /dev/zero > big; sync big; dd if=big iflag=nocache count=0 status=none",
@@ -106,6 +116,26 @@ import socket
 l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 l.bind(("127.0.0.1", 47110)); l.listen(); c, _ = l.accept()
 while c.recv(65536): pass
+"""
+LINK = """#!/usr/bin/python3
+import socket, sys, time
+def accepted(port):
+    l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    l.bind(("127.0.0.1", int(port))); l.listen(); return l.accept()[0]
+def connected(port):
+    for _ in range(100):
+        try: return socket.create_connection(("127.0.0.1", int(port)))
+        except OSError: time.sleep(0.05)
+what, ports = sys.argv[1], sys.argv[2:]
+if what == "receive":
+    c = accepted(*ports)
+    while c.recv(65536): pass
+elif what == "pass":
+    c, o = accepted(ports[0]), connected(ports[1])
+    while block := c.recv(65536): o.sendall(block[: len(block) // 3])
+else:
+    o = connected(*ports)
+    for _ in range(100): o.sendall(b"x" * 65536)
 """
 POOL = """#!/usr/bin/python3
 import multiprocessing, sys
@@ -188,7 +218,7 @@ def run(flowtrace, stage, name, keep):
     try:
         for at in range(1, 7):
             shutil.copy(stage, f"{scratch}/s{at}")
-        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("pool.py", POOL), ("ranks.py", RANKS), ("tries.py", TRIES)):
+        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("link.py", LINK), ("pool.py", POOL), ("ranks.py", RANKS), ("tries.py", TRIES)):
             with open(f"{scratch}/{program}", "w") as f:
                 f.write(text)
             os.chmod(f"{scratch}/{program}", 0o755)
@@ -220,13 +250,15 @@ def judge(truth, cause, findings):
         return False
     if "resource" in truth and (cause is None or cause["resource"] not in truth["resource"]):
         return False
+    if "channel" in truth and (cause is None or cause["channel"] not in truth["channel"]):
+        return False
     if "finding" in truth and (not kinds or kinds[0] != truth["finding"]):
         return False
     return truth.get("no_finding") not in kinds
 
 
 def shown(truth):
-    keys = ("step", "resource", "finding", "no_finding", "healthy")
+    keys = ("step", "channel", "resource", "finding", "no_finding", "healthy")
     return ", ".join(f"{k} {'/'.join(truth[k]) if isinstance(truth[k], list) else truth[k]}" for k in keys if k in truth)
 
 

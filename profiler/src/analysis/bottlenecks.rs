@@ -125,8 +125,10 @@ pub struct Bottlenecks {
     pub options: Options,
     /// Length of a window, ns.
     pub window_ns: i64,
-    /// Begin and end of the run, ns.
+    /// Begin and end of the run, ns; of one that goes on, or was cut short, the end of the last window that is complete.
     pub span: (i64, i64),
+    /// Whether the run goes on, or was cut short.
+    pub is_partial: bool,
     /// Who is to blame for how much of the run, the most first.
     pub causes: Vec<Cause>,
 }
@@ -185,6 +187,11 @@ impl Without {
 }
 
 impl Bottlenecks {
+    /// Length of the time that was judged, ns.
+    pub fn length(&self) -> i64 {
+        (self.span.1 - self.span.0).max(0)
+    }
+
     /// What was closest to being one in the time of [`Without::Balanced`], the busiest first, with the share of
     /// that time in which it was processing.
     pub fn nearest(&self) -> Vec<(Subject, f64)> {
@@ -221,7 +228,8 @@ pub fn analyse(
     let window_ns = options
         .window_ns
         .unwrap_or_else(|| windows::default_window(timeline.length()));
-    let boundaries = windows::boundaries(timeline, &tasks, window_ns);
+    let span = complete_windows(timeline, window_ns);
+    let boundaries = windows::boundaries(span, &tasks, window_ns);
     let mut result = Bottlenecks {
         tasks,
         windows: Vec::new(),
@@ -229,7 +237,8 @@ pub fn analyse(
         without: Vec::new(),
         options,
         window_ns,
-        span: timeline.span,
+        span,
+        is_partial: timeline.is_partial,
         graph,
         causes: Vec::new(),
     };
@@ -238,6 +247,16 @@ pub fn analyse(
     result.without = without(&result);
     result.causes = cause::causes(&result, timeline);
     result
+}
+
+/// The time to be judged. Of a run that goes on, or was cut short, that ends with the last window that is complete: a shorter
+/// one has no verdict.
+fn complete_windows(timeline: &Timeline, window_ns: i64) -> (i64, i64) {
+    let (from, to) = timeline.span;
+    match timeline.is_partial {
+        true => (from, to - (to - from) % window_ns.max(1)),
+        false => (from, to),
+    }
 }
 
 /// The default grouping: by rule.
@@ -249,7 +268,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<String> {
 
 /// Joins windows in which the same was found, cut to the time in which it was alive.
 fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
-    let length = timeline.length().max(1) as f64;
+    let length = result.length().max(1) as f64;
     let mut all = Vec::new();
     for vertex in 0..result.graph.members.len() {
         for by_single in [false, true] {

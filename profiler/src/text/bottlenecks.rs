@@ -80,7 +80,13 @@ pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
 
 /// The answer in a line: which step, which resource, how much of the run, how sure.
 pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
-    let length = units::duration(timeline.length());
+    let length = units::duration(result.length());
+    if timeline.is_partial && result.windows.is_empty() {
+        return format!(
+            "nothing can be said yet: no window of {} is complete",
+            units::duration(result.window_ns)
+        );
+    }
     let Some(cause) = result.causes.first() else {
         let why = result
             .without
@@ -125,7 +131,7 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
     out.push('\n');
     out += &table(result, timeline);
     for &(why, ns) in &result.without {
-        let share = percent(ns as f64 / timeline.length().max(1) as f64);
+        let share = percent(ns as f64 / result.length().max(1) as f64);
         out += &format!(
             "  none for {share}, {}: {}\n",
             units::duration(ns),
@@ -151,6 +157,13 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
         out += "  no samples: what steps waited for is not known, only how long they computed\n";
     }
     out += unseen(timeline);
+    if timeline.is_partial {
+        out += &format!(
+            "  judged up to {}: what came later is not complete{}\n",
+            units::moment(result.span.1, timeline.begins_ns),
+            if timeline.is_live { " yet" } else { "" }
+        );
+    }
     out += &format!(
         "  α {} β {} · {} of {} or less · next: flowtrace waits {trace}\n",
         result.options.alpha,

@@ -70,6 +70,11 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         1 => workflow.begins_ns() + workflow.duration_ns(),
         _ => workflow.last_ns,
     };
+    let is_partial = workflow.is_live || workflow.is_cut_short();
+    let end = match is_partial {
+        true => end.min(workflow.complete_ns),
+        false => end,
+    };
     let begin = workflow.images.iter().map(|image| image.start_ns).min();
     let traced = workflow.directories.iter().filter(|one| one.is_seen());
     let mut timeline = Timeline {
@@ -80,6 +85,8 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         place: Place::of(traced.map(|directory| directory.filesystem.as_deref())),
         file_calls: workflow.file_calls(),
         exact: parts.exact,
+        is_partial,
+        is_live: workflow.is_live,
         ..Timeline::default()
     };
     add_channels(&mut timeline, workflow, &parts.channels, &parts.samples);

@@ -249,15 +249,8 @@ impl Play {
         self.channels
     }
 
-    /// A process holds an end of a channel for a time.
-    pub(crate) fn end(
-        &mut self,
-        channel: u32,
-        upid: u32,
-        direction: Direction,
-        from: u64,
-        to: u64,
-    ) {
+    /// A process holds an end of a channel from a moment on.
+    pub(crate) fn hold(&mut self, channel: u32, upid: u32, direction: Direction, from: u64) {
         self.ends += 1;
         self.recorder.record(Record::ChannelEnd(ChannelEndRecord {
             id: self.ends,
@@ -267,6 +260,18 @@ impl Play {
             direction,
             from_ns: from * MS,
         }));
+    }
+
+    /// A process holds an end of a channel for a time.
+    pub(crate) fn end(
+        &mut self,
+        channel: u32,
+        upid: u32,
+        direction: Direction,
+        from: u64,
+        to: u64,
+    ) {
+        self.hold(channel, upid, direction, from);
         self.recorder
             .record(Record::ChannelEndClosed(ChannelEndClosed {
                 id: self.ends,

@@ -202,6 +202,12 @@ rows! {
         went_on: i64,
     }
 
+    /// Up to when what a thread did is known.
+    ToldRow {
+        upid: i64,
+        last_ns: i64,
+    }
+
     /// The ports of a socket, by which flows are found.
     SocketPortsRow {
         channel_id: i64,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Trace;
 use super::rows::{
     AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow,
-    StorageRow, TimesRow, VariableRow,
+    StorageRow, TimesRow, ToldRow, VariableRow,
 };
 use crate::op::FLAGS_MASK;
 use crate::{Activity, FileKind, Op, Result};
@@ -27,6 +27,24 @@ impl Trace {
                CASE activity WHEN 6 THEN object END AS child_pid, waker_upid
              FROM sample ORDER BY upid, tid, t_ns, sample_id",
         )
+    }
+
+    /// Up to when what each thread did is known, of the threads that have not ended of images that have not: image and ns.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn threads_alive(&self) -> Result<Vec<(i64, i64)>> {
+        let rows: Vec<ToldRow> = self.rows(
+            "SELECT s.upid AS upid, MAX(s.end_ns) AS last_ns
+             FROM sample AS s JOIN process AS p ON p.upid = s.upid AND p.end_ns IS NULL
+             WHERE NOT EXISTS (SELECT 1 FROM thread AS t
+               WHERE t.upid = s.upid AND t.tid = s.tid AND t.end_ns IS NOT NULL)
+             GROUP BY s.upid, s.tid",
+        )?;
+        Ok(rows
+            .into_iter()
+            .map(|row| (row.upid, row.last_ns))
+            .collect())
     }
 
     /// Whether a thread was seen to wait for a lock, and nobody told who freed it.

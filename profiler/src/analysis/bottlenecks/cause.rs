@@ -188,7 +188,7 @@ pub(super) fn of_edges(
     }
     let consumer = busiest.filter(|&(_, share)| share >= 0.5);
     let involved: Vec<usize> = edges().flat_map(|edge| [edge.from, edge.to]).collect();
-    let (_, samples) = states(result, timeline, &involved, &intervals);
+    let (sums, samples) = states(result, timeline, &involved, &intervals);
     let (culprit, resource) = match consumer {
         _ if is_file => (edges().next().map(|edge| edge.ends().0), Resource::Disk),
         Some((task, _)) => {
@@ -201,13 +201,11 @@ pub(super) fn of_edges(
         None if is_network => (None, Resource::Network),
         None => (None, Resource::HandOver),
     };
-    let sure = match samples {
-        0..10 => Confidence::Low,
-        // The thresholds name a channel, reason names the step behind it.
-        _ if consumer.is_some() && !is_file => Confidence::Medium,
-        10..50 => Confidence::Medium,
-        _ => Confidence::High,
-    };
+    let mut sure = confidence(&sums, samples, mean, result.options.beta);
+    // The thresholds name a channel, reason names the step behind it.
+    if consumer.is_some() && !is_file {
+        sure = sure.min(Confidence::Medium);
+    }
     Bottleneck {
         subject: Subject::Edges(members.to_vec()),
         ns,
@@ -259,7 +257,7 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
             }),
         }
     }
-    let length = timeline.length().max(1) as f64;
+    let length = result.length().max(1) as f64;
     for cause in &mut causes {
         cause.intervals.sort_unstable();
         cause.intervals = union(std::mem::take(&mut cause.intervals));

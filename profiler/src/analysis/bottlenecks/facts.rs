@@ -12,8 +12,10 @@ use crate::analysis::advice::Advice;
 pub struct Facts {
     /// The answer in a line.
     pub answer: String,
-    /// Length of the run.
+    /// Length of the run; of one that goes on, or was cut short, up to the last window that is complete.
     pub duration_ns: i64,
+    /// Whether that is all of the run.
+    pub is_complete: bool,
     /// Who is to blame, the most first.
     pub causes: Vec<CauseFact>,
     /// What the algorithms found, the longest first.
@@ -114,7 +116,8 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
     };
     Facts {
         answer,
-        duration_ns: result.span.1 - result.span.0,
+        duration_ns: result.length(),
+        is_complete: !result.is_partial,
         causes: result.causes.iter().map(cause).collect(),
         bottlenecks: result
             .found

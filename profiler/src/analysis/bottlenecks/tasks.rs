@@ -290,13 +290,13 @@ fn streams(workflow: &Workflow, part: &DiGraph<Node, Edge>) -> DiGraph<(), ()> {
 }
 
 fn number_parts(tasks: &mut [Task], at: &HashMap<(&str, (u32, u32)), usize>) {
-    // Tasks are numbered in the order of their first process, which is how people count them.
-    let mut parts: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-    for (&(name, _), &task) in at {
-        parts.entry(name).or_default().insert(task);
+    // In the order of data: who receives may have begun before who sends.
+    let mut parts: BTreeMap<&str, BTreeSet<(u32, u32, usize)>> = BTreeMap::new();
+    for (&(name, (stage, round)), &task) in at {
+        parts.entry(name).or_default().insert((round, stage, task));
     }
     for places in parts.values() {
-        for (i, &task) in places.iter().enumerate() {
+        for (i, &(_, _, task)) in places.iter().enumerate() {
             tasks[task].part = i + 1;
             tasks[task].parts = places.len();
         }

@@ -23,8 +23,7 @@ pub fn default_window(length: i64) -> i64 {
 /// The moments at which windows begin and end. Besides every `window`, these are the begins and
 /// ends of processes that live long, so that a window does not mix what ran before with what ran
 /// after.
-pub fn boundaries(timeline: &Timeline, tasks: &Tasks, window: i64) -> Vec<i64> {
-    let (from, to) = timeline.span;
+pub fn boundaries((from, to): (i64, i64), tasks: &Tasks, window: i64) -> Vec<i64> {
     let window = window.max(1).max((to - from) / MOST as i64);
     let apart = (window / 10).max(1);
     let mut lives: Vec<(i64, i64, i64)> = tasks
