@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Say how many instances of which step to run, on N cores [default: those of the machine]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0", value_parser = clap::value_parser!(u16).range(0..=10_000))]
     cores: Option<u16>,
-    /// Look again every SECONDS, until the recording ends
+    /// Ask again every SECONDS, until the recording ends; each time up to where the trace is complete, some 5 s ago at most
     #[arg(long, value_name = "SECONDS", value_parser = seconds, num_args = 0..=1, default_missing_value = "2")]
     watch: Option<f64>,
     /// Text with a chart, SVG, JSON with everything, or CSV with a row per window and step

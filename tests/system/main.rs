@@ -18,6 +18,7 @@ mod execs;
 mod exit_status;
 mod fallback;
 mod generate;
+mod growing;
 mod io_uring;
 mod kernel_equals_strace;
 mod kernel_int80;

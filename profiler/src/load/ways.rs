@@ -45,7 +45,8 @@ impl Evidence {
         })
     }
 
-    /// What every holder of every socket shows. `holders`: the images that may have moved data, by socket.
+    /// What every holder of every socket did there. `sockets`: the ends through which data may have gone, by socket; `images`: the
+    /// processes of images.
     pub(super) fn roles(
         &self,
         sockets: &BTreeMap<i64, Vec<&ChannelEndRow>>,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
-use crate::analysis::bottlenecks::{Confidence, union};
+use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
 use crate::graph::pattern::relative;
+use crate::intervals::union;
 use crate::model::{FileIndex, ProcessId};
 use crate::text::units;
 use crate::timeline::LockWait;
