@@ -32,6 +32,7 @@ pub mod messages;
 pub mod page;
 pub mod pages;
 pub mod period;
+pub mod periods;
 pub mod placement;
 pub mod plain;
 pub mod pop;

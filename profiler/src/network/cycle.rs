@@ -13,7 +13,10 @@ use super::chance::Chance;
 use super::messages::Message;
 use super::plain::{self, Plain};
 use super::quantile;
-use super::repeat::{Iterations, LEAST_COUNT, Repetition, lengths, mean_length};
+use super::repeat::{
+    self, Inner, Iterations, LEAST_COUNT, Missed, Repetition, START, lengths, mean_length,
+    without_start,
+};
 use super::run::Node;
 
 /// Sends of a process that are looked at.
@@ -26,9 +29,7 @@ const LEAST_SCORE: f64 = 0.9;
 const LEAST_LEAD: f64 = 0.1;
 /// Repetitions from which messages to one partner only are taken for iterations.
 const LEAST_OF_ONE: usize = 8;
-/// An iteration that begins a run, or a wait in it, and is so many times as long as usual is start-up.
-const START: f64 = 4.0;
-/// Such a wait is at least this share of a cycle.
+/// A wait in the first round that is start-up is at least this share of a cycle.
 const LEAST_START: f64 = 0.02;
 /// Pairs with less than this share of the heaviest pair's bytes say nothing of the program.
 const HEAVY: f64 = 0.1;
@@ -63,6 +64,8 @@ pub fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<Iteratio
         range_s: (range(f64::min, f64::INFINITY), range(f64::max, 0.0)),
         count: nearest.times_ns.len() - 1,
         lengths_s: lengths(&nearest.times_ns),
+        p_value: nearest.p_value,
+        inner: nearest.inner.clone(),
         pairs: found,
         is_by_order: true,
     })
@@ -102,7 +105,8 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
     if is_one {
         return None;
     }
-    let (distance, score) = best_distance(sample)?;
+    let distance = outer_distance(sample, best_distance(sample)?);
+    let score = score_at(sample, distance);
     let chance = score_at(&Chance(0x9e37_79b9_7f4a_7c15).shuffled(sample), distance);
     if score < LEAST_SCORE || score < chance + LEAST_LEAD {
         return None;
@@ -111,6 +115,18 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
     let comes_again = |at: usize| order.get(at) == order.get(at + distance);
     let first = (0..order.len()).find(|&at| (at..at + distance).all(comes_again))?;
     let sent_ns: Vec<i64> = sends.iter().map(|&i| messages[i].sent_ns.0).collect();
+    let mut counts: BTreeMap<Node, usize> = BTreeMap::new();
+    for dst in sample {
+        *counts.entry(*dst).or_default() += 1;
+    }
+    let alike = repeat::alike(counts.values().copied());
+    let p_at = |d: usize| repeat::by_chance(missed_at(sample, d), alike, LONGEST);
+    let inner = inner_distance(sample, distance, alike).and_then(|d| {
+        let linked = (0..sample.len() - d).filter(|&i| sample[i] == sample[i + d]);
+        let between = linked.map(|i| (sent_ns[i + d] - sent_ns[i]) as f64 / 1e9);
+        let between: Vec<f64> = between.collect();
+        Inner::new(&between, d as f64, score_at(sample, d), p_at(d))
+    });
     let cycles =
         |from: usize| -> Vec<i64> { sent_ns[from..].iter().copied().step_by(distance).collect() };
     let round = |sends: &[Node]| (1..sends.len()).find(|&at| sends[..at].contains(&sends[at]));
@@ -130,22 +146,59 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
         messages: sends.len(),
         score,
         times_ns: without_start(&times_ns).to_vec(),
+        p_value: Some(p_at(distance)),
+        inner,
     })
 }
 
-fn score_at(order: &[Node], distance: usize) -> f64 {
+fn missed_at(order: &[Node], distance: usize) -> Missed {
     let pairs = order.len().saturating_sub(distance);
-    let same = (0..pairs).filter(|&i| order[i] == order[i + distance]);
-    same.count() as f64 / pairs.max(1) as f64
+    let other = (0..pairs).filter(|&i| order[i] != order[i + distance]);
+    (other.count(), pairs)
+}
+
+fn score_at(order: &[Node], distance: usize) -> f64 {
+    let (missed, of) = missed_at(order, distance);
+    (of - missed) as f64 / of.max(1) as f64
+}
+
+/// The distance of the loop about rounds of this distance; the same where there is none.
+fn outer_distance(order: &[Node], round: usize) -> usize {
+    let inner = missed_at(order, round);
+    if inner.0 == 0 {
+        return round;
+    }
+    let longest = (order.len() / LEAST_COUNT).min(LONGEST);
+    let longer =
+        (round * 5 / 2..=longest).filter(|&d| repeat::is_outer(inner, missed_at(order, d)));
+    let longer: Vec<(usize, f64)> = longer.map(|d| (d, score_at(order, d))).collect();
+    let best = longer.iter().map(|(_, score)| *score).fold(0.0, f64::max);
+    let spare = 0.1 * (1.0 - score_at(order, round));
+    let found = longer.iter().find(|(_, score)| *score >= best - spare);
+    found.map_or(round, |(d, _)| *d)
 }
 
 /// The shortest of the distances that score nearly as well as the best.
-fn best_distance(order: &[Node]) -> Option<(usize, f64)> {
+fn best_distance(order: &[Node]) -> Option<usize> {
     let longest = (order.len() / LEAST_COUNT).min(LONGEST);
     let scores: Vec<f64> = (1..=longest).map(|d| score_at(order, d)).collect();
     let best = scores.iter().copied().fold(0.0, f64::max);
     let at = scores.iter().position(|score| *score >= best - 0.02)?;
-    Some((at + 1, scores[at]))
+    Some(at + 1)
+}
+
+/// The distance of the loop within cycles of this distance. A multiple of two loops in turn is none.
+fn inner_distance(order: &[Node], distance: usize, alike: f64) -> Option<usize> {
+    let least = alike + repeat::INNER_LEAD;
+    let scores: Vec<(usize, f64)> = (1..=distance * 2 / 5)
+        .map(|d| (d, score_at(order, d)))
+        .collect();
+    let best = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
+    let &(found, score) = scores.iter().find(|(_, score)| *score >= best - 0.05)?;
+    let is_multiple = scores[..found - 1]
+        .iter()
+        .any(|(d, score)| found % d == 0 && *score >= least);
+    (score >= f64::max(least, repeat::LEAST_INNER) && !is_multiple).then_some(found)
 }
 
 /// Every process has one partner, or they are not in order: one message of each pair is an
@@ -163,6 +216,8 @@ fn one_each(plain: &BTreeMap<(Node, Node), &Plain>) -> Option<Vec<Repetition>> {
         messages: pair.messages.len(),
         score: 1.0,
         times_ns: without_start(&pair.times_ns).to_vec(),
+        p_value: None,
+        inner: None,
     };
     Some(plain.iter().map(repetition).collect())
 }
@@ -184,15 +239,6 @@ fn behind_start(sent_ns: &[i64], round: usize, distance: usize) -> Option<usize>
         own > START * middle && own > most && own - middle > LEAST_START * cycle
     };
     (0..round).rev().find(is_start).map(|at| at + 1)
-}
-
-/// Without the first iteration where processes wait in it for those that started later. All others
-/// are iterations for certain, however long they took.
-fn without_start(times_ns: &[i64]) -> &[i64] {
-    let all = lengths(times_ns);
-    let median = quantile::median(all.iter().copied()).unwrap_or(0.0);
-    let is_start = all.len() > LEAST_COUNT && all[0] > START * median;
-    &times_ns[usize::from(is_start)..]
 }
 
 #[cfg(test)]

@@ -3,14 +3,19 @@
 //! A red spectrum always has a highest peak; asking which peak is the highest finds a period in
 //! noise every time. So the first question is whether any peak stands out of a background that an
 //! aperiodic program of the same burstiness would have, and only then which one is the period.
+//!
+//! That finds one period, the one whose harmonics are strongest. A slower swing of the rate about it
+//! ([`swings`]) is looked for in the rate over whole repetitions, where the faster one is gone.
 
 use super::rir;
 use super::spectrum::{self, Spectrum};
 use super::stationary;
 
 mod background;
+mod swings;
 
 pub use background::{Background, fit};
+pub use swings::{Swing, swings};
 
 /// Widest bin of event counts, ns.
 const WIDEST_BIN_NS: i64 = 2_000_000;
@@ -19,7 +24,7 @@ const BINS: i64 = 4096;
 /// Narrowest bin, ns: below, single packets are resolved and nothing is gained.
 const NARROWEST_BIN_NS: i64 = 1_000;
 /// Largest probability of a peak so high without a period.
-const SIGNIFICANT: f64 = 0.01;
+pub(super) const SIGNIFICANT: f64 = 0.01;
 /// Harmonics multiplied.
 const HARMONICS: usize = 4;
 
@@ -30,8 +35,8 @@ pub enum Verdict {
     Periodic {
         /// Its frequency, Hz.
         hz: f64,
-        /// Whether the autocorrelation has a maximum there.
-        is_confirmed: bool,
+        /// The autocorrelation where it has a maximum at the period; `None`: it has none there.
+        autocorrelation: Option<f64>,
         /// Other frequencies that explain the spectrum nearly as well, Hz.
         alternatives: Vec<f64>,
         /// How often it repeats in the interval.
@@ -101,11 +106,11 @@ pub fn estimate(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> Estimate {
         estimate.verdict = Verdict::Unknown(reason);
         return estimate;
     }
-    let is_confirmed = confirms(&all, bin_ns, seconds, hz);
+    let autocorrelation = autocorrelation(&all, bin_ns as f64 / 1e9, hz);
     alternatives.retain(|other| (other - hz).abs() >= estimate.resolution_hz);
     estimate.verdict = Verdict::Periodic {
         hz,
-        is_confirmed,
+        autocorrelation,
         alternatives,
         count,
     };
@@ -219,17 +224,18 @@ fn refined(spectrum: &Spectrum, hz: f64) -> f64 {
     if weights > 0.0 { sum / weights } else { hz }
 }
 
-/// Whether the unbiased autocorrelation has a local maximum within the resolution of the period.
-fn confirms(counts: &[f64], bin_ns: i64, seconds: f64, hz: f64) -> bool {
-    let longest = (counts.len() as f64 * 0.67) as usize;
+/// The unbiased autocorrelation of a series of bins of so many seconds at its local maximum within the
+/// resolution of the period; `None` without one above 0.
+pub(super) fn autocorrelation(series: &[f64], bin_s: f64, hz: f64) -> Option<f64> {
+    let longest = (series.len() as f64 * 0.67) as usize;
     // Counts jitter between neighbouring bins: averaged over an eighth of the period.
-    let bin_s = bin_ns as f64 / 1e9;
     let smooth = ((1.0 / hz / 8.0 / bin_s) as usize).max(1);
-    let r = spectrum::autocorrelation(&moving_mean(counts, smooth), longest);
-    let tolerance = 1.0 / seconds;
-    let near = |lag: usize| (1.0 / (lag as f64 * bin_s) - hz).abs() <= tolerance;
-    let is_top = |lag: usize| r[lag] > r[lag - 1] && r[lag] >= r[lag + 1] && r[lag] > 0.0;
-    (2..r.len().saturating_sub(1)).any(|lag| near(lag) && is_top(lag))
+    let r = spectrum::autocorrelation(&moving_mean(series, smooth), longest);
+    let tolerance = 1.0 / (series.len() as f64 * bin_s);
+    let near = |lag: &usize| (1.0 / (*lag as f64 * bin_s) - hz).abs() <= tolerance;
+    let is_top = |lag: &usize| r[*lag] > r[lag - 1] && r[*lag] >= r[lag + 1] && r[*lag] > 0.0;
+    let tops = (2..r.len().saturating_sub(1)).filter(|lag| near(lag) && is_top(lag));
+    tops.map(|lag| r[lag]).reduce(f64::max)
 }
 
 fn moving_mean(values: &[f64], width: usize) -> Vec<f64> {

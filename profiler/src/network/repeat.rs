@@ -6,8 +6,13 @@
 //! and three iterations are enough, where a spectrum needs many. Sizes that differ a little from
 //! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
 //! distance of its own: there the order of the receivers repeats ([`super::cycle`]).
+//!
+//! Loops may be nested: 26 rounds, something else, and all of it 15 times. The inner distance explains nearly all
+//! messages, the outer one all but by chance: what repeats is the outer one where it explains most of what the
+//! inner one leaves over, and the inner one is kept beside it ([`Inner`]).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ahash::AHashMap;
@@ -41,6 +46,14 @@ const ORDERS: (u64, u64) = (19, 2);
 const MANY: usize = 400;
 /// The mean of the single lengths must be known to this share, or nothing repeats in time.
 const REGULAR: f64 = 0.5;
+/// An outer loop leaves no more than this share of what the inner one leaves over, takes so many times as long, and
+/// the difference is so many times its deviation by chance.
+const LEFT_OVER: f64 = 0.4;
+const LEAST_RATIO: f64 = 2.5;
+const DEVIATIONS: f64 = 3.0;
+/// An inner loop explains this share of the messages at least, and so much more than another order of them.
+pub(super) const LEAST_INNER: f64 = 0.6;
+pub(super) const INNER_LEAD: f64 = 0.2;
 /// Repetitions needed.
 pub(super) const LEAST_COUNT: usize = 3;
 
@@ -59,6 +72,86 @@ pub struct Repetition {
     pub score: f64,
     /// Moments at which the same message was sent, ns; one more than there are iterations.
     pub times_ns: Vec<i64>,
+    /// Bound of the probability that so many messages come again at one distance by chance, in any order of
+    /// them; `None`: a single message is the iteration.
+    pub p_value: Option<f64>,
+    /// The loop within an iteration.
+    pub inner: Option<Inner>,
+}
+
+/// A loop within each iteration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inner {
+    /// Mean length of one of its rounds, s.
+    pub period_s: f64,
+    /// Within what the mean length lies (95 %), s.
+    pub range_s: (f64, f64),
+    /// Rounds seen in the whole run.
+    pub count: usize,
+    /// Share of the messages that come again in the next round.
+    pub score: f64,
+    /// As for [`Repetition::p_value`].
+    pub p_value: f64,
+}
+
+impl Inner {
+    /// From the times between the same message in two rounds, s, and how many of these a round has.
+    pub(super) fn new(
+        between_s: &[f64],
+        in_a_round: f64,
+        score: f64,
+        p_value: f64,
+    ) -> Option<Inner> {
+        let period_s = quantile::mean(between_s)?;
+        let count = (between_s.len() as f64 / in_a_round).round() as usize;
+        let squares: f64 = between_s.iter().map(|s| (s - period_s).powi(2)).sum();
+        let half = 1.96 * (squares / between_s.len() as f64 / count.max(1) as f64).sqrt();
+        (count >= LEAST_COUNT).then_some(Inner {
+            period_s,
+            range_s: ((period_s - half).max(0.0), period_s + half),
+            count,
+            score,
+            p_value,
+        })
+    }
+}
+
+/// Messages that do not come again at a distance, of those that could.
+pub(super) type Missed = (usize, usize);
+
+/// Whether a longer distance explains what the shorter one leaves over: it is the outer loop.
+pub(super) fn is_outer(inner: Missed, outer: Missed) -> bool {
+    let share = |(missed, of): Missed| missed as f64 / of.max(1) as f64;
+    let expected = share(inner) * outer.1 as f64;
+    let found = outer.0 as f64;
+    share(outer) <= LEFT_OVER * share(inner)
+        && expected - found >= DEVIATIONS * (expected + found).sqrt()
+}
+
+/// Bound (Chernoff) of the probability that so many of the messages come again at one of so many distances, if each
+/// does with the probability that two of them are alike.
+pub(super) fn by_chance((missed, of): Missed, alike: f64, tried: usize) -> f64 {
+    let share = 1.0 - missed as f64 / of.max(1) as f64;
+    if share <= alike || of == 0 {
+        return 1.0;
+    }
+    let term = |p: f64, q: f64| {
+        if p > 0.0 {
+            p * (p / q.max(1e-300)).ln()
+        } else {
+            0.0
+        }
+    };
+    let divergence = term(share, alike) + term(1.0 - share, 1.0 - alike);
+    (tried as f64 * (-(of as f64) * divergence).exp()).min(1.0)
+}
+
+/// The probability that two of these are alike.
+pub(super) fn alike(counts: impl Iterator<Item = usize>) -> f64 {
+    let (squares, sum) = counts.fold((0.0, 0.0), |(squares, sum), count| {
+        (squares + (count as f64).powi(2), sum + count as f64)
+    });
+    squares / f64::max(sum * sum, 1.0)
 }
 
 /// Iterations of the whole program.
@@ -75,6 +168,10 @@ pub struct Iterations {
     pub lengths_s: Vec<f64>,
     /// All pairs that repeat.
     pub pairs: Vec<Repetition>,
+    /// As for [`Repetition::p_value`], of that pair.
+    pub p_value: Option<f64>,
+    /// The loop within an iteration, at that pair.
+    pub inner: Option<Inner>,
     /// Whether the order of the receivers repeats; else the sizes do.
     pub is_by_order: bool,
 }
@@ -138,6 +235,11 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
 }
 
 fn by_size(messages: &[Message]) -> Option<Iterations> {
+    agreeing(messages, &repetitions(messages))
+}
+
+/// What repeats in each connection, by the sizes of its messages.
+pub(super) fn repetitions(messages: &[Message]) -> Vec<Repetition> {
     // By pair and connection, in their order within each.
     let key = |m: &Message| u64::from(m.src) << 48 | u64::from(m.dst) << 32 | u64::from(m.flow);
     let keys = messages.iter().enumerate().map(|(i, m)| (key(m), i));
@@ -145,11 +247,15 @@ fn by_size(messages: &[Message]) -> Option<Iterations> {
     sorted.sort_unstable();
     let streams = sorted.chunk_by(|a, b| a.0 == b.0);
     // Most of a million connections carry one message.
-    let pairs: Vec<Repetition> = streams
+    streams
         .filter(|stream| stream.len() > LEAST_COUNT)
         .map(|stream| stream.iter().map(|&(_, i)| &messages[i]).collect())
         .filter_map(|stream: Vec<&Message>| repetition(&stream))
-        .collect();
+        .collect()
+}
+
+/// The length that most of the connections agree on.
+fn agreeing(messages: &[Message], pairs: &[Repetition]) -> Option<Iterations> {
     // The length that most pairs agree on, each with the weight of the messages it explains.
     let all: Vec<(f64, &Repetition)> = pairs
         .iter()
@@ -170,7 +276,7 @@ fn by_size(messages: &[Message]) -> Option<Iterations> {
                 .then(b.0.total_cmp(&a.0))
         })?
         .0;
-    let mut full: Vec<(f64, &Repetition)> = all;
+    let mut full = all;
     // A pair of a few messages at start-up and end is no witness.
     full.retain(|(length, pair)| agree(best, *length) && weight(pair) >= 0.1 * heaviest);
     let repeating: HashSet<(Node, Node)> = full.iter().map(|(_, p)| (p.src, p.dst)).collect();
@@ -192,7 +298,10 @@ fn by_size(messages: &[Message]) -> Option<Iterations> {
         range_s: (*periods.first()?, *periods.last()?),
         count: most - 1,
         lengths_s: lengths(&middle.times_ns),
-        pairs: pairs.clone(),
+        // Every connection has the inner loop of its own messages: that of the middle one stands for it.
+        inner: middle.inner.clone(),
+        p_value: middle.p_value,
+        pairs: pairs.to_vec(),
         is_by_order: false,
     })
 }
@@ -204,19 +313,17 @@ pub(super) fn lengths(times_ns: &[i64]) -> Vec<f64> {
         .collect()
 }
 
-/// Without what is no iteration: the first or last length may hold start-up or the end.
-fn without_strays(times_ns: &[i64]) -> &[i64] {
+/// A first iteration that is so many times as long as usual is start-up.
+pub(super) const START: f64 = 4.0;
+
+/// Without the first iteration where processes wait in it for those that started later. All others
+/// are iterations for certain, however long or short they were: what is left out of them would
+/// move their mean and their number.
+pub(super) fn without_start(times_ns: &[i64]) -> &[i64] {
     let all = lengths(times_ns);
     let median = quantile::median(all.iter().copied()).unwrap_or(0.0);
-    let is_stray = |length: f64| length > 4.0 * median || length < 0.5 * median;
-    let (mut from, mut to) = (0, all.len());
-    while to - from > LEAST_COUNT && is_stray(all[from]) {
-        from += 1;
-    }
-    while to - from > LEAST_COUNT && is_stray(all[to - 1]) {
-        to -= 1;
-    }
-    &times_ns[from..=to]
+    let is_start = all.len() > LEAST_COUNT && all[0] > START * median;
+    &times_ns[usize::from(is_start)..]
 }
 
 pub(super) fn mean_length(times_ns: &[i64]) -> f64 {
@@ -307,8 +414,18 @@ impl Stream {
 
     fn candidates(&self) -> Vec<u64> {
         let last = self.ends.last().copied().unwrap_or(0);
-        let mut found: std::collections::BTreeSet<u64> = std::collections::BTreeSet::new();
-        for class in &self.classes {
+        let classes = self.classes.iter().map(Vec::as_slice);
+        self.distances(classes, 1..=last / LEAST_COUNT as u64)
+    }
+
+    /// Distances between messages of one class, within bounds.
+    fn distances<'a>(
+        &self,
+        classes: impl Iterator<Item = &'a [usize]>,
+        within: RangeInclusive<u64>,
+    ) -> Vec<u64> {
+        let mut found: BTreeSet<u64> = BTreeSet::new();
+        for class in classes {
             for lag in 1..=LAGS {
                 for (a, b) in class.iter().zip(class.iter().skip(lag)) {
                     let distance = self.ends[*b] - self.ends[*a];
@@ -317,7 +434,7 @@ impl Stream {
                         .range(distance - slack..=distance + slack)
                         .next()
                         .is_some();
-                    if !is_known && distance.saturating_mul(LEAST_COUNT as u64) <= last {
+                    if !is_known && within.contains(&distance) {
                         found.insert(distance);
                     }
                     if found.len() >= CANDIDATES {
@@ -342,6 +459,88 @@ impl Stream {
         scored
             .into_iter()
             .find(|(score, _)| *score >= best - AS_WELL)
+    }
+
+    /// Pairs of a message and the one like it at this distance, and the messages without one that could have it.
+    fn linked(&self, distance: u64) -> (Vec<(usize, usize)>, Vec<Vec<usize>>, Missed) {
+        let last = self.ends.last().copied().unwrap_or(0);
+        let (mut linked, mut left, mut missed) = (Vec::new(), Vec::new(), (0, 0));
+        for class in &self.classes {
+            let mut over = Vec::new();
+            for (&i, link) in class.iter().zip(self.links(class, distance)) {
+                if self.ends[i] + distance > last {
+                    break;
+                }
+                missed.1 += 1;
+                match link {
+                    Some(at) => linked.push((i, class[at])),
+                    None => over.push(i),
+                }
+            }
+            missed.0 += over.len();
+            left.push(over);
+        }
+        (linked, left, missed)
+    }
+
+    /// The distance of the loop about the one of this distance; the same where there is none.
+    fn outer(&self, distance: u64) -> u64 {
+        let last = self.ends.last().copied().unwrap_or(0);
+        let (_, left, missed) = self.linked(distance);
+        let least = (distance as f64 * LEAST_RATIO) as u64;
+        // Where the inner loop breaks off is what the outer one repeats.
+        let breaks = left.iter().map(Vec::as_slice);
+        let candidates = self.distances(breaks, least..=last / LEAST_COUNT as u64);
+        let missed_at = |&d: &u64| (d, self.linked(d).2);
+        let longer: Vec<(u64, Missed)> = candidates.iter().map(missed_at).collect();
+        let share = |(missed, of): Missed| missed as f64 / of.max(1) as f64;
+        let outer = longer.iter().filter(|(_, of)| is_outer(missed, *of));
+        let best = outer.clone().map(|(_, of)| share(*of)).reduce(f64::min);
+        // The shortest of those that explain as much.
+        let as_well = |of: Missed| best.is_some_and(|best| share(of) <= best + 0.1 * share(missed));
+        outer
+            .into_iter()
+            .find(|(_, of)| as_well(*of))
+            .map_or(distance, |(d, _)| *d)
+    }
+
+    /// The loop within iterations of so many bytes, with the times at which the messages were sent.
+    fn inner(&self, sizes: &[u64], distance: u64, sent_ns: impl Fn(usize) -> i64) -> Option<Inner> {
+        let frequent = self.classes.iter().rev().map(Vec::as_slice);
+        let most = (distance as f64 / LEAST_RATIO) as u64;
+        let share = |(missed, of): Missed| 1.0 - missed as f64 / of.max(1) as f64;
+        let scored = self.distances(frequent, 1..=most).into_iter();
+        let scored = scored.map(|d| (d, share(self.linked(d).2)));
+        let scored: Vec<(u64, f64)> = scored.collect();
+        let best = scored.iter().map(|(_, score)| *score).reduce(f64::max)?;
+        let &(d, score) = scored.iter().find(|(_, score)| *score >= best - AS_WELL)?;
+        // A multiple of two loops in turn is none.
+        let least = self.alike() + INNER_LEAD;
+        let divides = |shorter: u64| d % shorter <= tolerance(d) && shorter < d;
+        let is_multiple = scored
+            .iter()
+            .any(|(s, score)| divides(*s) && *score >= least);
+        let (linked, _, missed) = self.linked(d);
+        // A stream of equal messages is no loop.
+        let is_mixed = |&&(i, j): &&(usize, usize)| sizes[i + 1..j].iter().any(|s| *s != sizes[i]);
+        let mixed = linked.iter().filter(is_mixed).count();
+        if score < f64::max(least, LEAST_INNER) || is_multiple || mixed * 2 <= linked.len() {
+            return None;
+        }
+        let other = Stream::new(&shuffled(sizes, 0)).linked(d).2;
+        if score < share(other) + INNER_LEAD {
+            return None;
+        }
+        let in_a_round = linked.iter().map(|(i, j)| (j - i) as f64);
+        let in_a_round = in_a_round.sum::<f64>() / linked.len() as f64;
+        let between = |&(i, j): &(usize, usize)| (sent_ns(j) - sent_ns(i)) as f64 / 1e9;
+        let between: Vec<f64> = linked.iter().map(between).collect();
+        let p_value = by_chance(missed, self.alike(), CANDIDATES);
+        Inner::new(&between, in_a_round, score, p_value)
+    }
+
+    fn alike(&self) -> f64 {
+        alike(self.classes.iter().map(Vec::len))
     }
 
     /// The longest chain of equal messages at this distance.
@@ -388,6 +587,9 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
             return None;
         }
     }
+    let distance = stream.outer(distance);
+    let p_value = by_chance(stream.linked(distance).2, stream.alike(), CANDIDATES);
+    let inner = stream.inner(sample, distance, |i| messages[from + i].sent_ns.0);
     let chain = Stream::new(&sizes).chain(distance);
     if chain.len() <= LEAST_COUNT {
         return None;
@@ -399,7 +601,9 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
         bytes: distance,
         messages: messages.len(),
         score,
-        times_ns: without_strays(&times_ns).to_vec(),
+        times_ns: without_start(&times_ns).to_vec(),
+        p_value: Some(p_value),
+        inner,
     })
 }
 

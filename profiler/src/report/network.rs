@@ -73,8 +73,8 @@ struct Curve {
     background: Vec<f32>,
     /// What the spectrum says, in a line.
     answer: Vec<String>,
-    /// Period of the program, s.
-    period_s: Option<f64>,
+    /// Periods of the program's components, s.
+    periods_s: Vec<f64>,
 }
 
 pub(super) fn of(trace: &Trace) -> Result<Network> {
@@ -187,9 +187,13 @@ fn curve(run: &Run, found: &calls::PowerSpectrum) -> Curve {
         power: Vec::new(),
         background: Vec::new(),
         answer: pages::spectrum(run).lines,
-        period_s: calls::super_phase(run)
-            .ok()
-            .and_then(|known| known.value.seconds),
+        periods_s: calls::super_phase(run).map_or(Vec::new(), |known| {
+            let components = known.value.components.into_iter();
+            components
+                .flat_map(|component| component.periods)
+                .map(|period| period.seconds)
+                .collect()
+        }),
     };
     for part in bins.chunks(together) {
         let highest = part

@@ -1,10 +1,9 @@
 //! Calls 8 to 11: power spectra and the super-phase.
 
-use std::sync::Arc;
-
 use super::rates;
 use crate::network::period::{self, Background, Verdict};
-use crate::network::repeat::{self, Iterations};
+use crate::network::periods::{self, Basis, Component};
+use crate::network::repeat::Iterations;
 use crate::network::rir;
 use crate::network::run::{Answer, Mode, Run, Unknown};
 use crate::network::spectrum::{self, Spectrum};
@@ -139,7 +138,7 @@ pub fn power_spectrum_peaks(run: &Run) -> Answer<Vec<PeakRow>> {
 /// How the program repeats itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuperPhase {
-    /// Length, s; `None`: none was found.
+    /// Length, s; `None`: none was found. Of several what messages show, and of these the longest.
     pub seconds: Option<f64>,
     /// Least and largest length that the evidence allows, s.
     pub range_s: Option<(f64, f64)>,
@@ -157,10 +156,12 @@ pub struct SuperPhase {
     pub resolution_hz: f64,
     /// Iterations from the messages, where they repeat.
     pub iterations: Option<Iterations>,
+    /// Every period of every component; the fields above are those of the first one. Empty in thesis mode.
+    pub components: Vec<Component>,
 }
 
-/// Call 11, GetSuperPhaseEstimate. By default the messages answer where they repeat in a way that
-/// chance does not, otherwise the spectrum; both are told.
+/// Call 11, GetSuperPhaseEstimate. By default all periods of all components: what messages show where they repeat in a
+/// way that chance does not, and what the rate shows.
 ///
 /// # Errors
 /// When the interval holds too little for either.
@@ -168,78 +169,62 @@ pub fn super_phase(run: &Run) -> Answer<SuperPhase> {
     if run.settings.mode == Mode::Thesis {
         return thesis(run);
     }
-    let iterations = repeat::of_run(run)?.map(Arc::unwrap_or_clone);
-    let estimate = estimate(run);
-    let spectral = estimate.as_ref().ok();
-    let resolution_hz = spectral.map_or(0.0, |e| e.resolution_hz);
+    let components = periods::of_run(run)?;
+    let main = components
+        .first()
+        .ok_or_else(|| Unknown::new("no process sent data to another"))?;
+    let spectral = main.spectral.as_ref().ok();
     let mut found = SuperPhase {
         seconds: None,
         range_s: None,
         count: None,
         method: "spectrum",
         verdict: String::new(),
-        alternatives_s: Vec::new(),
+        alternatives_s: main.alternatives_s.clone(),
         p_value: spectral.map(|e| e.p_value),
-        resolution_hz,
-        iterations: None,
+        resolution_hz: spectral.map_or(0.0, |e| e.resolution_hz),
+        iterations: main.iterations.clone(),
+        components: Vec::new(),
     };
-    if let Some(Verdict::Periodic {
-        hz,
-        is_confirmed,
-        alternatives,
-        count,
-    }) = spectral.map(|e| &e.verdict)
-    {
-        found.alternatives_s = alternatives.iter().map(|hz| 1.0 / hz).collect();
-        if *is_confirmed {
-            found.seconds = Some(1.0 / hz);
-            found.range_s = Some((
-                1.0 / (hz + resolution_hz / 2.0),
-                1.0 / (hz - resolution_hz / 2.0),
-            ));
-            found.count = Some(*count);
-            found.verdict = "the rate of iterations swings with this period".into();
-        } else {
-            // A peak alone is also what a scheduler's slices make.
-            found.alternatives_s.insert(0, 1.0 / hz);
-            found.verdict = "no period found: the spectrum has a peak, and the series does not \
-                             come again after its period"
-                .into();
+    match main.periods.first() {
+        Some(period) => {
+            found.seconds = Some(period.seconds);
+            found.range_s = Some(period.range_s);
+            found.count = Some(period.count);
+            found.verdict = match period.basis {
+                Basis::Rate => "the rate of iterations swings with this period".into(),
+                _ => {
+                    found.method = "messages";
+                    format!("the same messages were sent again {} times", period.count)
+                }
+            };
         }
+        None => found.verdict = without_period(main)?,
     }
-    if let Some(iterations) = iterations.as_ref().filter(|found| !found.is_regular()) {
-        let times = iterations.count;
-        found.iterations = Some(iterations.clone());
-        if found.seconds.is_none() {
-            found.verdict = format!(
-                "no period found: the same messages were sent again {times} times, but not evenly"
-            );
-        }
-    }
-    if let Some(iterations) = iterations.filter(Iterations::is_regular) {
-        if let Some(spectral) = found.seconds.take() {
-            found.alternatives_s.insert(0, spectral);
-        }
-        found.seconds = Some(iterations.period_s);
-        found.range_s = Some(iterations.range_s);
-        found.count = Some(iterations.count as f64);
-        found.method = "messages";
-        found.verdict = format!(
-            "the same messages were sent again {} times",
-            iterations.count
-        );
-        found.iterations = Some(iterations);
-    }
-    if found.seconds.is_none() && found.verdict.is_empty() {
-        found.verdict = match (spectral.map(|e| &e.verdict), estimate.as_ref().err()) {
-            (Some(Verdict::Unknown(reason)), _) => return Err(Unknown::new(reason.clone())),
-            (None, Some(unknown)) => return Err(unknown.clone()),
-            _ => {
-                "no period found: no peak stands out of what an aperiodic program would show".into()
-            }
-        };
-    }
+    found.components = components;
     Ok(run.known(found))
+}
+
+/// Why a component has no period.
+fn without_period(component: &Component) -> Result<String, Unknown> {
+    if let Some(iterations) = &component.iterations {
+        return Ok(format!(
+            "no period found: the same messages were sent again {} times, but not evenly",
+            iterations.count
+        ));
+    }
+    let estimate = component.spectral.as_ref().map_err(Unknown::clone)?;
+    match &estimate.verdict {
+        Verdict::Unknown(reason) => Err(Unknown::new(reason.clone())),
+        Verdict::Periodic { .. } => Ok(
+            "no period found: the spectrum has a peak, and the series does not come again \
+                                        after its period"
+                .into(),
+        ),
+        Verdict::NoPeriod => Ok(
+            "no period found: no peak stands out of what an aperiodic program would show".into(),
+        ),
+    }
 }
 
 fn thesis(run: &Run) -> Answer<SuperPhase> {
@@ -264,5 +249,6 @@ fn thesis(run: &Run) -> Answer<SuperPhase> {
         p_value: None,
         resolution_hz: spectrum.bin_hz,
         iterations: None,
+        components: Vec::new(),
     }))
 }

@@ -7,6 +7,9 @@ use crate::network::page::{self, Cell, Page};
 use crate::network::run::{Run, Unknown};
 use crate::text::units;
 
+/// Periods that the answer names at most.
+const PERIODS: usize = 4;
+
 /// Who talks, how it repeats, who holds it up. A question without an answer says why.
 pub fn overview(run: &Run) -> Page {
     let mut page = Page::new(run, &["question", "answer"]);
@@ -39,7 +42,19 @@ pub fn overview(run: &Run) -> Page {
     answer("topology", headline(&first));
     answer("traffic", headline(&super::matrix(run)));
     answer("iterations", headline(&super::iterations(run)));
-    answer("period", headline(&super::period(run)));
+    let period = super::period(run);
+    let every = period
+        .lines
+        .iter()
+        .filter(|line| line.starts_with("period "));
+    let every: Vec<String> = every.take(PERIODS).cloned().collect();
+    answer(
+        "period",
+        match every.is_empty() {
+            true => headline(&period),
+            false => every.join("; "),
+        },
+    );
     answer("messages", headline(&super::messages(run)));
     answer("balance", headline(&super::balance(run)));
     answer(

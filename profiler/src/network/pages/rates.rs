@@ -1,8 +1,9 @@
 //! Iteration rate, spectrum and period.
 
 use super::{called, cell, name, page};
-use crate::network::calls;
+use crate::network::calls::{self, SuperPhase};
 use crate::network::page::{self, Cell, Page};
+use crate::network::periods::{Basis, Component, Period};
 use crate::network::run::{Mode, Run};
 use crate::text::units;
 
@@ -166,77 +167,215 @@ pub fn peaks(run: &Run) -> Page {
 /// `network period`: how the program repeats itself.
 pub fn period(run: &Run) -> Page {
     page(run, calls::super_phase(run), |known| {
-        let mut page = Page::new(
-            run,
-            &["src", "dst", "period_s", "iterations", "bytes", "score"],
-        );
         let found = &known.value;
-        if let Some(period) = found.seconds {
-            let interval = found.range_s.map_or(String::new(), |(low, high)| {
-                format!(" ({})", page::range(low, high))
-            });
-            let count = found
-                .count
-                .map_or(String::new(), |n| format!(", {} times", page::number(n)));
-            page.lines
-                .push(format!("period {}{interval}{count}", page::seconds(period)));
+        match run.settings.mode {
+            Mode::Thesis => thesis_period(run, found),
+            Mode::Default => periods(run, found),
         }
-        page.lines.push(found.verdict.clone());
-        if !found.alternatives_s.is_empty() {
-            let shown: Vec<String> = found
-                .alternatives_s
-                .iter()
-                .map(|s| page::seconds(*s))
-                .collect();
-            page.lines.push(match found.seconds {
-                Some(_) => format!("the spectrum also allows {}", shown.join(", ")),
-                None => format!("not confirmed, from the spectrum: {}", shown.join(", ")),
-            });
-        }
-        if let Some(p) = found.p_value {
-            page.notes.push(format!(
-                "a peak as high as the spectrum's comes by chance with probability {p:.1e}"
-            ));
-        }
-        if found.method != "thesis" && found.method == "spectrum" && found.seconds.is_some() {
-            page.notes.push(format!("half, double and a third of a spectral period explain nearly as much; frequencies closer than {} Hz cannot be told apart", page::number(found.resolution_hz)));
-        }
-        if run.settings.mode == Mode::Thesis {
-            page.notes.push("the lowest peak of a sliding series is found in noise as well; see the default mode".into());
-        }
-        if let Some(iterations) = &found.iterations {
-            for pair in &iterations.pairs {
-                let times = &pair.times_ns;
-                let count = times.len() - 1;
-                let whole = (times[count] - times[0]) as f64 / 1e9;
-                page.rows.push(vec![
-                    name(run, pair.src),
-                    name(run, pair.dst),
-                    Cell::Seconds(whole / count as f64),
-                    Cell::Count(count as u64),
-                    Cell::Bytes(pair.bytes as f64),
-                    Cell::Share(pair.score),
-                ]);
-            }
-            let longest = iterations.lengths_s.iter().copied().fold(0.0, f64::max);
-            let shortest = iterations
-                .lengths_s
-                .iter()
-                .copied()
-                .fold(f64::INFINITY, f64::min);
-            page.lines.push(format!(
-                "single iterations took {}",
-                page::range(shortest, longest)
-            ));
-            if let Some(first) = iterations.pairs.first() {
-                page.notes.push(format!(
-                    "bytes: what {} sends in one iteration to one partner",
-                    called(run, first.src)
-                ));
-            }
-        }
-        page
     })
+}
+
+/// A period in a line, as far as all kinds have it.
+fn in_a_line(seconds: f64, range_s: Option<(f64, f64)>, count: Option<f64>) -> String {
+    let interval = range_s.map_or(String::new(), |(low, high)| {
+        format!(" ({})", page::range(low, high))
+    });
+    let count = count.map_or(String::new(), |n| format!(", {} times", page::number(n)));
+    format!("period {}{interval}{count}", page::seconds(seconds))
+}
+
+fn listed(seconds: &[f64]) -> String {
+    let shown: Vec<String> = seconds.iter().map(|s| page::seconds(*s)).collect();
+    shown.join(", ")
+}
+
+fn thesis_period(run: &Run, found: &SuperPhase) -> Page {
+    let mut page = Page::new(run, &["period_s"]);
+    if let Some(seconds) = found.seconds {
+        page.lines
+            .push(in_a_line(seconds, found.range_s, found.count));
+        page.rows.push(vec![Cell::Seconds(seconds)]);
+    }
+    page.lines.push(found.verdict.clone());
+    page.lines.push(format!(
+        "the spectrum also allows {}",
+        listed(&found.alternatives_s)
+    ));
+    page.notes.push(
+        "the lowest peak of a sliding series is found in noise as well; see the default mode"
+            .into(),
+    );
+    page
+}
+
+/// Every period of every component, each in a line and a row of its own; below them the pairs that show it.
+fn periods(run: &Run, found: &SuperPhase) -> Page {
+    let columns = [
+        "component",
+        "src",
+        "dst",
+        "period_s",
+        "iterations",
+        "found_by",
+        "low_s",
+        "high_s",
+        "p_value",
+        "autocorrelation",
+        "resolution_hz",
+        "bytes",
+        "score",
+    ];
+    let mut page = Page::new(run, &columns);
+    let is_one = found.components.len() == 1;
+    for (i, component) in found.components.iter().enumerate() {
+        let of = match is_one {
+            true => String::new(),
+            false => format!(" · component {} ({})", i + 1, members(run, component)),
+        };
+        for period in &component.periods {
+            let line = in_a_line(period.seconds, Some(period.range_s), Some(period.count));
+            let says = match period.basis {
+                Basis::Messages => "the same messages come again",
+                Basis::Inner => "a loop within these, of the same messages",
+                Basis::Order => "the order of receivers comes again",
+                Basis::Rate => "the rate of iterations swings",
+            };
+            page.lines
+                .push(format!("{line}: {says}{}{of}", evidence(period)));
+            page.rows
+                .push(row(i, ["all"; 2].map(|all| Cell::Text(all.into())), period));
+        }
+        if component.periods.is_empty() && !is_one {
+            page.lines.push(format!("no period found{of}"));
+        }
+        if !component.alternatives_s.is_empty() {
+            let shown = listed(&component.alternatives_s);
+            page.lines.push(match component.periods.is_empty() {
+                false => format!("the spectrum also allows {shown}{of}"),
+                true => format!("not confirmed, from the spectrum: {shown}{of}"),
+            });
+        }
+        let Some(iterations) = &component.iterations else {
+            continue;
+        };
+        let lengths = iterations.lengths_s.iter().copied();
+        let (shortest, longest) = (
+            lengths.clone().fold(f64::INFINITY, f64::min),
+            lengths.fold(0.0, f64::max),
+        );
+        page.lines.push(format!(
+            "single iterations took {}{of}",
+            page::range(shortest, longest)
+        ));
+        for pair in &iterations.pairs {
+            let times = &pair.times_ns;
+            let count = times.len() - 1;
+            let whole = (times[count] - times[0]) as f64 / 1e9;
+            page.rows.push(vec![
+                Cell::Count(i as u64 + 1),
+                name(run, pair.src),
+                name(run, pair.dst),
+                Cell::Seconds(whole / count as f64),
+                Cell::Count(count as u64),
+                Cell::Text(
+                    if iterations.is_by_order {
+                        Basis::Order
+                    } else {
+                        Basis::Messages
+                    }
+                    .name()
+                    .into(),
+                ),
+                Cell::Unknown,
+                Cell::Unknown,
+                cell(pair.p_value, Cell::Number),
+                Cell::Unknown,
+                Cell::Unknown,
+                Cell::Bytes(pair.bytes as f64),
+                Cell::Share(pair.score),
+            ]);
+        }
+    }
+    let none = found.seconds.is_none();
+    if none {
+        page.lines.insert(0, found.verdict.clone());
+    }
+    if let (true, Some(p)) = (none || found.method == "spectrum", found.p_value) {
+        page.notes.push(format!(
+            "a peak as high as the spectrum's comes by chance with probability {p:.1e}"
+        ));
+    }
+    let periods = || {
+        found
+            .components
+            .iter()
+            .flat_map(|component| &component.periods)
+    };
+    if periods().any(|period| period.basis == Basis::Rate) {
+        page.notes.push(
+            "half, double and a third of a period of the rate explain nearly as much; frequencies closer than \
+             resolution_hz cannot be told apart"
+                .into(),
+        );
+    }
+    if found
+        .components
+        .iter()
+        .any(|component| component.iterations.is_some())
+    {
+        page.notes.push(
+            "bytes: what a pair's sender sends it in one iteration, by the order of receivers to all of them".into(),
+        );
+    }
+    page
+}
+
+fn row(component: usize, [src, dst]: [Cell; 2], period: &Period) -> Vec<Cell> {
+    vec![
+        Cell::Count(component as u64 + 1),
+        src,
+        dst,
+        Cell::Seconds(period.seconds),
+        Cell::Count(period.count.round() as u64),
+        Cell::Text(period.basis.name().into()),
+        Cell::Seconds(period.range_s.0),
+        Cell::Seconds(period.range_s.1),
+        cell(period.p_value, Cell::Number),
+        cell(period.autocorrelation, Cell::Number),
+        Cell::Hertz(period.resolution_hz),
+        Cell::Unknown,
+        Cell::Unknown,
+    ]
+}
+
+/// What a period rests on, for people.
+fn evidence(period: &Period) -> String {
+    let p = period.p_value.map(|p| match p < 1e-99 {
+        true => "by chance below 1e-99".into(),
+        false => format!("by chance {p:.0e}"),
+    });
+    let r = period
+        .autocorrelation
+        .map(|r| format!("autocorrelation {r:.2}"));
+    let resolution = (period.basis == Basis::Rate)
+        .then(|| format!("resolution {} Hz", page::number(period.resolution_hz)));
+    let all: Vec<String> = [p, r, resolution].into_iter().flatten().collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", all.join(", ")),
+    }
+}
+
+/// The processes of a component.
+fn members(run: &Run, component: &Component) -> String {
+    let mut all: Vec<u16> = component.pairs.iter().map(|pair| pair.0).collect();
+    all.sort_unstable();
+    all.dedup();
+    let names: Vec<String> = all
+        .into_iter()
+        .map(|node| called(run, node).to_string())
+        .collect();
+    page::listed(&names, ", ")
 }
 
 /// `network components`: pairs whose spectra have the same form.

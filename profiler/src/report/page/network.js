@@ -146,7 +146,7 @@ function spectrumChart(net) {
   if (s.background.length === s.hz.length) lines.push({ points: s.hz.map((hz, i) => [hz, s.background[i]]), colour: "var(--warn)", thin: true });
   return lineChart("Spectrum of the iterations", s.answer.join(" · ") + (lines.length > 1 ? " · dashed: what comes without a period" : ""), {
     lines, logX: true, logY: true, xs: (v) => digits(v) + " Hz", ys: power10,
-    marks: s.period_s ? [{ at: 1 / s.period_s, label: "period " + duration(s.period_s * 1e9) }] : [],
+    marks: s.periods_s.map((seconds) => ({ at: 1 / seconds, label: "period " + duration(seconds * 1e9) })),
     format: ([hz, power]) => [["frequency", digits(hz) + " Hz"], ["every", duration(1e9 / hz)], ["power", power.toExponential(2)]],
   });
 }
