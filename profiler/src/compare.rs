@@ -5,10 +5,15 @@
 //! per side that is a fixed allowance; with several per side it is tested (Welch's t-test,
 //! corrected for the number of values compared).
 //!
+//! The duration is the first question: runs whose durations differ by more than their spread are never the same, whether
+//! or not anything else shows why. Of one run per side the spread is not known: then every difference is shown beyond a
+//! share that is stated ([`SHOWN_SHARE`]).
+//!
 //! A replay is one program that plays all steps: of it and what it played only the files are compared.
 
 mod facts;
 pub mod html;
+mod network;
 mod recording;
 mod statistics;
 pub mod text;
@@ -17,7 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::text::units;
+
 pub use facts::{FileFacts, RuleFacts, RunFacts};
+pub use network::{Balance, NetworkFacts, NetworkRow};
 pub use recording::Recording;
 
 /// Times that differ by less than these are never a finding.
@@ -32,6 +40,13 @@ const MOST_CROWDED: f64 = 4.0;
 /// The same of bytes, which do not depend on the machine.
 const LEAST_BYTES: f64 = 4096.0;
 const LEAST_SHARE_OF_BYTES: f64 = 0.01;
+/// Durations of one run per side that differ by more than this share are shown, as a finding or as a difference that may
+/// be chance.
+pub const SHOWN_SHARE: f64 = 0.1;
+/// Durations and rates that are tested, and differ by less than this, are the same.
+const LEAST_SHARE_OF_DURATION: f64 = 0.01;
+/// Messages and payload of the packets of the same program differ by no more: segments merge.
+const LEAST_SHARE_OF_PACKETS: f64 = 0.02;
 /// Largest probability of a finding by chance, over all values compared.
 const CHANCE: f64 = 0.01;
 
@@ -47,12 +62,42 @@ pub struct Comparison {
     pub warnings: Vec<String>,
     /// What is compared in another way than usual.
     pub notes: Vec<String>,
+    /// How long the runs took.
+    pub duration: Duration,
+    /// What packets say, where both sides have some.
+    pub network: Option<NetworkRow>,
     /// What is different, the most telling first.
     pub findings: Vec<Finding>,
     /// How many values were compared.
     pub compared: usize,
     /// Every rule with its means on both sides.
     pub rules: Vec<RuleRow>,
+}
+
+/// How long both sides took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Duration {
+    /// Mean of the first side, ns.
+    pub a_ns: f64,
+    /// Mean of the second side, ns.
+    pub b_ns: f64,
+    /// Probability of such a difference by chance; `None`: one run of a side, whose spread is not known.
+    pub p: Option<f64>,
+    /// What follows.
+    pub verdict: DurationVerdict,
+}
+
+/// Whether two sides took equally long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurationVerdict {
+    /// They do not differ by more than they spread, or than the share that is shown.
+    #[default]
+    Same,
+    /// They differ, and it may be chance.
+    Unsure,
+    /// They differ: a finding.
+    Different,
 }
 
 /// A run.
@@ -72,6 +117,10 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
+    /// The run itself.
+    Run,
+    /// What its packets say.
+    Network,
     /// A file that was there before.
     Input,
     /// A kind of step.
@@ -102,6 +151,18 @@ pub enum Change {
     Writes,
     /// Has another size, bytes.
     Size,
+    /// Took another time in all, ns.
+    Duration,
+    /// Iterates more or less often, per second.
+    Rate,
+    /// Has another period, ns.
+    Period,
+    /// Sends another number of messages.
+    Messages,
+    /// Sends another amount of payload, bytes.
+    Payload,
+    /// Somebody else holds the others up; values are his delays, ns.
+    Balance,
 }
 
 /// A difference.
@@ -167,7 +228,9 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         shortest_ns: shortest(a, b),
         crowd: crowd(a, b),
     };
+    comparison.duration = tests.duration();
     if !is_played {
+        comparison.network = tests.network();
         tests.rules(&mut comparison.rules);
     }
     tests.files();
@@ -176,11 +239,16 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         finding.p = finding.p.map(|p| (p * compared as f64).min(1.0));
     }
     findings.retain(|finding| finding.p.is_none_or(|p| p < CHANCE));
+    // Where the time of a step explains it, it is not repeated.
+    let is_time = |f: &Finding| matches!(f.change, Change::Time | Change::Cpu | Change::Waits);
+    if !findings.iter().any(is_time) {
+        findings.extend(comparison.duration.finding(comparison.network.as_ref()));
+    }
     remark_on_paths(&mut findings, &comparison.rules, a, b);
     findings.sort_by(|x, y| {
-        let weight = |f: &Finding| match f.change {
-            Change::Time | Change::Cpu | Change::Waits => (f.b - f.a).abs(),
-            _ => 0.0,
+        let weight = |f: &Finding| match is_time(f) {
+            true => (f.b - f.a).abs(),
+            false => 0.0,
         };
         let order = |f: &Finding| (f.subject, !matches!(f.change, Change::New | Change::Gone));
         order(x)
@@ -231,6 +299,10 @@ enum Unit {
     Cpu,
     Bytes,
     Count,
+    /// Rates and periods, in which small ones matter as much as large ones.
+    Rate,
+    /// Messages and payload.
+    Packets,
 }
 
 struct Tests<'a> {
@@ -244,7 +316,96 @@ struct Tests<'a> {
     crowd: f64,
 }
 
+impl Duration {
+    /// The difference as a finding. By the rates of iterations it should have been so and so.
+    fn finding(&self, network: Option<&NetworkRow>) -> Option<Finding> {
+        let predicted = network.and_then(|row| Some((row.predicted_ns?, row.b.span_ns)));
+        let remark = predicted.map(|(predicted, took)| {
+            format!(
+                "the rates of iterations predict {} between the first and the last packet, it took {}",
+                units::duration(predicted.round() as i64),
+                units::duration(took.round() as i64)
+            )
+        });
+        (self.verdict == DurationVerdict::Different).then(|| Finding {
+            subject: Subject::Run,
+            name: "the run".into(),
+            change: Change::Duration,
+            a: self.a_ns,
+            b: self.b_ns,
+            p: self.p,
+            remark,
+        })
+    }
+}
+
 impl Tests<'_> {
+    /// The first question, so that its probability is not multiplied by the number of the others.
+    fn duration(&self) -> Duration {
+        let of = |runs: &[RunFacts]| -> Vec<f64> {
+            runs.iter().map(|run| run.duration_ns as f64).collect()
+        };
+        let (a, b) = (of(self.a), of(self.b));
+        let (a_ns, b_ns) = (statistics::mean(&a), statistics::mean(&b));
+        let difference = (b_ns - a_ns).abs();
+        let share = difference / a_ns.min(b_ns).max(1.0);
+        let p = (a.len() > 1 && b.len() > 1).then(|| statistics::welch(&a, &b));
+        let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+        let are_apart = most(&a) < least(&b) || most(&b) < least(&a);
+        let verdict = match p {
+            // A replay also makes the files that were there before.
+            _ if self.is_played => DurationVerdict::Same,
+            Some(p) if p < CHANCE && share > LEAST_SHARE_OF_DURATION => DurationVerdict::Different,
+            None if share > LEAST_SHARE * self.crowd && difference > LEAST_NS => {
+                DurationVerdict::Different
+            }
+            _ if share > SHOWN_SHARE && are_apart => DurationVerdict::Unsure,
+            _ => DurationVerdict::Same,
+        };
+        Duration {
+            a_ns,
+            b_ns,
+            p,
+            verdict,
+        }
+    }
+
+    /// What packets say, where every run has some.
+    fn network(&mut self) -> Option<NetworkRow> {
+        let of = |runs: &'_ [RunFacts]| -> Option<Vec<NetworkFacts>> {
+            runs.iter().map(|run| run.network.clone()).collect()
+        };
+        let (a, b) = (of(self.a)?, of(self.b)?);
+        let row = NetworkRow::of(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>())?;
+        for (name, change, unit, value) in [
+            (
+                "iterations",
+                Change::Rate,
+                Unit::Rate,
+                (|f| f.rate_per_s) as fn(&NetworkFacts) -> Option<f64>,
+            ),
+            ("period", Change::Period, Unit::Rate, |f| f.period_ns),
+            ("messages", Change::Messages, Unit::Packets, |f| {
+                Some(f.messages)
+            }),
+            ("payload", Change::Payload, Unit::Packets, |f| {
+                Some(f.payload_bytes)
+            }),
+        ] {
+            let values =
+                |facts: &[NetworkFacts]| -> Option<Vec<f64>> { facts.iter().map(value).collect() };
+            // Periods that were found in different ways are not of one thing.
+            let is_one_kind = change != Change::Period || row.a.period_by == row.b.period_by;
+            if let (true, Some(a), Some(b)) = (is_one_kind, values(&a), values(&b)) {
+                self.value(Subject::Network, name, change, unit, &a, &b);
+            }
+        }
+        self.compared += 1;
+        self.found.extend(row.a.balance.finding(&row.b.balance));
+        Some(row)
+    }
+
     fn rules(&mut self, rows: &mut Vec<RuleRow>) {
         let of = |runs: &[RunFacts]| -> BTreeSet<String> {
             runs.iter()
@@ -418,9 +579,16 @@ impl Tests<'_> {
         self.compared += 1;
         let (mean_a, mean_b) = (statistics::mean(a), statistics::mean(b));
         let difference = (mean_b - mean_a).abs();
-        let share = difference / mean_a.min(mean_b).max(1.0);
+        let least = match unit {
+            Unit::Rate => f64::MIN_POSITIVE,
+            _ => 1.0,
+        };
+        let share = difference / mean_a.min(mean_b).max(least);
         let is_tested = a.len() > 1 && b.len() > 1;
         let is_large = match (unit, is_tested) {
+            (Unit::Rate, true) => share > LEAST_SHARE_TESTED,
+            (Unit::Rate, false) => share > LEAST_SHARE * self.crowd,
+            (Unit::Packets, _) => difference >= 1.0 && share > LEAST_SHARE_OF_PACKETS,
             (Unit::Count, _) => difference >= 1.0,
             (Unit::Bytes, _) => difference > LEAST_BYTES && share > LEAST_SHARE_OF_BYTES,
             (_, true) => difference > LEAST_NS_TESTED && share > LEAST_SHARE_TESTED,

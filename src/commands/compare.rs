@@ -12,8 +12,9 @@ use crate::{output, progress};
 
 /// Compare two runs: what is new, gone, slower, reads more, waits longer
 ///
-/// Steps are aligned by rule, files by the pattern of their names. Differences as two equal runs
-/// have them are no findings. Exit status 1: there is a finding.
+/// Steps are aligned by rule, files by the pattern of their names; of packets the rates, periods, messages
+/// and balance are compared. Differences as two equal runs have them are no findings, but another duration
+/// is always said. Exit status 1: there is a finding.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace compare before.db after.db

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
+use super::network::NetworkFacts;
 use super::recording::Recording;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::{data, time};
@@ -45,6 +46,8 @@ pub struct RunFacts {
     pub placed: BTreeMap<String, FileFacts>,
     /// Whether it played another trace (`flowtrace replay`).
     pub is_replay: bool,
+    /// What its packets say.
+    pub network: Option<NetworkFacts>,
 }
 
 /// All processes of a rule.
@@ -151,6 +154,7 @@ impl RunFacts {
             path_ns: path.length_ns(),
             recording: Recording::of(&workflow),
             warnings: warnings(&workflow),
+            network: NetworkFacts::of(trace)?,
             ..RunFacts::default()
         };
         let executions = executions(&workflow);

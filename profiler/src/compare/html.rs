@@ -64,6 +64,17 @@ pub fn page(comparison: &Comparison) -> String {
     if comparison.findings.is_empty() {
         page += "<tr><td class=\"text\">none</td></tr>\n";
     }
+    if let Some(network) = &comparison.network {
+        page += "</tbody></table>\n<h2>Packets</h2>\n<table><thead><tr><th></th><th>before</th><th>after</th></tr></thead><tbody>\n";
+        for (what, a, b) in network.lines() {
+            let cells = [what, &a, &b].map(escape);
+            let _ = writeln!(
+                page,
+                "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
+                cells[0], cells[1], cells[2]
+            );
+        }
+    }
     page += "</tbody></table>\n<h2>Rules</h2>\n<table><thead><tr><th>rule</th><th>times</th><th>time</th><th></th><th>cpu</th><th>waits</th><th>read</th><th>written</th></tr></thead><tbody>\n";
     let times = comparison
         .rules

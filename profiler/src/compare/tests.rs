@@ -1,4 +1,5 @@
 use super::*;
+use crate::network::testing::{Bsp, bsp, reference, true_period};
 
 fn run(duration_s: f64, rules: &[(&str, f64, f64)]) -> RunFacts {
     let rules = rules.iter().map(|&(rule, time_s, cpu_s)| {
@@ -229,4 +230,135 @@ fn runs_that_were_recorded_in_different_ways_are_said_to_be() {
     let json = serde_json::to_value(&compared).unwrap();
     assert_eq!(json["b"][0]["recording"]["files"], "cached");
     assert!(compare(&a[..1], &a[1..]).warnings.is_empty());
+}
+
+/// The packets of a ring of four that computes so long in each of 200 rounds; a process may take longer.
+fn packets(work_s: f64, factor_of_2: f64, seed: u64) -> RunFacts {
+    let mut program = Bsp {
+        work_s: vec![work_s; 4],
+        seed,
+        ..Bsp::ring(4)
+    };
+    program.work_s[2] *= factor_of_2;
+    let made = bsp(&program);
+    RunFacts {
+        trace: "p.db".into(),
+        duration_ns: (made.run.seconds() * 1e9) as i64,
+        network: NetworkFacts::of_run(&made.run),
+        ..RunFacts::default()
+    }
+}
+
+/// Half the rate of iterations and twice as long: the same messages, another duration, rate and period, as predicted.
+#[test]
+fn packet_traces_are_compared_by_their_rates() {
+    let (a, b) = (packets(0.004, 1.0, 1), packets(0.008, 1.0, 2));
+    let comparison = compare(std::slice::from_ref(&a), std::slice::from_ref(&b));
+    let changes: Vec<Change> = comparison.findings.iter().map(|f| f.change).collect();
+    assert_eq!(changes, [Change::Duration, Change::Rate, Change::Period]);
+    for finding in &comparison.findings[1..] {
+        let ratio = finding.b / finding.a;
+        let expected = if finding.change == Change::Rate {
+            0.5
+        } else {
+            2.0
+        };
+        assert!((ratio / expected - 1.0).abs() < 0.03, "{finding:?}");
+    }
+    let row = comparison.network.as_ref().unwrap();
+    let error = row.predicted_ns.unwrap() / row.b.span_ns - 1.0;
+    assert!(error.abs() < 0.03, "{error}");
+    let shown = text::text(&comparison, None);
+    assert!(shown.starts_with("flowtrace: 3 differences"), "{shown}");
+    assert!(
+        shown.contains("slower   iterations: ") && shown.contains("longer   period: "),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("packets  predicted by the rates: "),
+        "{shown}"
+    );
+    assert!(html::page(&comparison).contains("<h2>Packets</h2>"));
+    let json = serde_json::to_value(&comparison).unwrap();
+    assert_eq!(json["findings"][0]["subject"], "run");
+    assert_eq!(json["network"]["a"]["messages"], 1600.0);
+    // Another run of the same.
+    assert_eq!(found(&[a], &[packets(0.004, 1.0, 9)]), []);
+}
+
+#[test]
+fn who_holds_the_others_up_is_compared() {
+    let (a, b) = (packets(0.004, 1.0, 1), packets(0.004, 1.8, 2));
+    let comparison = compare(std::slice::from_ref(&a), std::slice::from_ref(&b));
+    let balance = comparison
+        .findings
+        .iter()
+        .find(|f| f.change == Change::Balance)
+        .unwrap();
+    assert_eq!(
+        (balance.name.as_str(), balance.subject),
+        ("h2", Subject::Network)
+    );
+    assert!(
+        balance.remark.as_deref().unwrap().ends_with("nobody → h2"),
+        "{balance:?}"
+    );
+}
+
+/// Longer messages and more of them, at the same speed.
+#[test]
+fn messages_and_volume_are_compared() {
+    let a = packets(0.004, 1.0, 1);
+    let mut b = a.clone();
+    let network = b.network.as_mut().unwrap();
+    network.messages *= 1.5;
+    network.payload_bytes *= 3.0;
+    assert_eq!(
+        found(&[a], &[b]),
+        [
+            (Subject::Network, "messages".into(), Change::Messages),
+            (Subject::Network, "payload".into(), Change::Payload)
+        ]
+    );
+}
+
+#[test]
+fn another_duration_is_never_no_difference() {
+    let of = |seconds: &[f64]| -> Vec<RunFacts> { seconds.iter().map(|s| run(*s, &[])).collect() };
+    let headline = |a: &[f64], b: &[f64]| text::headline(&compare(&of(a), &of(b)));
+    assert!(headline(&[10.0], &[10.9]).starts_with("no difference"));
+    assert!(headline(&[10.0], &[11.1]).starts_with("the duration differs"));
+    assert!(headline(&[10.0], &[16.0]).starts_with("1 difference"));
+    assert!(headline(&[0.1], &[0.2]).starts_with("the duration differs"));
+    // Beyond their spread.
+    assert!(headline(&[10.0, 10.05, 9.95], &[10.5, 10.55, 10.45]).starts_with("1 difference"));
+    assert!(headline(&[10.0, 11.0, 9.0], &[10.5, 11.5, 9.5]).starts_with("no difference"));
+    // Apart, and too few to be sure.
+    assert!(headline(&[10.0, 11.0], &[11.5, 12.9]).starts_with("the duration differs"));
+}
+
+/// MG with processors shared, and the same with host 4 loaded: 2.7 times as long (iterations), and host 4 is who did it.
+#[test]
+fn a_loaded_host_is_a_difference_of_the_reference_captures() {
+    let (Some(none), Some(full)) = (reference("mg.W-quota-none"), reference("mg.W-quota-full"))
+    else {
+        return;
+    };
+    let facts = |run: &crate::network::Run| RunFacts {
+        duration_ns: (run.seconds() * 1e9) as i64,
+        network: NetworkFacts::of_run(run),
+        ..RunFacts::default()
+    };
+    let comparison = compare(&[facts(&none)], &[facts(&full)]);
+    println!("{}", text::text(&comparison, None));
+    let of = |change| comparison.findings.iter().find(|f| f.change == change);
+    assert!(of(Change::Duration).is_some() && of(Change::Rate).is_some());
+    let period = of(Change::Period).unwrap();
+    let truth = true_period("mg.W-quota-full") / true_period("mg.W-quota-none");
+    assert!(
+        (period.b / period.a / truth - 1.0).abs() < 0.05,
+        "{period:?} {truth}"
+    );
+    assert_eq!(of(Change::Balance).unwrap().name, "10.77.0.4");
+    assert!(of(Change::Messages).is_none() && of(Change::Payload).is_none());
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Change, Comparison, Finding, Run, Subject, statistics};
+use super::{Change, Comparison, DurationVerdict, Finding, Run, Subject, statistics};
 use crate::text::units::{bytes, count, counted, duration, plain};
 
 /// Findings that are shown before the others are counted.
@@ -38,6 +38,11 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
             comparison.findings.len() - SHOWN
         );
     }
+    if let Some(network) = &comparison.network {
+        for (what, a, b) in network.lines() {
+            let _ = writeln!(text, "  packets  {what}: {} → {}", plain(&a), plain(&b));
+        }
+    }
     let _ = writeln!(text, "  compared {}", how(comparison));
     text
 }
@@ -70,6 +75,10 @@ pub(super) fn headline(comparison: &Comparison) -> String {
     let (a, b) = (mean(&comparison.a), mean(&comparison.b));
     let times = format!("{} → {}", duration(a as i64), duration(b as i64));
     match comparison.findings.len() {
+        0 if comparison.duration.verdict == DurationVerdict::Unsure => format!(
+            "the duration differs, nothing else does · {times} ({}), which may be chance: give more runs with --with and --against",
+            percent(a, b)
+        ),
         0 => format!("no difference beyond that of two equal runs · {times}"),
         count => format!(
             "{} · {times} ({})",
@@ -94,7 +103,7 @@ pub(super) fn how(comparison: &Comparison) -> String {
 pub(super) fn sentence(finding: &Finding) -> String {
     let what = match finding.subject {
         Subject::Input => "input ",
-        Subject::Rule => "",
+        Subject::Rule | Subject::Run | Subject::Network => "",
         Subject::File => "file ",
     };
     let name = plain(&finding.name);
@@ -137,6 +146,23 @@ pub(super) fn sentence(finding: &Finding) -> String {
         ),
         Change::Reads => format!("reads    {what}{name}: {}", sizes()),
         Change::Writes => format!("writes   {what}{name}: {}", sizes()),
+        Change::Duration | Change::Period => {
+            format!("{} {what}{name}: {}", verb("longer  ", "shorter "), times())
+        }
+        Change::Rate => format!(
+            "{} {what}{name}: {a:.1}/s → {b:.1}/s ({})",
+            verb("faster  ", "slower  "),
+            percent(a, b)
+        ),
+        Change::Messages => format!(
+            "{} {what}{name}: {} → {} ({})",
+            verb("more    ", "fewer   "),
+            count(a as i64),
+            count(b as i64),
+            percent(a, b)
+        ),
+        Change::Payload => format!("{} {what}{name}: {}", verb("more    ", "less    "), sizes()),
+        Change::Balance => format!("balance  {what}{name}: delays {}", times()),
         Change::Size => format!("{} {what}{name}: {}", verb("larger  ", "smaller "), sizes()),
     };
     if let Some(remark) = &finding.remark {
@@ -155,7 +181,10 @@ pub(super) fn sentence(finding: &Finding) -> String {
 pub(super) fn judged(finding: &Finding) -> &'static str {
     match finding.change {
         Change::New | Change::Gone | Change::Count => "",
-        _ if finding.subject != Subject::Rule => "",
+        Change::Messages | Change::Payload => "",
+        Change::Rate if finding.b > finding.a => "better",
+        Change::Rate => "worse",
+        _ if matches!(finding.subject, Subject::Input | Subject::File) => "",
         _ if finding.b > finding.a => "worse",
         _ => "better",
     }

@@ -74,7 +74,7 @@ fn run_with_delays(nodes: usize, packets: &[(Packet, i64)]) -> Run {
 }
 
 /// A reference capture: the run of its four hosts; `None`, said aloud, when absent.
-pub(super) fn reference(name: &str) -> Option<Run> {
+pub(crate) fn reference(name: &str) -> Option<Run> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures");
     let folder = root.join(name);
     if !folder.is_dir() {
@@ -105,7 +105,7 @@ fn skip(reason: &str) {
 }
 
 /// True period of the timed iterations at rank 0, s.
-pub(super) fn true_period(name: &str) -> f64 {
+pub(crate) fn true_period(name: &str) -> f64 {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures");
     let text = std::fs::read_to_string(root.join("iterations.csv")).unwrap();
     let mut lengths = Vec::new();
@@ -182,4 +182,4 @@ mod costs;
 mod programs;
 mod survey;
 
-pub(super) use programs::{Bsp, Noise, Style, bsp};
+pub(crate) use programs::{Bsp, Noise, Style, bsp};

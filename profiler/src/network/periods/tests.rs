@@ -168,6 +168,7 @@ fn phases_of_the_rate_are_found_behind_the_iteration() {
         let others = periods[1..].iter().filter(|p| !is_right(p));
         wrong.extend(others.map(|p| (seed, truth, p.seconds, p.p_value)));
     }
+    println!("{right} of 12");
     assert!(
         right >= 11 && wrong.is_empty(),
         "{right} of 12; wrong: {wrong:?}"

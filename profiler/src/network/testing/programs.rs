@@ -5,24 +5,24 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{Node, Packet, Run, data, run_with_delays};
 
 /// Deterministic noise: xorshift.
-pub(in crate::network) struct Noise(pub(in crate::network) u64);
+pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {
-    pub(in crate::network) fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    pub(in crate::network) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
 
 /// How processes exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::network) enum Style {
+pub(crate) enum Style {
     /// All send to all partners, then receive.
     AllFirst,
     /// Edge by edge, both send and then receive.
@@ -32,35 +32,35 @@ pub(in crate::network) enum Style {
 }
 
 impl Style {
-    pub(in crate::network) const ALL: [Style; 3] = [Style::AllFirst, Style::ByEdge, Style::Turns];
+    pub(crate) const ALL: [Style; 3] = [Style::AllFirst, Style::ByEdge, Style::Turns];
 }
 
 /// A bulk-synchronous program.
 #[derive(Clone)]
-pub(in crate::network) struct Bsp {
-    pub(in crate::network) edges: Vec<(usize, usize)>,
+pub(crate) struct Bsp {
+    pub(crate) edges: Vec<(usize, usize)>,
     /// Edges of every other eight rounds, if it goes through phases.
-    pub(in crate::network) others: Option<Vec<(usize, usize)>>,
+    pub(crate) others: Option<Vec<(usize, usize)>>,
     /// Computing time of each process per round, s.
-    pub(in crate::network) work_s: Vec<f64>,
+    pub(crate) work_s: Vec<f64>,
     /// Its relative deviation.
-    pub(in crate::network) jitter: f64,
-    pub(in crate::network) rounds: usize,
-    pub(in crate::network) latency_s: f64,
+    pub(crate) jitter: f64,
+    pub(crate) rounds: usize,
+    pub(crate) latency_s: f64,
     /// A process with a slow link, and how long each message keeps that busy, s; one at a time in each direction.
-    pub(in crate::network) slow_link: Option<(usize, f64)>,
-    pub(in crate::network) style: Style,
+    pub(crate) slow_link: Option<(usize, f64)>,
+    pub(crate) style: Style,
     /// Share of the rounds of each process that are held up, by about as long as they take.
-    pub(in crate::network) pauses: f64,
+    pub(crate) pauses: f64,
     /// A process that shares its CPU with another one, which takes turns with it for so long, s.
-    pub(in crate::network) sharing: Option<(usize, f64)>,
+    pub(crate) sharing: Option<(usize, f64)>,
     /// Processes that, edge by edge, send only when the other's message is there.
-    pub(in crate::network) answering: Vec<usize>,
-    pub(in crate::network) seed: u64,
+    pub(crate) answering: Vec<usize>,
+    pub(crate) seed: u64,
 }
 
 impl Bsp {
-    pub(in crate::network) fn ring(n: usize) -> Bsp {
+    pub(crate) fn ring(n: usize) -> Bsp {
         Bsp {
             edges: (0..n)
                 .map(|i| (i.min((i + 1) % n), i.max((i + 1) % n)))
@@ -81,18 +81,18 @@ impl Bsp {
 }
 
 /// What a program did.
-pub(in crate::network) struct Made {
-    pub(in crate::network) run: Run,
-    pub(in crate::network) seconds: f64,
+pub(crate) struct Made {
+    pub(crate) run: Run,
+    pub(crate) seconds: f64,
     /// Whole computing time by process, s.
-    pub(in crate::network) work_s: Vec<f64>,
+    pub(crate) work_s: Vec<f64>,
     /// When each process computed, s.
-    pub(in crate::network) computing_s: Vec<Vec<(f64, f64)>>,
+    pub(crate) computing_s: Vec<Vec<(f64, f64)>>,
 }
 
 impl Made {
     /// Time that each process computed while packets went, s.
-    pub(in crate::network) fn computed_s(&self) -> Vec<f64> {
+    pub(crate) fn computed_s(&self) -> Vec<f64> {
         let (from, to) = self.run.span_ns();
         let (from, to) = (from as f64 / 1e9, to as f64 / 1e9);
         let within = |&(a, b): &(f64, f64)| (b.min(to) - a.max(from)).max(0.0);
@@ -151,7 +151,7 @@ fn talk(program: &Bsp, edges: &[(usize, usize)], ops: &mut [VecDeque<Op>]) {
 }
 
 /// Runs a program.
-pub(in crate::network) fn bsp(program: &Bsp) -> Made {
+pub(crate) fn bsp(program: &Bsp) -> Made {
     const SEND_S: f64 = 5e-6;
     let n = program.work_s.len();
     let mut noise = Noise(program.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
