@@ -53,16 +53,20 @@ pub(super) fn add_channels(
     let (held, unused) = by_role(workflow, held, &roles);
     let idle = idle.into_iter().chain(unused).collect();
     let bystanders = add_streams(workflow, &held, &roles);
-    let moved = roles.iter().flat_map(|(&channel, roles)| {
-        let of = |(&id, role): (&ProcessId, &Role)| Some(((channel, id), role.bytes?));
-        roles.iter().filter_map(of).collect::<Vec<_>>()
-    });
+    let (mut moved, mut moves) = (HashMap::new(), HashMap::new());
+    for (&channel, roles) in &roles {
+        for (&id, role) in roles {
+            moved.extend(role.bytes.map(|bytes| ((channel, id), bytes)));
+            moves.extend(role.moves.map(|one| ((channel, id), one)));
+        }
+    }
     workflow.ends = ChannelEnds {
         held,
         idle,
         tokens,
         own,
-        moved: moved.collect(),
+        moved,
+        moves,
     };
     set_aside(workflow, &bystanders);
 }
@@ -80,8 +84,8 @@ fn roles(workflow: &Workflow, held: &[ChannelEndRow], evidence: &Evidence) -> Ro
     evidence.roles(&sockets, &workflow.process_of_images())
 }
 
-/// Has ends of sockets allow what went through them, and the rest of each as one through which nothing went: who reads there
-/// until the end waits for who holds that.
+/// Has ends of sockets whose bytes are known allow what went through them, and the rest of each as one through which nothing
+/// went: who reads there until the end waits for who holds that. What was only seen says nothing of what was not.
 fn by_role(
     workflow: &Workflow,
     held: Vec<ChannelEndRow>,
@@ -94,7 +98,8 @@ fn by_role(
         let role = images
             .get(&row.upid)
             .and_then(|id| roles.get(&row.channel_id)?.get(id));
-        let Some((sends, receives)) = role.and_then(|role| role.moves) else {
+        let known = role.filter(|role| role.bytes.is_some());
+        let Some((sends, receives)) = known.and_then(|role| role.moves) else {
             used.push(row);
             continue;
         };
@@ -205,6 +210,7 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
         tokens,
         own,
         moved,
+        moves,
     } = std::mem::take(&mut workflow.ends);
     let images = workflow.image_places();
     held.retain_mut(|row| {
@@ -247,6 +253,7 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
         tokens,
         own,
         moved,
+        moves,
     };
 }
 

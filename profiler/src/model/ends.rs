@@ -21,6 +21,8 @@ pub struct ChannelEnds {
     pub own: Vec<i64>,
     /// Bytes that a process sent through a socket and received from it, where they were counted or captured.
     pub moved: HashMap<(i64, ProcessId), (i64, i64)>,
+    /// Whether a process sent through a socket, and whether it received, where anything tells ([`super::Way`]).
+    pub moves: HashMap<(i64, ProcessId), (bool, bool)>,
 }
 
 impl ChannelEnds {

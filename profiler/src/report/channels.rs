@@ -52,17 +52,22 @@ pub(super) fn of(workflow: &Workflow, trace: &Trace, kept: &Kept, most: usize) -
             let add = |sum: Option<i64>, bytes: Option<i64>| Some(sum?.saturating_add(bytes?));
             let place = places.get(&end.upid).copied();
             // Of a socket that went both ways the bytes of an end are those of both.
-            let moved = images.get(&end.upid);
+            let process = images.get(&end.upid);
             let moved =
-                moved.and_then(|&id| workflow.ends.moved.get(&(row.channel_id, id)).copied());
+                process.and_then(|&id| workflow.ends.moved.get(&(row.channel_id, id)).copied());
             let is_socket = !matches!(&*row.kind, "pipe" | "fifo");
             let of = |own: Option<i64>| if is_socket { own } else { bytes };
-            if end.direction != "read" {
+            let moves = process.and_then(|&id| workflow.ends.moves.get(&(row.channel_id, id)));
+            let (writes, reads) = match moves {
+                Some(&moves) => moves,
+                None => (end.direction != "read", end.direction != "write"),
+            };
+            if writes {
                 let sent = of(moved.map(|(sent, _)| sent));
                 written = add(written, sent);
                 writers.extend(place.map(|place| (place, sent)));
             }
-            if end.direction != "write" {
+            if reads {
                 read = add(read, of(moved.map(|(_, received)| received)));
                 readers.extend(place);
             }
