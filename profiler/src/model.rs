@@ -117,6 +117,8 @@ pub struct ViewUse {
     pub quick_ns: i64,
     /// Time in the other answers, ns.
     pub slow_ns: i64,
+    /// Of that in calls that end when the device has the data (`fsync(2)`), ns.
+    pub sync_ns: i64,
 }
 
 /// What a pid ran between two execs.

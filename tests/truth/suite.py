@@ -25,7 +25,6 @@ import families
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RIGHT, PROMISES, WITHIN = 0.95, 0.80, 0.15
-ROUNDS = 3
 
 
 @contextlib.contextmanager
@@ -55,14 +54,14 @@ def run(script, scratch, rate, before=()):
     return time.monotonic() - began
 
 
-def recorded(flowtrace, stage, case, trace):
+def recorded(flowtrace, stage, case, trace, rounds):
     """Traces a case, and measures its change where it has one: seconds before and after."""
     with directory(stage) as scratch:
         run(case["script"], scratch, case["rate"], [flowtrace, "run", "--quiet", "--no-summary", "--force", "-o", trace, "--"])
-    if case["changed"] is None:
+    if case["changed"] is None or not rounds:
         return None
     times = ([], [])
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for at, (script, rate) in enumerate([(case["script"], case["rate"]), (case["changed"], None)]):
             with directory(stage) as scratch:
                 times[at].append(run(script, scratch, rate))
@@ -94,6 +93,7 @@ def main():
     parser.add_argument("--flowtrace", default=f"{HERE}/../../target/release/flowtrace")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--count", type=int, default=70)
+    parser.add_argument("--rounds", type=int, default=3, help="times that a change is measured; 0: not")
     parser.add_argument("--keep", metavar="DIR", help="directory for the traces")
     parser.add_argument("--judge", metavar="DIR", help="directory with traces of --keep: run nothing")
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -117,7 +117,7 @@ def main():
                 if lacking:
                     print(f"{'left out':8} {name:24} for want of: {lacking[0]}", flush=True)
                     continue
-                times = recorded(flowtrace, stage, case, trace)
+                times = recorded(flowtrace, stage, case, trace, options.rounds)
                 with open(f"{trace}.json", "w") as file:
                     json.dump(times, file)
             with open(f"{trace}.json") as file:

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{CallRow, FileLayer, RunRow};
+use flowtrace_schema::{CallRow, FileLayer, Op, RunRow};
 
 use super::Places;
 use crate::analysis::statistics::distribution::Distribution;
@@ -66,7 +66,12 @@ impl Answers {
         sum.calls += 1;
         match call.duration_ns {
             quick @ ..LEAST_DEVICE_NS => sum.quick_ns += quick,
-            slow => sum.slow_ns = sum.slow_ns.saturating_add(slow),
+            slow => {
+                sum.slow_ns = sum.slow_ns.saturating_add(slow);
+                if call.op == Some(Op::Fsync) {
+                    sum.sync_ns = sum.sync_ns.saturating_add(slow);
+                }
+            }
         }
         let thread = (upid, call.tid.unwrap_or(-1));
         if self.last.0 != thread {

@@ -327,7 +327,9 @@ impl<'a> Blame<'a> {
         };
         // What one of them would take alone, the least that the CPUs take for all, and what the next slowest step takes.
         let alone = own(&self.sums) / degree;
-        if alone <= 0.0 {
+        // A step that mostly waited for a CPU says little of what it would take on a free machine.
+        let of = |state: State| self.sums[state as usize];
+        if alone <= 0.0 || of(State::Queue) > of(State::Cpu) {
             return None;
         }
         let all = bottlenecks::cause::own_load(timeline, intervals).0 * ns;
