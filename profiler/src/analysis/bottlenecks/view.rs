@@ -89,3 +89,20 @@ fn disk_ns(timeline: &Timeline, intervals: &[(i64, i64)]) -> Option<f64> {
     }
     Some(sum)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_the_device_to_have_the_data_needs_a_device() {
+        let answers = |sync_ns| Answers {
+            waited_ns: 100.0,
+            slow_ns: 90.0,
+            sync_ns,
+            ..Answers::default()
+        };
+        assert!(answers(0.0).are_most());
+        assert!(!answers(80.0).are_most());
+    }
+}
