@@ -141,22 +141,12 @@ pub(crate) enum Format {
     /// Picture, through Graphviz
     Png,
     /// Picture, through Graphviz
+    #[value(alias = "jpg")]
+    Jpeg,
+    /// Picture, through Graphviz
     Pdf,
     /// Picture, through Graphviz
     Ps,
-}
-
-impl Format {
-    /// Name of a picture's format, as Graphviz calls it.
-    fn picture(self) -> Option<&'static str> {
-        match self {
-            Format::Svg => Some("svg"),
-            Format::Png => Some("png"),
-            Format::Pdf => Some("pdf"),
-            Format::Ps => Some("ps"),
-            _ => None,
-        }
-    }
 }
 
 impl View {
@@ -270,7 +260,7 @@ impl View {
                 _ => dot::write(&drawing, &mut bytes)?,
             }
         }
-        if let Some(picture) = format.picture() {
+        if let Some(picture) = graphviz::picture(&format) {
             bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
         }
         output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
+use clap::ValueEnum;
+
 use crate::failure::Failure;
 
 /// How Graphviz places things.
@@ -14,7 +16,16 @@ pub(crate) enum Layout {
     Placed,
 }
 
-/// Has Graphviz turn its own language into a picture: `svg`, `png`, `pdf` or `ps`.
+/// Pictures that Graphviz makes, as the values of `--format` and Graphviz itself call them.
+const PICTURES: [&str; 5] = ["svg", "png", "jpeg", "pdf", "ps"];
+
+/// What Graphviz calls a format, if that is a picture.
+pub(crate) fn picture(format: &impl ValueEnum) -> Option<&'static str> {
+    let value = format.to_possible_value()?;
+    PICTURES.into_iter().find(|name| value.matches(name, false))
+}
+
+/// Has Graphviz turn its own language into a [`picture`].
 pub(crate) fn render(dot: &[u8], layout: Layout, format: &str) -> Result<Vec<u8>, Failure> {
     let (program, arguments) = match layout {
         Layout::Dot => ("dot", &[][..]),

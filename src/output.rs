@@ -6,16 +6,18 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use flowtrace_schema::APPLICATION_ID;
 
 use crate::failure::Failure;
 
+pub(crate) mod ending;
 mod written;
 
 /// Where the result of a command goes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Target {
-    /// Write to FILE instead of standard output
+    /// Write to FILE instead of standard output; its ending is its format unless that is said
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace FILE even if flowtrace did not write it, or somebody changed it since
@@ -35,6 +37,27 @@ impl Target {
     /// The file; `None`: standard output.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.output.as_deref()
+    }
+
+    /// The format to write: the one that was `given`, else the one that the ending of the file names.
+    ///
+    /// # Errors
+    /// An ending that promises what this command cannot write.
+    pub(crate) fn format<F: ValueEnum>(
+        &self,
+        given: Option<F>,
+        default: F,
+    ) -> Result<F, Failure> {
+        Ok(self.named(given)?.unwrap_or(default))
+    }
+
+    /// The same without a default.
+    pub(crate) fn named<F: ValueEnum>(&self, given: Option<F>) -> Result<Option<F>, Failure> {
+        match self.path() {
+            // A trace is never written over, whatever it is called: that is said where it is tried.
+            Some(path) if given.is_none() && !holds_trace(path) => ending::format(path),
+            _ => Ok(given),
+        }
     }
 
     /// Whether whatever is there is replaced.

@@ -7,6 +7,7 @@ pub mod dot;
 pub mod drawing;
 pub mod gml;
 pub mod graphml;
+pub mod markup;
 pub mod parquet;
 pub mod pcapng;
 pub mod perfetto;

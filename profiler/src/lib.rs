@@ -30,5 +30,8 @@ pub mod text;
 pub mod timeline;
 
 #[cfg(test)]
+#[path = "../tests/support/hostile.rs"]
+mod hostile;
+#[cfg(test)]
 #[path = "../tests/support/montage.rs"]
 mod montage;

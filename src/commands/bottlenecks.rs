@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options, chart, facts};
 use flowtrace_profiler::analysis::grouping::By;
-use flowtrace_profiler::export::chart::svg;
+use flowtrace_profiler::export::chart as svg;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::text;
 use flowtrace_schema::{Table, Trace, Value};
@@ -50,9 +50,9 @@ pub(crate) struct Args {
     /// Ask again every SECONDS, until the recording ends; each time up to where the trace is complete, some 5 s ago at most
     #[arg(long, value_name = "SECONDS", value_parser = seconds, num_args = 0..=1, default_missing_value = "2")]
     watch: Option<f64>,
-    /// Text with a chart, SVG, JSON with everything, or CSV with a row per window and step
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text with a chart, SVG, JSON with everything, or CSV with a row per window and step [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let Some(pause) = args.watch else {
         return once(args);
     };
-    if args.output.path().is_some() || args.format != Format::Text {
+    if args.output.path().is_some() || args.format.is_some_and(|format| format != Format::Text) {
         return Err(
             Failure::usage("--watch writes text to standard output alone")
                 .hint("leave out --format and -o"),
@@ -105,12 +105,13 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 }
 
 fn once(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let read = explained::read(&args.trace, "bottlenecks")?;
     let result = analyse(&read, &args.by, options(args))?;
     let path = args.output.path();
     let answer = || text::bottlenecks::answer(&result, &read.timeline);
     output::write_to(&args.output, &args.trace, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 let name = text::units::plain(&explained::typed(&args.trace));
                 let width = output::width(path);
@@ -122,7 +123,7 @@ fn once(args: &Args) -> super::Outcome {
             }
             Format::Svg => {
                 let drawn = chart::chart(&result, &read.timeline);
-                out.write_all(svg(&drawn, &answer()).as_bytes())?;
+                svg::write(&drawn, &answer(), out)?;
             }
             Format::Json => {
                 let mut facts = facts::facts(&result, answer());

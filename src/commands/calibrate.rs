@@ -10,6 +10,7 @@ use flowtrace_profiler::text::units;
 use super::Outcome;
 use crate::calibration::{self, Capacities, Measured, Plan};
 use crate::failure::Failure;
+use crate::output;
 
 /// Measure what this machine can do: disk, memory, processors, network
 ///
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "output"])]
     serve: Option<String>,
     /// Keep the result in FILE [default: one for each host in the user's data directory]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = output::ending::only("json"))]
     output: Option<PathBuf>,
     /// Text, or JSON as it is kept
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match args.format {
         Format::Text => out.write_all(text(&found).as_bytes())?,
         Format::Json => {
-            crate::output::json(&mut out, &found)?;
+            output::json(&mut out, &found)?;
         }
     }
     if let Some(path) = output {

@@ -34,9 +34,9 @@ pub(crate) struct Args {
     /// What FILE is
     #[arg(long, value_enum, requires = "declared")]
     kind: Option<FileKind>,
-    /// Text for people, or JSON
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text for people, or JSON [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -62,6 +62,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let same = |a: &Path, b: &Path| output::resolved(a) == output::resolved(b);
     if let (Some(output), Some(declared)) = (args.output.path(), &args.declared)
         && same(output, declared)
@@ -111,7 +112,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     }
     drop(working);
     output::write_to(&args.output, &args.trace, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 let width = output::width(args.output.path());
                 out.write_all(text::text(&findings, width).as_bytes())?;

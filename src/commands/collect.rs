@@ -42,7 +42,7 @@ Exit status: 0 every machine's last totals are exact; 1 some did not send them, 
 written; 2 wrong use.")]
 pub(crate) struct Args {
     /// Trace file to write
-    #[arg(short, long, default_value = "nodes.db")]
+    #[arg(short, long, default_value = "nodes.db", value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Replace an older trace
     #[arg(long)]

@@ -31,9 +31,9 @@ pub(crate) struct Args {
     /// Another run like the second; may be given several times
     #[arg(long, value_name = "TRACE")]
     against: Vec<PathBuf>,
-    /// Text for people, JSON, or one HTML file
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text for people, JSON, or one HTML file [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -49,6 +49,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let side =
         |first: &Path, others: &[PathBuf]| -> Result<Vec<RunFacts>, flowtrace_schema::Error> {
             let traces = std::iter::once(first).chain(others.iter().map(PathBuf::as_path));
@@ -61,14 +62,14 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     drop(working);
     let path = args.output.path();
     output::write_to(&args.output, &args.b, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 // Whoever reads it from a pipe or a file wants each finding on its line.
                 let is_terminal = path.is_none() && std::io::stdout().is_terminal();
                 let width = is_terminal.then(|| output::width(path));
                 out.write_all(text::text(&comparison, width).as_bytes())?;
             }
-            Format::Html => out.write_all(html::page(&comparison).as_bytes())?,
+            Format::Html => html::write(&comparison, out)?,
             Format::Json => {
                 output::json(out, &comparison)?;
             }

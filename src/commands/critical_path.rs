@@ -32,9 +32,9 @@ pub(crate) struct Args {
     /// Every step and rule
     #[arg(long)]
     full: bool,
-    /// Text for people, or exact numbers
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text for people, or exact numbers [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -66,6 +66,7 @@ fn what_if(text: &str) -> Result<WhatIf, String> {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let (trace, workflow) = explained::open_with_processes(&args.trace, "the critical path")?;
     for (at, change) in args.what_if.iter().enumerate() {
         known_rule(&workflow, &change.rule)?;
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             )));
         }
     }
-    if !args.what_if.is_empty() && matches!(args.format, Format::Csv) {
+    if !args.what_if.is_empty() && matches!(format, Format::Csv) {
         return Err(Failure::usage("--what-if has no steps for --format csv")
             .hint("--format json has the prediction as what_if_ns"));
     }
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let facts = critical_path::facts(&workflow, &path, by_data_alone, &args.what_if);
     let target = args.output.path();
     output::write_to(&args.output, &args.trace, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 let style = Style {
                     width: match args.full {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use flowtrace_schema::Trace;
 
 use crate::drawing::{Format, View};
@@ -34,16 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let trace = Trace::open(&args.trace)?;
-    let ending = args
-        .output
-        .path()
-        .and_then(|path| path.extension()?.to_str());
-    let by_ending = ending.and_then(|ending| match ending {
-        "cyjs" => Some(Format::Cytoscape),
-        "txt" => Some(Format::Text),
-        _ => Format::from_str(ending, true).ok(),
-    });
-    let format = args.format.or(by_ending).unwrap_or(Format::Dot);
+    let format = args.output.format(args.format, Format::Dot)?;
     args.view.write(&trace, format, None, &args.output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -17,7 +17,7 @@ use flowtrace_schema::{Trace, doc};
 
 use crate::drawing::{self, View};
 use crate::failure::Failure;
-use crate::output;
+use crate::{graphviz, output};
 
 /// Write a trace in a format of other programs
 ///
@@ -33,9 +33,9 @@ use crate::output;
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// Format to write
+    /// Format to write [default: by the ending of FILE]
     #[arg(value_enum)]
-    format: Format,
+    format: Option<Format>,
     #[command(flatten)]
     view: View,
     /// Write to FILE (csv, parquet: into the directory FILE) instead of standard output
@@ -60,6 +60,9 @@ enum Format {
     Svg,
     /// Picture of the graph, through Graphviz
     Png,
+    /// Picture of the graph, through Graphviz
+    #[value(alias = "jpg")]
+    Jpeg,
     /// Picture of the graph, through Graphviz
     Pdf,
     /// Picture of the graph, through Graphviz
@@ -95,47 +98,56 @@ pub(crate) fn trace_first(words: &mut [OsString]) {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let trace = Trace::open(&args.trace)?;
     let target = &output::Target::new(args.output.clone(), args.force);
-    let graph_format = match args.format {
+    let Some(format) = target.named(args.format)? else {
+        return Err(Failure::usage("which format?").hint(
+            "flowtrace export TRACE FORMAT, or -o FILE with its ending; --help lists the formats",
+        ));
+    };
+    let trace = Trace::open(&args.trace)?;
+    let graph_format = match format {
         Format::Dot => drawing::Format::Dot,
         Format::Graphml => drawing::Format::Graphml,
         Format::Gml => drawing::Format::Gml,
         Format::Cytoscape => drawing::Format::Cytoscape,
         Format::Svg => drawing::Format::Svg,
         Format::Png => drawing::Format::Png,
+        Format::Jpeg => drawing::Format::Jpeg,
         Format::Pdf => drawing::Format::Pdf,
         Format::Ps => drawing::Format::Ps,
         Format::Csv | Format::Parquet | Format::Pcapng => {
             args.view
                 .refuse("--by and the options that select a part are for graphs")?;
-            return match args.format {
+            return match format {
                 Format::Csv => views(&trace, &args.trace, target),
                 Format::Parquet => dataset(&trace, target),
                 _ => packets(&trace, &args.trace, target),
             };
         }
         Format::Wfformat | Format::Chrome | Format::Perfetto => {
-            return whole(&trace, args, target);
+            return whole(&trace, args, format, target);
         }
     };
     // Programs want everything; a picture has to fit a page.
-    let default = match args.format {
-        Format::Svg | Format::Png | Format::Pdf | Format::Ps => None,
-        _ => Some(drawing::By::Process),
-    };
+    let is_picture = graphviz::picture(&format).is_some();
+    let default = (!is_picture).then_some(drawing::By::Process);
     args.view.write(&trace, graph_format, default, target)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Formats that have the whole workflow in them.
-fn whole(trace: &Trace, args: &Args, target: &output::Target) -> super::Outcome {
+fn whole(
+    trace: &Trace,
+    args: &Args,
+    format: Format,
+    target: &output::Target,
+) -> super::Outcome {
     args.view
         .refuse("--by and the options that select a part are for graphs")?;
     let workflow = load(trace)?;
     let dag = graph::lineage(&workflow);
     output::write_to(target, &args.trace, |mut out| {
-        match args.format {
+        match format {
             Format::Wfformat => {
                 let raw_names = raw_names(trace, &workflow)?;
                 wfformat::write(&workflow, &dag, &raw_names, &mut out)?;

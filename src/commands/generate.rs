@@ -24,9 +24,9 @@ use crate::{output, progress};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// What to write
-    #[arg(long, value_enum, default_value_t = Format::Make)]
-    format: Format,
+    /// What to write [default: by the ending of FILE, else make]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Take the environment of steps as it will be then, even where the trace tells that the script
     /// changed it
     #[arg(long)]
@@ -54,6 +54,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Make)?;
     let options = Options {
         ignore_environment: args.ignore_environment,
     };
@@ -67,11 +68,11 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         .hint(unfit.hint)
     })?;
     drop(working);
-    if matches!(args.format, Format::Cwl) {
+    if matches!(format, Format::Cwl) {
         cwl::refuse(&mut plan);
     }
     output::write_to(&args.output, &args.trace, |out| {
-        let text = match args.format {
+        let text = match format {
             Format::Make => make::text(&plan),
             Format::Shell => shell::text(&plan),
             Format::Snakemake => snakemake::text(&plan),

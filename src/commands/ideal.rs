@@ -57,9 +57,9 @@ pub(crate) struct Args {
     /// Moments at which phases end, in seconds from the start of the command [default: where no step is alive]
     #[arg(long, value_name = "S,S…", value_delimiter = ',', value_parser = super::bottlenecks::seconds)]
     phases: Vec<f64>,
-    /// Text, or JSON with exact numbers
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text, or JSON with exact numbers [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -128,6 +128,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn of_job(args: &Args, input: f64, capacities: &Capacities) -> Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let job = MapReduce {
         input: input * 1e6,
         nodes: f64::from(args.nodes),
@@ -138,7 +139,7 @@ fn of_job(args: &Args, input: f64, capacities: &Capacities) -> Outcome {
     let (first, second) = job.bound(capacities);
     // There is no trace that could be overwritten.
     output::write_to(&args.output, Path::new(""), |out| {
-        match args.format {
+        match format {
             Format::Text => writeln!(
                 out,
                 "flowtrace: {:.1} s at best: {first:.1} s to read and shuffle, {second:.1} s to write",
@@ -158,6 +159,7 @@ fn of_job(args: &Args, input: f64, capacities: &Capacities) -> Outcome {
 }
 
 fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let read = explained::read(trace, "the ideal run time")?;
     let cuts: Vec<i64> = args
         .phases
@@ -179,7 +181,7 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
         ));
     };
     output::write_to(&args.output, trace, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 let begins = read.timeline.begins_ns;
                 out.write_all(text::ideal::text(&found, capacities, begins).as_bytes())?;

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long = "host", value_name = "NAME=FILE", value_parser = named)]
     hosts: Vec<(String, PathBuf)>,
     /// Trace file to write
-    #[arg(short, long, default_value = "trace.db")]
+    #[arg(short, long, default_value = "trace.db", value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Replace an older trace
     #[arg(long)]

@@ -26,7 +26,7 @@ use crate::output;
 Exit status: 0 merged; 2 the traces do not belong together, or one cannot be read.")]
 pub(crate) struct Args {
     /// Trace file to write
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Traces to merge
     #[arg(required = true, value_name = "TRACE")]

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Existing directory at which its traced view appears
     mountpoint: PathBuf,
     /// Trace file to write
-    #[arg(short, long, default_value = "trace.db")]
+    #[arg(short, long, default_value = "trace.db", value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Replace an older trace
     #[arg(long)]

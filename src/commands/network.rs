@@ -69,9 +69,9 @@ struct Options {
     /// the processes
     #[arg(long, value_enum)]
     by: Option<Unity>,
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    /// Format of the answer [default: by the ending of FILE, else table]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// What the tool finds right, or the thesis to the digit
     #[arg(long, value_enum, default_value_t = ModeName::Default)]
     mode: ModeName,
@@ -218,6 +218,17 @@ pub(crate) enum Format {
     Csv,
     /// Graphviz, for topology and matrix
     Dot,
+    /// Picture of the same, through Graphviz
+    Svg,
+    /// Picture of the same, through Graphviz
+    Png,
+    /// Picture of the same, through Graphviz
+    #[value(alias = "jpg")]
+    Jpeg,
+    /// Picture of the same, through Graphviz
+    Pdf,
+    /// Picture of the same, through Graphviz
+    Ps,
     /// GraphML, for topology and matrix
     Graphml,
 }
@@ -328,7 +339,8 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     };
     let common = question.common();
     let options = &common.options;
-    check_format(&question, options.format)?;
+    let format = options.output.format(options.format, Format::Table)?;
+    check_format(&question, format)?;
     let mut growing = answer::growing(options);
     let mut pace = options.watch.map(watch::Pace::new);
     loop {
@@ -337,10 +349,10 @@ pub(crate) fn run(args: Args) -> super::Outcome {
         let is_growing = trace.is_being_recorded();
         let page = answer::ask(&question, &trace, options, growing.as_mut(), is_growing)?;
         if pace.is_some() && options.output.path().is_none() {
-            write::separator(options.format)?;
+            write::separator(format)?;
         }
         output::write_to(&options.output, &common.trace, |out| {
-            write::page(&page, options.format, out)
+            write::page(&page, format, out)
         })?;
         let Some(pace) = pace.as_mut().filter(|_| is_growing) else {
             return Ok(ExitCode::SUCCESS);
@@ -352,9 +364,12 @@ pub(crate) fn run(args: Args) -> super::Outcome {
 
 fn check_format(question: &Question, format: Format) -> Result<(), Failure> {
     let is_graph = matches!(question, Question::Topology(_) | Question::Matrix(_));
-    if matches!(format, Format::Dot | Format::Graphml) && !is_graph {
-        return Err(Failure::usage("only topology and matrix are graphs")
-            .hint("use --format table, json or csv here"));
+    let is_table = matches!(format, Format::Table | Format::Json | Format::Csv);
+    if !is_table && !is_graph {
+        return Err(
+            Failure::usage("only topology and matrix are graphs, and can be pictures")
+                .hint("use --format table, json or csv here: .txt, .json, .csv"),
+        );
     }
     Ok(())
 }

@@ -25,9 +25,9 @@ pub(crate) struct Args {
     /// One SELECT statement; `-` reads it from standard input
     #[arg(allow_hyphen_values = true)]
     sql: Option<String>,
-    /// Format of the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    /// Format of the result [default: by the ending of FILE, else table]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -45,6 +45,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Table)?;
     let trace = Trace::open(&args.trace)?;
     let sql = match args.sql.as_deref() {
         Some("-") => {
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             Some(sql) => trace.query(sql, table).map_err(failure),
             None => Ok(list_views(table)?),
         };
-        match args.format {
+        match format {
             Format::Table if sql.is_none() => out.write_all(catalogue(&trace)?.as_bytes())?,
             Format::Table => {
                 let mut table = AlignedTable::new(out);

@@ -23,9 +23,9 @@ use crate::{output, progress};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// A page for people, or its data
-    #[arg(long, value_enum, default_value_t = Format::Html)]
-    format: Format,
+    /// A page for people, or its data [default: by the ending of FILE, else html]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Write to FILE; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -43,20 +43,22 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let trace = Trace::open(&args.trace)?;
-    let path = match &args.output {
-        Some(path) if path == Path::new("-") => None,
-        Some(path) => Some(path.clone()),
-        None if args.format == Format::Json => None,
-        None => Some(default_path(&args.trace)),
+    let given = args.output.clone().filter(|path| path != Path::new("-"));
+    let given = output::Target::new(given, args.force);
+    let format = given.format(args.format, Format::Html)?;
+    let target = match args.output {
+        None if format == Format::Html => {
+            output::Target::new(Some(default_path(&args.trace)), args.force)
+        }
+        _ => given,
     };
-    let target = output::Target::new(path, args.force);
+    let trace = Trace::open(&args.trace)?;
     let working = progress::working(format!("reading {}", args.trace.display()));
     let workflow = load(&trace)?;
     let report = report::gather(&workflow, &trace, Limits::default())?;
     drop(working);
     output::write_to(&target, &args.trace, |mut out| {
-        match args.format {
+        match format {
             Format::Html => report.write_html(&mut out)?,
             Format::Json => report.write_json(&mut out)?,
         }

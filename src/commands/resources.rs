@@ -25,9 +25,9 @@ pub(crate) struct Args {
     /// What the network can carry, both directions together, in MB/s
     #[arg(long, value_name = "MB/S", value_parser = super::ideal::rate)]
     network: Option<f64>,
-    /// Text, JSON with everything, or CSV with a row per machine and interval
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text, JSON with everything, or CSV with a row per machine and interval [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -43,6 +43,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let network = args.network.or_else(|| {
         let known = super::ideal::stored(None).ok()??;
         Some(known.network?.value * 1e-6)
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     }
     let trace = &args.traces[0];
     output::write_to(&args.output, trace, |out| {
-        match args.format {
+        match format {
             Format::Text => match runs.as_slice() {
                 [(_, read, found)] => {
                     out.write_all(text::resources::text(found, &read.timeline).as_bytes())?;

@@ -50,9 +50,9 @@ pub(crate) struct Args {
     /// Every row
     #[arg(long)]
     full: bool,
-    /// Text for people, exact numbers, or a plot (cdf, hist, throughput)
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text for people, exact numbers, or a plot (cdf, hist, throughput) [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -119,7 +119,12 @@ enum Format {
     /// Plot, through Graphviz
     Png,
     /// Plot, through Graphviz
+    #[value(alias = "jpg")]
+    Jpeg,
+    /// Plot, through Graphviz
     Pdf,
+    /// Plot, through Graphviz
+    Ps,
 }
 
 impl Args {
@@ -174,7 +179,8 @@ impl Of {
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     args.check()?;
-    let default_bins = if args.format == Format::Text {
+    let format = args.output.format(args.format, Format::Text)?;
+    let default_bins = if format == Format::Text {
         BINS
     } else {
         FINE_BINS
@@ -188,8 +194,8 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     };
     check_only(args, &workflow, &calls)?;
     let target = args.output.path();
-    if matches!(args.format, Format::Svg | Format::Png | Format::Pdf) {
-        let picture = draw(args, &workflow, &calls)?;
+    if let Some(picture) = graphviz::picture(&format) {
+        let picture = draw(args, picture, &workflow, &calls)?;
         output::write_to(
             &args.output,
             &args.trace,
@@ -197,9 +203,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         )?;
         return Ok(ExitCode::SUCCESS);
     }
-    let sheets = sheets(args, &workflow, &calls);
+    let sheets = sheets(args, format, &workflow, &calls);
     output::write_to(&args.output, &args.trace, |mut out| {
-        match args.format {
+        match format {
             Format::Csv => sheets[0].csv(&mut out)?,
             Format::Json if sheets.len() == 1 => sheets[0].json(&mut out)?,
             Format::Json => overview_json(&sheets, &mut out)?,
@@ -217,7 +223,12 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn sheets(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet> {
+fn sheets(
+    args: &Args,
+    format: Format,
+    workflow: &Workflow,
+    calls: &CallStatistics,
+) -> Vec<Sheet> {
     let rules = || statistics::phases(&phases::by_rule(workflow), "what each rule did", "rule");
     let distributions = || distributions(args, workflow, calls);
     let of = args.of();
@@ -229,7 +240,7 @@ fn sheets(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet
             let levels = phases::by_level(workflow, &graph::steps(workflow));
             statistics::phases(&levels, "what each level of the graph did", "level")
         }
-        Kind::Cdf if args.format == Format::Text => statistics::percentiles(&distributions(), of),
+        Kind::Cdf if format == Format::Text => statistics::percentiles(&distributions(), of),
         Kind::Cdf => statistics::cdf(&distributions(), of),
         Kind::Hist => statistics::histogram(&distributions(), of),
         Kind::Sequentiality => {
@@ -287,7 +298,12 @@ fn overview_json(sheets: &[Sheet], out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "}}")
 }
 
-fn draw(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<Vec<u8>, Failure> {
+fn draw(
+    args: &Args,
+    picture: &str,
+    workflow: &Workflow,
+    calls: &CallStatistics,
+) -> Result<Vec<u8>, Failure> {
     let of = args.of();
     let chart: Chart = match args.table {
         Kind::Cdf => statistics::cdf_chart(&distributions(args, workflow, calls), of),
@@ -300,15 +316,10 @@ fn draw(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<Vec<
         }
     };
     let mut bytes = Vec::new();
-    if args.format == Format::Svg {
+    if picture == "svg" {
         plot::write_svg(&chart, &mut bytes)?;
         return Ok(bytes);
     }
     plot::write_dot(&chart, &mut bytes)?;
-    let format = if args.format == Format::Png {
-        "png"
-    } else {
-        "pdf"
-    };
-    graphviz::render(&bytes, Layout::Placed, format)
+    graphviz::render(&bytes, Layout::Placed, picture)
 }

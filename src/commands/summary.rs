@@ -13,9 +13,9 @@ use crate::{explained, output};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// Text for people, or JSON with exact numbers
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text for people, or JSON with exact numbers [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -29,11 +29,12 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let (trace, workflow) = explained::open(&args.trace)?;
     let verdict = explained::verdict(&trace, &workflow)?;
     let path = args.output.path();
     output::write_to(&args.output, &args.trace, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 let style = Style {
                     width: output::width(path),

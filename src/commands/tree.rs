@@ -26,14 +26,14 @@ pub(crate) struct Args {
     /// A line or node for every process, with every program it was and its whole command
     #[arg(long)]
     full: bool,
-    /// Text for people, JSON with every process and exact numbers, or a picture
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text for people, JSON with every process and exact numbers, or a picture [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A tree
     Text,
@@ -46,30 +46,28 @@ enum Format {
     /// Picture, through Graphviz
     Png,
     /// Picture, through Graphviz
+    #[value(alias = "jpg")]
+    Jpeg,
+    /// Picture, through Graphviz
     Pdf,
+    /// Picture, through Graphviz
+    Ps,
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let (_, workflow) = explained::open(&args.trace)?;
     let path = args.output.path();
+    let picture = graphviz::picture(&format);
     let mut dot = Vec::new();
-    if matches!(
-        args.format,
-        Format::Dot | Format::Svg | Format::Png | Format::Pdf
-    ) {
+    if format == Format::Dot || picture.is_some() {
         tree::dot(&workflow, args.full, &mut dot)?;
     }
-    let picture = match args.format {
-        Format::Svg => Some("svg"),
-        Format::Png => Some("png"),
-        Format::Pdf => Some("pdf"),
-        _ => None,
-    };
     if let Some(picture) = picture {
         dot = graphviz::render(&dot, Layout::Dot, picture)?;
     }
     output::write_to(&args.output, &args.trace, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 let style = Style {
                     width: match args.full {

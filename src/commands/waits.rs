@@ -24,9 +24,9 @@ use crate::{explained, output};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// Text, JSON with everything, or CSV with a row per pair of steps
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Text, JSON with everything, or CSV with a row per pair of steps [default: by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: output::Target,
 }
@@ -42,12 +42,13 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let format = args.output.format(args.format, Format::Text)?;
     let read = explained::read(&args.trace, "waits")?;
     let found = waits(&read.workflow, &read.timeline);
     let path = explained::critical_path(&read.trace, &read.workflow)?;
     let stretches = serial(&read.workflow, &read.timeline, &path);
     output::write_to(&args.output, &args.trace, |out| {
-        match args.format {
+        match format {
             Format::Text => {
                 let name = text::units::plain(&explained::typed(&args.trace));
                 let text = text::waits::text(&found, &stretches, &read.timeline, &name);

@@ -1,9 +1,10 @@
 //! The comparison as one HTML file that needs nothing else.
 
-use std::fmt::Write;
+use std::io::{self, Write};
 
 use super::{Comparison, RuleFacts, text};
-use crate::text::units::{bytes, duration};
+use crate::export::markup::Markup;
+use crate::text::units::{bytes, duration, plain};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --a: #7a8ca8; --b: #c2703d; }
@@ -21,61 +22,123 @@ small { opacity: .7; }
 ";
 
 /// Writes the page.
-pub fn page(comparison: &Comparison) -> String {
-    let mut page =
-        String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
-    page += "<meta name=\"viewport\" content=\"width=device-width\"><title>flowtrace compare</title>\n<style>";
-    page += STYLE;
-    page += "</style></head><body>\n";
-    // Writing to a String cannot fail.
-    let _ = writeln!(page, "<h1>{}</h1>", escape(&text::headline(comparison)));
+///
+/// # Errors
+/// When `out` fails.
+pub fn write(comparison: &Comparison, mut out: impl Write) -> io::Result<()> {
+    writeln!(out, "<!DOCTYPE html>")?;
+    let mut html = Markup::new(out);
+    html.open("html", &[("lang", &"en")])?;
+    html.open("head", &[])?;
+    html.empty("meta", &[("charset", &"utf-8")])?;
+    html.empty(
+        "meta",
+        &[("name", &"viewport"), ("content", &"width=device-width")],
+    )?;
+    html.leaf("title", &[], "flowtrace compare")?;
+    html.open("style", &[])?;
+    html.raw(STYLE)?;
+    html.close()?;
+    html.close()?;
+    html.open("body", &[])?;
+    html.leaf("h1", &[], plain(&text::headline(comparison)))?;
     for warning in &comparison.warnings {
-        let _ = writeln!(page, "<p class=\"warning\">{}</p>", escape(warning));
+        html.leaf("p", &[("class", &"warning")], plain(warning))?;
     }
     for note in &comparison.notes {
-        let _ = writeln!(page, "<p>{}</p>", escape(note));
+        html.leaf("p", &[], plain(note))?;
     }
+    runs(comparison, &mut html)?;
+    findings(comparison, &mut html)?;
+    packets(comparison, &mut html)?;
+    rules(comparison, &mut html)?;
+    html.open("p", &[])?;
+    let how = format!("compared {}", text::how(comparison));
+    html.leaf("small", &[], plain(&how))?;
+    html.close()?;
+    html.close()?;
+    html.close()
+}
+
+fn runs(comparison: &Comparison, html: &mut Markup<impl Write>) -> io::Result<()> {
     for (side, word, runs) in [
         ("a", "before", &comparison.a),
         ("b", "after", &comparison.b),
     ] {
         for run in runs {
-            let _ = writeln!(
-                page,
-                "<div><i class=\"{side}\" style=\"display:inline-block;width:.8rem;height:.8rem\"></i> <span class=\"side\">{word}</span> {} · {} <small>{}</small></div>",
-                escape(&run.trace),
-                duration(run.duration_ns),
-                escape(&run.command)
-            );
+            html.open("div", &[])?;
+            let square = "display:inline-block;width:.8rem;height:.8rem";
+            html.leaf("i", &[("class", &side), ("style", &square)], "")?;
+            html.leaf("span", &[("class", &"side")], word)?;
+            let name = plain(&run.trace);
+            let length = duration(run.duration_ns);
+            html.leaf("span", &[], format_args!("{name} · {length}"))?;
+            html.leaf("small", &[], plain(&run.command))?;
+            html.close()?;
         }
     }
-    page += "<h2>Findings</h2>\n<table class=\"findings\"><tbody>\n";
+    Ok(())
+}
+
+fn findings(comparison: &Comparison, html: &mut Markup<impl Write>) -> io::Result<()> {
+    html.leaf("h2", &[], "Findings")?;
+    html.open("table", &[("class", &"findings")])?;
+    html.open("tbody", &[])?;
     for finding in &comparison.findings {
-        let sentence = text::sentence(finding);
+        let sentence = plain(&text::sentence(finding));
         let (verb, what) = sentence.split_once(' ').unwrap_or((&sentence, ""));
-        let _ = writeln!(
-            page,
-            "<tr><td class=\"{}\">{}</td><td class=\"text\">{}</td></tr>",
-            text::judged(finding),
-            escape(verb),
-            escape(what.trim_start())
-        );
+        html.open("tr", &[])?;
+        html.leaf("td", &[("class", &text::judged(finding))], verb)?;
+        html.leaf("td", &[("class", &"text")], what.trim_start())?;
+        html.close()?;
     }
     if comparison.findings.is_empty() {
-        page += "<tr><td class=\"text\">none</td></tr>\n";
+        html.open("tr", &[])?;
+        html.leaf("td", &[("class", &"text")], "none")?;
+        html.close()?;
     }
-    if let Some(network) = &comparison.network {
-        page += "</tbody></table>\n<h2>Packets</h2>\n<table><thead><tr><th></th><th>before</th><th>after</th></tr></thead><tbody>\n";
-        for (what, a, b) in network.lines() {
-            let cells = [what, &a, &b].map(escape);
-            let _ = writeln!(
-                page,
-                "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
-                cells[0], cells[1], cells[2]
-            );
+    html.close()?;
+    html.close()
+}
+
+fn packets(comparison: &Comparison, html: &mut Markup<impl Write>) -> io::Result<()> {
+    let Some(network) = &comparison.network else {
+        return Ok(());
+    };
+    html.leaf("h2", &[], "Packets")?;
+    html.open("table", &[])?;
+    html.open("thead", &[])?;
+    html.open("tr", &[])?;
+    for name in ["", "before", "after"] {
+        html.leaf("th", &[], name)?;
+    }
+    html.close()?;
+    html.close()?;
+    html.open("tbody", &[])?;
+    for (what, a, b) in network.lines() {
+        html.open("tr", &[])?;
+        for cell in [what, &a, &b] {
+            html.leaf("td", &[], plain(cell))?;
         }
+        html.close()?;
     }
-    page += "</tbody></table>\n<h2>Rules</h2>\n<table><thead><tr><th>rule</th><th>times</th><th>time</th><th></th><th>cpu</th><th>waits</th><th>read</th><th>written</th></tr></thead><tbody>\n";
+    html.close()?;
+    html.close()
+}
+
+fn rules(comparison: &Comparison, html: &mut Markup<impl Write>) -> io::Result<()> {
+    html.leaf("h2", &[], "Rules")?;
+    html.open("table", &[])?;
+    html.open("thead", &[])?;
+    html.open("tr", &[])?;
+    for name in [
+        "rule", "times", "time", "", "cpu", "waits", "read", "written",
+    ] {
+        html.leaf("th", &[], name)?;
+    }
+    html.close()?;
+    html.close()?;
+    html.open("tbody", &[])?;
     let times = comparison
         .rules
         .iter()
@@ -94,45 +157,21 @@ pub fn page(comparison: &Comparison) -> String {
             let (a, b) = (one(&row.a), one(&row.b));
             if a == b { a } else { format!("{a} → {b}") }
         };
-        let bar = |facts: &Option<RuleFacts>, side: &str| {
-            format!(
-                "<i class=\"{side}\" style=\"width:{:.1}px\"></i>",
-                weight(facts) / longest * 120.0
-            )
-        };
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&row.rule),
-            both(&|f| format!("{:.0}", f.executions)),
-            both(&|f| duration(f.time_ns as i64)),
-            bar(&row.a, "a"),
-            bar(&row.b, "b"),
-            both(&|f| duration(f.cpu_ns as i64)),
-            both(&|f| duration(f.waits_ns as i64)),
-            both(&|f| bytes(f.read_bytes as i64)),
-            both(&|f| bytes(f.write_bytes as i64)),
-        );
+        let width = |facts| format!("width:{:.1}px", weight(facts) / longest * 120.0);
+        html.open("tr", &[])?;
+        html.leaf("td", &[], plain(&row.rule))?;
+        html.leaf("td", &[], both(&|f| format!("{:.0}", f.executions)))?;
+        html.leaf("td", &[], both(&|f| duration(f.time_ns as i64)))?;
+        html.open("td", &[])?;
+        html.leaf("i", &[("class", &"a"), ("style", &width(&row.a))], "")?;
+        html.leaf("i", &[("class", &"b"), ("style", &width(&row.b))], "")?;
+        html.close()?;
+        html.leaf("td", &[], both(&|f| duration(f.cpu_ns as i64)))?;
+        html.leaf("td", &[], both(&|f| duration(f.waits_ns as i64)))?;
+        html.leaf("td", &[], both(&|f| bytes(f.read_bytes as i64)))?;
+        html.leaf("td", &[], both(&|f| bytes(f.write_bytes as i64)))?;
+        html.close()?;
     }
-    let _ = writeln!(
-        page,
-        "</tbody></table>\n<p><small>compared {}</small></p>\n</body></html>",
-        escape(&text::how(comparison))
-    );
-    page
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            c if c.is_control() => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    html.close()?;
+    html.close()
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, Value};
-use super::graphml::escaped;
+use super::markup::escaped;
 use crate::graph::EdgeKind;
 use crate::model::Way;
 
@@ -157,7 +157,7 @@ fn facts(attributes: &[(&'static str, Value)]) -> String {
 }
 
 /// A quoted string. A newline becomes the two characters `\n`, which graphviz centres.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {

@@ -4,53 +4,57 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::drawing::{Drawing, Value};
+use super::markup::{Attributes, Markup};
 
 /// Writes the drawing.
 ///
 /// # Errors
 /// When `out` fails.
 pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
-    writeln!(
-        out,
-        "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\">"
-    )?;
+    let mut xml = begin(out)?;
     let texts = |label: &str| vec![("label", Value::Text(label.into()))];
     let label = texts("");
-    declare("graph", 'g', [&drawing.attributes, &texts("")], out)?;
-    declare(
-        "node",
-        'n',
-        drawing.nodes.iter().map(|n| &n.attributes).chain([&label]),
-        out,
+    declare("graph", 'g', [&drawing.attributes, &label], &mut xml)?;
+    let nodes = drawing.nodes.iter().map(|n| &n.attributes);
+    declare("node", 'n', nodes.chain([&label]), &mut xml)?;
+    let edges = drawing.edges.iter().map(|e| &e.attributes);
+    declare("edge", 'e', edges.chain([&label]), &mut xml)?;
+    xml.open(
+        "graph",
+        &[("id", &"flowtrace"), ("edgedefault", &"directed")],
     )?;
-    declare(
-        "edge",
-        'e',
-        drawing.edges.iter().map(|e| &e.attributes).chain([&label]),
-        out,
-    )?;
-    writeln!(out, "  <graph id=\"flowtrace\" edgedefault=\"directed\">")?;
-    data('g', 4, &texts(&drawing.title), out)?;
-    data('g', 4, &drawing.attributes, out)?;
+    data('g', &texts(&drawing.title), &mut xml)?;
+    data('g', &drawing.attributes, &mut xml)?;
     for node in &drawing.nodes {
-        writeln!(out, "    <node id=\"{}\">", node.id)?;
-        data('n', 6, &texts(&node.label.join("\n")), out)?;
-        data('n', 6, &node.attributes, out)?;
-        writeln!(out, "    </node>")?;
+        xml.open("node", &[("id", &node.id)])?;
+        data('n', &texts(&node.label.join("\n")), &mut xml)?;
+        data('n', &node.attributes, &mut xml)?;
+        xml.close()?;
     }
     for (i, edge) in drawing.edges.iter().enumerate() {
         let (from, to) = (&drawing.nodes[edge.from].id, &drawing.nodes[edge.to].id);
-        writeln!(
-            out,
-            "    <edge id=\"e{i}\" source=\"{from}\" target=\"{to}\">"
-        )?;
-        data('e', 6, &texts(&edge.label), out)?;
-        data('e', 6, &edge.attributes, out)?;
-        writeln!(out, "    </edge>")?;
+        let id = format!("e{i}");
+        let attributes: Attributes<'_> = &[("id", &id), ("source", from), ("target", to)];
+        xml.open("edge", attributes)?;
+        data('e', &texts(&edge.label), &mut xml)?;
+        data('e', &edge.attributes, &mut xml)?;
+        xml.close()?;
     }
-    writeln!(out, "  </graph>")?;
-    writeln!(out, "</graphml>")
+    xml.close()?;
+    xml.close()
+}
+
+/// Opens a document of GraphML.
+///
+/// # Errors
+/// When `out` fails.
+pub fn begin<W: Write>(out: W) -> io::Result<Markup<W>> {
+    let mut xml = Markup::xml(out)?;
+    xml.open(
+        "graphml",
+        &[("xmlns", &"http://graphml.graphdrawing.org/xmlns")],
+    )?;
+    Ok(xml)
 }
 
 /// Declares the keys in use. Nodes, edges and the graph have keys of their own: the same name
@@ -59,7 +63,7 @@ fn declare<'a>(
     domain: &str,
     prefix: char,
     used: impl IntoIterator<Item = &'a Vec<(&'static str, Value)>>,
-    out: &mut impl Write,
+    xml: &mut Markup<impl Write>,
 ) -> io::Result<()> {
     let keys: BTreeSet<(&str, &str)> = used
         .into_iter()
@@ -73,48 +77,29 @@ fn declare<'a>(
         })
         .collect();
     for (name, kind) in keys {
-        writeln!(
-            out,
-            "  <key id=\"{prefix}_{name}\" for=\"{domain}\" attr.name=\"{name}\" attr.type=\"{kind}\"/>"
-        )?;
+        let id = format!("{prefix}_{name}");
+        let attributes: Attributes<'_> = &[
+            ("id", &id),
+            ("for", &domain),
+            ("attr.name", &name),
+            ("attr.type", &kind),
+        ];
+        xml.empty("key", attributes)?;
     }
     Ok(())
 }
 
 fn data(
     prefix: char,
-    indent: usize,
     attributes: &[(&'static str, Value)],
-    out: &mut impl Write,
+    xml: &mut Markup<impl Write>,
 ) -> io::Result<()> {
     for (name, value) in attributes {
-        let value = match value {
-            Value::Integer(n) => n.to_string(),
-            Value::Text(text) => escaped(text),
-        };
-        writeln!(
-            out,
-            "{:indent$}<data key=\"{prefix}_{name}\">{value}</data>",
-            ""
-        )?;
-    }
-    Ok(())
-}
-
-/// XML 1.0 has no way to write most control characters, not even as a reference.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' => escaped.push_str("&#10;"),
-            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            c if c.is_control() => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
+        let key = format!("{prefix}_{name}");
+        match value {
+            Value::Integer(n) => xml.leaf("data", &[("key", &key)], n)?,
+            Value::Text(text) => xml.leaf("data", &[("key", &key)], text)?,
         }
     }
-    escaped
+    Ok(())
 }

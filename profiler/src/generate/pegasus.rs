@@ -4,12 +4,13 @@
 //! a shared filesystem (`pegasus.data.configuration = sharedfs`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::io;
 
 use serde_json::json;
 
 use super::words::{ROOT_VARIABLE, quote};
 use super::{Plan, Step, said};
+use crate::export::markup::Markup;
 
 const HOW_TO_RUN: &str =
     "Plan it on a site whose jobs share a directory, in the directory with the inputs.";
@@ -103,68 +104,70 @@ fn inputs(plan: &Plan) -> BTreeSet<&str> {
 
 /// Writes a DAX.
 pub fn dax(plan: &Plan) -> String {
-    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    // Writing to a String cannot fail.
-    for line in said::lines(plan, HOW_TO_RUN) {
-        let _ = writeln!(text, "<!-- {} -->", xml(&line).replace("--", "-\u{2010}"));
-    }
-    text += "<adag xmlns=\"http://pegasus.isi.edu/schema/DAX\" \
-             xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
-             xsi:schemaLocation=\"http://pegasus.isi.edu/schema/DAX http://pegasus.isi.edu/schema/dax-3.6.xsd\" \
-             version=\"3.6\" name=\"flowtrace\">\n";
-    for path in inputs(plan) {
-        let url = format!("file://{}", xml(&format!("{}/{path}", plan.root)));
-        let _ = writeln!(
-            text,
-            "  <file name=\"{}\"><pfn url=\"{url}\" site=\"local\"/></file>",
-            xml(path)
-        );
-    }
-    text += "  <executable name=\"bash\" arch=\"x86_64\" os=\"linux\" installed=\"true\"><pfn url=\"file:///bin/bash\" site=\"local\"/></executable>\n";
-    for step in &plan.steps {
-        let _ = writeln!(
-            text,
-            "  <job id=\"{}\" name=\"bash\" node-label=\"{}\">",
-            step.id,
-            xml(&step.rule)
-        );
-        let _ = writeln!(
-            text,
-            "    <argument>-c {}</argument>",
-            xml(&quote(&script(step)))
-        );
-        for (path, link) in uses(step) {
-            let _ = writeln!(text, "    <uses name=\"{}\" link=\"{link}\"/>", xml(path));
-        }
-        text += "  </job>\n";
-    }
-    for step in plan.steps.iter().filter(|step| !step.after.is_empty()) {
-        let _ = write!(text, "  <child ref=\"{}\">", step.id);
-        for after in &step.after {
-            let _ = write!(text, "<parent ref=\"{}\"/>", plan.steps[after.step].id);
-        }
-        text += "</child>\n";
-    }
-    text + "</adag>\n"
+    let mut bytes = Vec::new();
+    // Neither a vector nor our own order of elements can fail.
+    let _ = write_dax(plan, &mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Text between tags or quotes. XML has no way to write most control characters.
-fn xml(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        match c {
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '&' => escaped += "&amp;",
-            '"' => escaped += "&quot;",
-            '\t' | '\n' | '\r' => {
-                let _ = write!(escaped, "&#{};", c as u32);
-            }
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
+fn write_dax(plan: &Plan, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut xml = Markup::xml(out)?;
+    for line in said::lines(plan, HOW_TO_RUN) {
+        xml.comment(&line)?;
     }
-    escaped
+    xml.open(
+        "adag",
+        &[
+            ("xmlns", &"http://pegasus.isi.edu/schema/DAX"),
+            ("xmlns:xsi", &"http://www.w3.org/2001/XMLSchema-instance"),
+            (
+                "xsi:schemaLocation",
+                &"http://pegasus.isi.edu/schema/DAX http://pegasus.isi.edu/schema/dax-3.6.xsd",
+            ),
+            ("version", &"3.6"),
+            ("name", &"flowtrace"),
+        ],
+    )?;
+    for path in inputs(plan) {
+        let url = format!("file://{}/{path}", plan.root);
+        xml.open("file", &[("name", &path)])?;
+        xml.empty("pfn", &[("url", &url), ("site", &"local")])?;
+        xml.close()?;
+    }
+    xml.open(
+        "executable",
+        &[
+            ("name", &"bash"),
+            ("arch", &"x86_64"),
+            ("os", &"linux"),
+            ("installed", &"true"),
+        ],
+    )?;
+    xml.empty("pfn", &[("url", &"file:///bin/bash"), ("site", &"local")])?;
+    xml.close()?;
+    for step in &plan.steps {
+        xml.open(
+            "job",
+            &[
+                ("id", &step.id),
+                ("name", &"bash"),
+                ("node-label", &step.rule),
+            ],
+        )?;
+        xml.leaf("argument", &[], format_args!("-c {}", quote(&script(step))))?;
+        for (path, link) in uses(step) {
+            xml.empty("uses", &[("name", &path), ("link", &link)])?;
+        }
+        xml.close()?;
+    }
+    for step in plan.steps.iter().filter(|step| !step.after.is_empty()) {
+        xml.open("child", &[("ref", &step.id)])?;
+        for after in &step.after {
+            xml.empty("parent", &[("ref", &plan.steps[after.step].id)])?;
+        }
+        xml.close()?;
+    }
+    xml.close()
 }
 
 #[cfg(test)]
@@ -246,15 +249,23 @@ mod tests {
             dax.contains("<!-- Made by flowtrace from a trace of: sh -\u{2010} s -->"),
             "{dax}"
         );
-        assert!(
-            dax.contains("<child ref=\"b_1\"><parent ref=\"a_1\"/></child>"),
-            "{dax}"
+        let parsed = roxmltree::Document::parse(&dax).unwrap();
+        let all = |name: &'static str| {
+            parsed
+                .descendants()
+                .filter(move |node| node.tag_name().name() == name)
+        };
+        let child = all("child").next().unwrap();
+        let parent = child.first_element_child().unwrap();
+        let of = |node: roxmltree::Node<'_, '_>, name: &str| node.attribute(name).map(str::to_owned);
+        assert_eq!(
+            (of(child, "ref"), of(parent, "ref")),
+            (Some("b_1".into()), Some("a_1".into()))
         );
-        assert!(dax.contains("<uses name=\"x y\" link=\"inout\"/>"), "{dax}");
         assert!(
-            dax.contains("node-label=\"r&amp;r\"") && dax.contains("&lt;"),
-            "{dax}"
+            all("uses").any(|uses| of(uses, "name") == Some("x y".into())
+                && of(uses, "link") == Some("inout".into()))
         );
-        assert_eq!(xml("a\u{1}\n"), "a\u{fffd}&#10;");
+        assert!(all("job").all(|job| of(job, "node-label") == Some("r&r".into())));
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Report;
+use crate::export::markup::escaped;
+use crate::text::units::plain;
 
 /// The page; what stands in double braces is replaced.
 const HTML: &str = include_str!("page/page.html");
@@ -34,7 +36,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
             break;
         };
         match name {
-            "title" => write_text(out, &report.head.title())?,
+            "title" => out.write_all(escaped(&plain(&report.head.title())).as_bytes())?,
             "style" => out.write_all(STYLE.as_bytes())?,
             "data" => write_data(report, out)?,
             "script" => {
@@ -95,19 +97,6 @@ impl<W: Write> Write for Escaped<W> {
     }
 }
 
-/// A text between tags.
-fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
-    for c in text.chars() {
-        match c {
-            '<' => out.write_all(b"&lt;")?,
-            '>' => out.write_all(b"&gt;")?,
-            '&' => out.write_all(b"&amp;")?,
-            c => write!(out, "{c}")?,
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,8 +113,5 @@ mod tests {
         let inside = inside.strip_suffix("</script>\n").unwrap();
         assert!(!inside.contains('<'));
         assert_eq!(serde_json::from_str::<String>(inside).unwrap(), hostile);
-        let mut out = Vec::new();
-        write_text(&mut out, "<a & b>").unwrap();
-        assert_eq!(out, b"&lt;a &amp; b&gt;");
     }
 }

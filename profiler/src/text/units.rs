@@ -98,11 +98,18 @@ fn scaled(value: f64, unit: &str) -> String {
 pub fn plain(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+            || is_noncharacter(c)
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     text.chars()
         .map(|c| if is_hidden(c) { '\u{fffd}' } else { c })
         .collect()
+}
+
+/// Whether Unicode keeps a code point from being text, for ever.
+pub(crate) fn is_noncharacter(c: char) -> bool {
+    let code = u32::from(c);
+    code & 0xfffe == 0xfffe || (0xfdd0..=0xfdef).contains(&code)
 }
 
 /// A name to stand between arrows: in brackets where it has one of its own, as `(w.sh → sleep)`.

@@ -2,12 +2,16 @@
 
 use std::io::Write;
 
+use flowtrace_profiler::export::dot::quoted;
+use flowtrace_profiler::export::graphml;
+use flowtrace_profiler::export::markup::Attributes;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::network::page::{Cell, Page};
 use flowtrace_schema::{Table, Value};
 
 use super::Format;
 use crate::failure::Failure;
+use crate::graphviz::{self, Layout};
 
 /// Between two answers of `--watch`: a form feed for people, nothing for programs.
 pub(super) fn separator(format: Format) -> Result<(), Failure> {
@@ -31,8 +35,15 @@ pub(super) fn page(page: &Page, format: Format, out: &mut dyn Write) -> Result<(
                 csv.row(row.iter().map(Cell::value).collect())?;
             }
         }
-        Format::Dot => dot(page, out)?,
         Format::Graphml => graphml(page, out)?,
+        Format::Dot | Format::Svg | Format::Png | Format::Jpeg | Format::Pdf | Format::Ps => {
+            let mut bytes = Vec::new();
+            dot(page, &mut bytes)?;
+            if let Some(picture) = graphviz::picture(&format) {
+                bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
+            }
+            out.write_all(&bytes)?;
+        }
     }
     Ok(())
 }
@@ -87,7 +98,7 @@ fn edges(page: &Page) -> Vec<(String, String, f64)> {
         _ => 0.0,
     };
     let text = |cell: &Cell| match cell {
-        Cell::Text(text) => text.clone(),
+        Cell::Text(text) => flowtrace_profiler::text::units::plain(text),
         other => other.shown(),
     };
     let rows = page.rows.iter().filter(|row| row.len() >= 3);
@@ -99,10 +110,6 @@ fn edges(page: &Page) -> Vec<(String, String, f64)> {
 fn dot(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
     let edges = edges(page);
     let heaviest = edges.iter().map(|edge| edge.2).fold(1.0, f64::max);
-    let quoted = |text: &str| {
-        let text = flowtrace_profiler::text::units::plain(text);
-        format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-    };
     writeln!(out, "digraph network {{")?;
     writeln!(
         out,
@@ -126,37 +133,26 @@ fn dot(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn graphml(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
-    let escaped = |text: &str| {
-        let text = flowtrace_profiler::text::units::plain(text);
-        text.replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;")
-            .replace('"', "&quot;")
-    };
     let edges = edges(page);
     let nodes: std::collections::BTreeSet<&String> =
         edges.iter().flat_map(|(src, dst, _)| [src, dst]).collect();
-    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
-    writeln!(
-        out,
-        "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\">"
-    )?;
-    writeln!(
-        out,
-        "  <key id=\"bytes\" for=\"edge\" attr.name=\"bytes\" attr.type=\"long\"/>"
-    )?;
-    writeln!(out, "  <graph edgedefault=\"directed\">")?;
+    let mut xml = graphml::begin(out)?;
+    let long: Attributes<'_> = &[
+        ("id", &"bytes"),
+        ("for", &"edge"),
+        ("attr.name", &"bytes"),
+        ("attr.type", &"long"),
+    ];
+    xml.empty("key", long)?;
+    xml.open("graph", &[("edgedefault", &"directed")])?;
     for node in nodes {
-        writeln!(out, "    <node id=\"{}\"/>", escaped(node))?;
+        xml.empty("node", &[("id", node)])?;
     }
     for (src, dst, bytes) in &edges {
-        writeln!(
-            out,
-            "    <edge source=\"{}\" target=\"{}\"><data key=\"bytes\">{bytes:.0}</data></edge>",
-            escaped(src),
-            escaped(dst)
-        )?;
+        xml.open("edge", &[("source", src), ("target", dst)])?;
+        xml.leaf("data", &[("key", &"bytes")], format_args!("{bytes:.0}"))?;
+        xml.close()?;
     }
-    writeln!(out, "  </graph>\n</graphml>")?;
-    Ok(())
+    xml.close()?;
+    Ok(xml.close()?)
 }

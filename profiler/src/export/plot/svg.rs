@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::export::markup::Markup;
+
 use super::{Anchor, Chart, HEIGHT, Mark, WIDTH};
 
 /// Writes the plot as SVG.
@@ -9,14 +11,20 @@ use super::{Anchor, Chart, HEIGHT, Mark, WIDTH};
 /// # Errors
 /// When `out` fails.
 pub fn write(chart: &Chart, out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-         viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"Helvetica, Arial, sans-serif\">"
+    let mut svg = Markup::new(out);
+    svg.open(
+        "svg",
+        &[
+            ("xmlns", &"http://www.w3.org/2000/svg"),
+            ("width", &WIDTH),
+            ("height", &HEIGHT),
+            ("viewBox", &format_args!("0 0 {WIDTH} {HEIGHT}")),
+            ("font-family", &"Helvetica, Arial, sans-serif"),
+        ],
     )?;
-    writeln!(
-        out,
-        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
+    svg.empty(
+        "rect",
+        &[("width", &"100%"), ("height", &"100%"), ("fill", &"#ffffff")],
     )?;
     for mark in chart.marks() {
         match mark {
@@ -29,19 +37,26 @@ pub fn write(chart: &Chart, out: &mut impl Write) -> io::Result<()> {
                     .iter()
                     .map(|(x, y)| format!("{x:.1},{y:.1}"))
                     .collect();
-                writeln!(
-                    out,
-                    "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
-                    points.join(" ")
+                svg.empty(
+                    "polyline",
+                    &[
+                        ("points", &points.join(" ")),
+                        ("fill", &"none"),
+                        ("stroke", &colour),
+                        ("stroke-width", &width),
+                    ],
                 )?;
             }
-            Mark::Box { from, to, colour } => writeln!(
-                out,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\" fill-opacity=\"0.75\"/>",
-                from.0,
-                from.1,
-                to.0 - from.0,
-                (to.1 - from.1).max(0.0)
+            Mark::Box { from, to, colour } => svg.empty(
+                "rect",
+                &[
+                    ("x", &tenths(from.0)),
+                    ("y", &tenths(from.1)),
+                    ("width", &tenths(to.0 - from.0)),
+                    ("height", &tenths((to.1 - from.1).max(0.0))),
+                    ("fill", &colour),
+                    ("fill-opacity", &0.75),
+                ],
             )?,
             Mark::Text {
                 at: (x, y),
@@ -56,16 +71,27 @@ pub fn write(chart: &Chart, out: &mut impl Write) -> io::Result<()> {
                     Anchor::End => "end",
                 };
                 let turn = match is_upright {
-                    true => format!(" transform=\"rotate(-90 {x:.1} {y:.1})\""),
-                    false => String::new(),
+                    true => format!("rotate(-90 {x:.1} {y:.1})"),
+                    false => "rotate(0)".into(),
                 };
-                writeln!(
-                    out,
-                    "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\"{turn}>{}</text>",
-                    crate::export::graphml::escaped(&crate::text::units::plain(&text))
+                svg.leaf(
+                    "text",
+                    &[
+                        ("x", &tenths(x)),
+                        ("y", &tenths(y)),
+                        ("font-size", &size),
+                        ("text-anchor", &anchor),
+                        ("transform", &turn),
+                    ],
+                    crate::text::units::plain(&text),
                 )?;
             }
         }
     }
-    writeln!(out, "</svg>")
+    svg.close()
+}
+
+/// A coordinate; a tenth of a point is finer than any screen.
+fn tenths(value: f64) -> String {
+    format!("{value:.1}")
 }
