@@ -43,11 +43,7 @@ impl Target {
     ///
     /// # Errors
     /// An ending that promises what this command cannot write.
-    pub(crate) fn format<F: ValueEnum>(
-        &self,
-        given: Option<F>,
-        default: F,
-    ) -> Result<F, Failure> {
+    pub(crate) fn format<F: ValueEnum>(&self, given: Option<F>, default: F) -> Result<F, Failure> {
         Ok(self.named(given)?.unwrap_or(default))
     }
 

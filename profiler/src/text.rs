@@ -4,6 +4,7 @@ pub mod bottlenecks;
 pub mod critical_path;
 pub mod ideal;
 mod names;
+pub(crate) mod plot;
 pub mod resources;
 pub mod shape;
 pub mod statistics;

@@ -136,12 +136,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 }
 
 /// Formats that have the whole workflow in them.
-fn whole(
-    trace: &Trace,
-    args: &Args,
-    format: Format,
-    target: &output::Target,
-) -> super::Outcome {
+fn whole(trace: &Trace, args: &Args, format: Format, target: &output::Target) -> super::Outcome {
     args.view
         .refuse("--by and the options that select a part are for graphs")?;
     let workflow = load(trace)?;

@@ -25,7 +25,7 @@ mod write;
     after_help = "Examples:
   flowtrace network trace.db
   flowtrace network balance trace.db --last 10
-  flowtrace network topology trace.db --format dot | dot -Tsvg > topology.svg
+  flowtrace network topology trace.db -o topology.svg
   flowtrace network latency trace.db --from 10.0.0.1 --to 10.0.0.2 --format csv
 How every number is computed, and when not to trust it: docs/network-inference.md"
 )]
@@ -98,6 +98,9 @@ struct Options {
     /// answers take so long that this would need more than a sixtieth of a processor
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = positive)]
     watch: Option<f64>,
+    /// Every row of the table
+    #[arg(long)]
+    full: bool,
     #[command(flatten)]
     output: output::Target,
 }
@@ -352,7 +355,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
             write::separator(format)?;
         }
         output::write_to(&options.output, &common.trace, |out| {
-            write::page(&page, format, out)
+            write::page(&page, format, options.full, out)
         })?;
         let Some(pace) = pace.as_mut().filter(|_| is_growing) else {
             return Ok(ExitCode::SUCCESS);

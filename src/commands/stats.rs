@@ -223,12 +223,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn sheets(
-    args: &Args,
-    format: Format,
-    workflow: &Workflow,
-    calls: &CallStatistics,
-) -> Vec<Sheet> {
+fn sheets(args: &Args, format: Format, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet> {
     let rules = || statistics::phases(&phases::by_rule(workflow), "what each rule did", "rule");
     let distributions = || distributions(args, workflow, calls);
     let of = args.of();

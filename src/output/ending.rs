@@ -168,7 +168,15 @@ mod tests {
                 Option::Some(format_of)
             );
         }
-        for name in ["csv", "a", "/dev/stdout", "/dev/fd/63", "a.csv/b", "run-1.2", "a.2026-01-01"] {
+        for name in [
+            "csv",
+            "a",
+            "/dev/stdout",
+            "/dev/fd/63",
+            "a.csv/b",
+            "run-1.2",
+            "a.2026-01-01",
+        ] {
             assert_eq!(format::<Some>(Path::new(name)).unwrap(), None, "{name}");
         }
         for name in ["/tmp/tmp.aB3dEf9xYz", "a.out", "a.tmp", ".hidden", "x."] {

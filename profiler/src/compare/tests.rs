@@ -285,7 +285,7 @@ fn packet_traces_are_compared_by_their_rates() {
         shown.contains("packets  predicted by the rates: "),
         "{shown}"
     );
-    assert!(html::page(&comparison).contains("<h2>Packets</h2>"));
+    assert!(page(&comparison).contains("<h2>Packets</h2>"));
     let json = serde_json::to_value(&comparison).unwrap();
     assert_eq!(json["findings"][0]["subject"], "run");
     assert_eq!(json["network"]["a"]["messages"], 1600.0);

@@ -67,11 +67,20 @@ pub fn write(chart: &Chart, title: &str, out: impl Write) -> io::Result<()> {
         .mean()
         .map_or("not recorded".into(), |m| format!("mean {}", percent(m)));
     let middle = TOP + PLOT / 2.0;
-    label(&mut svg, (10.0, middle), ("start", BLACK), format!("{of}{cpus}"))?;
+    label(
+        &mut svg,
+        (10.0, middle),
+        ("start", BLACK),
+        format!("{of}{cpus}"),
+    )?;
     label(&mut svg, (10.0, middle + 16.0), ("start", GREY), mean)?;
     let levels = chart.utilisation.iter().map(|level| {
         let height = y(level.share);
-        format!("{:.1},{height:.1} {:.1},{height:.1}", x(level.from), x(level.to))
+        format!(
+            "{:.1},{height:.1} {:.1},{height:.1}",
+            x(level.from),
+            x(level.to)
+        )
     });
     let points: Vec<String> = levels.collect();
     if !points.is_empty() {

@@ -6,6 +6,7 @@ use super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, Value};
 use super::markup::escaped;
 use crate::graph::EdgeKind;
 use crate::model::Way;
+use crate::text::units::is_noncharacter;
 
 /// What is on the critical path.
 pub(crate) const CRITICAL: &str = "#d0021b";
@@ -23,7 +24,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "    labelloc=t, label={}{}];",
-        quoted(&title(drawing)),
+        shown(&title(drawing)),
         facts(&drawing.attributes)
     )?;
     writeln!(
@@ -85,7 +86,7 @@ fn write_node(node: &DrawnNode, out: &mut impl Write) -> io::Result<()> {
         out,
         "  {} [shape={shape}, fillcolor=\"{fill}\"{border}, label={}{}];",
         node.id,
-        quoted(&node.label.join("\n")),
+        shown(&node.label.join("\n")),
         facts(&node.attributes)
     )
 }
@@ -156,15 +157,21 @@ fn facts(attributes: &[(&'static str, Value)]) -> String {
     text
 }
 
-/// A quoted string. A newline becomes the two characters `\n`, which graphviz centres.
-pub fn quoted(text: &str) -> String {
+/// A quoted string that Graphviz shows, as a label or as the name of a node: it takes `&lt;` and the like in it for
+/// characters, and writes some that are none into an SVG as they are.
+pub fn shown(text: &str) -> String {
+    quoted(&text.replace('&', "&amp;"))
+}
+
+/// A quoted string that Graphviz only keeps. A newline becomes the two characters `\n`, which graphviz centres.
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
             '\n' => quoted.push_str("\\n"),
-            c if c.is_control() => quoted.push('\u{fffd}'),
+            c if c.is_control() || is_noncharacter(c) => quoted.push('\u{fffd}'),
             c => quoted.push(c),
         }
     }

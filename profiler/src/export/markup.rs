@@ -132,7 +132,8 @@ mod tests {
             xml.empty("c", &[("n", &1.5)]).unwrap();
             xml.close().unwrap();
             let text = String::from_utf8(bytes).unwrap();
-            let parsed = roxmltree::Document::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let parsed =
+                roxmltree::Document::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
             let is_lost = |c: char| {
                 (c.is_control() && !matches!(c, '\t' | '\n' | '\r')) || is_noncharacter(c)
             };

@@ -257,7 +257,8 @@ mod tests {
         };
         let child = all("child").next().unwrap();
         let parent = child.first_element_child().unwrap();
-        let of = |node: roxmltree::Node<'_, '_>, name: &str| node.attribute(name).map(str::to_owned);
+        let of =
+            |node: roxmltree::Node<'_, '_>, name: &str| node.attribute(name).map(str::to_owned);
         assert_eq!(
             (of(child, "ref"), of(parent, "ref")),
             (Some("b_1".into()), Some("a_1".into()))

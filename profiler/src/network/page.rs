@@ -139,6 +139,18 @@ pub fn listed(names: &[impl AsRef<str>], separator: &str) -> String {
     }
 }
 
+/// Rows shown to people unless all are asked for; programs get every one.
+const SHOWN: usize = 100;
+
+/// Rows with the names of their columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// Names of the columns, with units.
+    pub columns: Vec<&'static str>,
+    /// The rows.
+    pub rows: Vec<Vec<Cell>>,
+}
+
 /// A result ready to be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
@@ -148,6 +160,8 @@ pub struct Page {
     pub columns: Vec<&'static str>,
     /// Rows.
     pub rows: Vec<Vec<Cell>>,
+    /// A picture and rows for people, where there are too many rows to read.
+    pub for_people: Option<(String, Rows)>,
     /// What limits the answer.
     pub notes: Vec<String>,
     /// The interval, ns.
@@ -189,62 +203,36 @@ impl Page {
         self
     }
 
-    /// The page as text: answer, table, notes.
-    pub fn text(&self) -> String {
+    /// The page as text: answer, table, notes. Of many rows the first are shown, or what stands for them, unless
+    /// the page is wanted `full`.
+    pub fn text(&self, full: bool) -> String {
         let mut text = String::new();
         for line in &self.lines {
             text += line;
             text.push('\n');
         }
-        if !self.rows.is_empty() {
-            if !self.lines.is_empty() {
-                text.push('\n');
+        if !self.rows.is_empty() && !self.lines.is_empty() {
+            text.push('\n');
+        }
+        let (columns, rows) = match &self.for_people {
+            Some((picture, few)) if !full => {
+                text += picture;
+                (&few.columns, &few.rows)
             }
-            text += &self.table();
+            _ => (&self.columns, &self.rows),
+        };
+        let shown = if full { rows.len() } else { SHOWN };
+        text += &table(columns, &rows[..rows.len().min(shown)]);
+        if self.for_people.is_some() && !full {
+            let count = units::count(self.rows.len() as i64);
+            text += &format!("  all {count} rows: --full, or --format csv\n");
+        } else if rows.len() > shown {
+            let more = units::count((rows.len() - shown) as i64);
+            text += &format!("  +{more} more rows: --full, or --format csv\n");
         }
         let notes = self.notes.iter().cloned().chain(self.coverage_notes());
         for note in notes {
             text += &format!("note: {note}\n");
-        }
-        text
-    }
-
-    fn table(&self) -> String {
-        let shown: Vec<Vec<String>> = self
-            .rows
-            .iter()
-            .map(|row| row.iter().map(Cell::shown).collect())
-            .collect();
-        let headers: Vec<String> = self.columns.iter().map(|name| header(name)).collect();
-        let width = |column: usize| {
-            let cells = shown.iter().filter_map(|row| row.get(column));
-            cells
-                .chain([&headers[column]])
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..headers.len()).map(width).collect();
-        let is_right = |column: usize| {
-            let mut cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.any(|cell| cell.is_number() && *cell != Cell::Unknown)
-        };
-        let are_right: Vec<bool> = (0..headers.len()).map(is_right).collect();
-        let line = |cells: &[String]| {
-            let padded = cells.iter().enumerate().map(|(column, cell)| {
-                let width = widths[column];
-                if are_right[column] {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                }
-            });
-            let joined: Vec<String> = padded.collect();
-            format!("  {}\n", joined.join("  ")).trim_end().to_owned() + "\n"
-        };
-        let mut text = line(&headers);
-        for row in &shown {
-            text += &line(row);
         }
         text
     }
@@ -260,6 +248,49 @@ impl Page {
         }
         notes
     }
+}
+
+/// Rows under the names of their columns; nothing where there are none.
+fn table(columns: &[&'static str], rows: &[Vec<Cell>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(Cell::shown).collect())
+        .collect();
+    let headers: Vec<String> = columns.iter().map(|name| header(name)).collect();
+    let width = |column: usize| {
+        let cells = shown.iter().filter_map(|row| row.get(column));
+        cells
+            .chain([&headers[column]])
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headers.len()).map(width).collect();
+    let is_right = |column: usize| {
+        let mut cells = rows.iter().filter_map(|row| row.get(column));
+        cells.any(|cell| cell.is_number() && *cell != Cell::Unknown)
+    };
+    let are_right: Vec<bool> = (0..headers.len()).map(is_right).collect();
+    let line = |cells: &[String]| {
+        let padded = cells.iter().enumerate().map(|(column, cell)| {
+            let width = widths[column];
+            if are_right[column] {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:<width$}")
+            }
+        });
+        let joined: Vec<String> = padded.collect();
+        format!("  {}\n", joined.join("  ")).trim_end().to_owned() + "\n"
+    };
+    let mut text = line(&headers);
+    for row in &shown {
+        text += &line(row);
+    }
+    text
 }
 
 /// A column's name for people: without its unit, which stands at each value.
@@ -324,6 +355,13 @@ mod tests {
         };
         let expected =
             "answer\n\n  src      time\n  a     1.000 s\n  long  unknown\nnote: careful\n";
-        assert_eq!(page.text(), expected);
+        assert_eq!(page.text(false), expected);
+        let many = Page {
+            rows: vec![vec![Cell::Text("a".into()), Cell::Unknown]; 150],
+            ..page
+        };
+        let lines = |full| many.text(full).lines().count();
+        assert_eq!((lines(false), lines(true)), (105, 154));
+        assert!(many.text(false).contains("+50 more rows: --full"));
     }
 }

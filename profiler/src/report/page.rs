@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 use super::Report;
 use crate::export::markup::escaped;
-use crate::text::units::plain;
+use crate::text::units::{is_noncharacter, plain};
 
 /// The page; what stands in double braces is replaced.
 const HTML: &str = include_str!("page/page.html");
@@ -71,29 +73,32 @@ fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {
 /// A part of the data, inert until the page asks for it.
 fn block(out: &mut impl Write, name: &str, data: &impl Serialize) -> io::Result<()> {
     write!(out, "<script type=\"application/json\" id=\"data-{name}\">")?;
-    serde_json::to_writer(Escaped(&mut *out), data)?;
+    data.serialize(&mut Serializer::with_formatter(&mut *out, Inert))?;
     out.write_all(b"</script>\n")
 }
 
 /// JSON that no HTML parser mistakes for markup: `<` stands in strings only, where it can be
-/// written as an escape; without it there is neither `</script` nor `<!--`.
-struct Escaped<W>(W);
+/// written as an escape; without it there is neither `</script` nor `<!--`. What Unicode keeps from being text is
+/// an error in HTML wherever it stands.
+struct Inert;
 
-impl<W: Write> Write for Escaped<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut parts = bytes.split(|&b| b == b'<');
-        if let Some(first) = parts.next() {
-            self.0.write_all(first)?;
+impl Formatter for Inert {
+    fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + Write,
+    {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest
+            .char_indices()
+            .find(|&(_, c)| c == '<' || is_noncharacter(c))
+        {
+            out.write_all(&rest.as_bytes()[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
         }
-        for part in parts {
-            self.0.write_all(b"\\u003c")?;
-            self.0.write_all(part)?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        out.write_all(rest.as_bytes())
     }
 }
 
@@ -103,7 +108,8 @@ mod tests {
 
     #[test]
     fn no_text_ends_the_block_it_is_in() {
-        let hostile = "</script><script>alert(1)</script><!-- \u{2028} \\ \" ' &lt;";
+        let hostile =
+            "</script><script>alert(1)</script><!-- \u{2028} \u{fffe}\u{1fffe} \\ \" ' &lt;";
         let mut out = Vec::new();
         block(&mut out, "x", &hostile).unwrap();
         let page = String::from_utf8(out).unwrap();
@@ -111,7 +117,7 @@ mod tests {
             .strip_prefix("<script type=\"application/json\" id=\"data-x\">")
             .unwrap();
         let inside = inside.strip_suffix("</script>\n").unwrap();
-        assert!(!inside.contains('<'));
+        assert!(!inside.contains(|c| c == '<' || is_noncharacter(c)));
         assert_eq!(serde_json::from_str::<String>(inside).unwrap(), hostile);
     }
 }

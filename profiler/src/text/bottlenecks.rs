@@ -4,8 +4,8 @@ use crate::analysis::advice::Advice;
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject, Without};
 use crate::text::table::{Align, Table, more};
-use crate::text::units;
 use crate::text::waits::unseen;
+use crate::text::{plot, units};
 use crate::timeline::Timeline;
 
 /// Bars drawn and rows listed; more are counted.
@@ -254,7 +254,7 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
                     sum += level.share * part;
                     weight += part;
                 }
-                eighth(if weight > 0.0 { sum / weight } else { 0.0 })
+                plot::eighth(if weight > 0.0 { sum / weight } else { 0.0 })
             })
             .collect();
         let of = if chart.is_of_machine {
@@ -294,11 +294,6 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
         );
     }
     out
-}
-
-fn eighth(share: f64) -> char {
-    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    LEVELS[((share.clamp(0.0, 1.0) * 8.0).round() as usize).min(8)]
 }
 
 /// How many instances of which step, in words and a table.

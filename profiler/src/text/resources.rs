@@ -4,7 +4,7 @@ use crate::analysis::resources::{Parts, Resources};
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
 use crate::text::table::{Align, Table, more};
-use crate::text::units;
+use crate::text::{plot, units};
 use crate::timeline::Timeline;
 
 /// Rows of a table; more are counted.
@@ -118,7 +118,7 @@ fn over_time(resources: &Resources, timeline: &Timeline) -> String {
         }
         let cells: String = sums
             .iter()
-            .map(|&(sum, weight)| level(if weight > 0.0 { sum / weight } else { 0.0 }))
+            .map(|&(sum, weight)| plot::eighth(if weight > 0.0 { sum / weight } else { 0.0 }))
             .collect();
         out += &format!("  {head:<10} {cells}\n");
     }
@@ -126,11 +126,6 @@ fn over_time(resources: &Resources, timeline: &Timeline) -> String {
         out.push('\n');
     }
     out
-}
-
-fn level(share: f64) -> char {
-    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    LEVELS[((share.clamp(0.0, 1.0) * 8.0).round() as usize).min(8)]
 }
 
 /// Several runs beside each other, by the number of their machines: Taufer's Figure 4.

@@ -6,8 +6,8 @@ use flowtrace_schema::{
     Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
     ChannelRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostId,
     HostRecord, Loss, NameRecord, Op, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
-    Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Tid, Trace, TracedDirectory, Upid,
-    Usage, WaitObject, Writer,
+    Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Text, Tid, Trace, TracedDirectory,
+    Upid, Usage, WaitObject, Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -218,7 +218,7 @@ impl Script {
     }
 
     /// Another name of a file.
-    pub(crate) fn name(&mut self, file: u32, path: &str, at: u64) {
+    pub(crate) fn name(&mut self, file: u32, path: impl Into<Text>, at: u64) {
         self.recorder.record(Record::Name(Box::new(NameRecord {
             file: FileId(file),
             directory: None,

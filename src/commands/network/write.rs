@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use flowtrace_profiler::export::dot::quoted;
+use flowtrace_profiler::export::dot::shown;
 use flowtrace_profiler::export::graphml;
 use flowtrace_profiler::export::markup::Attributes;
 use flowtrace_profiler::export::rows::Csv;
@@ -21,9 +21,14 @@ pub(super) fn separator(format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn page(page: &Page, format: Format, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn page(
+    page: &Page,
+    format: Format,
+    full: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     match format {
-        Format::Table => out.write_all(page.text().as_bytes())?,
+        Format::Table => out.write_all(page.text(full).as_bytes())?,
         Format::Json => {
             crate::output::json(out, &json(page))?;
         }
@@ -114,7 +119,7 @@ fn dot(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(
         out,
         "  graph [layout=circo, labelloc=t, label={}];",
-        quoted(page.lines.first().map_or("", String::as_str))
+        shown(page.lines.first().map_or("", String::as_str))
     )?;
     writeln!(out, "  node [shape=ellipse, fontname=\"Helvetica\"];")?;
     writeln!(out, "  edge [fontname=\"Helvetica\", fontsize=9];")?;
@@ -123,9 +128,9 @@ fn dot(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(
             out,
             "  {} -> {} [penwidth={width:.2}, label={}, bytes={bytes:.0}];",
-            quoted(src),
-            quoted(dst),
-            quoted(&Cell::Bytes(*bytes).shown())
+            shown(src),
+            shown(dst),
+            shown(&Cell::Bytes(*bytes).shown())
         )?;
     }
     writeln!(out, "}}")?;

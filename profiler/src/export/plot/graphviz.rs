@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::{Anchor, Chart, HEIGHT, Mark, ROOM, WIDTH};
-use crate::export::dot::quoted;
+use crate::export::dot::shown;
 
 /// Writes the plot for `neato -n2`.
 ///
@@ -68,7 +68,7 @@ pub fn write(chart: &Chart, out: &mut impl Write) -> io::Result<()> {
                 writeln!(
                     out,
                     "  m{i} [pos=\"{x:.1},{y:.1}\", shape=plaintext, style=\"\", fontsize={size}, label={}];",
-                    quoted(&text)
+                    shown(&text)
                 )?;
             }
         }

@@ -24,7 +24,11 @@ pub fn write(chart: &Chart, out: &mut impl Write) -> io::Result<()> {
     )?;
     svg.empty(
         "rect",
-        &[("width", &"100%"), ("height", &"100%"), ("fill", &"#ffffff")],
+        &[
+            ("width", &"100%"),
+            ("height", &"100%"),
+            ("fill", &"#ffffff"),
+        ],
     )?;
     for mark in chart.marks() {
         match mark {

@@ -2,10 +2,11 @@
 
 use super::{called, cell, name, page};
 use crate::network::calls::{self, SuperPhase};
-use crate::network::page::{self, Cell, Page};
+use crate::network::page::{self, Cell, Page, Rows};
 use crate::network::periods::{Basis, Component, Period};
 use crate::network::run::{Mode, Run};
-use crate::text::units;
+use crate::network::spectrum::Spectrum;
+use crate::text::{plot, units};
 
 /// `network iterations`: the rate of round trips by pair.
 pub fn iterations(run: &Run) -> Page {
@@ -131,27 +132,82 @@ pub fn spectrum(run: &Run) -> Page {
                 cell(found.background.get(k).copied(), Cell::Number),
             ]);
         }
+        if let Ok(known) = calls::power_spectrum_peaks(run) {
+            let picture = picture(&found.spectrum);
+            page.for_people = Some((picture, peak_rows(&known.value, PEAKS)));
+        }
         page
     })
+}
+
+/// Peaks that are shown beside the picture of a spectrum.
+const PEAKS: usize = 10;
+
+/// A spectrum as people see it: power in decibels below the highest, over the logarithm of the frequency.
+fn picture(spectrum: &Spectrum) -> String {
+    const WIDTH: usize = 72;
+    const HEIGHT: usize = 8;
+    const FLOOR_DB: f64 = -40.0;
+    let bins = spectrum.power.len();
+    let highest = spectrum.power.iter().skip(1).copied().fold(0.0, f64::max);
+    if bins < 3 || highest <= 0.0 {
+        return String::new();
+    }
+    // Each column is as high as the highest power between its frequency and that of the next.
+    let last = (bins - 1) as f64;
+    let bin = |column: usize| (last.powf(column as f64 / WIDTH as f64).round() as usize).max(1);
+    let columns: Vec<f64> = (0..WIDTH)
+        .map(|column| {
+            let from = bin(column);
+            let to = bin(column + 1).max(from + 1).min(bins);
+            let power = spectrum.power[from..to].iter().copied().fold(0.0, f64::max);
+            1.0 - 10.0 * (power / highest).log10() / FLOOR_DB
+        })
+        .collect();
+    let rows = plot::rows(&columns, HEIGHT);
+    let mut text = String::new();
+    for (i, row) in rows.iter().enumerate() {
+        let label = match i {
+            0 => "0 dB".into(),
+            i if i == HEIGHT / 2 => format!("{} dB", FLOOR_DB / 2.0),
+            _ => String::new(),
+        };
+        text += format!("{label:>8} ┤{row}").trim_end();
+        text.push('\n');
+    }
+    let (low, high) = (spectrum.hz(1), spectrum.hz(bins - 1));
+    let [low, middle, high] =
+        [low, (low * high).sqrt(), high].map(|hz| format!("{} Hz", page::number(hz)));
+    text += &format!("{FLOOR_DB:>5} dB └{}\n", "─".repeat(WIDTH));
+    let third = WIDTH / 3;
+    text += &format!("{:10}{low:<third$}{middle:^third$}{high:>third$}\n\n", "");
+    text
+}
+
+/// The strongest peaks, a row each.
+fn peak_rows(peaks: &[calls::PeakRow], most: usize) -> Rows {
+    let row = |peak: &calls::PeakRow| {
+        vec![
+            Cell::Count(peak.rank as u64),
+            Cell::Hertz(peak.hz),
+            Cell::Seconds(1.0 / peak.hz),
+            Cell::Number(peak.power),
+            cell(peak.p_value, Cell::Number),
+        ]
+    };
+    Rows {
+        columns: vec!["rank", "frequency_hz", "period_s", "power", "p_value"],
+        rows: peaks.iter().take(most).map(row).collect(),
+    }
 }
 
 /// `network peaks`: local maxima of the spectrum.
 pub fn peaks(run: &Run) -> Page {
     page(run, calls::power_spectrum_peaks(run), |known| {
-        let mut page = Page::new(
-            run,
-            &["rank", "frequency_hz", "period_s", "power", "p_value"],
-        );
         const SHOWN: usize = 50;
-        for peak in known.value.iter().take(SHOWN) {
-            page.rows.push(vec![
-                Cell::Count(peak.rank as u64),
-                Cell::Hertz(peak.hz),
-                Cell::Seconds(1.0 / peak.hz),
-                Cell::Number(peak.power),
-                cell(peak.p_value, Cell::Number),
-            ]);
-        }
+        let shown = peak_rows(&known.value, SHOWN);
+        let mut page = Page::new(run, &shown.columns);
+        page.rows = shown.rows;
         let more = known.value.len().saturating_sub(SHOWN);
         if more > 0 {
             page.notes.push(format!("{more} weaker peaks are left out"));

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::branch::{Branch, branches, life_ns, longest_chain};
 use super::ending;
 use crate::argv::without_directory;
-use crate::export::dot::{CRITICAL, fill, quoted};
+use crate::export::dot::{CRITICAL, fill, quoted, shown};
 use crate::model::{Process, ProcessId, Workflow};
 use crate::text::units;
 
@@ -26,7 +26,7 @@ pub fn dot(workflow: &Workflow, is_full: bool, out: &mut dyn Write) -> io::Resul
         out,
         "  graph [rankdir=LR, nodesep=0.15, ranksep=0.4, fontname=\"Helvetica\", labelloc=t,\n    \
          label={}, ft_processes={}, ft_longest_chain={}];",
-        quoted(&format!("process tree: {processes}")),
+        shown(&format!("process tree: {processes}")),
         workflow.processes.len(),
         chain.len(),
     )?;
@@ -120,6 +120,6 @@ fn write_node(workflow: &Workflow, branch: &Branch, out: &mut dyn Write) -> io::
         "  {} [shape=ellipse, fillcolor=\"{}\"{border}, label={}{facts}];",
         name(workflow, branch),
         fill(workflow.rule(first)),
-        quoted(&label.join("\n")),
+        shown(&label.join("\n")),
     )
 }
