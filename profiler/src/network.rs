@@ -20,6 +20,7 @@ pub mod balance;
 pub mod ball;
 pub mod calls;
 mod chance;
+pub mod component;
 pub mod components;
 pub mod cycle;
 pub mod decomposition;

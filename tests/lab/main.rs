@@ -10,6 +10,7 @@ mod support;
 
 mod conserved;
 mod interfaces;
+mod links;
 mod loopback;
 mod owners;
 mod rights;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::decomposition;
 use super::matrix;
 use super::messages;
 use super::page;
@@ -116,6 +117,10 @@ pub struct WhatIf {
 pub fn what_if(run: &Run, change: &Change) -> Answer<WhatIf> {
     let schedule = schedule(run)?;
     let none = || Unknown::new("no message in this interval");
+    let change = &Change {
+        base_ns: decomposition::base_ns(run, &schedule.messages),
+        ..change.clone()
+    };
     let mut base_s = 0.0f64;
     let mut changed = Vec::new();
     for reading in [Reading::Waiting, Reading::Working] {
@@ -168,7 +173,7 @@ pub fn place(run: &Run, given: &BTreeMap<(String, String), f64>) -> Answer<Advic
     let passive: BTreeMap<(Node, Node), f64> = state::available_bandwidth(run)
         .unwrap_or_default()
         .into_iter()
-        .filter_map(|a| Some(((a.src, a.dst), a.median.or(a.at_least)?)))
+        .filter_map(|a| Some(((a.src, a.dst), a.middle().or(a.at_least)?)))
         .collect();
     let mut capacities = matrix::Matrix::new(hosts.len());
     let mut missing = Vec::new();

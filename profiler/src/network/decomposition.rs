@@ -1,5 +1,7 @@
 //! Where communication time goes (chapter 5): latency and bandwidth components per ordered pair.
 
+use std::collections::BTreeMap;
+
 use super::messages::{self, Message};
 use super::quantile;
 use super::rtt;
@@ -121,6 +123,23 @@ fn half_round_trip(run: &Run, a: Node, b: Node) -> Option<f64> {
     // Each tap sees the way from itself to the other host and back.
     let whole = seen.into_iter().flatten().max()?;
     Some(whole as f64 / 2e9)
+}
+
+/// Least one-way delay of each pair that was captured at both ends, ns: that of its quickest message, or half the least round
+/// trip, which small packets took as well, where that is less. What a message takes longer it spends waiting for its turn on a link.
+pub(super) fn base_ns(run: &Run, messages: &[Message]) -> BTreeMap<(Node, Node), i64> {
+    let mut least: BTreeMap<(Node, Node), i64> = BTreeMap::new();
+    for message in messages {
+        let delay = (message.received_ns.0 - message.sent_ns.0).max(0);
+        let of_pair = least.entry((message.src, message.dst)).or_insert(delay);
+        *of_pair = delay.min(*of_pair);
+    }
+    for (&(src, dst), delay) in &mut least {
+        if let Some(half_s) = half_round_trip(run, src, dst) {
+            *delay = (*delay).min((half_s * 1e9) as i64);
+        }
+    }
+    least
 }
 
 /// A series of means over the last values, with a new point where the mean has changed enough.

@@ -12,7 +12,7 @@ use super::balance::{self, Range};
 use super::messages::{self, Message};
 use super::page;
 use super::quantile;
-use super::repeat;
+use super::repeat::{self, Iterations};
 use super::replay::{Change, Reading, replay};
 use super::run::{Node, Run, Unknown};
 use super::schedule::{self, Schedule};
@@ -20,7 +20,7 @@ use super::slowdown;
 use super::turns;
 
 mod books;
-mod bootstrap;
+pub(super) mod bootstrap;
 mod lead;
 mod parts;
 mod verdicts;
@@ -106,6 +106,16 @@ impl Evidence {
     pub fn are_few(&self) -> bool {
         self.are_iterations && self.parts < LEAST_ITERATIONS
     }
+
+    /// What the load cost, s: what both the difference of the delays or the work and a replay of the messages allow;
+    /// `None`: nothing, or not known.
+    pub fn cost_s(&self) -> Option<Range> {
+        let cost = self.slowdown_s?;
+        Some(self.replayed_s.map_or(cost, |replayed| Range {
+            low: cost.low.min(replayed.low),
+            high: cost.high.max(replayed.high),
+        }))
+    }
 }
 
 /// Weighs what a run says of its balance.
@@ -183,11 +193,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         evidence.verdict = Verdict::Unsure(reason);
         return Ok((evidence, None));
     }
-    let part = match iterations {
-        // A cut in the middle of a round would put the counts of both directions out of step.
-        Some(iterations) if iterations.is_by_order => &found[..found.len().min(MOST_MESSAGES)],
-        _ => parts::within(found, evidence.span_ns),
-    };
+    let part = compared(found, iterations.as_deref(), evidence.span_ns);
     let unequal = unequal(part, run.nodes().len());
     if let Some(reason) = &unequal
         && run.all().any(|node| run.books(node).is_none())
@@ -240,6 +246,19 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         evidence.verdict = Verdict::Unsure(EQUAL_DELAYS.into());
     }
     Ok((evidence, Some(schedule)))
+}
+
+/// The messages that a verdict on this part of a run rests on.
+pub(super) fn compared<'a>(
+    found: &'a [Message],
+    iterations: Option<&Iterations>,
+    span_ns: (i64, i64),
+) -> &'a [Message] {
+    match iterations {
+        // A cut in the middle of a round would put the counts of both directions out of step.
+        Some(iterations) if iterations.is_by_order => &found[..found.len().min(MOST_MESSAGES)],
+        _ => parts::within(found, span_ns),
+    }
 }
 
 fn too_few(evidence: &Evidence, messages: usize) -> Option<String> {

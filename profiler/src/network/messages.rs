@@ -41,6 +41,13 @@ impl Message {
         self.received_ns.1 - self.received_ns.0
     }
 
+    /// What of its time was spent on the way, and what waiting for links and coming in, ns; `base_ns`: least delay of its pair.
+    pub fn parts_ns(&self, base_ns: i64) -> (i64, i64) {
+        let delay = (self.received_ns.0 - self.sent_ns.0).max(0);
+        let on_way = delay.min(base_ns.max(0));
+        (on_way, delay - on_way + self.transfer_ns().max(0))
+    }
+
     /// Bytes per second while it came in; `None` for a single segment. The first segment's bytes
     /// had come before the clock started and are left out; the thesis counts them.
     pub fn bandwidth(&self, mode: Mode) -> Option<f64> {

@@ -14,10 +14,12 @@ pub struct Change {
     pub work: BTreeMap<Node, f64>,
     /// Factor on the work of each step, beside; those behind the end of the list 1.
     pub steps: Vec<f64>,
-    /// Whether messages arrive at once.
+    /// Whether messages are on their way for no time: each arrives sooner by the least delay of its pair.
     pub no_latency: bool,
-    /// Whether they come in at once.
+    /// Whether they wait for no others on a link, and come in at once.
     pub no_transfer: bool,
+    /// Least delay of each pair, ns; of a pair that is not named, that of its quickest message.
+    pub base_ns: BTreeMap<(Node, Node), i64>,
 }
 
 /// Which of the two readings of an open dependency is replayed.
@@ -64,7 +66,15 @@ pub(super) fn replay_over(
 ) -> Option<Replay> {
     let messages = &schedule.messages;
     let n = messages.len();
+    let mut base_ns = BTreeMap::new();
+    for message in messages {
+        let delay = (message.received_ns.0 - message.sent_ns.0).max(0);
+        let least = base_ns.entry((message.src, message.dst)).or_insert(delay);
+        *least = delay.min(*least);
+    }
+    base_ns.extend(change.base_ns.iter().map(|(pair, ns)| (*pair, *ns)));
     let mut again = Again {
+        base_ns,
         schedule,
         change,
         reading,
@@ -85,6 +95,8 @@ struct Again<'a> {
     change: &'a Change,
     reading: Reading,
     first_ns: i64,
+    /// Least delay of each pair, ns.
+    base_ns: BTreeMap<(Node, Node), i64>,
     begin: Vec<f64>,
     end: Vec<f64>,
     arrival: Vec<f64>,
@@ -197,10 +209,11 @@ impl Play for Again<'_> {
         self.end[place] = begin + (message.sent_ns.1 - message.sent_ns.0) as f64 / 1e9;
         self.arrival[place] = match change.no_latency || change.no_transfer {
             true => {
-                let latency = (message.received_ns.0 - message.sent_ns.0).max(0) as f64 / 1e9;
-                let transfer = (message.received_ns.1 - message.received_ns.0).max(0) as f64 / 1e9;
-                let latency = if change.no_latency { 0.0 } else { latency };
-                begin + latency + if change.no_transfer { 0.0 } else { transfer }
+                let base = self.base_ns.get(&(message.src, message.dst)).copied();
+                let (latency, transfer) = message.parts_ns(base.unwrap_or(0));
+                let latency = if change.no_latency { 0 } else { latency };
+                let transfer = if change.no_transfer { 0 } else { transfer };
+                begin + (latency + transfer) as f64 / 1e9
             }
             false => (links.carry(place, message, begin * 1e9) / 1e9).max(begin),
         };

@@ -1,53 +1,46 @@
 //! Passive available bandwidth (Wren, B.2), and receivers that do not read.
 //!
-//! Segments that leave evenly spaced form a train. If their round-trip times rise, the train was
-//! faster than what the path had left; if not, it was slower. The available bandwidth lies between
-//! the fastest train of the second kind and the slowest of the first. It includes the share of the
-//! observed program itself (B.2.2), and needs a real bottleneck: a virtual link has none.
+//! A train that is faster than what a path has left piles up at the narrowest link: the delays of its segments grow. While own
+//! segments are at the link all the time (each comes before the one before it has left) the link is busy all the time, and
+//! carries `R` bytes a second: the own ones, and what others sent meanwhile. A train of `L` bytes that was sent within `S` and
+//! came out within `S + Δ` so left `A = (L - R Δ) / S` to the sender: its own rate, less what it grew the queue by. A train
+//! whose delays do not grow shows `A` by its rate alone, which is the rule of the thesis. `A` includes the share of
+//! the observed program itself (B.2.2).
+//!
+//! The rate of a train that found the link idle says nothing of the link: a token bucket lets the first bytes through, and a
+//! tap before the link sees what the sender's memory is capable of.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeSet;
 
+use ahash::AHashMap;
+
+use super::balance::Range;
+use super::evidence::bootstrap;
+use super::page::Cell;
 use super::quantile;
-use super::run::{ACK, Node, Packet, Run, SYN, Unknown};
+use super::run::{ACK, Node, PSH, Packet, RST, Run, SYN, Unknown};
 
-/// Parameters; the text gives none.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trains {
-    /// Gaps of one train differ by at most this factor.
-    pub similarity: f64,
-    /// Least segments of a train.
-    pub least: usize,
-    /// Window over which trains are combined, s.
-    pub window_s: f64,
-    /// Segments on the wire are no larger than this; larger ones were cut after the capture.
-    pub largest_bytes: u32,
-}
-
-impl Default for Trains {
-    fn default() -> Self {
-        Trains {
-            similarity: 2.0,
-            least: 5,
-            window_s: 5.0,
-            largest_bytes: 9216,
-        }
-    }
-}
-
-/// A train: evenly spaced segments with the round-trip time of each.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Train {
-    /// Its first segment, ns.
-    pub t_ns: i64,
-    /// Segments.
-    pub segments: usize,
-    /// Bytes after the first segment over the time they took, bytes/s.
-    pub rate: f64,
-    /// Whether its round-trip times rise.
-    pub is_congested: bool,
-    /// Rate at which acknowledgements came back, bytes/s.
-    pub return_rate: Option<f64>,
-}
+/// Trains last for this long together at least, ns: of less, jitter is too large a part.
+const LEAST_NS: i64 = 100_000_000;
+/// A train lasts for this long at least, ns, and where its queue is before the tap, so that its growth is not seen, for this long.
+const TRAIN_NS: i64 = 5_000_000;
+const UNSEEN_NS: i64 = 200_000_000;
+/// Trains are cut into blocks, about so many in all, of lengths within this, ns.
+const BLOCKS: i64 = 32;
+const BLOCK_NS: std::ops::RangeInclusive<i64> = 10_000_000..=250_000_000;
+/// Blocks from which their spread is known.
+const LEAST_BLOCKS: usize = 6;
+/// A bracket that is wider than this on either side of its middle is no answer.
+pub const WIDEST: f64 = 0.25;
+/// Every bracket is this much wider on either side: headers that are not seen, and clocks.
+const SLACK: f64 = 0.02;
+/// Time over which a link that was never busy is said to have carried something, ns: a token bucket lets more through for less.
+const CARRIED_NS: i64 = 1_000_000_000;
+/// Segments that every connection may have under way (RFC 6928): who has fewer, with more to send, is held back by something
+/// else than the network behind the tap.
+const AT_ONCE: i64 = 10;
+/// Payload of a full segment where no smaller frame shows it, bytes.
+const SEGMENT: u32 = 1448;
 
 /// Available bandwidth of an ordered pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,188 +49,356 @@ pub struct Available {
     pub src: Node,
     /// Receiver.
     pub dst: Node,
-    /// Trains seen, and how many of them were congested.
+    /// Trains that kept the link busy, and in how many of them the delays grew.
     pub trains: usize,
     /// See `trains`.
     pub congested: usize,
-    /// Fastest train that was not congested, bytes/s: at least so much was free.
+    /// At least so much was free, bytes/s. Without `at_most`: so much was carried.
     pub at_least: Option<f64>,
-    /// Slowest train that was, bytes/s: no more than so much was free.
+    /// No more than so much was free, bytes/s.
     pub at_most: Option<f64>,
-    /// Median over the windows that have both, bytes/s.
-    pub median: Option<f64>,
+    /// Why there is no bracket, or none that says enough.
+    pub why: Option<String>,
 }
 
-/// Whether delays rise: pathload's pairwise comparison and difference tests.
-pub fn rises(delays: &[f64]) -> bool {
-    if delays.len() < 3 {
-        return false;
+impl Available {
+    /// The middle of the bracket, bytes/s, where there is one.
+    pub fn middle(&self) -> Option<f64> {
+        Some((self.at_least? + self.at_most?) / 2.0)
     }
-    let steps = delays.windows(2);
-    let rising = steps.clone().filter(|pair| pair[1] > pair[0]).count();
-    let comparison = rising as f64 / (delays.len() - 1) as f64;
-    let travelled: f64 = steps.map(|pair| (pair[1] - pair[0]).abs()).sum();
-    let difference = if travelled > 0.0 {
-        (delays[delays.len() - 1] - delays[0]) / travelled
-    } else {
-        0.0
-    };
-    comparison > 0.66 && difference > 0.55
 }
 
-/// One segment with its acknowledgement.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
+/// A segment that was sent for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sent {
+    /// When it was sent, ns.
     t_ns: i64,
-    wire: u32,
-    acked_ns: Option<i64>,
+    /// When its last byte, or one behind it, had come out of the link, ns.
+    out_ns: i64,
+    /// Bytes of its frames on the wire.
+    bytes: f64,
+    /// Bytes that were on their way before it, itself included.
+    under_way: i64,
+    /// The connection had more to send than the segment before, and nothing that the receiver says held it back.
+    is_waiting: bool,
 }
 
-/// Cuts the segments of one connection into trains.
-fn trains(samples: &[Sample], settings: Trains) -> Vec<Train> {
-    let mut found = Vec::new();
-    let mut from = 0;
-    while from + 1 < samples.len() {
-        let gap = |k: usize| (samples[k + 1].t_ns - samples[k].t_ns) as f64;
-        let (mut least, mut most) = (gap(from), gap(from));
-        let mut to = from + 1;
-        while to + 1 < samples.len() {
-            let next = gap(to);
-            let (low, high) = (least.min(next), most.max(next));
-            if low <= 0.0 || high > settings.similarity * low {
-                break;
-            }
-            (least, most) = (low, high);
-            to += 1;
-        }
-        if to - from + 1 >= settings.least {
-            found.extend(train(&samples[from..=to]));
-        }
-        from = to;
+/// Where trains are known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    /// The queue is behind the tap of the sender.
+    Behind,
+    /// The queue is before it.
+    Before,
+}
+
+/// One part of a train.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Block {
+    /// Bytes sent behind its first segment.
+    bytes: f64,
+    /// Time in which they were sent, s.
+    sent_s: f64,
+    /// By how much longer they took to come out, s.
+    growth_s: f64,
+}
+
+/// What the captures know of the segments of one connection in one direction.
+#[derive(Default)]
+struct Direction {
+    /// Sequence number and place in the stream of the newest segment.
+    newest: Option<(u32, i64)>,
+    /// Largest payload of frames as they are on a wire.
+    segment: u32,
+    sent: Vec<(Sent, i64)>,
+    /// Time and end of what had arrived then, the last of each.
+    arrived: Vec<(i64, i64)>,
+    acked: i64,
+    /// End of the receiver's window.
+    edge: Option<i64>,
+    /// Whether the newest segment was a full one: more was waiting behind it.
+    has_more: bool,
+}
+
+impl Direction {
+    /// The place of a sequence number in the stream.
+    fn place(&mut self, seq: u32) -> i64 {
+        let (newest, at) = *self.newest.get_or_insert((seq, 0));
+        at + i64::from(seq.wrapping_sub(newest) as i32)
     }
-    found
-}
 
-fn train(samples: &[Sample]) -> Option<Train> {
-    let (first, last) = (samples.first()?, samples.last()?);
-    let seconds = (last.t_ns - first.t_ns) as f64 / 1e9;
-    let bytes: u64 = samples[1..].iter().map(|s| u64::from(s.wire)).sum();
-    let acked: Vec<(i64, f64)> = samples
-        .iter()
-        .filter_map(|s| Some((s.acked_ns?, (s.acked_ns? - s.t_ns) as f64)))
-        .collect();
-    if seconds <= 0.0 || acked.len() < 3 {
-        return None;
+    fn sends(&mut self, packet: &Packet) {
+        let begin = self.place(packet.seq);
+        let end = begin + i64::from(packet.payload);
+        self.newest = Some((packet.seq, begin));
+        if packet.wire <= 1514 {
+            self.segment = self.segment.max(packet.payload);
+        }
+        let segment = if self.segment > 0 {
+            self.segment
+        } else {
+            SEGMENT
+        };
+        let header = packet.wire.saturating_sub(packet.payload);
+        let frames = packet.payload.div_ceil(segment).max(1);
+        let under_way = end - self.acked;
+        let has_room = self
+            .edge
+            .is_none_or(|edge| edge - end >= i64::from(segment));
+        let sent = Sent {
+            t_ns: packet.t_ns,
+            out_ns: i64::MAX,
+            bytes: f64::from(packet.payload + header * frames),
+            under_way,
+            is_waiting: self.has_more
+                && has_room
+                && under_way <= AT_ONCE * i64::from(segment) + i64::from(packet.payload),
+        };
+        self.has_more = packet.flags & PSH == 0 || packet.payload.is_multiple_of(segment);
+        self.sent.push((sent, end));
     }
-    let delays: Vec<f64> = acked.iter().map(|a| a.1).collect();
-    let back = (acked[acked.len() - 1].0 - acked[0].0) as f64 / 1e9;
-    Some(Train {
-        t_ns: first.t_ns,
-        segments: samples.len(),
-        rate: bytes as f64 / seconds,
-        is_congested: rises(&delays),
-        return_rate: (back > 0.0).then(|| bytes as f64 / back),
-    })
+
+    fn arrives(&mut self, t_ns: i64, end: i64) {
+        if self.arrived.last().is_none_or(|(_, last)| end > *last) {
+            self.arrived.push((t_ns, end));
+        }
+    }
+
+    /// The segments with the times at which they were out.
+    fn finished(self) -> impl Iterator<Item = Sent> {
+        let mut at = 0;
+        let Direction { sent, arrived, .. } = self;
+        sent.into_iter().filter_map(move |(sent, end)| {
+            while arrived.get(at).is_some_and(|(_, until)| *until < end) {
+                at += 1;
+            }
+            let out_ns = arrived.get(at)?.0;
+            Some(Sent { out_ns, ..sent })
+        })
+    }
 }
 
-/// Segments of a process by connection, with the acknowledgement that covered each.
-fn samples(run: &Run, me: Node, settings: Trains) -> BTreeMap<(Node, u32), Vec<Sample>> {
-    let mut all: BTreeMap<(Node, u32), Vec<Sample>> = BTreeMap::new();
-    let mut open: HashMap<u32, VecDeque<(u32, usize)>> = HashMap::new();
-    for packet in run.stream(me) {
-        if packet.src == me && packet.is_data() && packet.dst != me {
-            if packet.wire > settings.largest_bytes {
-                continue;
-            }
-            let list = all.entry((packet.dst, packet.flow)).or_default();
-            open.entry(packet.flow)
-                .or_default()
-                .push_back((packet.end_seq(), list.len()));
-            list.push(Sample {
-                t_ns: packet.t_ns,
-                wire: packet.wire,
-                acked_ns: None,
-            });
-        } else if packet.dst == me && packet.flags & ACK != 0 {
-            let (Some(queue), Some(list)) = (
-                open.get_mut(&packet.flow),
-                all.get_mut(&(packet.src, packet.flow)),
-            ) else {
-                continue;
-            };
-            while let Some(&(end, at)) = queue.front() {
-                if (packet.ack.wrapping_sub(end) as i32) < 0 {
-                    break;
-                }
-                list[at].acked_ns = Some(packet.t_ns);
-                queue.pop_front();
+/// The segments of an ordered pair, in the order of sending.
+fn segments(run: &Run, src: Node, dst: Node) -> Vec<Sent> {
+    let mut flows: AHashMap<u32, Direction> = AHashMap::new();
+    let both_ends = run.has_both_ends(src, dst);
+    for packet in run.stream(src) {
+        let is_forth = (packet.src, packet.dst) == (src, dst);
+        if is_forth && packet.is_data() {
+            flows.entry(packet.flow).or_default().sends(packet);
+        } else if (packet.src, packet.dst) == (dst, src)
+            && packet.flags & (ACK | SYN | RST) == ACK
+            && let Some(flow) = flows.get_mut(&packet.flow)
+        {
+            let acked = flow.place(packet.ack);
+            flow.acked = flow.acked.max(acked);
+            flow.edge = Some(acked + i64::from(packet.window)).filter(|_| packet.window > 0);
+            if !both_ends {
+                flow.arrives(packet.t_ns, acked);
             }
         }
+    }
+    if both_ends {
+        for packet in run.stream(dst) {
+            let is_forth = (packet.src, packet.dst) == (src, dst) && packet.payload > 0;
+            if let Some(flow) = flows.get_mut(&packet.flow).filter(|_| is_forth) {
+                // The newest segment of the sender is behind all others.
+                let end = flow.place(packet.seq) + i64::from(packet.payload);
+                flow.arrives(packet.t_ns, end);
+            }
+        }
+    }
+    let mut all: Vec<Sent> = flows.into_values().flat_map(Direction::finished).collect();
+    all.sort_by_key(|sent| sent.t_ns);
+    // A segment is not out before those that came to the link before it.
+    let mut out_ns = i64::MIN;
+    for sent in &mut all {
+        out_ns = out_ns.max(sent.out_ns);
+        sent.out_ns = out_ns;
     }
     all
 }
 
-/// Available bandwidth of every pair that sent trains.
-///
-/// # Errors
-/// When no process sent a train.
-pub fn available_bandwidth(run: &Run) -> Result<Vec<Available>, Unknown> {
-    run.need_packets()?;
-    let settings = Trains::default();
-    let mut by_pair: BTreeMap<(Node, Node), Vec<Train>> = BTreeMap::new();
-    for me in run.all().filter(|&me| run.is_own(me)) {
-        for ((peer, _), list) in samples(run, me, settings) {
-            by_pair
-                .entry((me, peer))
-                .or_default()
-                .extend(trains(&list, settings));
+/// The trains, as places of their first and last segment: within each the link was busy all the time.
+fn trains(sent: &[Sent], queue: Queue, has_both_ends: bool) -> Vec<(usize, usize)> {
+    let delay = |sent: &Sent| sent.out_ns - sent.t_ns;
+    let base_ns = sent.iter().map(delay).min().unwrap_or(0);
+    // An acknowledgement may wait for the second segment.
+    let before = |k: usize| match has_both_ends {
+        true => k.checked_sub(1),
+        false => {
+            let mut left = 2.0 * f64::from(SEGMENT);
+            let mut at = k;
+            while left > 0.0 {
+                at = at.checked_sub(1)?;
+                left -= sent[at].bytes;
+            }
+            Some(at)
+        }
+    };
+    let is_busy = |k: usize| match queue {
+        Queue::Behind => before(k).is_some_and(|b| sent[k].t_ns + base_ns < sent[b].out_ns),
+        Queue::Before => sent[k].is_waiting,
+    };
+    let least_ns = match queue {
+        Queue::Behind => TRAIN_NS,
+        Queue::Before => UNSEEN_NS,
+    };
+    let mut found = Vec::new();
+    let mut from = 0;
+    for k in 1..=sent.len() {
+        if k == sent.len() || !is_busy(k) {
+            if sent[k - 1].t_ns - sent[from].t_ns >= least_ns {
+                found.push((from, k - 1));
+            }
+            from = k;
         }
     }
-    by_pair.retain(|_, trains| !trains.is_empty());
-    if by_pair.is_empty() {
-        return Err(Unknown::new(
-            "no process sent five evenly spaced segments of wire size in a row",
-        ));
-    }
-    Ok(by_pair
-        .into_iter()
-        .map(|((src, dst), trains)| combine(src, dst, trains, settings))
-        .collect())
+    found
 }
 
-fn combine(src: Node, dst: Node, mut trains: Vec<Train>, settings: Trains) -> Available {
-    trains.sort_by_key(|train| train.t_ns);
-    let window = (settings.window_s * 1e9) as i64;
-    let start = trains.first().map_or(0, |train| train.t_ns);
-    let mut windows: BTreeMap<i64, (Option<f64>, Option<f64>)> = BTreeMap::new();
-    for train in &trains {
-        let bounds = windows
-            .entry((train.t_ns - start) / window.max(1))
-            .or_default();
-        if train.is_congested {
-            bounds.1 = Some(bounds.1.map_or(train.rate, |most| most.min(train.rate)));
-        } else {
-            bounds.0 = Some(bounds.0.map_or(train.rate, |least| least.max(train.rate)));
+/// The trains, cut into blocks.
+fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> {
+    let length = |&(from, to): &(usize, usize)| sent[to].t_ns - sent[from].t_ns;
+    let all_ns: i64 = trains.iter().map(length).sum();
+    let block_ns = (all_ns / BLOCKS).clamp(*BLOCK_NS.start(), *BLOCK_NS.end());
+    let mut found = Vec::new();
+    for &(first, last) in trains {
+        let mut from = first;
+        let mut bytes = 0.0;
+        for k in first + 1..=last {
+            bytes += sent[k].bytes;
+            let sent_ns = sent[k].t_ns - sent[from].t_ns;
+            if sent_ns >= block_ns {
+                let growth_ns = sent[k].out_ns - sent[from].out_ns - sent_ns;
+                found.push(Block {
+                    bytes,
+                    sent_s: sent_ns as f64 / 1e9,
+                    growth_s: match queue {
+                        Queue::Behind => growth_ns as f64 / 1e9,
+                        Queue::Before => 0.0,
+                    },
+                });
+                (from, bytes) = (k, 0.0);
+            }
         }
     }
-    let both = windows
-        .values()
-        .filter_map(|(low, high)| Some((low.as_ref()? + high.as_ref()?) / 2.0));
-    let rates = |congested: bool| {
-        let of = trains
-            .iter()
-            .filter(move |train| train.is_congested == congested);
-        of.map(|train| train.rate)
-    };
-    Available {
+    found
+}
+
+/// The bracket that blocks leave, bytes/s; `None`: they are too few.
+fn bracket(blocks: &[Block]) -> Option<Range> {
+    let lasted: f64 = blocks.iter().map(|block| block.sent_s).sum();
+    if blocks.len() < LEAST_BLOCKS || lasted < LEAST_NS as f64 / 1e9 {
+        return None;
+    }
+    // What the link carries at all: as much as came out in most blocks at least, and what came out at its best.
+    let out = blocks.iter().map(|block| {
+        let out_s = block.sent_s + block.growth_s;
+        if out_s > 0.0 {
+            block.bytes / out_s
+        } else {
+            0.0
+        }
+    });
+    let out = quantile::sorted(out);
+    let carries = [0.5, 0.95].map(|q| quantile::quantile(&out, q).unwrap_or(0.0));
+    let parts: Vec<Vec<f64>> = blocks
+        .iter()
+        .map(|block| vec![block.bytes, block.sent_s, block.growth_s])
+        .collect();
+    let range = bootstrap::range(&parts, |drawn| {
+        let sum = |of: usize| drawn.iter().map(|part| part[of]).sum::<f64>();
+        let [a, b] = carries.map(|rate| (sum(0) - rate * sum(2)) / sum(1));
+        (a.min(b), a.max(b))
+    });
+    Some(Range {
+        low: (range.low * (1.0 - SLACK)).max(0.0),
+        high: range.high * (1.0 + SLACK),
+    })
+}
+
+/// The most that came out within [`CARRIED_NS`], bytes/s.
+fn carried(sent: &[Sent]) -> Option<f64> {
+    let whole = sent.last()?.out_ns - sent.first()?.out_ns;
+    if whole < CARRIED_NS {
+        return None;
+    }
+    let (mut from, mut sum, mut most) = (0, 0.0, 0.0f64);
+    for segment in sent {
+        sum += segment.bytes;
+        while segment.out_ns - sent[from].out_ns > CARRIED_NS {
+            sum -= sent[from].bytes;
+            from += 1;
+        }
+        most = most.max(sum);
+    }
+    Some(most / (CARRIED_NS as f64 / 1e9))
+}
+
+/// What the segments of a pair say.
+fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Available {
+    let mut found = Available {
         src,
         dst,
-        trains: trains.len(),
-        congested: rates(true).count(),
-        at_least: rates(false).reduce(f64::max),
-        at_most: rates(true).reduce(f64::min),
-        median: quantile::median(both),
+        trains: 0,
+        congested: 0,
+        at_least: None,
+        at_most: None,
+        why: None,
+    };
+    for queue in [Queue::Behind, Queue::Before] {
+        let trains = trains(sent, queue, has_both_ends);
+        let blocks = blocks(sent, &trains, queue);
+        let Some(range) = bracket(&blocks) else {
+            continue;
+        };
+        found.trains = trains.len();
+        let delay = |k: usize| sent[k].out_ns - sent[k].t_ns;
+        let grew = |&&(from, to): &&(usize, usize)| delay(to) > delay(from);
+        found.congested = trains.iter().filter(grew).count();
+        let out = |block: &Block| block.bytes / (block.sent_s + block.growth_s).max(1e-9);
+        let best = blocks.iter().map(out).fold(0.0, f64::max) * (1.0 + SLACK);
+        let middle = (range.low + range.high) / 2.0;
+        if range.low > best || range.high <= 0.0 {
+            found.why = Some("the trains say more than the link carried at its best".into());
+        } else if range.high - middle > WIDEST * middle {
+            found.why = Some(format!(
+                "the trains differ: {} to {}",
+                Cell::BytesPerSecond(range.low).shown(),
+                Cell::BytesPerSecond(range.high).shown()
+            ));
+        } else {
+            (found.at_least, found.at_most) = (Some(range.low), Some(range.high.min(best)));
+        }
+        return found;
     }
+    found.at_least = carried(sent);
+    found.why = Some("no train kept the link busy for long enough".into());
+    found
+}
+
+/// Available bandwidth of every pair that sent data, of which the sender was captured.
+///
+/// # Errors
+/// When no process of which there is a capture sent data.
+pub fn available_bandwidth(run: &Run) -> Result<Vec<Available>, Unknown> {
+    run.need_packets()?;
+    let mut pairs = BTreeSet::new();
+    for me in run.all().filter(|&me| run.is_own(me)) {
+        let sent = run
+            .stream(me)
+            .filter(|p| p.src == me && p.dst != me && p.is_data());
+        pairs.extend(sent.map(|packet| (me, packet.dst)));
+    }
+    if pairs.is_empty() {
+        return Err(Unknown::new("no process that was captured sent data"));
+    }
+    let of = |(src, dst)| {
+        let sent = segments(run, src, dst);
+        of_pair(src, dst, &sent, run.has_both_ends(src, dst))
+    };
+    Ok(pairs.into_iter().map(of).collect())
 }
 
 /// How long a receiver let data lie unread: the right edge of its window stood still, or was
@@ -255,9 +416,9 @@ pub fn stalls(run: &Run) -> Vec<Stalls> {
     run.all()
         .map(|me| {
             let mut found = Stalls::default();
-            let mut edge: HashMap<u32, (u32, u64)> = HashMap::new();
+            let mut edge: AHashMap<u32, (u32, u64)> = AHashMap::new();
             for packet in run.stream(me) {
-                let is_plain = |p: &Packet| p.flags & (SYN | super::run::RST) == 0;
+                let is_plain = |p: &Packet| p.flags & (SYN | RST) == 0;
                 if packet.src == me && is_plain(packet) && packet.flags & ACK != 0 {
                     found.zero_windows += u64::from(packet.window == 0);
                     let right = packet.ack.wrapping_add(packet.window);
@@ -282,53 +443,110 @@ pub fn stalls(run: &Run) -> Vec<Stalls> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::testing::{data, run_of};
+    use crate::network::testing::{Noise, data, run_of};
 
-    #[test]
-    fn delays_that_rise_are_told_from_those_that_wander() {
-        assert!(rises(&[1.0, 2.0, 3.0, 4.0, 4.5]));
-        assert!(!rises(&[1.0, 2.0, 1.0, 2.0, 1.5]));
-        assert!(!rises(&[1.0, 1.0, 1.0]));
-        assert!(!rises(&[]));
+    /// Segments of 1500 bytes sent at a rate over a link that others use as well: fluid, but for the segments.
+    fn through(rate: impl Fn(f64) -> f64, seconds: f64, link: f64, others: f64) -> Vec<Sent> {
+        let mut noise = Noise(17);
+        let (mut t, mut free, mut sent) = (0.0, 0.0f64, Vec::new());
+        while t < seconds {
+            let gap = 1500.0 / rate(t) * (0.7 + 0.6 * noise.uniform());
+            t += gap;
+            // What others sent since the last one is before it.
+            free = (free + others * gap / link).max(t) + 1500.0 / link;
+            sent.push(Sent {
+                t_ns: (t * 1e9) as i64,
+                out_ns: ((free + 0.001) * 1e9) as i64,
+                bytes: 1500.0,
+                ..Sent::default()
+            });
+        }
+        sent
     }
 
-    /// A path with 100 Mbit/s of which 40 are used by others: trains above 60 pile up.
+    /// Links of three rates, with and without others, and trains of half a second that are faster than what is left of these.
     #[test]
     fn what_is_left_of_a_link_is_found() {
-        let free = 60e6 / 8.0;
-        let mut samples_of = Vec::new();
-        for k in 0..40 {
-            let rate = 2e6 + 0.4e6 * f64::from(k % 20);
-            let gap = 1500.0 / rate;
-            let mut queue = 0.0f64;
-            let start = f64::from(k) * 1.0;
-            for i in 0..20 {
-                let t = start + f64::from(i) * gap;
-                if i > 0 {
-                    queue = (queue + 1500.0 / free - gap).max(0.0);
-                }
-                let back = t + 0.001 + queue;
-                samples_of.push(Sample {
-                    t_ns: (t * 1e9) as i64,
-                    wire: 1500,
-                    acked_ns: Some((back * 1e9) as i64),
-                });
+        for link in [5e6 / 8.0, 20e6 / 8.0, 50e6 / 8.0] {
+            for share in [0.0, 0.2, 0.5, 0.8] {
+                let free = link * (1.0 - share);
+                // Trains with pauses, each a little too fast.
+                let rate = |t: f64| {
+                    if t % 1.0 < 0.5 {
+                        1.3 * free
+                    } else {
+                        0.2 * free
+                    }
+                };
+                let found = of_pair(0, 1, &through(rate, 6.0, link, link - free), true);
+                let (low, high) = (found.at_least.unwrap(), found.at_most.unwrap());
+                assert!(low <= free && free <= high, "{free}: {found:?}");
+                assert!(high - low <= 2.0 * WIDEST * free, "{free}: {found:?}");
             }
         }
-        let found = trains(&samples_of, Trains::default());
-        assert!(found.len() >= 40, "{}", found.len());
-        let available = combine(0, 1, found, Trains::default());
-        let median = available.median.unwrap();
-        assert!((median / free - 1.0).abs() < 0.2, "{median} of {free}");
-        assert!(
-            available.at_least.unwrap() <= free * 1.05 && available.at_most.unwrap() >= free * 0.95
-        );
+    }
+
+    /// A program that never fills the link shows what it carried, and no more.
+    #[test]
+    fn an_idle_link_has_no_bracket() {
+        let found = of_pair(0, 1, &through(|_| 1e6, 6.0, 6e6, 2e6), true);
+        assert_eq!((found.at_most, found.middle()), (None, None));
+        let carried = found.at_least.unwrap();
+        assert!((carried / 1e6 - 1.0).abs() < 0.1, "{carried}");
+        assert!(found.why.is_some());
+    }
+
+    /// Bursts at the speed of memory that a token bucket lets through say nothing of the link.
+    #[test]
+    fn bursts_are_no_bandwidth() {
+        let burst = |k: i64| {
+            let segment = move |i: i64| Sent {
+                t_ns: k * 100_000_000 + i * 1000,
+                out_ns: k * 100_000_000 + i * 1000 + 5000,
+                bytes: 1500.0,
+                ..Sent::default()
+            };
+            (0..10).map(segment)
+        };
+        let sent: Vec<Sent> = (0..50).flat_map(burst).collect();
+        let found = of_pair(0, 1, &sent, true);
+        assert_eq!(found.at_most, None);
+        assert!(found.at_least.unwrap() < 200_000.0, "{found:?}");
+    }
+
+    /// Behind a shaper of the sender's own host delays do not show, but that more was waiting does.
+    #[test]
+    fn a_queue_before_the_tap_is_known_from_what_waits() {
+        let mut packets = Vec::new();
+        for i in 0..2000i64 {
+            let mut packet = data(i * 600_000, 0, 1, 1448);
+            packet.flags = ACK;
+            packet.window = 60_000;
+            packets.push(packet);
+        }
+        let found = available_bandwidth(&run_of(2, &packets)).unwrap();
+        let link = 1514.0 / 600e-6;
+        let (low, high) = (found[0].at_least.unwrap(), found[0].at_most.unwrap());
+        assert!(low <= link && link <= high && high < 1.1 * low, "{found:?}");
+        // Whose every segment is a message of its own sends when it likes.
+        for packet in &mut packets {
+            packet.payload = 1000;
+            packet.flags |= PSH;
+        }
+        let found = available_bandwidth(&run_of(2, &packets)).unwrap();
+        assert_eq!(found[0].at_most, None, "{found:?}");
     }
 
     #[test]
     fn single_messages_are_no_trains() {
         let packets = [data(0, 0, 1, 10), data(1000, 1, 0, 10)];
-        assert!(available_bandwidth(&run_of(2, &packets)).is_err());
+        let found = available_bandwidth(&run_of(2, &packets)).unwrap();
+        assert!(
+            found
+                .iter()
+                .all(|pair| pair.at_least.is_none() && pair.why.is_some())
+        );
+        assert!(available_bandwidth(&run_of(2, &[])).is_err());
     }
 
     #[test]

@@ -143,13 +143,8 @@ pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance>
     if let Some(found) = &evidence {
         let (from, to) = found.span_ns;
         range = range.clamped((to - from) as f64 / 1e9);
-        if let Some(cost) = found.slowdown_s {
+        if let Some(cost) = found.cost_s() {
             range = cost;
-        }
-        // Two estimates that differ leave what both allow.
-        if let Some(replayed) = found.replayed_s {
-            range.low = range.low.min(replayed.low);
-            range.high = range.high.max(replayed.high);
         }
     }
     let value = GlobalImbalance {

@@ -1,10 +1,13 @@
 //! Calls 19 to 27: messages, latency, bandwidth, and what is most out of balance.
 
+use std::sync::Arc;
+
 use super::imbalance_global;
+use crate::network::balance::Range;
+use crate::network::component::{self, Loss, Losses};
 use crate::network::decomposition::{self, Averaging, Component, Method, Pair};
-use crate::network::evidence::Verdict;
 use crate::network::messages;
-use crate::network::run::{Answer, Node, Run, Unknown};
+use crate::network::run::{Answer, Mode, Node, Run, Unknown};
 
 /// Call 19, GetNoMessages.
 ///
@@ -160,21 +163,33 @@ pub fn avg_bandwidth(
 /// The component that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MostImbalanced {
-    /// It.
-    pub component: Component,
-    /// How far above the median of its kind, s.
-    pub seconds: f64,
-    /// All kinds, the farthest first.
-    pub all: Vec<(Component, f64)>,
+    /// It; `None`: nothing stands out, or it is not known what does.
+    pub component: Option<Component>,
+    /// What the run lost to it; in thesis mode how far it lies above the median of its kind, s.
+    pub seconds: Range,
+    /// All kinds, the most costly first.
+    pub all: Vec<Loss>,
+    /// What that rests on; `None` in thesis mode.
+    pub losses: Option<Arc<Losses>>,
 }
 
-/// Call 27, GetMostImbalancedComponent (7.3.4). By default a process takes part only when the
-/// balance calls one loaded.
+/// Call 27, GetMostImbalancedComponent (7.3.4). By default what the run lost most to, if that is enough to stand out
+/// ([`component`]); the thesis compares how far each lies above the median of its kind.
 ///
 /// # Errors
 /// When the interval holds nothing to compare.
 pub fn most_imbalanced(run: &Run, last: Option<f64>) -> Answer<MostImbalanced> {
     let run = run.last(last);
+    if run.settings.mode == Mode::Default {
+        let losses = component::decide(&run)?;
+        let first = losses.first();
+        return Ok(run.known(MostImbalanced {
+            component: first.map(|loss| loss.component),
+            seconds: first.map(|loss| loss.lost_s).unwrap_or_default(),
+            all: losses.all.clone(),
+            losses: Some(losses),
+        }));
+    }
     let pairs = decomposition::pairs(&run)?;
     let known = pairs
         .iter()
@@ -182,22 +197,26 @@ pub fn most_imbalanced(run: &Run, last: Option<f64>) -> Answer<MostImbalanced> {
     let latency: Vec<_> = known.collect();
     let transfer: Vec<_> = pairs.iter().map(|p| (p.src, p.dst, p.transfer_s)).collect();
     let global = imbalance_global(&run, None).ok().map(|known| known.value);
-    let takes_part = |g: &&super::GlobalImbalance| {
-        let verdict = g.evidence.as_ref().map(|evidence| &evidence.verdict);
-        verdict.is_none_or(|verdict| matches!(verdict, Verdict::Loaded(_)))
+    let delays = global.as_ref().map(|g| g.delays_s.as_slice());
+    let of = |(component, seconds): (Component, f64)| Loss {
+        component,
+        lost_s: Range {
+            low: seconds,
+            high: seconds,
+        },
+        above_median_s: seconds,
     };
-    let delays = global
-        .as_ref()
-        .filter(takes_part)
-        .map(|g| g.delays_s.as_slice());
-    let all = decomposition::imbalanced(delays, &latency, &transfer);
-    let (component, seconds) = all
+    let all: Vec<Loss> = decomposition::imbalanced(delays, &latency, &transfer)
+        .into_iter()
+        .map(of)
+        .collect();
+    let first = all
         .first()
-        .copied()
         .ok_or_else(|| Unknown::new("nothing to compare in this interval"))?;
     Ok(run.known(MostImbalanced {
-        component,
-        seconds,
+        component: Some(first.component),
+        seconds: first.lost_s,
         all,
+        losses: None,
     }))
 }

@@ -157,7 +157,7 @@ fn large_messages_have_a_bandwidth() {
     let most = most_imbalanced(&run, None).unwrap().value;
     assert!(matches!(
         most.component,
-        Component::NetworkBandwidth(0, 1) | Component::Process(_)
+        Some(Component::NetworkBandwidth(0, 1) | Component::Process(_))
     ));
 }
 

@@ -54,7 +54,10 @@ fn summed(drawn: &[&Vec<f64>]) -> Vec<f64> {
 
 /// 95 % of what `of` says of resampled parts: of the low ends it gives the least, of the high ends
 /// the most.
-pub(super) fn range(parts: &[Vec<f64>], of: impl Fn(&[&Vec<f64>]) -> (f64, f64)) -> Range {
+pub(in crate::network) fn range(
+    parts: &[Vec<f64>],
+    of: impl Fn(&[&Vec<f64>]) -> (f64, f64),
+) -> Range {
     let mut chance = Chance(0x2545_f491_4f6c_dd1d);
     let (mut lows, mut highs) = (Vec::new(), Vec::new());
     for _ in 0..RESAMPLES {

@@ -219,9 +219,10 @@ pub fn state(run: &Run) -> Page {
         "at_most_bytes_per_s",
         "trains",
         "congested",
+        "why_unknown",
     ];
     let mut page = Page::new(run, &columns);
-    let known = found.iter().filter(|a| a.median.is_some()).count();
+    let known = found.iter().filter(|a| a.middle().is_some()).count();
     page.lines.push(format!(
         "available bandwidth of {} of {} known",
         known,
@@ -231,11 +232,12 @@ pub fn state(run: &Run) -> Page {
         page.rows.push(vec![
             name(run, a.src),
             name(run, a.dst),
-            cell(a.median, Cell::BytesPerSecond),
+            cell(a.middle(), Cell::BytesPerSecond),
             cell(a.at_least, Cell::BytesPerSecond),
             cell(a.at_most, Cell::BytesPerSecond),
             Cell::Count(a.trains as u64),
             Cell::Count(a.congested as u64),
+            Cell::Text(a.why.clone().unwrap_or_default()),
         ]);
     }
     let late: Vec<String> = state::stalls(run)
@@ -254,7 +256,7 @@ pub fn state(run: &Run) -> Page {
         page.lines
             .push(format!("read too late: {}", page::listed(&late, ", ")));
     }
-    page.notes.push("includes the program's own share; a virtual link without a rate limit has no bottleneck to measure".into());
+    page.notes.push("includes the program's own share; \"at least\" without \"at most\" is what was carried in the best second; a virtual link without a rate limit has no bottleneck to measure".into());
     page
 }
 

@@ -3,6 +3,8 @@
 use super::{called, name, page};
 use crate::network::balance::{Gate, Metric};
 use crate::network::calls::{self, GlobalImbalance};
+use crate::network::component::{self, Loss, Losses};
+use crate::network::decomposition::Component;
 use crate::network::evidence::{self, Basis, Evidence, Verdict};
 use crate::network::page::{self, Cell, Page};
 use crate::network::run::{Books, Mode, Node, Run};
@@ -50,6 +52,7 @@ pub fn court(run: &Run) -> Page {
             page::seconds(run.seconds())
         ));
     }
+    page.lines.extend(decision(run));
     page
 }
 
@@ -108,6 +111,83 @@ fn sureness(evidence: &Evidence) -> String {
     }
 }
 
+/// What the run lost most to, in words; `None` in thesis mode, or where there is no message.
+pub(super) fn decision(run: &Run) -> Option<String> {
+    match run.settings.mode {
+        Mode::Thesis => None,
+        Mode::Default => Some(decision_line(run, &*component::decide(run).ok()?)),
+    }
+}
+
+/// A decision, in words.
+pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
+    let whole = page::seconds(losses.run_s);
+    if let Some(first) = losses.first() {
+        return format!(
+            "most out of balance: {}, which cost {}",
+            component_words(run, first.component),
+            match first.is_least {
+                true => format!(
+                    "{} of {whole} at least; its delays lie {} above the median",
+                    page::seconds(first.lost_s.low),
+                    page::seconds(first.above_median_s)
+                ),
+                false => format!("{} of {whole}", page::range(first.lost_s.low, first.lost_s.high)),
+            }
+        );
+    }
+    if let Some(open) = losses.open() {
+        return format!(
+            "cannot tell what is most out of balance: {} cost {} of {whole}, and what stands out costs {} at least",
+            component_words(run, open.component),
+            page::range(open.lost_s.low, open.lost_s.high),
+            page::seconds(losses.significant_s)
+        );
+    }
+    let verdict = losses.evidence.as_ref().map(|evidence| &evidence.verdict);
+    let is_process = |loss: &Loss| matches!(loss.component, Component::Process(_));
+    if let Ok(Verdict::Loaded(loaded)) = verdict
+        && !losses.all.iter().any(is_process)
+    {
+        let names: Vec<&str> = loaded.iter().map(|&node| called(run, node)).collect();
+        return format!(
+            "most out of balance: process {}, and what that cost packets do not tell",
+            page::listed(&names, " and ")
+        );
+    }
+    let network = losses
+        .all
+        .iter()
+        .filter(|loss| !is_process(loss));
+    let most = network.map(|loss| loss.lost_s.high).fold(0.0, f64::max);
+    let mut line = format!(
+        "nothing stands out: latency and bandwidth cost {} of {whole} each at most",
+        page::seconds(most)
+    );
+    match verdict {
+        Ok(Verdict::Balanced) => line.push_str(", and the processes are balanced"),
+        Ok(Verdict::Loaded(_)) => line.push_str(", and a loaded process less than stands out"),
+        Ok(Verdict::Unsure(reason)) => {
+            line.push_str(&format!("; of the processes none can be named: {reason}"));
+        }
+        Err(unknown) => line.push_str(&format!("; of the processes: {unknown}")),
+    }
+    line
+}
+
+/// A component, in words.
+pub(super) fn component_words(run: &Run, component: Component) -> String {
+    match component {
+        Component::Process(p) => format!("process {}", called(run, p)),
+        Component::NetworkLatency(a, b) => {
+            format!("latency from {} to {}", called(run, a), called(run, b))
+        }
+        Component::NetworkBandwidth(a, b) => {
+            format!("bandwidth from {} to {}", called(run, a), called(run, b))
+        }
+    }
+}
+
 fn measure(basis: Basis) -> &'static str {
     match basis {
         Basis::Work | Basis::Rounds => "work",
@@ -159,6 +239,11 @@ pub fn balance(run: &Run) -> Page {
 /// The answer of the default mode: verdict, cost, and what it rests on.
 fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut Page) {
     page.lines.push(verdict_line(run, evidence));
+    let losses = component::decide(run).ok();
+    let is_process = |loss: &Loss| matches!(loss.component, Component::Process(_));
+    if let Some(losses) = losses.filter(|losses| !losses.first().is_some_and(is_process)) {
+        page.lines.push(decision_line(run, &losses));
+    }
     let (from, to) = evidence.span_ns;
     let part_s = (to - from) as f64 / 1e9;
     match (&evidence.verdict, evidence.slowdown_s) {

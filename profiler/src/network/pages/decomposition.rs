@@ -1,7 +1,9 @@
 //! Messages, latency, bandwidth, and the component that stands out.
 
+use super::balance::{component_words, decision, decision_line};
 use super::{called, cell, name, page};
 use crate::network::calls;
+use crate::network::component;
 use crate::network::decomposition::{self, Averaging, Component};
 use crate::network::page::{self, Cell, Page};
 use crate::network::run::{Mode, Node, Run};
@@ -80,6 +82,7 @@ pub fn decomposition(run: &Run) -> Page {
         page::seconds(transfer),
         page::seconds(run.seconds())
     ));
+    page.lines.extend(decision(run));
     if let Some(error) = run.clock_error_ns() {
         page.notes.push(format!(
             "one-way delays are right within {} per message: the clocks of the captures",
@@ -135,37 +138,44 @@ pub fn bandwidth(run: &Run, src: Node, dst: Node) -> Page {
     })
 }
 
-/// `network component`: what is most out of balance.
+/// `network component`: what the run lost most to; in thesis mode what lies farthest above the median of its kind.
 pub fn component(run: &Run) -> Page {
     page(run, calls::most_imbalanced(run, None), |known| {
-        let mut page = Page::new(run, &["component", "of", "towards", "above_median_s"]);
         let found = &known.value;
-        let words = match found.component {
-            Component::Process(p) => format!("process {}", called(run, p)),
-            Component::NetworkLatency(a, b) => {
-                format!("latency from {} to {}", called(run, a), called(run, b))
+        let mut columns = vec!["component", "of", "towards", "above_median_s"];
+        if found.losses.is_some() {
+            columns.splice(3..3, ["lost_at_least_s", "lost_at_most_s"]);
+        }
+        let mut page = Page::new(run, &columns);
+        if let Some(losses) = &found.losses {
+            page.lines.push(decision_line(run, losses));
+            page.notes.push(format!(
+                "what costs less than {} % of the run does not stand out; the pair is the one with the largest part",
+                component::SIGNIFICANT * 100.0
+            ));
+            if !losses.are_both_ends {
+                page.notes.push("not every host has a capture of its own: what messages of the others took on their way does not show".into());
             }
-            Component::NetworkBandwidth(a, b) => {
-                format!("bandwidth from {} to {}", called(run, a), called(run, b))
-            }
-        };
-        page.lines.push(format!(
-            "most out of balance: {words}, {} above the median of its kind",
-            page::seconds(found.seconds)
-        ));
-        for &(component, seconds) in &found.all {
-            let (of, towards) = match component {
+        } else if let Some(component) = found.component {
+            page.lines.push(format!(
+                "most out of balance: {}, {} above the median of its kind",
+                component_words(run, component),
+                page::seconds(found.seconds.low)
+            ));
+        }
+        for loss in &found.all {
+            let (of, towards) = match loss.component {
                 Component::Process(p) => (name(run, p), Cell::Unknown),
                 Component::NetworkLatency(a, b) | Component::NetworkBandwidth(a, b) => {
                     (name(run, a), name(run, b))
                 }
             };
-            page.rows.push(vec![
-                Cell::Text(component.name().into()),
-                of,
-                towards,
-                Cell::Seconds(seconds),
-            ]);
+            let mut row = vec![Cell::Text(loss.component.name().into()), of, towards];
+            if found.losses.is_some() {
+                row.extend([loss.lost_s.low, loss.lost_s.high].map(Cell::Seconds));
+            }
+            row.push(Cell::Seconds(loss.above_median_s));
+            page.rows.push(row);
         }
         page
     })

@@ -1,8 +1,6 @@
 //! `network` without a subcommand: the answers in a few lines.
 
-use super::called;
 use crate::network::calls;
-use crate::network::decomposition::Component;
 use crate::network::page::{self, Cell, Page};
 use crate::network::run::{Run, Unknown};
 use crate::text::units;
@@ -38,7 +36,15 @@ pub fn overview(run: &Run) -> Page {
         page.rows
             .push(vec![Cell::Text(question.into()), Cell::Text(answer)]);
     };
-    let headline = |page: &Page| page.lines.first().cloned().unwrap_or_default();
+    let headline = |page: &Page| {
+        let reason = page
+            .unknown
+            .as_ref()
+            .map(|reason| format!("unknown: {reason}"));
+        reason
+            .or_else(|| page.lines.first().cloned())
+            .unwrap_or_default()
+    };
     answer("topology", headline(&first));
     answer("traffic", headline(&super::matrix(run)));
     answer("iterations", headline(&super::iterations(run)));
@@ -57,34 +63,7 @@ pub fn overview(run: &Run) -> Page {
     );
     answer("messages", headline(&super::messages(run)));
     answer("balance", headline(&super::balance(run)));
-    answer(
-        "component",
-        match calls::most_imbalanced(run, None) {
-            Ok(known) => {
-                let seconds = page::seconds(known.value.seconds);
-                match known.value.component {
-                    Component::Process(p) => {
-                        format!("process {}, {seconds} above the median", called(run, p))
-                    }
-                    Component::NetworkLatency(a, b) => {
-                        format!(
-                            "latency {} → {}, {seconds} above the median",
-                            called(run, a),
-                            called(run, b)
-                        )
-                    }
-                    Component::NetworkBandwidth(a, b) => {
-                        format!(
-                            "bandwidth {} → {}, {seconds} above the median",
-                            called(run, a),
-                            called(run, b)
-                        )
-                    }
-                }
-            }
-            Err(unknown) => unknown.to_string(),
-        },
-    );
+    answer("component", headline(&super::component(run)));
     page.notes.extend(super::left_out(&page.coverage));
     page
 }

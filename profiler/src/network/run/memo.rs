@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{Mode, Run, Unknown};
+use crate::network::component::Losses;
 use crate::network::evidence::Evidence;
 use crate::network::matrix::{Matrix, Traffic};
 use crate::network::messages::Message;
@@ -17,6 +18,7 @@ pub(in crate::network) struct Memo {
     pub(in crate::network) plain: OnceLock<Arc<plain::Pairs>>,
     pub(in crate::network) iterations: OnceLock<Option<Arc<Iterations>>>,
     pub(in crate::network) evidence: OnceLock<Result<Evidence, Unknown>>,
+    pub(in crate::network) losses: OnceLock<Result<Arc<Losses>, Unknown>>,
 }
 
 impl Run {
