@@ -255,16 +255,22 @@ fn bursts(found: &[Message], base_ns: &BTreeMap<(Node, Node), i64>) -> Vec<Messa
     let base = |a: Node, b: Node| base_ns.get(&(a, b)).copied().unwrap_or(0);
     let mut all: Vec<Message> = Vec::with_capacity(found.len());
     let mut newest: BTreeMap<(Node, Node, u32), usize> = BTreeMap::new();
+    // When the messages of each direction had come in.
+    let mut arrivals: BTreeMap<(Node, Node, u32), Vec<i64>> = BTreeMap::new();
+    for message in found {
+        let key = (message.src, message.dst, message.flow);
+        arrivals.entry(key).or_default().push(message.received_ns.1);
+    }
     for message in found {
         let (src, dst, flow) = (message.src, message.dst, message.flow);
-        let answered_ns = newest
-            .get(&(dst, src, flow))
-            .map(|&at| all[at].received_ns.1);
         let round_trip = base(src, dst) + base(dst, src);
+        let answers = arrivals
+            .get(&(dst, src, flow))
+            .map_or(&[][..], Vec::as_slice);
         if let Some(&at) = newest.get(&(src, dst, flow)) {
             let before = &mut all[at];
-            let is_answer =
-                answered_ns.is_some_and(|t| before.sent_ns.0 < t && t <= message.sent_ns.0);
+            let until = |t: i64| answers.partition_point(|answer| *answer <= t);
+            let is_answer = until(message.sent_ns.0) > until(before.sent_ns.0);
             if !is_answer && message.sent_ns.0 - before.sent_ns.1 < round_trip {
                 before.sent_ns.1 = before.sent_ns.1.max(message.sent_ns.1);
                 before.received_ns.1 = before.received_ns.1.max(message.received_ns.1);

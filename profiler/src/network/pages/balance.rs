@@ -155,10 +155,7 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
             page::listed(&names, " and ")
         );
     }
-    let network = losses
-        .all
-        .iter()
-        .filter(|loss| !is_process(loss));
+    let network = losses.all.iter().filter(|loss| !is_process(loss));
     let most = network.map(|loss| loss.lost_s.high).fold(0.0, f64::max);
     let mut line = format!(
         "nothing stands out: latency and bandwidth cost {} of {whole} each at most",
