@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::balance::Range;
+use super::balance::{self, Range};
+use super::ball;
 use super::decomposition::{self, Component};
-use super::evidence::{self, Evidence, Verdict, bootstrap};
+use super::evidence::{self, Basis, Evidence, Verdict, bootstrap};
 use super::messages::{self, Message};
 use super::quantile;
 use super::replay::{Change, Reading, replay};
@@ -34,6 +35,10 @@ pub struct Loss {
     pub lost_s: Range,
     /// How far the time of the component lies above the median of its kind (7.3.4), s.
     pub above_median_s: f64,
+    /// Whether it cost more than nothing for certain: the balance says so of a process, the range of the network.
+    pub is_certain: bool,
+    /// Whether the range is only the least that it cost: delays hide a part of what a load costs.
+    pub is_least: bool,
 }
 
 impl Loss {
@@ -61,7 +66,7 @@ impl Losses {
     /// What stands out for certain.
     pub fn first(&self) -> Option<&Loss> {
         let first = self.all.first()?;
-        (first.lost_s.low >= self.significant_s).then_some(first)
+        (first.is_certain && first.middle_s() >= self.significant_s).then_some(first)
     }
 
     /// What may stand out: its range reaches from below the significance to above.
@@ -102,7 +107,7 @@ fn decided(run: &Run) -> Result<Arc<Losses>, Unknown> {
     let run_s = (to.unwrap_or(from) - from).max(0) as f64 / 1e9;
     let significant_s = SIGNIFICANT * run_s;
     let mut all = network(run, part, significant_s);
-    all.extend(evidence.as_ref().ok().and_then(process));
+    all.extend(evidence.as_ref().ok().and_then(|found| process(run, found)));
     all.sort_by(|a, b| b.middle_s().total_cmp(&a.middle_s()));
     let pairs = messages::by_pair(&found);
     Ok(Arc::new(Losses {
@@ -115,16 +120,20 @@ fn decided(run: &Run) -> Result<Arc<Losses>, Unknown> {
 }
 
 /// What the most loaded process cost.
-fn process(evidence: &Evidence) -> Option<Loss> {
+fn process(run: &Run, evidence: &Evidence) -> Option<Loss> {
     let Verdict::Loaded(loaded) = &evidence.verdict else {
         return None;
     };
     let &node = loaded.first()?;
-    let delays = &evidence.delays_s;
+    // Of the whole run, as in the thesis.
+    let delays_s = balance::sums(&ball::table(&ball::all(run).ok()?));
+    let median = quantile::median(delays_s.iter().copied())?;
     Some(Loss {
         component: Component::Process(node),
         lost_s: evidence.cost_s()?,
-        above_median_s: delays.get(usize::from(node))? - quantile::median(delays.iter().copied())?,
+        above_median_s: delays_s.get(usize::from(node))? - median,
+        is_certain: true,
+        is_least: evidence.basis == Basis::Delays,
     })
 }
 
@@ -154,7 +163,12 @@ impl Times {
 
     /// The loss of the pair that has the most, given what the run gains without the times of all. The least end is what would
     /// be left had other parts of the run been seen: a loss that a few messages make is chance.
-    fn loss(&self, gained_s: Range, component: fn(Node, Node) -> Component) -> Option<Loss> {
+    fn loss(
+        &self,
+        gained_s: Range,
+        significant_s: f64,
+        component: fn(Node, Node) -> Component,
+    ) -> Option<Loss> {
         let (&(a, b), most) = self.pairs.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
         let drawn = bootstrap::range(&self.parts, |drawn| {
             let sum = drawn.iter().map(|part| part[0]).sum();
@@ -162,13 +176,16 @@ impl Times {
         });
         let sum = self.sum_s();
         let steady = if sum > 0.0 { drawn.low / sum } else { 0.0 };
+        let low = gained_s.low * steady.min(1.0);
         Some(Loss {
             component: component(a, b),
             lost_s: Range {
-                low: gained_s.low * steady.min(1.0),
+                low,
                 high: gained_s.high,
             },
             above_median_s: most - quantile::median(self.pairs.values().copied())?,
+            is_certain: low >= significant_s,
+            is_least: false,
         })
     }
 }
@@ -194,8 +211,8 @@ fn network(run: &Run, found: &[Message], significant_s: f64) -> Vec<Loss> {
     let is_feasible = found.len() <= MANY_MESSAGES || !schedule::shows_nothing(found);
     let gained = is_worth_it.then(|| gains(found, run.nodes().len(), base_ns, is_feasible));
     let [by_latency, by_bandwidth] = gained.flatten().unwrap_or(unplayed);
-    let latency = latency.loss(by_latency, Component::NetworkLatency);
-    let bandwidth = bandwidth.loss(by_bandwidth, Component::NetworkBandwidth);
+    let latency = latency.loss(by_latency, significant_s, Component::NetworkLatency);
+    let bandwidth = bandwidth.loss(by_bandwidth, significant_s, Component::NetworkBandwidth);
     latency.into_iter().chain(bandwidth).collect()
 }
 

@@ -205,6 +205,8 @@ pub fn most_imbalanced(run: &Run, last: Option<f64>) -> Answer<MostImbalanced> {
             high: seconds,
         },
         above_median_s: seconds,
+        is_certain: true,
+        is_least: false,
     };
     let all: Vec<Loss> = decomposition::imbalanced(delays, &latency, &transfer)
         .into_iter()

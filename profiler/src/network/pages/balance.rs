@@ -132,7 +132,10 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
                     page::seconds(first.lost_s.low),
                     page::seconds(first.above_median_s)
                 ),
-                false => format!("{} of {whole}", page::range(first.lost_s.low, first.lost_s.high)),
+                false => format!(
+                    "{} of {whole}",
+                    page::range(first.lost_s.low, first.lost_s.high)
+                ),
             }
         );
     }
