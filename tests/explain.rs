@@ -487,3 +487,143 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+/// A workflow with wrappers that become a program at once, a script that works before it does, subshells that never exec,
+/// and a fork that does nothing.
+fn wrapped(path: &Path) {
+    use flowtrace_schema::FileKind;
+    let mut s = montage::Script::new(path, "sh run.sh");
+    let run = ("/bin/sh", &["sh", "run.sh"][..]);
+    let root = s.root(run, 0);
+    let mut at = 10;
+    let mut made = s.file("/w/in", FileKind::File, 100, 0);
+    for i in 0..3 {
+        let job = s.job(root, ("/bin/cat", &["cat", "x"]), at, at + 50);
+        s.read(job, made, 1, 100, at + 10);
+        made = s.file(&format!("/w/o{i}"), FileKind::File, 100, at + 20);
+        s.create(job, made, 1, 100, at + 20);
+        at += 60;
+    }
+    for _ in 0..2 {
+        let subshell = s.fork(root, run, at);
+        let inner = s.fork(subshell, run, at + 1);
+        s.end(inner, at + 5, Some(0), None, 1);
+        s.end(subshell, at + 8, Some(0), None, 1);
+        at += 10;
+    }
+    let forked = s.fork(root, run, at);
+    let pid = 100 + forked;
+    let script = ("/bin/bash", &["bash", "./w.sh"][..]);
+    let script = s.exec(forked, pid, Some(root), script, at + 1);
+    s.read(script, made, 2, 100, at + 5);
+    let sleep = ("/bin/sleep", &["sleep", "1"][..]);
+    let sleep = s.exec_after(script, pid, Some(root), sleep, (at + 300, 250));
+    s.end(sleep, at + 400, Some(0), None, 1);
+    s.end(root, at + 410, Some(0), None, 5);
+    s.finish(at + 420, 0);
+}
+
+/// Processes, execs and processes of a step are one thing each, in every command (docs/statistics.md).
+#[test]
+fn every_command_counts_the_same() {
+    use serde_json::Value;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.db");
+    wrapped(&path);
+    support::store_rules(&path);
+    let says = |arguments: &[&str]| support::prints(directory.path(), arguments);
+    let json = |arguments: &[&str]| serde_json::from_str::<Value>(&says(arguments)).unwrap();
+    let query = |sql: &str| -> i64 {
+        let found = json(&["query", "trace.db", sql, "--json"]);
+        found[0]["n"].as_i64().unwrap()
+    };
+    let processes = query("SELECT COUNT(*) AS n FROM processes WHERE prev_upid IS NULL");
+    let execs = query("SELECT COUNT(*) AS n FROM processes WHERE origin = 'exec'");
+    // The script, three jobs, two subshells with one each in them, and the script that becomes sleep.
+    assert_eq!((processes, execs), (9, 9));
+    type Counts = BTreeMap<String, i64>;
+    let add = |counts: &mut Counts, name: &Value, n: i64| {
+        if n > 0 {
+            *counts.entry(name.as_str().unwrap().to_owned()).or_default() += n;
+        }
+    };
+
+    let summary = json(&["summary", "trace.db", "--json"]);
+    assert_eq!(
+        (summary["processes"].as_i64(), summary["execs"].as_i64()),
+        (Some(processes), Some(execs))
+    );
+
+    let tree = json(&["tree", "trace.db", "--json"]);
+    let (mut of_tree, mut executions) = (Counts::new(), Counts::new());
+    for process in tree.as_array().unwrap() {
+        let images = process["images"].as_array().unwrap();
+        add(&mut of_tree, &images.last().unwrap()["rule"], 1);
+    }
+    assert_eq!(of_tree.values().sum::<i64>(), processes);
+    let rows = json(&[
+        "query",
+        "trace.db",
+        "SELECT rule FROM processes WHERE origin <> 'fork'",
+        "--json",
+    ]);
+    for row in rows.as_array().unwrap() {
+        add(&mut executions, &row["rule"], 1);
+    }
+
+    for table in ["rules", "levels"] {
+        let stats = json(&["stats", "trace.db", table, "--json"]);
+        let (mut of_stats, mut total) = (Counts::new(), None);
+        for row in stats.as_array().unwrap() {
+            match row["is_total"].as_i64() {
+                Some(1) => total = row["processes"].as_i64(),
+                _ => add(
+                    &mut of_stats,
+                    &row["phase"],
+                    row["processes"].as_i64().unwrap(),
+                ),
+            }
+        }
+        assert_eq!(total, Some(processes), "{table}");
+        assert_eq!(of_stats.values().sum::<i64>(), processes, "{table}");
+        if table == "rules" {
+            assert_eq!(of_stats, of_tree);
+        } else {
+            let dag = says(&["dag", "trace.db", "--by", "level"]);
+            let drawn = (0..100).filter(|n| dag.contains(&format!("\"level {n}")));
+            assert_eq!(of_stats.len(), drawn.count(), "{of_stats:?}\n{dag}");
+        }
+    }
+
+    let report = json(&["report", "trace.db", "--format", "json", "-o", "-"]);
+    assert_eq!(
+        report["head"]["facts"]["processes"].as_i64(),
+        Some(processes)
+    );
+    assert_eq!(report["head"]["facts"]["execs"].as_i64(), Some(execs));
+    let (mut of_report, mut executed) = (Counts::new(), Counts::new());
+    let rules = &report["rules"];
+    for (i, name) in rules["name"].as_array().unwrap().iter().enumerate() {
+        add(
+            &mut of_report,
+            name,
+            rules["processes"][i].as_i64().unwrap(),
+        );
+        add(
+            &mut executed,
+            name,
+            rules["executions"][i].as_i64().unwrap(),
+        );
+    }
+    assert_eq!(of_report, of_tree);
+    assert_eq!(executed, executions);
+    let mut of_summary = Counts::new();
+    for rule in summary["rules"].as_array().unwrap() {
+        add(
+            &mut of_summary,
+            &rule["rule"],
+            rule["executions"].as_i64().unwrap(),
+        );
+    }
+    assert_eq!(of_summary, executions);
+}

@@ -73,6 +73,14 @@ fn last_totals_are_exact_and_the_trace_tells_of_the_machine() {
     let rows = String::from_utf8(rows.stdout).unwrap();
     let rows: Vec<&str> = rows.lines().collect();
     assert_eq!(rows, ["host,final,sessions", "n1,1,1"]);
+    // The machine that collected is none of those that were watched.
+    let trace = flowtrace_schema::Trace::open(&directory.path().join("nodes.db")).unwrap();
+    let machines = trace.machines().unwrap();
+    let names: Vec<&str> = machines.iter().map(|host| host.host.as_str()).collect();
+    assert_eq!(
+        (names.as_slice(), trace.hosts().unwrap().len()),
+        (&["n1"][..], 2)
+    );
 }
 
 #[test]

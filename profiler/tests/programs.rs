@@ -180,21 +180,36 @@ fn who_waits_for_a_process_waits_for_what_it_ran() {
 }
 
 #[test]
-fn each_program_is_a_job_with_the_time_that_it_ran() {
+fn each_program_counts_with_the_time_that_it_ran_and_each_process_once() {
     let run = run();
     let found = phases::by_rule(&run.workflow);
-    let rows: Vec<(&str, i64, i64)> = found
+    let rows: Vec<(&str, i64, i64, i64)> = found
         .rows
         .iter()
-        .map(|row| (row.name.as_ref(), row.processes, row.life_ns / MS))
+        .map(|row| {
+            (
+                row.name.as_ref(),
+                row.programs,
+                row.processes,
+                row.life_ns / MS,
+            )
+        })
         .collect();
     assert_eq!(
         rows,
-        [("sh -c", 1, 655), ("w.sh", 1, 601), ("sleep", 1, 50)]
+        [
+            ("sh -c", 1, 1, 655),
+            ("w.sh", 1, 0, 601),
+            ("sleep", 1, 1, 50)
+        ]
     );
     let lives = run.workflow.processes.iter();
     let lives: i64 = lives.filter_map(Process::duration_ns).sum();
-    assert_eq!((found.total.processes, found.total.life_ns), (3, lives));
+    assert_eq!((found.total.programs, found.total.life_ns), (3, lives));
+    let processes = run.workflow.processes.len() as i64;
+    let by_files = found.total.by_process;
+    let by_files = by_files.read_only + by_files.write_only + by_files.both + by_files.none;
+    assert_eq!((found.total.processes, by_files), (processes, processes));
 }
 
 /// `all.sh`, which starts a script that reads a file for a moment and becomes `sleep 0.3`, and one that only
@@ -298,11 +313,11 @@ fn bytes_are_those_of_the_program_that_moved_them() {
     let rows: Vec<(&str, i64, i64, i64)> = found
         .rows
         .iter()
-        .filter(|row| row.processes > 0)
+        .filter(|row| row.programs > 0)
         .map(|row| {
             (
                 row.name.as_ref(),
-                row.processes,
+                row.programs,
                 row.read_bytes,
                 row.write_bytes,
             )

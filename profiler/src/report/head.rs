@@ -55,7 +55,7 @@ pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Head> {
         recorded_by: run.map(|run| run.version.clone()),
         started_unix_ns: run.and_then(|run| run.started_unix_ns),
         hosts: trace
-            .hosts()?
+            .machines()?
             .into_iter()
             .map(|host| Host {
                 name: units::plain(&host.host),

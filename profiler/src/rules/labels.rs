@@ -13,7 +13,7 @@ use crate::text::units;
 /// # Errors
 /// When the trace cannot be read.
 pub fn labels(trace: &Trace) -> Result<HashMap<i64, String>> {
-    let is_one = trace.hosts()?.len() < 2;
+    let is_one = trace.machines()?.len() < 2;
     let mut rows = trace.processes()?;
     fill_in(trace, &mut rows, None)?;
     Ok(of_rows(&rows, is_one))

@@ -192,7 +192,8 @@ pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
         title,
         &[
             ("phase", name, Unit::Text),
-            ("processes", "jobs", Unit::Count),
+            ("programs", "programs", Unit::Count),
+            ("processes", "processes", Unit::Count),
             ("read_bytes", "read", Unit::Bytes),
             ("write_bytes", "wrote", Unit::Bytes),
             ("files_read_only", "files ro", Unit::Count),
@@ -214,6 +215,7 @@ pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
     let row = |phase: &Phase| {
         let mut row: Vec<Cell> = vec![
             phase.name.as_ref().into(),
+            phase.programs.into(),
             phase.processes.into(),
             phase.read_bytes.into(),
             phase.write_bytes.into(),

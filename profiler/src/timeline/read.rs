@@ -55,7 +55,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             times: trace.process_times()?,
             channels: trace.channels()?,
             counters: trace.host_counters()?,
-            hosts: trace.hosts()?,
+            hosts: trace.machines()?,
             exact: trace.is_exact(),
         },
     );

@@ -95,6 +95,24 @@ impl Trace {
         self.rows("SELECT * FROM hosts ORDER BY host_id")
     }
 
+    /// The machines of the run: those of which something was seen, a process, a counter or a packet. A collector, which
+    /// only writes down what agents send, is none; where nothing was seen of any, all are.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn machines(&self) -> Result<Vec<HostRow>> {
+        let seen = "SELECT h.* FROM hosts AS h WHERE EXISTS (SELECT 1 FROM node WHERE node.host_id = h.host_id)
+               OR EXISTS (SELECT 1 FROM capture WHERE capture.host_id = h.host_id)
+               OR EXISTS (SELECT 1 FROM host_sample WHERE host_sample.host_id = h.host_id)
+               OR EXISTS (SELECT 1 FROM process WHERE process.host_id = h.host_id)
+             ORDER BY h.host_id";
+        let machines = self.rows(seen)?;
+        match machines.is_empty() {
+            true => self.hosts(),
+            false => Ok(machines),
+        }
+    }
+
     /// The places where packets were captured.
     ///
     /// # Errors

@@ -40,8 +40,10 @@ impl Uses {
 pub struct Phase {
     /// Name of the rule, or number of the level with its rules.
     pub name: Arc<str>,
-    /// Processes; of rules the programs that they ran one after another.
+    /// Processes, each once; of rules those whose last program is of the rule, as in the tree and the report.
     pub processes: i64,
+    /// Programs that processes ran, one after another where they called `exec`: of levels one of each process.
+    pub programs: i64,
     /// CPU time, ns; `None`: known of none.
     pub cpu_ns: Option<i64>,
     /// Life times of those whose end was seen, ns.
@@ -66,7 +68,7 @@ pub struct Phases {
 }
 
 /// The phases by rule in the order of their first process. What a process did belongs to the rule of the program that it
-/// ran then; a file to the one that used it first. The CPU time of each image belongs to the rule of that one: what the
+/// ran then; the process itself to the rule of its last program. The CPU time of each image belongs to the rule of that one: what the
 /// copy of a shell used before it became the program is the shell's. Images that all became others at once come last,
 /// without a process.
 pub fn by_rule(workflow: &Workflow) -> Phases {
@@ -200,14 +202,14 @@ fn table(
         let end = process.end_ns.map(|end| stint.to_ns.min(end));
         let end = end.or_else(|| (stint.to_ns != i64::MAX).then_some(stint.to_ns));
         let begin = stint.from_ns.max(process.start_ns);
-        phases[phase].processes += 1;
+        phases[phase].programs += 1;
         phases[phase].life_ns += end.map_or(0, |end| end.saturating_sub(begin));
     }
     for (phase, ns) in cpu {
         let sum = &mut phases[phase].cpu_ns;
         *sum = Some(sum.unwrap_or(0).saturating_add(ns));
     }
-    let mut did = vec![(false, false); programs.stints.len()];
+    let mut did = vec![(false, false); workflow.processes.len()];
     let mut files: Vec<(usize, u32, bool, bool)> = Vec::with_capacity(workflow.accesses.len());
     for (program, access) in accesses {
         let phase = &mut phases[phase_of[program]];
@@ -217,12 +219,15 @@ fn table(
             continue;
         }
         let (read, wrote) = (reads(&access), writes(&access));
-        did[program].0 |= read;
-        did[program].1 |= wrote;
+        let process = programs.stints[program].process.0 as usize;
+        did[process].0 |= read;
+        did[process].1 |= wrote;
         files.push((phase_of[program], access.file.0, read, wrote));
     }
-    for (program, (any_read, any_write)) in did.into_iter().enumerate() {
-        let phase = &mut phases[phase_of[program]];
+    for (id, (any_read, any_write)) in workflow.process_ids().zip(did) {
+        let last = programs.of_process(id).end - 1;
+        let phase = &mut phases[phase_of[last]];
+        phase.processes += 1;
         phase.by_process.count(any_read, any_write);
     }
     let mut total = Phase {
@@ -243,6 +248,7 @@ fn table(
     }
     for phase in &phases {
         total.processes += phase.processes;
+        total.programs += phase.programs;
         total.life_ns += phase.life_ns;
         total.cpu_ns = phase
             .cpu_ns
