@@ -81,15 +81,27 @@ struct Options {
     /// Leave out edges below this share of the heaviest
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     min_share: f64,
-    /// Seconds over which the topology is smoothed
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = positive)]
-    smooth: f64,
+    /// Seconds over which the topology is smoothed [default: 60 for changes, the whole interval for
+    /// topology]
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    smooth: Option<f64>,
+    /// Relative change of the smoothed traffic that makes another topology
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2, value_parser = positive)]
+    detection: f64,
     /// Seconds between two updates of the smoothed topology
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive)]
     period: f64,
     /// Share of the spectrum that the representative interval may lose, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     cutoff: f64,
+    /// Window in which iterations are counted for their rate, seconds [default: a fiftieth of the
+    /// interval, 1 ms to 1 s; --mode thesis: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    rate_window: Option<f64>,
+    /// Seconds from one such window to the next: the sample step of the series [default: the window;
+    /// --mode thesis: 0.02]
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    rate_step: Option<f64>,
     /// Gap between two sends that makes an iteration, microseconds [default: 1.5 times the least
     /// round trip of the pair]
     #[arg(long, value_name = "MICROSECONDS", value_parser = positive)]
@@ -115,6 +127,12 @@ struct PairArgs {
     /// Receiver
     #[arg(long)]
     to: String,
+    /// Messages that a mean is taken over
+    #[arg(long, value_name = "MESSAGES", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    ring: u32,
+    /// Relative change of the mean that makes a row
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2, value_parser = positive)]
+    change: f64,
 }
 
 #[derive(Debug, Subcommand)]
@@ -126,22 +144,85 @@ enum Question {
     /// Who talks to whom: processes where they are known, else addresses
     Peers(Common),
     /// Who sent how much to whom (GetTrafficMatrix)
+    #[command(alias = "traffic_matrix")]
     Matrix(Common),
     /// Which processes talk, and what pattern they form (GetSmoothedTopology)
+    #[command(alias = "smoothed_topology")]
     Topology(Common),
     /// When the topology became another one
     Changes(Common),
     /// How often each pair of processes iterates (GetRIRRate)
+    #[command(alias = "rir_rate")]
     Iterations(Common),
+    /// The iteration rate over time
+    #[command(alias = "rir_series")]
+    Series {
+        #[command(flatten)]
+        common: Common,
+        /// Of each pair by itself
+        #[arg(long)]
+        by_pair: bool,
+    },
     /// Mean rate over the representative interval (GetStationaryRIRAvg, GetRepresentativeTimePeriod)
+    #[command(aliases = ["stationary_rir_avg", "representative_period"])]
     Stationary(Common),
     /// Distribution of the iteration rate (GetRIRCDF)
+    #[command(alias = "rir_cdf")]
     Cdf(Common),
+    /// How long this run takes, from its speed and that of a base run of the same program
+    #[command(alias = "predicted_time")]
+    Predict {
+        #[command(flatten)]
+        common: Common,
+        /// Trace of the base run
+        #[arg(long, value_name = "TRACE")]
+        base: PathBuf,
+    },
+    /// What a load would leave of this run's speed, by what it left of other programs' (Slowdown CDF)
+    #[command(alias = "slowdown_cdf")]
+    SlowdownCdf {
+        #[command(flatten)]
+        common: Common,
+        /// Traces of a program without the load and with it; may be given several times
+        #[arg(long, value_name = "UNLOADED,LOADED", value_parser = two_traces)]
+        calibration: Vec<(PathBuf, PathBuf)>,
+        /// A row of the table: iterations per second of a pair without the load, and the fraction
+        /// that it leaves, as 570=0.25; may be given several times
+        #[arg(long, value_name = "RATE=FRACTION", value_parser = table_row)]
+        at: Vec<(f64, f64)>,
+    },
+    /// When a monitor that samples traffic would report, and which (reactive sampling)
+    #[command(alias = "reactive")]
+    Trigger {
+        #[command(flatten)]
+        common: Common,
+        /// Bytes of a pair between two time stamps
+        #[arg(long, value_name = "BYTES", default_value_t = 65536, value_parser = clap::value_parser!(u64).range(1..))]
+        bytes: u64,
+        /// A pair is hot when two time stamps are closer, seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive)]
+        bound: f64,
+        /// Report when traffic has held for so long, seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = positive)]
+        hold: f64,
+        /// Report that it went quiet when no pair was hot for so long, seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = positive)]
+        wait: f64,
+    },
     /// Power spectrum of the iteration rate (GetPowerSpectrum, GetPowerSpectrumAvg)
-    Spectrum(Common),
+    #[command(aliases = ["power_spectrum", "power_spectrum_avg"])]
+    Spectrum {
+        #[command(flatten)]
+        common: Common,
+        /// Over the representative part of the interval (--cutoff)
+        #[arg(long)]
+        representative: bool,
+    },
     /// Peaks of the spectrum (GetPowerSpectrumPeaks)
+    #[command(alias = "power_spectrum_peaks")]
     Peaks(Common),
     /// Length and number of the program's repetitions (GetSuperPhaseEstimate)
+    #[command(alias = "super_phase")]
     Period(Common),
     /// Pairs whose iteration rates have spectra of the same form (Algorithm 1)
     Components {
@@ -152,12 +233,19 @@ enum Question {
         distance: f64,
     },
     /// How long each process kept others waiting, and whom (GetGlobalBICDelay, GetPairBICDelay)
+    #[command(aliases = ["bic_global", "bic_pair"])]
     Court(Common),
+    /// Every gap behind these delays
+    #[command(alias = "bic_records")]
+    Records(Common),
     /// Which process holds the others up (ComputeImbalanceGlobal)
+    #[command(alias = "imbalance_global")]
     Balance(Common),
     /// The same by pairs of processes (ComputeImbalanceInterProcessBias)
+    #[command(alias = "imbalance_bias")]
     Bias(Common),
     /// Several such processes, one after the other (ComputeImbalanceMultiload)
+    #[command(alias = "imbalance_multiload")]
     Multiload {
         #[command(flatten)]
         common: Common,
@@ -166,23 +254,31 @@ enum Question {
         stop: f64,
     },
     /// Three metrics of imbalance (ComputeApplicationImbalance)
+    #[command(alias = "application_imbalance")]
     Imbalance(Common),
     /// Messages by pair (GetNoMessages, GetNoMessagesList)
+    #[command(aliases = ["message_count", "message_counts"])]
     Messages(Common),
     /// Latency and transfer time by pair (GetLatencyTime and GetBWTime with their lists)
+    #[command(aliases = ["latency_times", "transfer_times"])]
     Decomposition(Common),
     /// Delay from one process to another over time (GetLatencyTime, GetAvgLatency)
+    #[command(aliases = ["latency_time", "avg_latency"])]
     Latency(PairArgs),
     /// Bandwidth from one process to another over time (GetBWTime, GetAvgBW)
+    #[command(aliases = ["transfer_time", "avg_bandwidth"])]
     Bandwidth(PairArgs),
     /// Which processes are slower than the others, and what that cost; also where all send before
     /// they receive
     Slowdown(Common),
     /// Parallel efficiencies (POP): load balance, communication, serialisation, transfer
+    #[command(alias = "pop_metrics")]
     Pop(Common),
     /// What the longest chain of work and messages consists of
+    #[command(alias = "critical_path")]
     CriticalPath(Common),
     /// The run with a process faster or slower, or with an ideal network
+    #[command(alias = "what_if")]
     WhatIf {
         #[command(flatten)]
         common: Common,
@@ -197,8 +293,10 @@ enum Question {
         no_transfer: bool,
     },
     /// Available bandwidth from passing traffic (Wren), and hosts that read too late
+    #[command(alias = "available_bandwidth")]
     State(Common),
     /// Advice which process belongs on which host (VADAPT)
+    #[command(alias = "place")]
     Placement {
         #[command(flatten)]
         common: Common,
@@ -208,6 +306,7 @@ enum Question {
         capacity: Vec<(String, String, f64)>,
     },
     /// What is most out of balance: a process, latency or bandwidth (GetMostImbalancedComponent)
+    #[command(alias = "most_imbalanced")]
     Component(Common),
 }
 
@@ -314,6 +413,20 @@ fn capacity(text: &str) -> Result<(String, String, f64), String> {
     Ok((a.to_owned(), b.to_owned(), positive(capacity)?))
 }
 
+fn two_traces(text: &str) -> Result<(PathBuf, PathBuf), String> {
+    let (unloaded, loaded) = text.split_once(',').ok_or("it is no UNLOADED,LOADED")?;
+    Ok((unloaded.into(), loaded.into()))
+}
+
+fn table_row(text: &str) -> Result<(f64, f64), String> {
+    let (rate, fraction) = text.split_once('=').ok_or("it is no RATE=FRACTION")?;
+    let fraction = number(fraction)?;
+    if !(0.0..=1.0).contains(&fraction) {
+        return Err("the fraction must be from 0 to 1".into());
+    }
+    Ok((positive(rate)?, fraction))
+}
+
 fn interval(text: &str) -> Result<(f64, f64), String> {
     let (from, to) = text.split_once("..").ok_or("it is no FROM..TO")?;
     let from = if from.is_empty() {
@@ -389,7 +502,12 @@ impl Question {
             | Question::Iterations(common)
             | Question::Stationary(common)
             | Question::Cdf(common)
-            | Question::Spectrum(common)
+            | Question::Spectrum { common, .. }
+            | Question::Series { common, .. }
+            | Question::Predict { common, .. }
+            | Question::SlowdownCdf { common, .. }
+            | Question::Trigger { common, .. }
+            | Question::Records(common)
             | Question::Peaks(common)
             | Question::Period(common)
             | Question::Court(common)

@@ -2,16 +2,20 @@
 
 mod analysis;
 mod balance;
+mod between;
 mod decomposition;
 mod overview;
 mod rates;
+mod sampling;
 mod topology;
 
 pub use analysis::{critical_path, placement, pop, slowdown, state, what_if};
 pub use balance::{application, balance, bias, court, multiload};
+pub use between::{predict, series, slowdown_cdf};
 pub use decomposition::{bandwidth, component, decomposition, latency, messages};
 pub use overview::overview;
 pub use rates::{cdf, components, iterations, peaks, period, spectrum, stationary};
+pub use sampling::{records, trigger};
 pub use topology::{changes, matrix, topology};
 
 pub use super::page::Page;

@@ -194,13 +194,8 @@ pub fn binned(
 /// iterations between the first and the last one over the time between them.
 pub fn rate(run: &Run, events: &Events) -> Result<f64, Unknown> {
     if run.settings.mode == Mode::Thesis {
-        let window = run.settings.rate_window_s;
-        let y = series(
-            &events.times_ns,
-            run.span_ns(),
-            window,
-            run.settings.rate_step_s,
-        );
+        let (window, step) = run.settings.rate_window(run.seconds());
+        let y = series(&events.times_ns, run.span_ns(), window, step);
         let mean = quantile::mean(&y).map(|mean| mean / window);
         return mean.ok_or_else(|| {
             Unknown::new(format!(

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::decomposition::Averaging;
 use super::{page, rtt};
 
 mod books;
@@ -147,10 +148,12 @@ pub struct Settings {
     pub cutoff_percent: f64,
     /// Gap between two sends that makes an iteration, ns; `None`: from the round-trip time.
     pub rtt_threshold_ns: Option<i64>,
-    /// Sliding window of the iteration rate, s (3.4.2).
-    pub rate_window_s: f64,
-    /// Step of that window, s.
-    pub rate_step_s: f64,
+    /// Window of the iteration rate, s (3.4.2); `None`: 1 s in thesis mode, by default a fiftieth of the run, 1 ms to 1 s.
+    pub rate_window_s: Option<f64>,
+    /// Step of that window, s; `None`: 20 ms in thesis mode, by default the window, so that none overlap.
+    pub rate_step_s: Option<f64>,
+    /// Series of average latencies and bandwidths (5.5).
+    pub averaging: Averaging,
 }
 
 impl Default for Settings {
@@ -164,8 +167,24 @@ impl Default for Settings {
             detection: 0.2,
             cutoff_percent: 5.0,
             rtt_threshold_ns: None,
-            rate_window_s: 1.0,
-            rate_step_s: 0.02,
+            rate_window_s: None,
+            rate_step_s: None,
+            averaging: Averaging::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Window of the iteration rate and its step, s, for a run of so many seconds.
+    pub fn rate_window(&self, run_s: f64) -> (f64, f64) {
+        let window = self.rate_window_s;
+        match self.mode {
+            Mode::Thesis => (window.unwrap_or(1.0), self.rate_step_s.unwrap_or(0.02)),
+            // Windows that do not overlap: the others say the same fifty times.
+            Mode::Default => {
+                let window = window.unwrap_or((run_s / 50.0).clamp(1e-3, 1.0));
+                (window, self.rate_step_s.unwrap_or(window))
+            }
         }
     }
 }

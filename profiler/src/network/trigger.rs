@@ -15,6 +15,8 @@ pub struct Reactive {
     pub longest_ns: i64,
     /// Quiet for this long ends the accumulation, ns.
     pub wait_ns: i64,
+    /// Whether bytes count that came before the first pair was hot, or while it was quiet.
+    pub keeps_before: bool,
 }
 
 impl Default for Reactive {
@@ -24,6 +26,7 @@ impl Default for Reactive {
             time_bound_ns: 1_000_000_000,
             longest_ns: 10_000_000_000,
             wait_ns: 5_000_000_000,
+            keeps_before: false,
         }
     }
 }
@@ -45,6 +48,24 @@ pub enum Report {
         /// Bytes.
         matrix: Matrix<u64>,
     },
+    /// The packets ended while traffic went on.
+    Open {
+        /// Begin and end, ns.
+        span_ns: (i64, i64),
+        /// Bytes.
+        matrix: Matrix<u64>,
+    },
+}
+
+impl Report {
+    /// Its name, its begin and end, ns, and the bytes.
+    pub fn parts(&self) -> (&'static str, (i64, i64), &Matrix<u64>) {
+        match self {
+            Report::Held { span_ns, matrix } => ("held", *span_ns, matrix),
+            Report::Quiet { span_ns, matrix } => ("quiet", *span_ns, matrix),
+            Report::Open { span_ns, matrix } => ("open", *span_ns, matrix),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +82,8 @@ pub struct Sampler {
     matrix: Matrix<u64>,
     began_ns: Option<i64>,
     hot_ns: i64,
+    /// Since when bytes count.
+    since_ns: Option<i64>,
 }
 
 impl Sampler {
@@ -72,6 +95,7 @@ impl Sampler {
             matrix: Matrix::new(nodes),
             began_ns: None,
             hot_ns: 0,
+            since_ns: None,
         }
     }
 
@@ -94,7 +118,8 @@ impl Sampler {
             // The first hot pair starts the count for all; nothing before it is kept.
             self.began_ns.get_or_insert(t_ns);
         }
-        if self.began_ns.is_some() {
+        if self.began_ns.is_some() || self.settings.keeps_before {
+            self.since_ns.get_or_insert(t_ns);
             *self.matrix.at_mut(src, dst) += bytes;
         }
         ended
@@ -103,20 +128,37 @@ impl Sampler {
     /// Lets time pass without a packet.
     pub fn tick(&mut self, t_ns: i64) -> Option<Report> {
         let began = self.began_ns?;
-        let size = self.matrix.size();
         if t_ns - self.hot_ns > self.settings.wait_ns {
             self.began_ns = None;
-            let matrix = std::mem::replace(&mut self.matrix, Matrix::new(size));
-            let span_ns = (began, self.hot_ns);
+            let (span_ns, matrix) = self.taken(self.hot_ns, None);
             return Some(Report::Quiet { span_ns, matrix });
         }
         if t_ns - began >= self.settings.longest_ns {
             self.began_ns = Some(t_ns);
-            let matrix = std::mem::replace(&mut self.matrix, Matrix::new(size));
-            let span_ns = (began, t_ns);
+            let (span_ns, matrix) = self.taken(t_ns, Some(t_ns));
             return Some(Report::Held { span_ns, matrix });
         }
         None
+    }
+
+    /// Ends with the last packet: what is reported by then, and what had accumulated.
+    pub fn finish(mut self, t_ns: i64) -> Vec<Report> {
+        let mut reports: Vec<Report> = self.tick(t_ns).into_iter().collect();
+        let is_open = self.began_ns.is_some() && self.matrix.off_diagonal().any(|cell| *cell.2 > 0);
+        if is_open {
+            let (span_ns, matrix) = self.taken(t_ns, None);
+            reports.push(Report::Open { span_ns, matrix });
+        }
+        reports
+    }
+
+    /// What had accumulated until a moment, ns; the next accumulates since another.
+    fn taken(&mut self, to_ns: i64, since_ns: Option<i64>) -> ((i64, i64), Matrix<u64>) {
+        let from_ns = self.since_ns.unwrap_or(to_ns);
+        self.since_ns = since_ns;
+        let size = self.matrix.size();
+        let matrix = std::mem::replace(&mut self.matrix, Matrix::new(size));
+        ((from_ns, to_ns), matrix)
     }
 }
 
@@ -207,6 +249,27 @@ mod tests {
         };
         assert_eq!((span_ns.0, *matrix.at(0, 1)), (3 * S / 10, 50_000));
         assert!(matches!(&reports[1], Report::Quiet { matrix, .. } if *matrix.at(0, 1) == 8_500));
+    }
+
+    /// As above; packets are there from before the first pair was hot, and the trace ends while traffic goes on.
+    #[test]
+    fn offline_nothing_is_discarded() {
+        let settings = Reactive {
+            byte_threshold: 1000,
+            keeps_before: true,
+            ..Reactive::default()
+        };
+        let mut sampler = Sampler::new(2, settings);
+        let mut reports = Vec::new();
+        for i in 0..120 {
+            reports.extend(sampler.packet(i * S / 10, 0, 1, 500));
+        }
+        reports.extend(sampler.finish(12 * S));
+        let (event, span_ns, matrix) = reports[0].parts();
+        assert_eq!((event, span_ns.0, *matrix.at(0, 1)), ("held", 0, 51_500));
+        let (event, span_ns, matrix) = reports[1].parts();
+        assert_eq!((event, span_ns.1), ("open", 12 * S));
+        assert_eq!(*matrix.at(0, 1), 60_000 - 51_500);
     }
 
     #[test]

@@ -186,7 +186,7 @@ fn curve(run: &Run, found: &calls::PowerSpectrum) -> Curve {
         hz: Vec::new(),
         power: Vec::new(),
         background: Vec::new(),
-        answer: pages::spectrum(run).lines,
+        answer: pages::spectrum(run, false).lines,
         periods_s: calls::super_phase(run).map_or(Vec::new(), |known| {
             let components = known.value.components.into_iter();
             components

@@ -1,10 +1,14 @@
 //! Which part of the trace a question is about, and who answers it.
 
+use std::path::Path;
+
 use flowtrace_profiler::network::load::{self, By, Growing, Selection};
 use flowtrace_profiler::network::page::{self, Page};
 use flowtrace_profiler::network::replay::Change;
+use flowtrace_profiler::network::rir::SlowdownTable;
 use flowtrace_profiler::network::run::Unit;
-use flowtrace_profiler::network::{Mode, Run, Unknown, lost, pages, tables};
+use flowtrace_profiler::network::trigger::Reactive;
+use flowtrace_profiler::network::{Mode, Run, Unknown, calls, lost, pages, tables};
 use flowtrace_schema::Trace;
 
 use super::{ModeName, Options, PairArgs, Question, UnitName, Unity};
@@ -67,21 +71,14 @@ fn asked(
         None => load::load(trace, &selection(options, within_ns))?,
     };
     let run = run.map_err(usage)?;
-    let run = run.last(options.last).with(|settings| {
-        settings.mode = match options.mode {
-            ModeName::Default => Mode::Default,
-            ModeName::Thesis => Mode::Thesis,
-        };
-        settings.unit = match options.unit {
-            UnitName::Payload => Unit::Payload,
-            UnitName::Frame => Unit::Frame,
-        };
-        settings.b_min = options.min_share;
-        settings.window_s = options.smooth;
-        settings.period_s = options.period;
-        settings.cutoff_percent = options.cutoff;
-        settings.rtt_threshold_ns = options.threshold.map(|us| (us * 1e3) as i64);
-    });
+    let run = with_options(&run.last(options.last), options);
+    let run = match question {
+        Question::Latency(pair) | Question::Bandwidth(pair) => run.with(|settings| {
+            settings.averaging.ring = pair.ring as usize;
+            settings.averaging.change = pair.change;
+        }),
+        _ => run,
+    };
     if run.nodes().is_empty() {
         let aside: Vec<String> = run
             .coverage()
@@ -110,19 +107,87 @@ fn asked(
         );
         return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }
-    answer(question, &run)
+    answer(question, &run, options)
 }
 
-fn answer(question: &Question, run: &Run) -> Result<Page, Failure> {
+/// The run with the options that methods have.
+fn with_options(run: &Run, options: &Options) -> Run {
+    run.with(|settings| {
+        settings.mode = match options.mode {
+            ModeName::Default => Mode::Default,
+            ModeName::Thesis => Mode::Thesis,
+        };
+        settings.unit = match options.unit {
+            UnitName::Payload => Unit::Payload,
+            UnitName::Frame => Unit::Frame,
+        };
+        settings.b_min = options.min_share;
+        settings.window_s = options.smooth.unwrap_or(60.0);
+        settings.detection = options.detection;
+        settings.rate_window_s = options.rate_window;
+        settings.rate_step_s = options.rate_step;
+        settings.period_s = options.period;
+        settings.cutoff_percent = options.cutoff;
+        settings.rtt_threshold_ns = options.threshold.map(|us| (us * 1e3) as i64);
+    })
+}
+
+/// Another trace, asked with the same options; its hosts may be others.
+fn other(path: &Path, options: &Options) -> Result<Run, Failure> {
+    let alone = Selection {
+        by: options.by.map(by),
+        hosts: Vec::new(),
+        within_ns: None,
+        most: None,
+    };
+    let run = load::load(&Trace::open(path)?, &alone)?.map_err(usage)?;
+    Ok(with_options(&run, options))
+}
+
+fn answer(question: &Question, run: &Run, options: &Options) -> Result<Page, Failure> {
     Ok(match question {
         Question::Overview(_) | Question::Flows(_) | Question::Peers(_) => pages::overview(run),
         Question::Matrix(_) => pages::matrix(run),
-        Question::Topology(_) => pages::topology(run),
+        Question::Topology(_) => pages::topology(&run.last(options.smooth)),
         Question::Changes(_) => pages::changes(run),
         Question::Iterations(_) => pages::iterations(run),
         Question::Stationary(_) => pages::stationary(run),
         Question::Cdf(_) => pages::cdf(run),
-        Question::Spectrum(_) => pages::spectrum(run),
+        Question::Series { by_pair, .. } => pages::series(run, *by_pair),
+        Question::Predict { base, .. } => pages::predict(run, &other(base, options)?),
+        Question::SlowdownCdf {
+            calibration, at, ..
+        } => {
+            let mut rows = at.clone();
+            for (unloaded, loaded) in calibration {
+                let (unloaded, loaded) = (other(unloaded, options)?, other(loaded, options)?);
+                rows.push(calls::calibrated(&unloaded, &loaded).map_err(usage)?);
+            }
+            let table = SlowdownTable::new(rows).ok_or_else(|| {
+                Failure::usage("what does the load leave of a rate?")
+                    .hint("--calibration UNLOADED,LOADED or --at RATE=FRACTION")
+            })?;
+            pages::slowdown_cdf(run, &table)
+        }
+        Question::Trigger {
+            bytes,
+            bound,
+            hold,
+            wait,
+            ..
+        } => {
+            let ns = |seconds: f64| (seconds * 1e9).min(9e18) as i64;
+            let settings = Reactive {
+                byte_threshold: *bytes,
+                time_bound_ns: ns(*bound),
+                longest_ns: ns(*hold),
+                wait_ns: ns(*wait),
+                ..Reactive::default()
+            };
+            pages::trigger(run, settings)
+        }
+        Question::Records(_) => pages::records(run),
+        Question::Spectrum { representative, .. } => pages::spectrum(run, *representative),
         Question::Peaks(_) => pages::peaks(run),
         Question::Period(_) => pages::period(run),
         Question::Components { distance, .. } => pages::components(run, *distance),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::imbalance_global;
 use crate::network::balance::Range;
 use crate::network::component::{self, Loss, Losses};
-use crate::network::decomposition::{self, Averaging, Component, Method, Pair};
+use crate::network::decomposition::{self, Component, Method, Pair};
 use crate::network::messages;
 use crate::network::run::{Answer, Mode, Node, Run, Unknown};
 
@@ -85,7 +85,7 @@ pub fn avg_latency(run: &Run, src: Node, dst: Node, last: Option<f64>) -> Answer
             "no round trip between the two was seen, and only one end",
         ));
     }
-    let series = decomposition::averages(&pair.delays, Averaging::default());
+    let series = decomposition::averages(&pair.delays, run.settings.averaging);
     Ok(run.last(last).known(series))
 }
 
@@ -156,7 +156,7 @@ pub fn avg_bandwidth(
             "every message was a single segment, which has no bandwidth",
         ));
     }
-    let series = decomposition::averages(&pair.bandwidths, Averaging::default());
+    let series = decomposition::averages(&pair.bandwidths, run.settings.averaging);
     Ok(run.last(last).known(series))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::network::plain;
 use crate::network::quantile;
-use crate::network::rir::{self, Distribution, SlowdownTable};
+use crate::network::rir::{self, Distribution};
 use crate::network::run::{Answer, Mode, Node, Run, Unknown};
 use crate::network::stationary;
 
@@ -74,7 +74,7 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
             Mode::Thesis => format!(
                 "the interval of {:.3} s is shorter than the window of {} s",
                 run.seconds(),
-                run.settings.rate_window_s
+                run.settings.rate_window(run.seconds()).0
             ),
             Mode::Default => "no process sent twice to one that answered in between".into(),
         }));
@@ -130,30 +130,74 @@ pub fn rir_series(run: &Run, last: Option<f64>) -> Answer<(Vec<f64>, f64)> {
 }
 
 pub(super) fn series(run: &Run) -> Result<(Vec<f64>, f64), Unknown> {
-    let times = all_times(run)?;
-    let settings = &run.settings;
-    let (window, step) = match settings.mode {
-        Mode::Thesis => (settings.rate_window_s, settings.rate_step_s),
-        // Windows that do not overlap: the others say the same fifty times.
-        Mode::Default => {
-            let shortest = (run.seconds() / 50.0).max(1e-4);
-            let window = settings
-                .rate_window_s
-                .min(shortest.max(settings.rate_step_s / 20.0));
-            (window, window)
-        }
-    };
-    let counts = rir::series(&times, run.span_ns(), window, step);
+    let (_, step) = run.settings.rate_window(run.seconds());
+    Ok((series_of(run, &all_times(run)?)?, step))
+}
+
+/// The series of some iterations, per second.
+fn series_of(run: &Run, times_ns: &[i64]) -> Result<Vec<f64>, Unknown> {
+    let (window, step) = run.settings.rate_window(run.seconds());
+    let counts = rir::series(times_ns, run.span_ns(), window, step);
     if counts.is_empty() {
         return Err(Unknown::new(format!(
             "the interval of {:.3} s is shorter than the window of {window} s",
             run.seconds()
         )));
     }
-    Ok((
-        counts.into_iter().map(|count| count / window).collect(),
-        step,
-    ))
+    Ok(counts.into_iter().map(|count| count / window).collect())
+}
+
+/// Series of the iteration rate (3.4.2).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateSeries {
+    /// Begin of the first window, ns.
+    pub t0_ns: i64,
+    /// Length of a window, and from one to the next, s.
+    pub window_s: f64,
+    /// See `window_s`.
+    pub step_s: f64,
+    /// Iterations per second of all pairs together, window by window.
+    pub all: Vec<f64>,
+    /// The same of each ordered pair that iterates.
+    pub pairs: Vec<PairSeries>,
+}
+
+/// The series of one ordered pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairSeries {
+    /// The process whose sends are counted.
+    pub src: Node,
+    /// Its partner.
+    pub dst: Node,
+    /// Iterations per second, window by window.
+    pub rates: Vec<f64>,
+}
+
+/// The series of the whole program and of each pair (3.4.2, figures 3.8 and 3.9).
+///
+/// # Errors
+/// As [`rir_series`].
+pub fn rir_series_by_pair(run: &Run, last: Option<f64>) -> Answer<RateSeries> {
+    let run = run.last(last);
+    let all = series_of(&run, &all_times(&run)?)?;
+    let (window_s, step_s) = run.settings.rate_window(run.seconds());
+    let mut pairs = Vec::new();
+    for events in rir::events(&run)? {
+        if !events.times_ns.is_empty() {
+            pairs.push(PairSeries {
+                src: events.me,
+                dst: events.peer,
+                rates: series_of(&run, &events.times_ns)?,
+            });
+        }
+    }
+    Ok(run.known(RateSeries {
+        t0_ns: run.span_ns().0,
+        window_s,
+        step_s,
+        all,
+        pairs,
+    }))
 }
 
 /// The iterations of all pairs in the order of time.
@@ -233,25 +277,4 @@ pub fn set_spectrum_cutoff(run: &mut Run, percent: f64) -> Result<(), Unknown> {
     }
     run.settings.cutoff_percent = percent;
     Ok(())
-}
-
-/// Predicted time of this run from a base run of the same program and input, s (3.8).
-///
-/// # Errors
-/// When either has no rate.
-pub fn predicted_time(run: &Run, base: &Run) -> Answer<f64> {
-    let (now, before) = (rir_rate(run, None)?, rir_rate(base, None)?);
-    let predicted = rir::predicted_s(base.seconds(), before.value.rate, now.value.rate);
-    let predicted = predicted.ok_or_else(|| Unknown::new("one of the runs has a rate of zero"))?;
-    Ok(run.known(predicted))
-}
-
-/// Distribution of the fraction of full speed, and its mean (3.9.3).
-///
-/// # Errors
-/// As [`rir_series`].
-pub fn slowdown_cdf(run: &Run, table: &SlowdownTable) -> Answer<(Distribution, f64)> {
-    let (series, ..) = stationary_part(run)?;
-    let found = table.distribution(&series);
-    Ok(run.known(found.ok_or_else(|| Unknown::new("the series is empty"))?))
 }

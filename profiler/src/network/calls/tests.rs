@@ -1,16 +1,23 @@
 use super::*;
 use crate::network::balance::Metric;
 use crate::network::decomposition::Component;
+use crate::network::rir::SlowdownTable;
 use crate::network::run::{Mode, Run};
 use crate::network::testing::{data, delayed_run_of, run_of};
+use crate::network::trigger::{Reactive, Report};
 
 const MS: i64 = 1_000_000;
 
 /// Four processes in a ring that exchange every 20 ms for 10 s; process 3 takes 8 ms longer.
 fn ring() -> Run {
+    ring_every(20)
+}
+
+/// The same with another time between two exchanges, ms.
+fn ring_every(ms: i64) -> Run {
     let mut packets = Vec::new();
     for step in 0..500i64 {
-        let begin = step * 20 * MS;
+        let begin = step * ms * MS;
         for me in 0..4u16 {
             let late = if me == 3 { 8 * MS } else { 0 };
             for (turn, peer) in [(me + 1) % 4, (me + 3) % 4].into_iter().enumerate() {
@@ -21,6 +28,107 @@ fn ring() -> Run {
     }
     packets.sort_by_key(|packet| packet.t_ns);
     delayed_run_of(4, &packets, 100_000)
+}
+
+/// Half the speed, twice the time: by the rate and by the period; and what that load would leave of a third program.
+#[test]
+fn one_run_is_predicted_from_another() {
+    let (base, slow) = (ring(), ring_every(40));
+    for found in [
+        predicted_time(&slow, &base),
+        predicted_by_period(&slow, &base),
+    ] {
+        let found = found.unwrap().value;
+        assert!((found.predicted_s / 20.0 - 1.0).abs() < 0.01, "{found:?}");
+        assert!(found.error().abs() < 0.01, "{found:?}");
+        let (before, now) = found.counts();
+        assert!((now / before - 1.0).abs() < 0.01, "{found:?}");
+    }
+    let (rate, left) = calibrated(&base, &slow).unwrap();
+    assert!(
+        (rate - 50.0).abs() < 0.5 && (left - 0.5).abs() < 0.01,
+        "{rate} {left}"
+    );
+    let table = SlowdownTable::new(vec![(rate, left), (200.0, 0.1)]).unwrap();
+    let (found, mean) = slowdown_cdf(&ring_every(10), &table).unwrap().value;
+    // 100 per second: a third of the way.
+    assert!(
+        (mean - 0.367).abs() < 0.02 && (found.median - mean).abs() < 0.02,
+        "{mean}"
+    );
+    assert!(predicted_time(&base, &run_of(2, &[])).is_err());
+}
+
+#[test]
+fn series_are_of_the_whole_and_of_each_pair() {
+    let run = ring().with(|settings| settings.rate_window_s = Some(0.5));
+    let found = rir_series_by_pair(&run, None).unwrap().value;
+    assert_eq!(
+        (found.window_s, found.step_s, found.pairs.len()),
+        (0.5, 0.5, 8)
+    );
+    assert_eq!(found.all, rir_series(&run, None).unwrap().value.0);
+    for (k, all) in found.all.iter().enumerate() {
+        let sum: f64 = found.pairs.iter().map(|pair| pair.rates[k]).sum();
+        assert!((sum - all).abs() < 1e-9);
+    }
+    let stepped = run.with(|settings| settings.rate_step_s = Some(0.1));
+    assert_eq!(
+        rir_series_by_pair(&stepped, None).unwrap().value.step_s,
+        0.1
+    );
+    let thesis = ring().with(|settings| settings.mode = Mode::Thesis);
+    let found = rir_series_by_pair(&thesis, None).unwrap().value;
+    assert_eq!((found.window_s, found.step_s), (1.0, 0.02));
+    assert!(rir_series_by_pair(&run, Some(0.1)).is_err());
+}
+
+#[test]
+fn gaps_add_up_to_the_delays() {
+    let run = ring();
+    let gaps = bic_records(&run, None).unwrap().value;
+    for process in run.all() {
+        let of = gaps.iter().filter(|gap| gap.process == process);
+        let sum: i64 = of.map(|gap| gap.ns).sum();
+        let whole = bic_global(&run, process, None).unwrap().value;
+        assert_eq!(sum, whole.delays.total.ns);
+    }
+}
+
+/// 400 kB/s over 10 s; by default all of it is reported, in thesis mode what came since the first pair was hot.
+#[test]
+fn a_monitor_reports_what_was_sent() {
+    let settings = Reactive {
+        byte_threshold: 20_000,
+        longest_ns: 4_000 * MS,
+        ..Reactive::default()
+    };
+    let sent = |run: &Run| {
+        let reports = reactive(run, settings).unwrap().value;
+        let bytes = |report: &Report| {
+            report
+                .parts()
+                .2
+                .off_diagonal()
+                .map(|cell| *cell.2)
+                .sum::<u64>()
+        };
+        (reports.len(), reports.iter().map(bytes).sum::<u64>())
+    };
+    assert_eq!(sent(&ring()), (3, 4_000_000));
+    let (count, bytes) = sent(&ring().with(|settings| settings.mode = Mode::Thesis));
+    assert!(
+        count == 3 && (3_500_000..3_900_000).contains(&bytes),
+        "{count} {bytes}"
+    );
+    let quiet = reactive(
+        &ring(),
+        Reactive {
+            byte_threshold: 1 << 30,
+            ..settings
+        },
+    );
+    assert!(quiet.unwrap().value.is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::balance::{component_words, decision, decision_line};
 use super::{called, cell, name, page};
 use crate::network::calls;
 use crate::network::component;
-use crate::network::decomposition::{self, Averaging, Component};
+use crate::network::decomposition::{self, Component};
 use crate::network::page::{self, Cell, Page};
 use crate::network::run::{Mode, Node, Run};
 use crate::text::units;
@@ -108,7 +108,7 @@ pub fn latency(run: &Run, src: Node, dst: Node) -> Page {
         for &(t, value) in &known.value {
             page.rows.push(vec![Cell::Moment(t), Cell::Seconds(value)]);
         }
-        let averaging = Averaging::default();
+        let averaging = run.settings.averaging;
         page.notes.push(format!(
             "means of {} messages; a row where the mean changed by {} %",
             averaging.ring,

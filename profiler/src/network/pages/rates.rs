@@ -97,9 +97,13 @@ pub fn cdf(run: &Run) -> Page {
     })
 }
 
-/// `network spectrum`: power by frequency.
-pub fn spectrum(run: &Run) -> Page {
-    page(run, calls::power_spectrum(run, None), |known| {
+/// `network spectrum`: power by frequency, of the whole interval or of its representative part.
+pub fn spectrum(run: &Run, is_representative: bool) -> Page {
+    let answer = match is_representative {
+        true => calls::power_spectrum_avg(run),
+        false => calls::power_spectrum(run, None),
+    };
+    page(run, answer, |known| {
         let mut page = Page::new(run, &["frequency_hz", "power", "background"]);
         let found = &known.value;
         page.lines.push(match found.p_value {
