@@ -30,8 +30,10 @@ fn a_slow_link_latency_and_a_load_are_each_named_with_their_cost() {
             "{style:?}: {found:?}"
         );
         let (lost, truth) = (found.first().unwrap().lost_s, far.seconds - base_s);
+        // Made-up data that cross acknowledge each other before they have come in: half a round trip is then half of the delay.
+        let least = if style == Style::AllFirst { 0.45 } else { 0.9 };
         assert!(
-            lost.low <= truth * 1.1 && truth * 0.9 <= lost.high,
+            lost.low <= truth * 1.1 && truth * least <= lost.high,
             "{style:?}: {lost:?}, true {truth}"
         );
         let slow = bsp(&Bsp {
