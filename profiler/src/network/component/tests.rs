@@ -30,7 +30,8 @@ fn a_slow_link_latency_and_a_load_are_each_named_with_their_cost() {
             "{style:?}: {found:?}"
         );
         let (lost, truth) = (found.first().unwrap().lost_s, far.seconds - base_s);
-        // Made-up data that cross acknowledge each other before they have come in: half a round trip is then half of the delay.
+        // Made-up data that cross acknowledge each other before they have come in, and there are no small packets as those that
+        // open a connection: half a round trip is then half of the delay, and a part of what a link takes seems to be latency.
         let least = if style == Style::AllFirst { 0.45 } else { 0.9 };
         assert!(
             lost.low <= truth * 1.1 && truth * least <= lost.high,
@@ -47,7 +48,7 @@ fn a_slow_link_latency_and_a_load_are_each_named_with_their_cost() {
         );
         let (lost, truth) = (found.first().unwrap().lost_s, slow.seconds - base_s);
         assert!(
-            lost.low <= truth * 1.1 && truth * 0.9 <= lost.high,
+            lost.low <= truth * 1.1 && truth * least <= lost.high,
             "{style:?}: {lost:?}, true {truth}"
         );
     }
