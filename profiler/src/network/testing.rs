@@ -1,5 +1,6 @@
 //! What the tests share: hand-made streams, and the reference captures with their truth.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,6 +34,9 @@ pub(crate) fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) ->
 fn run_with_delays(nodes: usize, packets: &[(Packet, i64)]) -> Run {
     let least_ns = packets.iter().map(|packet| packet.1).min().unwrap_or(0);
     let mut sent = vec![1u32; nodes * nodes];
+    // Of each direction what has come in, and what is on its way: when it comes in, and up to which byte.
+    let mut received = sent.clone();
+    let mut on_way = vec![VecDeque::new(); nodes * nodes];
     let mut captures = vec![CaptureInput::default(); nodes];
     for (node, capture) in captures.iter_mut().enumerate() {
         capture.name = format!("h{node}");
@@ -43,8 +47,13 @@ fn run_with_delays(nodes: usize, packets: &[(Packet, i64)]) -> Run {
         let (src, dst) = (usize::from(packet.src), usize::from(packet.dst));
         packet.flow = (src.min(dst) * nodes + src.max(dst)) as u32;
         packet.seq = sent[src * nodes + dst];
-        packet.ack = sent[dst * nodes + src];
+        let back = dst * nodes + src;
+        while let Some((_, until)) = on_way[back].pop_front_if(|&mut (at, _)| at <= packet.t_ns) {
+            received[back] = until;
+        }
+        packet.ack = received[back];
         sent[src * nodes + dst] += packet.payload;
+        on_way[src * nodes + dst].push_back((packet.t_ns + delay_ns, sent[src * nodes + dst]));
         captures[src].packets.push(packet);
         packet.t_ns += delay_ns;
         captures[dst].packets.push(packet);
