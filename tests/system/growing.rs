@@ -27,8 +27,11 @@ for block in blocks():
     while block: block = block[os.write(1, block):]
 ";
 
+/// A step or channel, and when it is blamed, ns.
+type Blamed = (String, Vec<(i64, i64)>);
+
 /// Who is to blame, in the terms of the answer, and when.
-fn causes(trace: &std::path::Path) -> Option<Vec<(String, Vec<(i64, i64)>)>> {
+fn causes(trace: &std::path::Path) -> Option<Vec<Blamed>> {
     let mut command = Command::new(FLOWTRACE);
     command.args(["bottlenecks", "--format", "json"]).arg(trace);
     let done = command.output().unwrap();

@@ -200,7 +200,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                     waiter.clone(),
                     Kind::Network,
                     Some(other),
-                    kind.map(|kind| kind.to_string()),
+                    kind.map(ToString::to_string),
                     false,
                 );
                 sums.entry(key).or_default().add(ns, part.process);

@@ -216,8 +216,11 @@ impl Story {
     }
 }
 
+/// A step or channel, when it is blamed (ns), and how sure that is.
+type Blamed = (String, Vec<(i64, i64)>, Confidence);
+
 /// What is to blame when: names without the numbers of stages, the resource, and the intervals.
-fn verdicts(result: &Bottlenecks) -> Vec<(String, Vec<(i64, i64)>, Confidence)> {
+fn verdicts(result: &Bottlenecks) -> Vec<Blamed> {
     let name = |task: usize| result.tasks.tasks[task].group.clone();
     let cause = |cause: &flowtrace_profiler::analysis::bottlenecks::Cause| {
         let who = match cause.task {

@@ -31,11 +31,11 @@ fn sockets(run: &Run) -> Vec<(String, Way, i64, i64)> {
     found
 }
 
+/// Gives what a process did, (until ms, state), from its channels.
+type Lives<'a> = &'a dyn Fn(u32, u32) -> Vec<(u64, crate::play::Doing)>;
+
 /// The receivers are older than who sends to them, as servers are.
-fn chain(
-    kind: ChannelKind,
-    lives: [&dyn Fn(u32, u32) -> Vec<(u64, crate::play::Doing)>; 3],
-) -> Run {
+fn chain(kind: ChannelKind, lives: [Lives<'_>; 3]) -> Run {
     run(|mut play| {
         let (first, second) = (play.channel(kind), play.channel(kind));
         let [reader, ocr, receiver] = lives.map(|life| life(first, second));
