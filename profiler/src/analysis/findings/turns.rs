@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Finding;
+use super::{Finding, LEAST_NS};
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
 use crate::graph::pattern::relative;
@@ -27,6 +27,9 @@ pub(super) fn turns(bound: &Bound<'_>) -> Vec<Turns> {
     for wait in &bound.timeline.lock_waits {
         waits.entry(wait.file).or_default().push(wait);
     }
+    // No more is saved than was waited: what cannot become a finding needs no replay, for there may be many locks.
+    let waited = |waits: &[&LockWait]| waits.iter().map(|wait| wait.to - wait.from).sum::<i64>();
+    waits.retain(|_, waits| waited(waits) as f64 >= LEAST_NS);
     let mut found: Vec<Turns> = waits
         .into_iter()
         .map(|(file, waits)| of_lock(bound, file, &waits))
