@@ -36,6 +36,10 @@ pub(crate) struct View {
     /// nodes, else rule]
     #[arg(long, value_parser = by)]
     by: Option<By>,
+    /// What the width of a line shows, on a logarithmic scale: bytes moved, or bytes per second of the time
+    /// in the calls that moved them [default: bytes]
+    #[arg(long, value_enum)]
+    width: Option<Width>,
     /// Draw only the N heaviest nodes and one that counts the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_nodes: Option<u32>,
@@ -74,6 +78,13 @@ fn any_bytes() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
 }
 
+/// What the width of a line shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Width {
+    Bytes,
+    Rate,
+}
+
 /// What a node stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum By {
@@ -85,6 +96,13 @@ pub(crate) enum By {
     Directory,
     Level,
     Variable(String),
+}
+
+impl By {
+    /// Whether all of it is one node, whatever that does to the order: a machine or a job is no step.
+    const fn is_place(&self) -> bool {
+        matches!(self, By::Host | By::Directory | By::Variable(_))
+    }
 }
 
 fn by(text: &str) -> Result<By, String> {
@@ -152,7 +170,8 @@ pub(crate) enum Format {
 impl View {
     /// Fails if something was asked for that means nothing here.
     pub(crate) fn refuse(&self, why: &str) -> Result<(), Failure> {
-        if self.by.is_some() || self.max_nodes.is_some() || !self.selection().is_all() {
+        let is_any = self.by.is_some() || self.width.is_some() || self.max_nodes.is_some();
+        if is_any || !self.selection().is_all() {
             return Err(Failure::usage(why));
         }
         Ok(())
@@ -199,6 +218,11 @@ impl View {
         default: Option<By>,
         target: &output::Target,
     ) -> Result<(), Failure> {
+        let is_drawn = format == Format::Dot || graphviz::picture(&format).is_some();
+        if self.width.is_some() && !is_drawn {
+            return Err(Failure::usage("--width is for pictures: this format has no lines")
+                .hint("the attributes bytes and bytes_per_s of an edge say how much moved and how fast"));
+        }
         let workflow = self.load(trace)?;
         let whole = graph::lineage(&workflow);
         let mut selection = self.selection();
@@ -232,7 +256,8 @@ impl View {
         let by = asked
             .clone()
             .or_else(|| (!is_text).then(|| what_fits(&dag)));
-        let is_merged = by != Some(By::Process) && !is_by_step(&by);
+        let is_place = !is_text && by.as_ref().is_some_and(By::is_place);
+        let is_merged = by != Some(By::Process) && !is_place && !is_by_step(&by);
         let is_engine = dag.most_versions() > graph::MOST_VERSIONS;
         if is_merged && is_engine {
             dag = dag.merged(&workflow);
@@ -257,14 +282,20 @@ impl View {
                 Format::Graphml => graphml::write(&drawing, &mut bytes)?,
                 Format::Gml => gml::write(&drawing, &mut bytes)?,
                 Format::Cytoscape => cytoscape::write(&drawing, &mut bytes)?,
-                _ => dot::write(&drawing, &mut bytes)?,
+                _ => {
+                    let width = match self.width {
+                        None | Some(Width::Bytes) => dot::Width::Bytes,
+                        Some(Width::Rate) => dot::Width::Rate,
+                    };
+                    dot::write(&drawing, width, &mut bytes)?;
+                }
             }
         }
         if let Some(picture) = graphviz::picture(&format) {
             bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
         }
         output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;
-        said::dropped(&workflow, &dag);
+        said::dropped(&workflow, &dag, !is_text);
         Ok(())
     }
 
@@ -301,14 +332,23 @@ impl View {
     ) -> Result<Drawing, Failure> {
         let nodes = dag.graph.node_count();
         let path = crate::explained::critical_path(trace, workflow)?;
-        let mut drawing = match by {
-            By::Process => drawing::of_processes(workflow, dag),
-            By::Twins => said::of_groups(workflow, dag, &groups::by_twins(workflow, dag)),
-            By::Rule => said::of_groups(workflow, dag, &groups::by_rule(workflow, dag)),
-            _ => said::of_groups(workflow, dag, &groups::by_label(workflow, dag, labels)),
+        let groups = match by {
+            By::Process => None,
+            By::Twins => Some(groups::by_twins(workflow, dag)),
+            By::Rule => Some(groups::by_rule(workflow, dag)),
+            by if by.is_place() => Some(groups::by_place(workflow, dag, labels)),
+            _ => Some(groups::by_label(workflow, dag, labels)),
         };
-        let critical: HashSet<_> = path.processes().into_iter().collect();
-        drawing.mark_critical(|id| critical.contains(&id), &path.slack_ns, &path.own_ns);
+        let mut drawing = match &groups {
+            None => drawing::of_processes(workflow, dag),
+            Some(groups) => said::of_groups(workflow, dag, groups),
+        };
+        drawing.mark_critical(workflow, dag, &path, |node| {
+            let group = groups
+                .as_ref()
+                .map_or(node, |groups| groups.group_of[node.index()]);
+            group.index()
+        });
         let drawn = drawing.nodes.len();
         let limit = match self.max_nodes {
             Some(most) => Some(most as usize),

@@ -429,3 +429,233 @@ fn rules_are_named_by_a_file() {
         "{shape}"
     );
 }
+
+/// The graph of a trace in Cytoscape JSON: its nodes and its edges.
+fn graph(directory: &std::path::Path, options: &[&str]) -> [Vec<serde_json::Value>; 2] {
+    let ask = [&["dag", "trace.db", "--format", "cytoscape"], options].concat();
+    let answer = flowtrace(directory, &ask);
+    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(0), "{said}");
+    let graph: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    ["nodes", "edges"].map(|what| {
+        let all = graph["elements"][what].as_array().unwrap();
+        all.iter().map(|one| one["data"].clone()).collect()
+    })
+}
+
+/// Where an edge leads from and to: what leads back is stored the other way round.
+fn leads(edge: &serde_json::Value) -> (&str, &str) {
+    let [from, to] = ["source", "target"].map(|end| edge[end].as_str().unwrap());
+    if edge["dir"] == "back" {
+        (to, from)
+    } else {
+        (from, to)
+    }
+}
+
+/// mProject reads 2 MB in 20 calls of 0.1 ms each and works for 900 ms: that is 1 GB/s.
+#[test]
+fn a_rate_is_over_the_time_in_calls() {
+    let directory = sample();
+    let [nodes, edges] = graph(directory.path(), &["--by", "process"]);
+    let input = nodes
+        .iter()
+        .find(|n| n["path"] == "/w/in/t00.fits")
+        .unwrap();
+    let read = edges.iter().find(|e| e["source"] == input["id"]).unwrap();
+    assert_eq!(read["kind"], "read");
+    assert_eq!(
+        (&read["bytes"], &read["latency_ns"]),
+        (&2_000_000.into(), &2_000_000.into())
+    );
+    assert_eq!(read["bytes_per_s"], 1_000_000_000);
+    assert_eq!(read["label"], "2.0 MB\n1.0 GB/s");
+    // Of all four of a rule the same: bytes and times are summed.
+    let [_, edges] = graph(directory.path(), &["--by", "rule"]);
+    let all = edges.iter().find(|e| e["bytes"] == 8_000_000).unwrap();
+    assert_eq!(all["bytes_per_s"], 1_000_000_000);
+    // A file that grows at the end of a run for the second time was not written slowly.
+    assert!(
+        edges
+            .iter()
+            .all(|e| e["bytes"] == 0 || e["bytes_per_s"].as_i64() > Some(100_000))
+    );
+}
+
+/// Red are the processes that `critical-path` names and no other, and one way leads through them: into each at
+/// most one edge, and one piece.
+#[test]
+fn one_critical_path_is_marked() {
+    let directory = sample();
+    let answer = flowtrace(
+        directory.path(),
+        &["critical-path", "trace.db", "--format", "json"],
+    );
+    let path: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let upids = path["steps"].as_array().unwrap().iter();
+    let upids: std::collections::BTreeSet<i64> =
+        upids.map(|s| s["upid"].as_i64().unwrap()).collect();
+    for by in ["process", "rule", "twins"] {
+        let [nodes, edges] = graph(directory.path(), &["--by", by]);
+        let is_on = |what: &&serde_json::Value| what["on_critical_path"] == 1;
+        let on: Vec<&str> = nodes
+            .iter()
+            .filter(is_on)
+            .map(|n| n["id"].as_str().unwrap())
+            .collect();
+        if by == "process" {
+            let own = |node: &&serde_json::Value| {
+                let upids_of = node["upids"].as_str().unwrap_or("").split(' ');
+                let mut upids_of = upids_of.filter_map(|upid| upid.parse::<i64>().ok());
+                upids_of.any(|upid| upids.contains(&upid))
+            };
+            let is_process = |node: &&serde_json::Value| node["type"] == "process";
+            for node in nodes.iter().filter(is_process) {
+                assert_eq!(own(&node), is_on(&node), "{node}");
+            }
+        }
+        let steps: Vec<(&str, &str)> = edges.iter().filter(is_on).map(leads).collect();
+        assert!(
+            steps.len() + 1 >= on.len() && steps.len() <= on.len(),
+            "{by}: {steps:?} {on:?}"
+        );
+        assert!(
+            steps
+                .iter()
+                .all(|(from, to)| on.contains(from) && on.contains(to)),
+            "{by}"
+        );
+        // One piece.
+        let mut reached = std::collections::BTreeSet::from([on[0]]);
+        for _ in 0..on.len() {
+            for (from, to) in &steps {
+                if reached.contains(from) || reached.contains(to) {
+                    reached.extend([from, to]);
+                }
+            }
+        }
+        assert_eq!(reached.len(), on.len(), "{by}: {steps:?}");
+        assert!(
+            edges
+                .iter()
+                .filter(|e| e["kind"] == "wait")
+                .all(|e| e["constraint"] == 0)
+        );
+    }
+}
+
+/// make reads a file that awk wrote, and had started it: the fork is drawn, from make to awk, and the order is
+/// that of the data.
+#[test]
+fn a_fork_against_the_data_is_drawn_as_such() {
+    let directory = sample();
+    let [nodes, edges] = graph(directory.path(), &["--by", "process"]);
+    let forks: Vec<_> = edges.iter().filter(|e| e["kind"] == "fork").collect();
+    let processes = nodes.iter().filter(|n| n["type"] == "process").count();
+    assert_eq!(forks.len(), processes - 1, "everybody but make was forked");
+    let id = |rule: &str| {
+        nodes.iter().find(|n| n["rule"] == rule).unwrap()["id"]
+            .as_str()
+            .unwrap()
+    };
+    let fork = forks
+        .iter()
+        .find(|e| leads(e) == (id("make"), id("awk")))
+        .unwrap();
+    assert_eq!(
+        (&fork["constraint"], &fork["dir"]),
+        (&0.into(), &"back".into())
+    );
+    let dot = flowtrace(directory.path(), &["dag", "trace.db", "--by", "process"]);
+    let dot = String::from_utf8(dot.stdout).unwrap();
+    let line = format!("  {} -> {} [", id("awk"), id("make"));
+    let line = dot
+        .lines()
+        .find(|l| l.starts_with(&line) && l.contains("fork"))
+        .unwrap();
+    assert!(
+        line.contains("style=dotted, dir=back") && line.contains("constraint=false"),
+        "{line}"
+    );
+}
+
+#[test]
+fn the_width_of_lines_is_by_bytes_or_by_rate() {
+    let directory = sample();
+    let picture = |options: &[&str]| {
+        let answer = flowtrace(directory.path(), &[&["dag", "trace.db"], options].concat());
+        (
+            answer.status.code(),
+            String::from_utf8(answer.stdout).unwrap(),
+        )
+    };
+    let (_, bytes) = picture(&[]);
+    let (_, rate) = picture(&["--width", "rate"]);
+    assert!(bytes.contains("line width: bytes moved"));
+    assert!(rate.contains("line width: bytes per second"));
+    // 2 MB, and 1 GB/s: 3.3 and 4 decades above the thinnest line.
+    let widths = |dot: &str| {
+        let line = dot
+            .lines()
+            .find(|l| l.contains(" -> ") && l.contains("2.0 MB"))
+            .unwrap();
+        line.split("penwidth=").nth(1).unwrap()[..3].to_owned()
+    };
+    assert_eq!(
+        (widths(&bytes).as_str(), widths(&rate).as_str()),
+        ("2.8", "4.0")
+    );
+    assert_eq!(
+        picture(&["--width", "rate", "--format", "graphml"]).0,
+        Some(2)
+    );
+}
+
+/// A machine is one node, whatever its processes gave each other.
+#[test]
+fn a_machine_is_one_node() {
+    let directory = sample();
+    let [nodes, edges] = graph(directory.path(), &["--by", "host"]);
+    let hosts: Vec<_> = nodes.iter().filter(|n| n["type"] == "rule").collect();
+    assert_eq!((hosts.len(), &hosts[0]["count"]), (1, &20.into()));
+    // What goes in or comes out is drawn; what is made and used there is counted.
+    assert!(
+        hosts[0]["label"]
+            .as_str()
+            .unwrap()
+            .contains("files of its own")
+    );
+    assert!(nodes.len() > 3 && edges.len() == nodes.len() - 1);
+}
+
+/// Two jobs that give each other a file are one node each, and the lighter way leads back.
+#[test]
+fn a_job_is_one_node() {
+    use flowtrace_schema::FileKind::File;
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "run");
+    let run = s.root(("/bin/sh", &["sh", "run"]), 0);
+    let mut files = Vec::new();
+    for (at, job, bytes) in [(10, "a", 500), (30, "b", 100), (50, "a", 0)] {
+        let step = s.program(run, &format!("step{at}"), (at, at + 10), 0);
+        s.variable(step, "JOB", job);
+        if let Some(&before) = files.last() {
+            s.read(step, before, 1, 100, at + 1);
+        }
+        let file = s.file(&format!("/w/f{at}"), File, bytes, at + 5);
+        s.create(step, file, 1, bytes.max(1), at + 5);
+        files.push(file);
+    }
+    s.end(run, 70, Some(0), None, 20);
+    s.finish(71, 0);
+    let [nodes, edges] = graph(directory.path(), &["--by", "env:JOB"]);
+    let jobs = nodes.iter().filter(|n| n["type"] == "rule");
+    let mut jobs: Vec<_> = jobs
+        .map(|n| (n["rule"].as_str().unwrap(), n["count"].as_i64().unwrap()))
+        .collect();
+    jobs.sort_unstable();
+    assert_eq!(jobs, [("?", 1), ("a", 2), ("b", 1)]);
+    let back: Vec<_> = edges.iter().filter(|e| e["dir"] == "back").collect();
+    assert_eq!(back.len(), 1, "{edges:?}");
+    assert!(back[0]["kind"] != "fork");
+}

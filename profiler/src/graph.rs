@@ -14,7 +14,7 @@ pub(crate) mod endings;
 pub mod groups;
 mod lineage;
 pub mod motifs;
-mod order;
+pub(crate) mod order;
 mod past;
 pub(crate) mod pattern;
 pub(crate) mod rounds;
@@ -213,7 +213,8 @@ impl Edge {
     }
 }
 
-/// An edge that was left out because it would have closed a cycle.
+/// An edge that was left out because it would have closed a cycle, or a fork that would lead back in time. Pictures
+/// draw the forks among them, as such ([`crate::export::drawing`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Where it would have begun.

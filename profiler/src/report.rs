@@ -99,6 +99,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     let groups = workflow_graph::groups::by_rule(workflow, &steps);
     let critical = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
     let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
+    let stays = critical.stays(workflow, &steps);
     Ok(Report {
         head: head::of(workflow, trace)?,
         rules: rules::of(workflow, &numbers, &costs),
@@ -106,8 +107,14 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         machine: machine::of(workflow, trace)?,
-        graph: graph::of(workflow, &steps, &groups, &drawn, &numbers),
-        members: graph::members(&steps, &groups, &drawn, &kept, &kept_files, limits.edges),
+        graph: graph::of(workflow, (&steps, &stays), &groups, &drawn, &numbers),
+        members: graph::members(
+            (&steps, &stays),
+            (&groups, &drawn),
+            &kept,
+            &kept_files,
+            limits.edges,
+        ),
         files: files::of(workflow, &kept, &kept_files, limits.accesses),
         calls: calls::of(workflow, &numbers, trace)?,
         channels: channels::of(workflow, trace, &kept, limits.channels)?,

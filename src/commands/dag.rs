@@ -10,13 +10,16 @@ use crate::output;
 
 /// Write the workflow as a graph of processes and files
 ///
-/// Ellipses are processes, boxes files, dotted lines forks; red is the critical path. The graph never
-/// has a cycle; edges left out for that are counted. `flowtrace export` has further formats.
+/// Ellipses are processes, boxes files, dotted lines forks; red is the one critical path that
+/// `flowtrace critical-path` names. On an edge stand the bytes that moved along it, and the bytes per second of
+/// the time in the calls that moved them; the width of its line shows either (`--width`). Every picture has its
+/// legend. The edges of data never make a cycle; what would is left out and counted. `flowtrace export` has
+/// further formats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace dag trace.db | dot -Tsvg > dag.svg
   flowtrace dag trace.db --format text
-  flowtrace dag trace.db --by twins --format png -o dag.png
+  flowtrace dag trace.db --by twins --width rate -o dag.png
   flowtrace dag trace.db --ancestors-of mosaic.png --by rule
   flowtrace dag trace.db --by process --format graphml -o dag.graphml")]
 pub(crate) struct Args {

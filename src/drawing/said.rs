@@ -103,24 +103,25 @@ pub(super) fn handed(workflow: &Workflow, part: &Dag) {
     }
 }
 
-/// Says what was left out of a graph.
-pub(super) fn dropped(workflow: &Workflow, dag: &Dag) {
-    if dag.dropped.is_empty() {
-        return;
-    }
+/// Says what was left out of a graph, and which forks are drawn though they contradict it.
+pub(super) fn dropped(workflow: &Workflow, dag: &Dag, is_drawn: bool) {
     let (data, forks): (Vec<Dropped>, Vec<Dropped>) =
         dag.dropped.iter().partition(|d| d.edge.kind.is_data());
-    let count = match dag.dropped.len() {
-        1 => "1 edge that contradicts others".into(),
-        n => format!("{n} edges that contradict others"),
-    };
-    let which = match data.is_empty() {
-        true => String::new(),
-        false => format!(": {}", named_edges(workflow, dag, &data)),
-    };
-    tell!(
-        "flowtrace: left out {count}: {} from parent to child, {} of data{which}",
-        forks.len(),
-        data.len()
-    );
+    if !data.is_empty() {
+        let count = units::counted(
+            data.len() as i64,
+            "edge of data that contradicts others",
+            "edges of data that contradict others",
+        );
+        tell!(
+            "flowtrace: left out {count}: {}",
+            named_edges(workflow, dag, &data)
+        );
+    }
+    if !forks.is_empty() && is_drawn {
+        let count = units::counted(forks.len() as i64, "fork leads", "forks lead");
+        tell!(
+            "flowtrace: {count} against the order of the data (the parent read what the child gave, or what came later than it): drawn as such, and no part of the order"
+        );
+    }
 }

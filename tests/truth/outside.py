@@ -86,7 +86,7 @@ def arrows(scratch, text, is_traced):
         label = node["data"]["label"].split("\n")[0]
         names[node["data"]["id"]] = re.sub(r" \[\d+/\d+\]$", "", label.rsplit("job/", 1)[-1])
     edges = [edge["data"] for edge in graph["edges"]]
-    pairs = {(names[edge["source"]], names[edge["target"]]) for edge in edges if edge["kind"] != "fork"}
+    pairs = {(names[edge["source"]], names[edge["target"]]) for edge in edges if edge["kind"] not in ("fork", "wait")}
     return {pair for pair in pairs if pair[0] != pair[1]}
 
 

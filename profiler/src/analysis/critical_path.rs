@@ -16,6 +16,7 @@ mod killed;
 mod line;
 mod network;
 mod order;
+pub mod route;
 mod solve;
 mod waits;
 

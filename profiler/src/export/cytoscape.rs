@@ -37,7 +37,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
             data.insert("key".into(), json!(i));
             data.insert("source".into(), json!(drawing.nodes[edge.from].id));
             data.insert("target".into(), json!(drawing.nodes[edge.to].id));
-            data.insert("label".into(), json!(edge.label));
+            data.insert("label".into(), json!(edge.label.join("\n")));
             json!({ "data": data })
         })
         .collect();

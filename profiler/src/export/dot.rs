@@ -1,8 +1,9 @@
-//! Graphviz DOT. Ellipses are processes, boxes files; dotted lines are forks.
+//! Graphviz DOT. Ellipses are processes, boxes files; dotted lines are forks. The legend stands in the title: nodes
+//! and edges are those of the workflow alone.
 
 use std::io::{self, Write};
 
-use super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, Value};
+use super::drawing::{Drawing, DrawnEdge, DrawnNode, Order, Relation, Shape, Value};
 use super::markup::escaped;
 use crate::graph::EdgeKind;
 use crate::model::Way;
@@ -11,11 +12,59 @@ use crate::text::units::is_noncharacter;
 /// What is on the critical path.
 pub(crate) const CRITICAL: &str = "#d0021b";
 
+/// What the width of a line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Width {
+    /// Bytes that moved along it.
+    #[default]
+    Bytes,
+    /// Bytes per second of the calls that moved them.
+    Rate,
+}
+
+impl Width {
+    fn of(self, edge: &DrawnEdge) -> f64 {
+        match self {
+            Width::Bytes => self.pen(edge.bytes),
+            Width::Rate => self.pen(edge.bytes_per_s.unwrap_or(0)),
+        }
+    }
+
+    /// In points: the same for each decade, so that pictures can be compared.
+    fn pen(self, value: i64) -> f64 {
+        let (thinnest, decade) = match self {
+            Width::Bytes => (1e3, 0.6),
+            Width::Rate => (1e5, 0.8),
+        };
+        let decades = (value.max(1) as f64 / thinnest).log10();
+        0.8 + decade * decades.clamp(0.0, 9.0)
+    }
+
+    /// What it says, and values to show it by.
+    const fn scale(self) -> (&'static str, [(i64, &'static str); 3]) {
+        const K: i64 = 1000;
+        match self {
+            Width::Bytes => (
+                "line width: bytes moved",
+                [(K, "1 kB"), (K * K, "1 MB"), (K * K * K, "1 GB")],
+            ),
+            Width::Rate => (
+                "line width: bytes per second in calls",
+                [
+                    (100 * K, "100 kB/s"),
+                    (10 * K * K, "10 MB/s"),
+                    (K * K * K, "1 GB/s"),
+                ],
+            ),
+        }
+    }
+}
+
 /// Writes the drawing.
 ///
 /// # Errors
 /// When `out` fails.
-pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
+pub fn write(drawing: &Drawing, width: Width, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "digraph flowtrace {{")?;
     writeln!(
         out,
@@ -23,8 +72,8 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "    labelloc=t, label={}{}];",
-        shown(&title(drawing)),
+        "    labelloc=t, label=<{}>{}];",
+        title(drawing, width),
         facts(&drawing.attributes)
     )?;
     writeln!(
@@ -39,33 +88,150 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
         write_node(node, out)?;
     }
     for edge in &drawing.edges {
-        write_edge(drawing, edge, out)?;
+        write_edge(drawing, edge, width, out)?;
     }
     writeln!(out, "}}")
 }
 
-/// The title names what was left out, for those who only see the picture.
-fn title(drawing: &Drawing) -> String {
-    let left_out: i64 = drawing
-        .attributes
+/// The title, which names what was left out, for those who only see the picture; below it the legend.
+fn title(drawing: &Drawing, width: Width) -> String {
+    let left_out = drawing.attributes.iter().find_map(|fact| match fact {
+        ("cycle_data_edges_left_out", Value::Integer(n)) => Some(*n),
+        _ => None,
+    });
+    let mut rows = vec![escaped(&drawing.title)];
+    rows.extend(match left_out {
+        None | Some(0) => None,
+        Some(1) => Some("1 edge of data that contradicts others is left out".into()),
+        Some(n) => Some(format!(
+            "{n} edges of data that contradict others are left out"
+        )),
+    });
+    rows.extend(legend(drawing, width));
+    let rows: String = rows
         .iter()
-        .filter_map(|(name, value)| match value {
-            Value::Integer(n) if name.starts_with("cycle_") => Some(*n),
-            _ => None,
-        })
-        .sum();
-    match left_out {
-        0 => drawing.title.clone(),
-        1 => format!(
-            "{}\n1 edge that contradicts others is left out",
-            drawing.title
-        ),
-        n => format!(
-            "{}\n{n} edges that contradict others are left out",
-            drawing.title
-        ),
+        .map(|row| format!("<tr><td>{row}</td></tr>"))
+        .collect();
+    format!("<table border=\"0\" cellborder=\"0\" cellpadding=\"2\">{rows}</table>")
+}
+
+/// What is in the drawing, each with its sign.
+fn legend(drawing: &Drawing, width: Width) -> Vec<String> {
+    let coloured = |colour: &str, sign: &str| format!("<font color=\"{colour}\">{sign}</font>");
+    let mut signs: Vec<String> = LOOKS
+        .iter()
+        .filter(|look| drawing.edges.iter().any(|edge| look.is_of(edge)))
+        .map(|look| format!("{} {}", coloured(look.colour, look.sign), look.says))
+        .collect();
+    if drawing.edges.iter().any(|edge| edge.is_critical) {
+        signs.push(coloured(CRITICAL, "━━ critical path"));
+    }
+    if signs.is_empty() {
+        return Vec::new();
+    }
+    let small = |text: &str| format!("<font point-size=\"9\">{text}</font>");
+    let mut rows = vec![small(&signs.join(" &#160; "))];
+    if drawing.edges.iter().any(|edge| edge.bytes > 0) {
+        let (says, values) = width.scale();
+        let mut cells = format!("<td>{}</td>", small(says));
+        for (value, name) in values {
+            // A line of that width, with room above and below.
+            let line = width.pen(value).round();
+            cells += &format!(
+                "<td><table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\"><tr>\
+                 <td width=\"26\" height=\"{line}\" fixedsize=\"true\" bgcolor=\"#555555\"></td></tr></table></td><td>{}</td>",
+                small(name)
+            );
+        }
+        let on_lines =
+            "on lines: bytes moved, and bytes per second of the time in the calls that moved them";
+        cells += &format!("<td>&#160; {}</td>", small(on_lines));
+        rows.push(format!(
+            "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"2\"><tr>{cells}</tr></table>"
+        ));
+    }
+    rows
+}
+
+/// How edges of one kind are drawn.
+struct Look {
+    relation: Relation,
+    /// Whether they lead against the order of the data.
+    is_against: bool,
+    colour: &'static str,
+    style: &'static str,
+    head: &'static str,
+    /// What stands for them in the legend.
+    sign: &'static str,
+    says: &'static str,
+}
+
+impl Look {
+    const fn of(kind: EdgeKind, colour: &'static str, head: &'static str) -> Look {
+        Look {
+            relation: Relation::Graph(kind),
+            is_against: false,
+            colour,
+            style: "solid",
+            head,
+            sign: "──▶",
+            says: kind.name(),
+        }
+    }
+
+    fn is_of(&self, edge: &DrawnEdge) -> bool {
+        let is_fork = edge.relation == Relation::Graph(EdgeKind::Fork);
+        let is_against = is_fork && edge.order == Order::Back;
+        self.relation == edge.relation && self.is_against == is_against
     }
 }
+
+/// Arrowheads by operation, dotted lines for what is between processes alone (ParaTrac, section 6.3.4).
+const LOOKS: [Look; 10] = [
+    Look::of(EdgeKind::Read, "#2b6ca3", "normal"),
+    Look {
+        sign: "──◆",
+        says: "run as program",
+        ..Look::of(EdgeKind::Exec, "#7a4fa3", "diamond")
+    },
+    Look::of(EdgeKind::Create, "#b3541e", "normal"),
+    Look {
+        sign: "──➤",
+        ..Look::of(EdgeKind::Write, "#b3541e", "vee")
+    },
+    Look::of(EdgeKind::Pipe, "#2e7d4f", "normal"),
+    Look {
+        style: "dashed",
+        sign: "╌╌▶",
+        ..Look::of(EdgeKind::Socket, "#2e7d4f", "normal")
+    },
+    Look {
+        style: "dashed",
+        sign: "╌╌▷",
+        says: "next version",
+        ..Look::of(EdgeKind::Update, "#555555", "empty")
+    },
+    Look {
+        style: "dotted",
+        sign: "┈┈›",
+        says: "started",
+        ..Look::of(EdgeKind::Fork, "#555555", "open")
+    },
+    Look {
+        is_against: true,
+        style: "dotted",
+        sign: "┈┈◇",
+        says: "started, and got its data back",
+        ..Look::of(EdgeKind::Fork, "#8a6d00", "odiamond")
+    },
+    Look {
+        relation: Relation::Wait,
+        style: "dashed",
+        sign: "╌╌○",
+        says: "waited for that",
+        ..Look::of(EdgeKind::Fork, CRITICAL, "odot")
+    },
+];
 
 fn write_node(node: &DrawnNode, out: &mut impl Write) -> io::Result<()> {
     let shape = match node.shape {
@@ -100,43 +266,48 @@ fn shade(hue: u16) -> String {
     format!("{:.3} 0.250 0.960", f64::from(hue) / 360.0)
 }
 
-fn write_edge(drawing: &Drawing, edge: &DrawnEdge, out: &mut impl Write) -> io::Result<()> {
-    let look = match edge.kind {
-        EdgeKind::Fork => "style=dotted, arrowhead=open",
-        EdgeKind::Update => "style=dashed, arrowhead=empty",
-        EdgeKind::Exec => "color=\"#7a4fa3\", arrowhead=diamond",
-        EdgeKind::Pipe => "color=\"#2e7d4f\", arrowhead=normal",
-        EdgeKind::Socket => match edge.way {
-            Way::Forth => "color=\"#2e7d4f\", style=dashed, arrowhead=normal",
-            Way::Both => "color=\"#2e7d4f\", style=dashed, dir=both",
-            Way::Unknown => "color=\"#2e7d4f\", style=dashed, dir=none",
-        },
-        EdgeKind::Read => "color=\"#2b6ca3\", arrowhead=normal",
-        EdgeKind::Write => "color=\"#b3541e\", arrowhead=vee",
-        EdgeKind::Create => "color=\"#b3541e\", arrowhead=normal",
+fn write_edge(
+    drawing: &Drawing,
+    edge: &DrawnEdge,
+    width: Width,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let Some(look) = LOOKS.iter().find(|look| look.is_of(edge)) else {
+        unreachable!("each relation has its look");
     };
-    // Thicker where more flowed: one step per factor of a thousand.
-    let width = match edge.attributes.iter().find(|(name, _)| *name == "bytes") {
-        Some((_, Value::Integer(bytes))) if *bytes >= 1_000_000_000 => 3.0,
-        Some((_, Value::Integer(bytes))) if *bytes >= 1_000_000 => 2.0,
-        _ => 1.0,
+    let mut how = format!("style={}", look.style);
+    // An edge that leads back is stored the other way round.
+    how += &match (edge.way, edge.order) {
+        (Way::Unknown, _) => ", dir=none".into(),
+        (Way::Both, _) => format!(", dir=both, arrowhead={0}, arrowtail={0}", look.head),
+        (Way::Forth, Order::Back) => format!(", dir=back, arrowtail={}", look.head),
+        (Way::Forth, Order::Forward | Order::Beside) => format!(", arrowhead={}", look.head),
     };
-    let label = match edge.label.as_str() {
+    if edge.order != Order::Forward {
+        how += ", constraint=false";
+    }
+    let colour = if edge.is_critical {
+        CRITICAL
+    } else {
+        look.colour
+    };
+    let more = if edge.is_critical { 1.0 } else { 0.0 };
+    let pen = width.of(edge) + more;
+    let rows: String = edge
+        .label
+        .iter()
+        .map(|line| format!("<tr><td>{}</td></tr>", escaped(line)))
+        .collect();
+    let label = match rows.as_str() {
         "" => String::new(),
         // On a ground of its own: lines that cross it do not strike it out.
-        label => format!(
-            ", label=<<table border=\"0\" cellborder=\"0\" cellpadding=\"1\" bgcolor=\"white\"><tr><td>{}</td></tr></table>>",
-            escaped(label)
+        rows => format!(
+            ", label=<<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"1\" bgcolor=\"white\">{rows}</table>>"
         ),
     };
-    let look = match edge.is_critical {
-        true => format!("{look}, color=\"{CRITICAL}\""),
-        false => look.into(),
-    };
-    let width = if edge.is_critical { width + 1.0 } else { width };
     writeln!(
         out,
-        "  {} -> {} [{look}, penwidth={width:.1}{label}{}];",
+        "  {} -> {} [color=\"{colour}\", {how}, penwidth={pen:.1}{label}{}];",
         drawing.nodes[edge.from].id,
         drawing.nodes[edge.to].id,
         facts(&edge.attributes)

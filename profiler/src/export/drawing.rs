@@ -1,5 +1,10 @@
 //! A graph ready to be written in any graph format, so that all formats of one invocation have
 //! the same nodes, edges, ids and attributes.
+//!
+//! Its edges never make a cycle. What leads against the order of the others (the fork of a child whose answer the
+//! parent read, a host that sends to one that it hears from) is an edge that is stored the other way round and
+//! drawn with its head at the begin ([`Order::Back`]): a picture shows which way it leads, and a program that
+//! sorts the graph finds no cycle.
 
 mod labels;
 mod process;
@@ -10,11 +15,20 @@ pub use rule::of_rules;
 
 use std::collections::HashMap;
 
-use crate::model::{ProcessId, Way};
+use petgraph::graph::NodeIndex;
+
+use crate::analysis::critical_path::CriticalPath;
+use crate::analysis::critical_path::route::{Added, Link, route};
+use crate::graph::order::Order as Places;
+use crate::graph::{Dag, EdgeKind};
+use crate::model::{ProcessId, Way, Workflow};
 
 /// Longest command or path in an attribute, in characters. Graphviz gives up on strings over
 /// 16 384 bytes, and a character has at most 4.
 const LONGEST: usize = 1000;
+
+/// The attribute of nodes and edges that says whether they are on the critical path.
+const ON_PATH: &str = "on_critical_path";
 
 /// A graph to be drawn.
 #[derive(Clone, Debug, Default)]
@@ -73,16 +87,88 @@ pub struct DrawnEdge {
     pub from: usize,
     /// Place of the node where it ends.
     pub to: usize,
-    /// Relation: create, write, read, exec, update, fork.
-    pub kind: crate::graph::EdgeKind,
+    /// What it stands for.
+    pub relation: Relation,
     /// Which way data went; only through sockets anything but forth.
     pub way: Way,
-    /// Label; empty: none.
-    pub label: String,
+    /// How it stands to the order of the others.
+    pub order: Order,
+    /// The lines of its label.
+    pub label: Vec<String>,
+    /// Bytes moved along it, or at most so many.
+    pub bytes: i64,
+    /// Bytes for each second that the calls took which moved them; `None`: not known.
+    pub bytes_per_s: Option<i64>,
     /// Whether it is on the critical path.
     pub is_critical: bool,
     /// Facts, by name.
     pub attributes: Vec<(&'static str, Value)>,
+}
+
+/// What an edge of a drawing stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Edges of the workflow graph.
+    Graph(EdgeKind),
+    /// A step of the critical path that neither data nor a fork make: the second began or went on when the
+    /// first had ended or let it go.
+    Wait,
+}
+
+impl Relation {
+    /// Name shown to people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Relation::Graph(kind) => kind.name(),
+            Relation::Wait => "wait",
+        }
+    }
+}
+
+/// How an edge stands to the order of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It makes it: what it begins at comes before what it leads to.
+    Forward,
+    /// It makes none, and does not contradict it.
+    Beside,
+    /// It leads back: `from` and `to` are exchanged, and so is the head of its arrow.
+    Back,
+}
+
+impl DrawnEdge {
+    /// An edge along which nothing moves.
+    fn plain((from, to): (usize, usize), relation: Relation) -> DrawnEdge {
+        DrawnEdge {
+            from,
+            to,
+            relation,
+            way: Way::Forth,
+            order: Order::Forward,
+            label: Vec::new(),
+            bytes: 0,
+            bytes_per_s: None,
+            is_critical: false,
+            attributes: vec![("kind", Value::Text(relation.name().into()))],
+        }
+    }
+
+    /// Gives it its place in the order of the others, the other way round where it would close a cycle.
+    fn put_in(&mut self, places: &mut Places) {
+        if !places.add(self.from as u32, self.to as u32) {
+            (self.from, self.to) = (self.to, self.from);
+            self.order = Order::Back;
+            places.add(self.from as u32, self.to as u32);
+        }
+    }
+
+    /// The places of the nodes that it leads from and to.
+    pub const fn leads(&self) -> (usize, usize) {
+        match self.order {
+            Order::Back => (self.to, self.from),
+            Order::Forward | Order::Beside => (self.from, self.to),
+        }
+    }
 }
 
 /// A fact.
@@ -149,48 +235,112 @@ impl Drawing {
             .push(("edges_cut", Value::Integer(cut_edges as i64)));
     }
 
-    /// Marks what is on the critical path: its processes, the files through which one of them gave data to
-    /// another, and the edges between all these. Adds what each process worked and its slack.
+    /// Adds edges that make the order: all, but those that close a cycle are [`Order::Back`], of data the lightest.
+    fn add_in_order(&mut self, mut edges: Vec<DrawnEdge>) {
+        let ranks = vec![0; self.nodes.len()];
+        let ends = |edge: &DrawnEdge| (edge.from as u32, edge.to as u32);
+        if Places::of(&ranks, edges.iter().map(ends)).is_none() {
+            let mut heaviest: Vec<usize> = (0..edges.len()).collect();
+            let is_data = |edge: &DrawnEdge| edge.relation != Relation::Graph(EdgeKind::Fork);
+            heaviest.sort_by_key(|&at| {
+                let edge = &edges[at];
+                std::cmp::Reverse((is_data(edge), edge.bytes, std::cmp::Reverse(at)))
+            });
+            if let Some(mut places) = Places::of(&ranks, std::iter::empty()) {
+                for at in heaviest {
+                    edges[at].put_in(&mut places);
+                }
+            }
+        }
+        self.edges.extend(edges);
+    }
+
+    /// Adds edges that make no order.
+    fn add_beside(&mut self, edges: Vec<DrawnEdge>) {
+        if edges.is_empty() {
+            return;
+        }
+        let ranks = vec![0; self.nodes.len()];
+        let ends = |edge: &DrawnEdge| (edge.from as u32, edge.to as u32);
+        let Some(mut places) = Places::of(&ranks, self.edges.iter().map(ends)) else {
+            unreachable!("what was added before makes no cycle");
+        };
+        for mut edge in edges {
+            edge.order = Order::Beside;
+            edge.put_in(&mut places);
+            self.edges.push(edge);
+        }
+    }
+
+    /// Marks what is on the critical path: its processes, and the one way through the graph that it takes from each
+    /// to the next, the files on it included. Adds the steps that no edge stands for, what each process worked, and
+    /// its slack. `place` says which node of the drawing stands for a node of the graph.
     pub fn mark_critical(
         &mut self,
-        is_on_path: impl Fn(ProcessId) -> bool,
-        slack_ns: &[Option<i64>],
-        own_ns: &[i64],
+        workflow: &Workflow,
+        dag: &Dag,
+        path: &CriticalPath,
+        place: impl Fn(NodeIndex) -> usize,
     ) {
-        for node in &mut self.nodes {
-            let ends = |id: &&ProcessId| node.goes_on.binary_search(id).is_err();
-            let own = node.processes.iter().filter(ends);
-            let own = own.map(|id| own_ns[id.0 as usize]);
-            let slack = node
-                .processes
-                .iter()
-                .filter_map(|id| slack_ns[id.0 as usize])
-                .min();
-            node.is_critical = node.processes.iter().any(|&id| is_on_path(id));
+        let stays = path.stays(workflow, dag);
+        let stays = stays
+            .iter()
+            .map(|stay| (stay.node.map(&place), stay.is_forked));
+        let is_file: Vec<bool> = self.nodes.iter().map(|n| n.shape == Shape::File).collect();
+        let link = |edge: &DrawnEdge| {
+            let (from, to) = edge.leads();
+            let kind = match edge.relation {
+                Relation::Graph(kind) => kind,
+                Relation::Wait => EdgeKind::Fork,
+            };
+            Link {
+                from,
+                to,
+                kind,
+                bytes: edge.bytes,
+            }
+        };
+        let links: Vec<Link> = self.edges.iter().map(link).collect();
+        let found = route(stays, &is_file, &links);
+        for (edge, is_on) in self.edges.iter_mut().zip(found.is_edge) {
+            edge.is_critical = is_on;
+        }
+        let added = |step: Added| DrawnEdge {
+            is_critical: true,
+            ..DrawnEdge::plain(
+                (step.from, step.to),
+                match step.is_fork {
+                    true => Relation::Graph(EdgeKind::Fork),
+                    false => Relation::Wait,
+                },
+            )
+        };
+        self.add_beside(found.added.into_iter().map(added).collect());
+        for (node, is_on) in self.nodes.iter_mut().zip(found.is_node) {
+            node.is_critical = is_on;
             if node.shape == Shape::Process {
+                let ends = |id: &&ProcessId| node.goes_on.binary_search(id).is_err();
+                let own = node.processes.iter().filter(ends);
+                let own = own.map(|id| path.own_ns[id.0 as usize]);
                 let own = own.fold(0, i64::saturating_add);
+                let slack = node.processes.iter();
+                let slack = slack.filter_map(|id| path.slack_ns[id.0 as usize]).min();
                 node.attributes.push(("own_ns", Value::Integer(own)));
                 node.attributes
                     .extend(slack.map(|ns| ("slack_ns", Value::Integer(ns))));
             }
-        }
-        let (mut is_fed, mut feeds) =
-            (vec![false; self.nodes.len()], vec![false; self.nodes.len()]);
-        for edge in self.edges.iter().filter(|edge| edge.kind.is_data()) {
-            is_fed[edge.to] |= self.nodes[edge.from].is_critical;
-            feeds[edge.from] |= self.nodes[edge.to].is_critical;
-        }
-        for (at, node) in self.nodes.iter_mut().enumerate() {
-            node.is_critical |= node.shape == Shape::File && is_fed[at] && feeds[at];
+            let is_on = Value::Integer(i64::from(is_on));
+            node.attributes.push((ON_PATH, is_on));
         }
         for edge in &mut self.edges {
-            let (from, to) = (&self.nodes[edge.from], &self.nodes[edge.to]);
-            edge.is_critical = edge.kind.is_data() && from.is_critical && to.is_critical;
-        }
-        for node in &mut self.nodes {
-            let is_critical = i64::from(node.is_critical);
-            node.attributes
-                .push(("critical", Value::Integer(is_critical)));
+            let is_on = Value::Integer(i64::from(edge.is_critical));
+            edge.attributes.push((ON_PATH, is_on));
+            if edge.order != Order::Forward {
+                edge.attributes.push(("constraint", Value::Integer(0)));
+            }
+            if edge.order == Order::Back {
+                edge.attributes.push(("dir", Value::Text("back".into())));
+            }
         }
     }
 
@@ -198,8 +348,9 @@ impl Drawing {
     fn add_degrees(&mut self) {
         let mut degrees = vec![(0, 0); self.nodes.len()];
         for edge in &self.edges {
-            degrees[edge.from].1 += 1;
-            degrees[edge.to].0 += 1;
+            let (from, to) = edge.leads();
+            degrees[from].1 += 1;
+            degrees[to].0 += 1;
         }
         for (node, (incoming, outgoing)) in self.nodes.iter_mut().zip(degrees) {
             node.attributes

@@ -29,7 +29,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
             edge.from, edge.to
         )?;
         if !edge.label.is_empty() {
-            writeln!(out, "    caption {}", quoted(&edge.label))?;
+            writeln!(out, "    caption {}", quoted(&edge.label.join(" ")))?;
         }
         facts(&edge.attributes, "    ", out)?;
         writeln!(out, "  ]")?;

@@ -36,7 +36,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
         let id = format!("e{i}");
         let attributes: Attributes<'_> = &[("id", &id), ("source", from), ("target", to)];
         xml.open("edge", attributes)?;
-        data('e', &texts(&edge.label), &mut xml)?;
+        data('e', &texts(&edge.label.join("\n")), &mut xml)?;
         data('e', &edge.attributes, &mut xml)?;
         xml.close()?;
     }

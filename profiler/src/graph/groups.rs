@@ -40,6 +40,10 @@ pub struct Group {
     pub goes_on: Vec<ProcessId>,
     /// Whether they are copies at work of the program that forked them, as the workers of a pool.
     pub is_fork: bool,
+    /// Files that nobody else wrote or read, where these are no nodes ([`by_place`]).
+    pub inner_files: i64,
+    /// Bytes of them, as far as known.
+    pub inner_bytes: i64,
 }
 
 impl Group {
@@ -98,6 +102,8 @@ pub struct GroupEdge {
     pub is_bound: bool,
     /// Calls that moved them.
     pub calls: i64,
+    /// Time in these calls, ns.
+    pub latency_ns: i64,
     /// First moment, ns.
     pub first_ns: i64,
     /// Last moment, ns.
@@ -107,7 +113,7 @@ pub struct GroupEdge {
 /// The rule graph.
 #[derive(Clone, Debug, Default)]
 pub struct RuleGraph {
-    /// Always acyclic.
+    /// Acyclic, but for that of [`by_place`].
     pub graph: DiGraph<Group, GroupEdge>,
     /// Forks not drawn because the child's rule is connected by data already.
     pub hidden_forks: usize,
@@ -178,18 +184,37 @@ pub fn by_label(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGrap
 fn of_labels(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>], workers: &[bool]) -> RuleGraph {
     let label_of = numbers(labels, workers);
     let (part, hidden_forks) = forks::without_plain(dag, &label_of);
-    let group = group_numbers(workflow, &part, &label_of);
+    let group = group_numbers(workflow, &part, &label_of, false);
     let mut round = rounds(&part, &group);
     by_neighbours(&part, &group, &mut round, |node| {
         matches!(part[node], Node::Process { .. })
     });
-    contract(
-        workflow,
-        &part,
-        (labels, workers),
-        (&group, round),
-        hidden_forks,
-    )
+    let labels = Labels {
+        of: labels,
+        workers,
+        is_place: false,
+    };
+    contract(workflow, &part, labels, (&group, round), hidden_forks)
+}
+
+/// Contracts the workflow graph to one node for each label, as a machine, a directory or a job is one, also where that
+/// makes cycles: of two that give each other something each comes after the other. Files that only those of one
+/// label wrote and read are a part of its node.
+pub fn by_place(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGraph {
+    let workers = vec![false; labels.len()];
+    let label_of = numbers(labels, &workers);
+    let (part, hidden_forks) = forks::without_plain(dag, &label_of);
+    let group = group_numbers(workflow, &part, &label_of, true);
+    let rounds = Rounds {
+        of: vec![0; part.node_count()],
+        cycles: Vec::new(),
+    };
+    let labels = Labels {
+        of: labels,
+        workers: &workers,
+        is_place: true,
+    };
+    contract(workflow, &part, labels, (&group, rounds), hidden_forks)
 }
 
 /// Contracts processes of one rule whose neighbours are alike, and files of one kind whose
@@ -200,13 +225,23 @@ pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
     let (part, hidden_forks) = forks::without_plain(dag, &label_of);
     let group = twins::numbers(workflow, &part, &label_of);
     let round = rounds(&part, &group);
-    contract(
-        workflow,
-        &part,
-        (&labels, &workers),
-        (&group, round),
-        hidden_forks,
-    )
+    let labels = Labels {
+        of: &labels,
+        workers: &workers,
+        is_place: false,
+    };
+    contract(workflow, &part, labels, (&group, round), hidden_forks)
+}
+
+/// What processes are grouped by.
+#[derive(Clone, Copy)]
+struct Labels<'a> {
+    /// The label of every process.
+    of: &'a [Arc<str>],
+    /// Whether it is a copy at work of who forked it.
+    workers: &'a [bool],
+    /// Whether all of a label are one node, whatever that does to the order.
+    is_place: bool,
 }
 
 /// Numbers labels in the order of their first process.
@@ -224,14 +259,20 @@ fn group_numbers(
     workflow: &Workflow,
     part: &DiGraph<Node, super::Edge>,
     label_of: &[u32],
+    is_place: bool,
 ) -> Vec<u32> {
+    let life = |node: &Node| {
+        if is_place {
+            0
+        } else {
+            super::part_of_life(node)
+        }
+    };
     let rules_at = |node: NodeIndex, direction: Direction| -> Vec<(u32, u32)> {
         let rules: BTreeSet<(u32, u32)> = part
             .neighbors_directed(node, direction)
             .filter_map(|other| match part[other] {
-                Node::Process { id, .. } => {
-                    Some((label_of[id.0 as usize], super::part_of_life(&part[other])))
-                }
+                Node::Process { id, .. } => Some((label_of[id.0 as usize], life(&part[other]))),
                 Node::File { .. } => None,
             })
             .collect();
@@ -239,14 +280,17 @@ fn group_numbers(
     };
     let endings = Endings::of(workflow);
     let key = |node: NodeIndex| match part[node] {
-        Node::Process { id, .. } => {
-            Key::Label(label_of[id.0 as usize], super::part_of_life(&part[node]))
-        }
+        Node::Process { id, .. } => Key::Label(label_of[id.0 as usize], life(&part[node])),
         Node::File { file, .. } => {
             let path = workflow.file(file).path.as_deref().unwrap_or("");
+            let producers = rules_at(node, Direction::Incoming);
+            let consumers = rules_at(node, Direction::Outgoing);
+            if let ([(label, life)], true) = (&producers[..], is_place && producers == consumers) {
+                return Key::Label(*label, *life);
+            }
             Key::Files {
-                producers: rules_at(node, Direction::Incoming),
-                consumers: rules_at(node, Direction::Outgoing),
+                producers,
+                consumers,
                 kind: Some((path.split('/').count(), endings.get(path).into())),
             }
         }
@@ -282,7 +326,7 @@ fn group_numbers(
 fn contract(
     workflow: &Workflow,
     part: &DiGraph<Node, super::Edge>,
-    (labels, workers): (&[Arc<str>], &[bool]),
+    labels: Labels<'_>,
     (group, Rounds { of: round, cycles }): (&[u32], Rounds),
     hidden_forks: usize,
 ) -> RuleGraph {
@@ -301,7 +345,7 @@ fn contract(
         let into = *contracted.entry((group, round)).or_insert_with(|| {
             let members = match part[node] {
                 Node::Process { id, .. } => Members::Processes {
-                    rule: Arc::clone(&labels[id.0 as usize]),
+                    rule: Arc::clone(&labels.of[id.0 as usize]),
                     processes: Vec::new(),
                 },
                 Node::File { .. } => Members::Files {
@@ -319,6 +363,8 @@ fn contract(
                 versions: 1,
                 goes_on: Vec::new(),
                 is_fork: false,
+                inner_files: 0,
+                inner_bytes: 0,
             })
         });
         member_of.push(into);
@@ -327,17 +373,29 @@ fn contract(
             version,
             versions,
         } = part[node]
+            && !labels.is_place
         {
             let group = &mut graph[into];
             group.version = version;
-            group.is_fork = workers[id.0 as usize];
+            group.is_fork = labels.workers[id.0 as usize];
             group.versions = group.versions.max(versions);
             if version < versions {
                 group.goes_on.push(id);
             }
         }
-        match (&mut graph[into].members, part[node]) {
+        let size = part[node].size_bytes(workflow);
+        let group = &mut graph[into];
+        match (&mut group.members, part[node]) {
+            // A place has each once.
+            (Members::Processes { .. }, Node::Process { version: 2.., .. }) if labels.is_place => {}
             (Members::Processes { processes, .. }, Node::Process { id, .. }) => processes.push(id),
+            (Members::Processes { .. }, Node::File { version: 1, .. }) => {
+                group.inner_files += 1;
+                group.inner_bytes = group.inner_bytes.saturating_add(size.unwrap_or(0));
+            }
+            (Members::Processes { .. }, Node::File { .. }) => {
+                group.inner_bytes = group.inner_bytes.saturating_add(size.unwrap_or(0));
+            }
             (
                 Members::Files {
                     files, size_bytes, ..
@@ -348,7 +406,7 @@ fn contract(
                     files.push(file);
                 }
                 // The newest version is one node: a file counts once.
-                if let Some(size) = part[node].size_bytes(workflow) {
+                if let Some(size) = size {
                     *size_bytes = Some(size_bytes.unwrap_or(0).saturating_add(size));
                 }
             }
@@ -370,18 +428,7 @@ fn contract(
             inner_edges += 1;
             continue;
         }
-        let e = edge.weight();
-        let more = GroupEdge {
-            kind: e.kind,
-            count: 1,
-            way: e.way,
-            bytes: e.bytes(),
-            back_bytes: e.back_bytes(),
-            is_bound: e.is_bound,
-            calls: e.calls(),
-            first_ns: e.first_ns,
-            last_ns: e.last_ns,
-        };
+        let more = GroupEdge::of(edge.weight());
         match graph.find_edge(from, to) {
             Some(existing) => graph[existing].add(&more),
             None => {
@@ -415,7 +462,24 @@ fn contract(
 }
 
 impl GroupEdge {
-    fn add(&mut self, more: &GroupEdge) {
+    /// One edge.
+    pub(crate) fn of(e: &super::Edge) -> GroupEdge {
+        GroupEdge {
+            kind: e.kind,
+            count: 1,
+            way: e.way,
+            bytes: e.bytes(),
+            back_bytes: e.back_bytes(),
+            is_bound: e.is_bound,
+            calls: e.calls(),
+            latency_ns: e.latency_ns,
+            first_ns: e.first_ns,
+            last_ns: e.last_ns,
+        }
+    }
+
+    /// Takes another one to it.
+    pub(crate) fn add(&mut self, more: &GroupEdge) {
         self.way = match self.kind.cmp(&more.kind) {
             Ordering::Less => more.way,
             Ordering::Equal => self.way.and(more.way),
@@ -427,6 +491,7 @@ impl GroupEdge {
         self.back_bytes = self.back_bytes.saturating_add(more.back_bytes);
         self.is_bound |= more.is_bound;
         self.calls += more.calls;
+        self.latency_ns = self.latency_ns.saturating_add(more.latency_ns);
         self.first_ns = self.first_ns.min(more.first_ns);
         self.last_ns = self.last_ns.max(more.last_ns);
     }

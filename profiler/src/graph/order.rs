@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The order of the nodes of an acyclic graph that grows.
-pub(super) struct Order {
+pub(crate) struct Order {
     place: Vec<u32>,
     after: Vec<Vec<u32>>,
     before: Vec<Vec<u32>>,
@@ -17,7 +17,7 @@ pub(super) struct Order {
 impl Order {
     /// The order of the graph with these edges; where they leave a choice, lower ranks come
     /// first. `None` when they close a cycle.
-    pub(super) fn of(ranks: &[u32], edges: impl Iterator<Item = (u32, u32)>) -> Option<Order> {
+    pub(crate) fn of(ranks: &[u32], edges: impl Iterator<Item = (u32, u32)>) -> Option<Order> {
         let nodes = ranks.len();
         let mut order = Order {
             place: vec![0; nodes],
@@ -49,7 +49,7 @@ impl Order {
     }
 
     /// Adds an edge, unless it would close a cycle; says whether it did.
-    pub(super) fn add(&mut self, from: u32, to: u32) -> bool {
+    pub(crate) fn add(&mut self, from: u32, to: u32) -> bool {
         let (low, high) = (self.place[to as usize], self.place[from as usize]);
         if from == to {
             return false;

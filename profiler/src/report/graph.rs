@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::rules::Numbers;
 use super::{files, processes};
+use crate::analysis::critical_path::route::{Link, Route, Stay, route};
 use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::pattern::relative;
 use crate::graph::{Dag, EdgeKind, Node};
@@ -59,6 +60,8 @@ impl Drawn {
 pub(super) struct Graph {
     nodes: Vec<GroupNode>,
     edges: Vec<GroupEdge>,
+    /// Steps of the critical path that no edge stands for.
+    steps: Steps,
     /// Groups that are not drawn, and their edges.
     left_out: usize,
     edges_left_out: usize,
@@ -86,6 +89,26 @@ struct GroupNode {
     size_bytes: Option<i64>,
     first_ns: Option<i64>,
     last_ns: Option<i64>,
+    /// Whether the critical path goes through it.
+    is_critical: bool,
+}
+
+/// Steps of the critical path from one node to the next that are no edges: forks that are not drawn, and waits.
+#[derive(Debug, Default, Serialize)]
+struct Steps {
+    from: Vec<u32>,
+    to: Vec<u32>,
+    is_fork: Vec<bool>,
+}
+
+impl Steps {
+    fn of(found: &Route) -> Steps {
+        Steps {
+            from: found.added.iter().map(|step| step.from as u32).collect(),
+            to: found.added.iter().map(|step| step.to as u32).collect(),
+            is_fork: found.added.iter().map(|step| step.is_fork).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -100,13 +123,15 @@ struct GroupEdge {
     /// Those of them that went back.
     back_bytes: i64,
     calls: i64,
+    latency_ns: i64,
     first_ns: i64,
     last_ns: i64,
+    is_critical: bool,
 }
 
 pub(super) fn of(
     workflow: &Workflow,
-    dag: &Dag,
+    (dag, stays): (&Dag, &[Stay]),
     groups: &RuleGraph,
     drawn: &Drawn,
     numbers: &Numbers,
@@ -122,6 +147,7 @@ pub(super) fn of(
             graph.nodes.push(group_node(workflow, dag, group, numbers));
         }
     }
+    let mut links = Vec::new();
     for edge in groups.graph.edge_references() {
         let ends = [edge.source(), edge.target()].map(|node| drawn.places[node.index()]);
         let [Some(from), Some(to)] = ends else {
@@ -129,6 +155,12 @@ pub(super) fn of(
             continue;
         };
         let e = edge.weight();
+        links.push(Link {
+            from: from as usize,
+            to: to as usize,
+            kind: e.kind,
+            bytes: e.bytes,
+        });
         graph.edges.push(GroupEdge {
             from,
             to,
@@ -138,10 +170,26 @@ pub(super) fn of(
             bytes: e.bytes,
             back_bytes: e.back_bytes,
             calls: e.calls,
+            latency_ns: e.latency_ns,
             first_ns: e.first_ns,
             last_ns: e.last_ns,
+            is_critical: false,
         });
     }
+    let place = |stay: &Stay| {
+        let group = stay.node.map(|node| groups.group_of[node.index()]);
+        let place = group.and_then(|group| drawn.places[group.index()]);
+        (place.map(|place| place as usize), stay.is_forked)
+    };
+    let is_file: Vec<bool> = graph.nodes.iter().map(|node| node.rule.is_none()).collect();
+    let found = route(stays.iter().map(place), &is_file, &links);
+    for (node, is_on) in graph.nodes.iter_mut().zip(&found.is_node) {
+        node.is_critical = *is_on;
+    }
+    for (edge, is_on) in graph.edges.iter_mut().zip(&found.is_edge) {
+        edge.is_critical = *is_on;
+    }
+    graph.steps = Steps::of(&found);
     graph
 }
 
@@ -159,6 +207,7 @@ fn group_node(workflow: &Workflow, dag: &Dag, group: &Group, numbers: &Numbers) 
         size_bytes: None,
         first_ns: None,
         last_ns: None,
+        is_critical: false,
     };
     match &group.members {
         Members::Processes { rule, processes } => {
@@ -226,14 +275,19 @@ pub(super) struct MemberEdges {
     /// Those of them that went back.
     back_bytes: Vec<i64>,
     way: Vec<&'static str>,
+    /// Time in the calls that moved them, ns.
+    latency_ns: Vec<i64>,
+    /// Places of the nodes and of the edges on the critical path, and its other steps.
+    path_nodes: Vec<u32>,
+    path_edges: Vec<u32>,
+    steps: Steps,
     kinds: Vec<&'static str>,
     left_out: usize,
 }
 
 pub(super) fn members(
-    dag: &Dag,
-    groups: &RuleGraph,
-    drawn: &Drawn,
+    (dag, stays): (&Dag, &[Stay]),
+    (groups, drawn): (&RuleGraph, &Drawn),
     processes: &processes::Kept,
     files: &files::Kept,
     most: usize,
@@ -269,7 +323,8 @@ pub(super) fn members(
         is_end[edge.source().index()] = true;
         is_end[edge.target().index()] = true;
     }
-    let mut places = vec![0u32; dag.graph.node_count()];
+    let mut places: Vec<Option<u32>> = vec![None; dag.graph.node_count()];
+    let mut is_file = Vec::new();
     for (node, what) in dag.graph.node_references() {
         let group = groups.group_of.get(node.index());
         let group = group.and_then(|group| drawn.places[group.index()]);
@@ -280,7 +335,8 @@ pub(super) fn members(
         if !(is_end[node.index()] || is_shown && group.is_some()) {
             continue;
         }
-        places[node.index()] = members.group.len() as u32;
+        places[node.index()] = Some(members.group.len() as u32);
+        is_file.push(matches!(what, Node::File { .. }));
         members.group.push(group);
         let (member, version) = match *what {
             Node::Process {
@@ -306,15 +362,39 @@ pub(super) fn members(
         members.member.push(member);
         members.version.push(version);
     }
+    let mut links = Vec::new();
     for edge in edges {
         let weight = edge.weight();
-        members.from.push(places[edge.source().index()]);
-        members.to.push(places[edge.target().index()]);
+        let ends = [edge.source(), edge.target()].map(|node| places[node.index()]);
+        let [Some(from), Some(to)] = ends else {
+            continue;
+        };
+        members.from.push(from);
+        members.to.push(to);
+        members.latency_ns.push(weight.latency_ns);
+        links.push(Link {
+            from: from as usize,
+            to: to as usize,
+            kind: weight.kind,
+            bytes: weight.bytes(),
+        });
         let kind = KINDS.iter().position(|&kind| kind == weight.kind);
         members.kind.push(kind.unwrap_or(0) as u8);
         members.bytes.push(weight.bytes());
         members.back_bytes.push(weight.back_bytes());
         members.way.push(weight.way.name());
     }
+    let place = |stay: &Stay| {
+        let place = stay.node.and_then(|node| places[node.index()]);
+        (place.map(|place| place as usize), stay.is_forked)
+    };
+    let found = route(stays.iter().map(place), &is_file, &links);
+    let on = |is_on: &[bool]| {
+        let all = (0..).zip(is_on).filter(|(_, is_on)| **is_on);
+        all.map(|(place, _)| place).collect()
+    };
+    members.path_nodes = on(&found.is_node);
+    members.path_edges = on(&found.is_edge);
+    members.steps = Steps::of(&found);
     members
 }

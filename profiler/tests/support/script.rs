@@ -155,6 +155,16 @@ impl Script {
         self.image(pid, parent, Some(image), Origin::Exec, program, at)
     }
 
+    /// A variable that was recorded by name.
+    #[allow(dead_code, reason = "not every test that includes this file has one")]
+    pub(crate) fn variable(&mut self, image: u32, name: &str, value: &str) {
+        self.recorder.record(Record::Environment {
+            upid: Upid(image),
+            name: name.into(),
+            value: value.into(),
+        });
+    }
+
     /// The end of an image with its CPU time.
     pub(crate) fn end(
         &mut self,

@@ -1,9 +1,10 @@
 //! The workflow graph as a drawing: every process, every file version (ParaTrac, figure 13).
 
+use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
-use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
-use crate::graph::{Dag, EdgeKind, Node};
+use super::{Drawing, DrawnEdge, DrawnNode, Relation, Shape, Value, hue};
+use crate::graph::{Dag, Dropped, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
 use crate::text::units;
 
@@ -46,81 +47,87 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
         };
         drawing.nodes.push(drawn);
     }
-    for edge in dag.graph.edge_references() {
-        let e = edge.weight();
-        let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
-        let numbers = [
-            ("calls", e.calls()),
-            ("latency_ns", e.latency_ns),
-            ("first_ns", e.first_ns),
-            ("last_ns", e.last_ns),
-        ];
-        attributes.extend(moved(e.kind, e.way, (e.bytes(), e.back_bytes())));
-        attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
-        if matches!(e.kind, EdgeKind::Create | EdgeKind::Write) && e.reads > 0 {
-            attributes.push(("read_back_bytes", Value::Integer(e.read_bytes)));
-            attributes.push(("read_back_calls", Value::Integer(e.reads)));
-        }
-        attributes.extend(rate(e.bytes(), e.last_ns - e.first_ns));
-        if e.is_narrowed {
-            attributes.push(("narrowed", Value::Integer(1)));
-        }
-        drawing.edges.push(DrawnEdge {
-            from: edge.source().index(),
-            to: edge.target().index(),
-            kind: e.kind,
-            way: e.way,
-            label: bytes_label(e.bytes(), e.back_bytes(), e.is_bound),
-            is_critical: false,
-            attributes,
-        });
-    }
+    let edges = dag.graph.edge_references();
+    let drawn = edges.map(|e| edge((e.source(), e.target()), e.weight()));
+    drawing.add_in_order(drawn.collect());
+    let against = forks_against_data(dag).map(|fork| edge((fork.from, fork.to), &fork.edge));
+    drawing.add_beside(against.collect());
     finish(&mut drawing, workflow, dag);
     drawing
 }
 
-/// Bytes per second along an edge while it was used.
-pub(super) fn rate(bytes: i64, ns: i64) -> Option<(&'static str, Value)> {
-    let rate = bytes as f64 * 1e9 / ns as f64;
-    (bytes > 0 && ns > 0).then_some(("bytes_per_s", Value::Integer(rate as i64)))
+/// The forks of children that must come before what their parent is, by the data.
+pub(super) fn forks_against_data(dag: &Dag) -> impl Iterator<Item = &Dropped> {
+    dag.dropped.iter().filter(|d| d.edge.kind == EdgeKind::Fork)
 }
 
-/// How much data moved along an edge; through sockets which way, and how much of it back, where that is known.
-pub(super) fn moved(
-    kind: EdgeKind,
-    way: Way,
-    (bytes, back_bytes): (i64, i64),
-) -> Vec<(&'static str, Value)> {
-    let is_socket = kind == EdgeKind::Socket;
-    let way = is_socket.then(|| ("way", Value::Text(way.name().into())));
-    // What nobody counted is not nothing.
-    let bytes = (bytes > 0 || !is_socket).then_some(("bytes", Value::Integer(bytes)));
-    let back = (back_bytes > 0).then_some(("back_bytes", Value::Integer(back_bytes)));
-    way.into_iter().chain(bytes).chain(back).collect()
+fn edge((from, to): (NodeIndex, NodeIndex), e: &Edge) -> DrawnEdge {
+    let mut drawn = DrawnEdge::plain((from.index(), to.index()), Relation::Graph(e.kind));
+    drawn.moves(e.way, (e.bytes(), e.back_bytes(), e.is_bound), e.latency_ns);
+    let numbers = [
+        ("calls", e.calls()),
+        ("latency_ns", e.latency_ns),
+        ("first_ns", e.first_ns),
+        ("last_ns", e.last_ns),
+    ];
+    let numbers = numbers.map(|(name, n)| (name, Value::Integer(n)));
+    drawn.attributes.extend(numbers);
+    if matches!(e.kind, EdgeKind::Create | EdgeKind::Write) && e.reads > 0 {
+        let back = [
+            ("read_back_bytes", e.read_bytes),
+            ("read_back_calls", e.reads),
+        ];
+        let back = back.map(|(name, n)| (name, Value::Integer(n)));
+        drawn.attributes.extend(back);
+    }
+    if e.is_narrowed {
+        drawn.attributes.push(("narrowed", Value::Integer(1)));
+    }
+    drawn
 }
 
-/// Bytes moved along an edge, or a bound of them; where some of them went back, how many each way.
-pub(super) fn bytes_label(bytes: i64, back_bytes: i64, is_bound: bool) -> String {
-    match (bytes, is_bound) {
-        (..=0, _) => String::new(),
-        (bytes, _) if back_bytes > 0 => format!(
-            "{} → · ← {}",
-            units::bytes(bytes.saturating_sub(back_bytes)),
-            units::bytes(back_bytes)
-        ),
-        (bytes, true) => format!("≤ {}", units::bytes(bytes)),
-        (bytes, false) => units::bytes(bytes),
+impl DrawnEdge {
+    /// Says how much moved along it, or at most did, through sockets which way and how much of it back, where that is
+    /// known; and how fast while the calls took that moved it: a file that is read in the first and the last second of
+    /// a run was not read slowly.
+    pub(super) fn moves(
+        &mut self,
+        way: Way,
+        (bytes, back_bytes, is_bound): (i64, i64, bool),
+        in_calls_ns: i64,
+    ) {
+        let rate = (bytes as f64 * 1e9 / in_calls_ns as f64) as i64;
+        self.way = way;
+        self.bytes = bytes;
+        self.bytes_per_s = (bytes > 0 && in_calls_ns > 0 && !is_bound).then_some(rate);
+        let is_socket = self.relation == Relation::Graph(EdgeKind::Socket);
+        let way = is_socket.then(|| ("way", Value::Text(way.name().into())));
+        // What nobody counted is not nothing.
+        let counted = (bytes > 0 || !is_socket).then_some(("bytes", Value::Integer(bytes)));
+        let back = (back_bytes > 0).then_some(("back_bytes", Value::Integer(back_bytes)));
+        let rate = self.bytes_per_s;
+        let per_s = rate.map(|rate| ("bytes_per_s", Value::Integer(rate)));
+        let facts = [way, counted, back, per_s];
+        self.attributes.extend(facts.into_iter().flatten());
+        match (bytes, is_bound) {
+            (..=0, _) => {}
+            (bytes, _) if back_bytes > 0 => {
+                let forth = units::bytes(bytes.saturating_sub(back_bytes));
+                let back = units::bytes(back_bytes);
+                self.label.push(format!("{forth} → · ← {back}"));
+            }
+            (bytes, true) => self.label.push(format!("≤ {}", units::bytes(bytes))),
+            (bytes, false) => self.label.push(units::bytes(bytes)),
+        }
+        self.label
+            .extend(rate.map(|rate| units::bytes(rate) + "/s"));
     }
 }
 
 /// What both drawings say about the whole graph.
 pub(super) fn finish(drawing: &mut Drawing, workflow: &Workflow, dag: &Dag) {
     drawing.add_degrees();
-    let forks = dag
-        .dropped
-        .iter()
-        .filter(|d| d.edge.kind == EdgeKind::Fork)
-        .count();
+    let forks = forks_against_data(dag).count();
     let data = dag.dropped.len() - forks;
     let system_files = workflow.files.iter().filter(|file| file.is_system).count();
     let cut = dag.graph.node_weights().filter(|node| match node {
@@ -136,7 +143,7 @@ pub(super) fn finish(drawing: &mut Drawing, workflow: &Workflow, dag: &Dag) {
     }
     let facts = [
         ("processes", workflow.processes.len()),
-        ("cycle_fork_edges_left_out", forks),
+        ("forks_against_data", forks),
         ("cycle_data_edges_left_out", data),
         ("system_files_left_out", system_files),
         ("texts_shortened", drawing.shortened as usize),

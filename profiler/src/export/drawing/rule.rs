@@ -1,12 +1,13 @@
 //! The rule graph as a drawing that fits on a page.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
-use super::process::{bytes_label, finish, moved, rate, title};
-use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
-use crate::graph::groups::{Group, Members, RuleGraph};
+use super::process::{finish, forks_against_data, title};
+use super::{Drawing, DrawnEdge, DrawnNode, Relation, Shape, Value, hue};
+use crate::graph::groups::{Group, GroupEdge, Members, RuleGraph};
 use crate::graph::pattern::{counted, relative};
 use crate::graph::{Dag, EdgeKind};
 use crate::model::{Process, ProcessId, Workflow};
@@ -41,33 +42,20 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
         }
         drawing.nodes.push(drawn);
     }
-    for edge in rules.graph.edge_references() {
-        let e = edge.weight();
-        let label = match (e.kind, e.count) {
-            (EdgeKind::Fork, 1) => String::new(),
-            (EdgeKind::Fork, count) => format!("×{}", units::count(count)),
-            _ => bytes_label(e.bytes, e.back_bytes, e.is_bound),
-        };
-        let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
-        let numbers = [
-            ("calls", e.calls),
-            ("edges", e.count),
-            ("first_ns", e.first_ns),
-            ("last_ns", e.last_ns),
-        ];
-        attributes.extend(moved(e.kind, e.way, (e.bytes, e.back_bytes)));
-        attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
-        attributes.extend(rate(e.bytes, e.last_ns - e.first_ns));
-        drawing.edges.push(DrawnEdge {
-            from: edge.source().index(),
-            to: edge.target().index(),
-            kind: e.kind,
-            way: e.way,
-            label,
-            is_critical: false,
-            attributes,
-        });
+    let edges = rules.graph.edge_references();
+    let drawn = edges.map(|e| edge((e.source(), e.target()), e.weight()));
+    drawing.add_in_order(drawn.collect());
+    let mut against: BTreeMap<(NodeIndex, NodeIndex), GroupEdge> = BTreeMap::new();
+    for fork in forks_against_data(dag) {
+        let [from, to] = [fork.from, fork.to].map(|node| rules.group_of[node.index()]);
+        let more = GroupEdge::of(&fork.edge);
+        if from != to {
+            let all = against.entry((from, to));
+            all.and_modify(|all| all.add(&more)).or_insert(more);
+        }
     }
+    let against = against.into_iter().map(|(ends, all)| edge(ends, &all));
+    drawing.add_beside(against.collect());
     for (name, n) in [
         ("forks_not_drawn", rules.hidden_forks),
         ("edges_within_groups", rules.inner_edges),
@@ -76,6 +64,24 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
     }
     finish(&mut drawing, workflow, dag);
     drawing
+}
+
+fn edge((from, to): (NodeIndex, NodeIndex), e: &GroupEdge) -> DrawnEdge {
+    let mut drawn = DrawnEdge::plain((from.index(), to.index()), Relation::Graph(e.kind));
+    drawn.moves(e.way, (e.bytes, e.back_bytes, e.is_bound), e.latency_ns);
+    let numbers = [
+        ("calls", e.calls),
+        ("edges", e.count),
+        ("latency_ns", e.latency_ns),
+        ("first_ns", e.first_ns),
+        ("last_ns", e.last_ns),
+    ];
+    let numbers = numbers.map(|(name, n)| (name, Value::Integer(n)));
+    drawn.attributes.extend(numbers);
+    if e.kind == EdgeKind::Fork && e.count > 1 {
+        drawn.label.push(format!("×{}", units::count(e.count)));
+    }
+    drawn
 }
 
 fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) -> DrawnNode {
@@ -101,6 +107,11 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
             let failed = members().filter(|p| p.has_failed()).count();
             if failed > 0 {
                 label.push(format!("{failed} failed"));
+            }
+            if group.inner_files > 0 {
+                let files = units::counted(group.inner_files, "file", "files");
+                let size = units::bytes(group.inner_bytes);
+                label.push(format!("{files} of its own, {size}"));
             }
             DrawnNode {
                 id: format!("r{number}"),

@@ -17,16 +17,18 @@ function graphModel() {
     if (G.open.has(group)) openGroup(group, nodes, ofNode);
     else ofGroup[group] = nodes.push({ group, members: null, ...groupText(node) }) - 1;
   });
-  const add = (from, to, kind, [way, bytes, back], n, calls, span) => {
+  const add = (from, to, kind, critical, [way, bytes, back, inCalls], n, calls, span) => {
     if (from === to || from === undefined || to === undefined) return;
     const key = from + ">" + to, edge = edges.get(key);
-    if (!edge) return edges.set(key, { from, to, kind, way, bytes, back, count: n, calls, span });
-    joinEdges(edge, kind, way, bytes, back, n);
+    if (!edge) return edges.set(key, { from, to, kind, critical, way, bytes, back, inCalls, count: n, calls, span });
+    joinEdges(edge, kind, critical, [way, bytes, back, inCalls], n);
   };
   const between = new Set();
   for (const e of graph.edges) {
     between.add(e.from + ">" + e.to);
-    if (!G.open.has(e.from) && !G.open.has(e.to)) add(ofGroup[e.from], ofGroup[e.to], e.kind, [e.way, e.bytes, e.back_bytes], e.count, e.calls, [e.first_ns, e.last_ns]);
+    if (!G.open.has(e.from) && !G.open.has(e.to)) {
+      add(ofGroup[e.from], ofGroup[e.to], e.kind, e.is_critical, [e.way, e.bytes, e.back_bytes, e.latency_ns], e.count, e.calls, [e.first_ns, e.last_ns]);
+    }
   }
   if (G.open.size) {
     const m = block("members");
@@ -37,13 +39,19 @@ function graphModel() {
       // What the groups are not connected by is not drawn between their members either; within
       // a group, those that are only counted could close a cycle.
       if (a === b ? kind === "fork" || !nodes[x] || nodes[x].rest || nodes[y].rest : !between.has(a + ">" + b)) return;
-      add(x, y, kind, [m.way[i], m.bytes[i], m.back_bytes[i]], 1, null, null);
+      add(x, y, kind, memberPath().edges.has(i), [m.way[i], m.bytes[i], m.back_bytes[i], m.latency_ns[i]], 1, null, null);
     });
   }
-  return G.files ? { nodes, edges: [...edges.values()] } : withoutFiles(nodes, [...edges.values()]);
+  nodes.forEach((node) => {
+    node.critical = node.node !== undefined ? memberPath().nodes.has(node.node) : !node.rest && graph.nodes[node.group].is_critical;
+  });
+  const all = [...edges.values()], steps = pathSteps(nodes, all, ofGroup, ofNode);
+  return G.files ? { nodes, edges: all, steps } : withoutFiles(nodes, all, steps);
 }
 // Which way data went is that of the strongest relation; of several sockets all that is known.
-function joinEdges(edge, kind, way, bytes, back, n) {
+function joinEdges(edge, kind, critical, [way, bytes, back, inCalls], n) {
+  edge.critical = edge.critical || critical;
+  edge.inCalls += inCalls;
   edge.bytes += bytes;
   edge.back += back;
   edge.count += n;
@@ -90,85 +98,64 @@ function openGroup(group, nodes, ofNode) {
   }
 }
 // Steps only: an edge from who wrote to who read what it wrote.
-function withoutFiles(nodes, edges) {
+function withoutFiles(nodes, edges, steps) {
   const into = nodes.map(() => []), out = nodes.map(() => []), kept = new Map(), joined = new Map();
   for (const e of edges) { out[e.from].push(e); into[e.to].push(e); }
-  const steps = nodes.filter((node, i) => !node.isFile && (kept.set(i, kept.size), true));
-  const add = (from, to, kind, [way, bytes, back], n) => {
+  const own = nodes.filter((node, i) => !node.isFile && (kept.set(i, kept.size), true));
+  const add = (from, to, kind, critical, [way, bytes, back, inCalls], n) => {
     const key = kept.get(from) + ">" + kept.get(to), edge = joined.get(key);
-    if (!edge) joined.set(key, { from: kept.get(from), to: kept.get(to), kind, way, bytes, back, count: n });
-    else joinEdges(edge, kind, way, bytes, back, n);
+    if (!edge) joined.set(key, { from: kept.get(from), to: kept.get(to), kind, critical, way, bytes, back, inCalls, count: n });
+    else joinEdges(edge, kind, critical, [way, bytes, back, inCalls], n);
   };
-  for (const e of edges) if (kept.has(e.from) && kept.has(e.to)) add(e.from, e.to, e.kind, [e.way, e.bytes, e.back], e.count);
+  for (const e of edges) if (kept.has(e.from) && kept.has(e.to)) add(e.from, e.to, e.kind, e.critical, [e.way, e.bytes, e.back, e.inCalls], e.count);
   nodes.forEach((node, start) => {
     if (node.isFile) return;
     // Through files, and through the versions of one.
-    const seen = new Set(), way = out[start].filter((e) => nodes[e.to].isFile).map((e) => e.to);
+    const seen = new Set(), way = out[start].filter((e) => nodes[e.to].isFile);
     while (way.length) {
-      const file = way.pop();
+      const { to: file, critical } = way.pop();
       if (seen.has(file)) continue;
       seen.add(file);
-      for (const e of out[file]) if (nodes[e.to].isFile) way.push(e.to); else if (e.to !== start) add(start, e.to, "read", ["forth", e.bytes, 0], e.count);
+      for (const e of out[file]) {
+        if (nodes[e.to].isFile) way.push({ to: e.to, critical: critical && e.critical });
+        else if (e.to !== start) add(start, e.to, "read", critical && e.critical, ["forth", e.bytes, 0, e.inCalls], e.count);
+      }
     }
   });
-  return { nodes: steps, edges: [...joined.values()] };
+  const between = steps.map((step) => ({ ...step, from: kept.get(step.from), to: kept.get(step.to) }));
+  return { nodes: own, edges: [...joined.values()], steps: between };
 }
 
-// Which nodes and edges of the whole graph the critical path follows: from each process on it to
-// the next, directly or through one file.
-function pathOfGraph() {
-  if (pathOfGraph.found) return pathOfGraph.found;
-  const m = block("members"), s = block("path").steps, nodes = new Set(), edges = new Set(), nodeOf = new Map();
-  // Of a process that is cut all versions, in their order.
-  m.member.forEach((member, node) => { if (member !== null && member >= 0) nodeOf.has(member) ? nodeOf.get(member).push(node) : nodeOf.set(member, [node]); });
-  const on = new Set(s.process.filter((i) => i !== null).flatMap((i) => nodeOf.get(i) || [])), out = new Map(), into = new Map();
-  const put = (map, key, to) => (map.has(key) ? map.get(key).add(to) : map.set(key, new Set([to])));
-  m.from.forEach((from, i) => {
-    if (on.has(from)) put(out, from, m.to[i]);
-    if (on.has(m.to[i])) put(into, m.to[i], from);
-  });
-  const parent = block("processes").parent, way = s.process.filter((i) => i !== null);
-  const connect = (a, b) => {
-    if (out.has(a) && out.get(a).has(b)) edges.add(a + ">" + b);
-    else for (const file of out.get(a) || []) {
-      if (!into.has(b) || !into.get(b).has(file)) continue;
-      nodes.add(file);
-      edges.add(a + ">" + file).add(file + ">" + b);
-    }
-  };
-  way.forEach((i, at) => {
-    const own = nodeOf.get(i) || [];
-    own.forEach((node, nth) => {
-      nodes.add(node);
-      if (nth) edges.add(own[nth - 1] + ">" + node);
-    });
-    // Between two steps the path goes through whoever waits for the one and starts the other.
-    for (let next = at + 1; next < way.length && next < at + 6; next++) {
-      if (way[next] !== i) for (const a of own) for (const b of nodeOf.get(way[next]) || []) connect(a, b);
-      if (way[next] !== parent[i] && way[next] !== parent[parent[i]]) break;
-    }
-  });
-  return (pathOfGraph.found = { nodes, edges });
+// Of single processes and files: those on the critical path, and its edges.
+function memberPath() {
+  const m = block("members");
+  return memberPath.found || (memberPath.found = { nodes: new Set(m.path_nodes), edges: new Set(m.path_edges) });
 }
-// Marks what of a drawing lies on it.
-function markPath(model, keyOf) {
-  const { nodes, edges } = pathOfGraph(), drawn = new Set([...edges].map((edge) => edge.split(">").map((n) => keyOf(+n)).join(">")));
-  const keys = new Set([...nodes].map(keyOf));
-  model.nodes.forEach((node) => { node.critical = keys.has(node.node === undefined ? "g" + node.group : "n" + node.node); });
-  const key = (node) => (node.node === undefined ? "g" + node.group : "n" + node.node);
-  model.edges.forEach((e) => {
-    const [a, b] = [model.nodes[e.from], model.nodes[e.to]];
-    e.critical = drawn.has(key(a) + ">" + key(b)) || (!G.files && a.critical && b.critical && [...drawn].some((x) => x.startsWith(key(a) + ">") &&
-      drawn.has(x.split(">")[1] + ">" + key(b))));
-  });
+// Steps of the critical path between nodes of the drawing that no edge of it stands for: between closed groups
+// those of the groups, else those of their members.
+function pathSteps(nodes, edges, ofGroup, ofNode) {
+  const m = block("members"), drawn = new Set(edges.filter((e) => e.critical).map((e) => e.from + ">" + e.to)), steps = [];
+  const add = (from, to, kind) => {
+    if (from === undefined || to === undefined || from === to || drawn.has(from + ">" + to)) return;
+    drawn.add(from + ">" + to);
+    steps.push({ from, to, kind });
+  };
+  const each = (s, of) => s.from.forEach((from, i) => add(of(from), of(s.to[i]), s.is_fork[i] ? "fork" : "wait"));
+  each(block("graph").steps, (group) => ofGroup[group]);
+  if (G.open.size) {
+    const s = m.steps, of = (node) => ofNode.has(node) ? ofNode.get(node) : ofGroup[m.group[node]];
+    s.from.forEach((from, i) => {
+      if (ofNode.has(from) || ofNode.has(s.to[i])) add(of(from), of(s.to[i]), s.is_fork[i] ? "fork" : "wait");
+    });
+  }
+  return steps;
 }
 
 function drawGraph() {
   const host = $("graph-view"), model = graphModel(), W = host.clientWidth;
   const size = model.nodes.map((node) => ({
     w: Math.max(96, Math.max((node.label + node.times).length * 6.9, node.sub.length * 5.9) + 20), h: node.sub ? 36 : 24 }));
-  const ends = model.edges.map((e) => [e.from, e.to]), m = block("members");
-  markPath(model, (node) => (G.open.has(m.group[node]) ? "n" + node : "g" + m.group[node]));
+  const ends = model.edges.map((e) => [e.from, e.to]);
   const lay = (down) => layout(size, ends, { down, layerGap: down ? 34 : 64, nodeGap: down ? 18 : 9 });
   const scale = (l) => Math.min(1, (W - 30) / l.width, 970 / l.height);
   let l = lay(G.down !== false);
@@ -182,6 +169,7 @@ function drawGraph() {
   if (l.width * k > W) G.view.x = 15;
   const stage = svg("g", {}), root = svg("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Workflow graph" }, markers(), stage);
   model.edges.forEach((e, i) => stage.append(edgeShape(model, e, l.edges[i], size)));
+  model.steps.forEach((step) => stage.append(stepShape(model, step, l.nodes, size)));
   model.nodes.forEach((node, i) => stage.append(nodeShape(node, l.nodes[i], size[i])));
   host.replaceChildren(root);
   G.root = root;
@@ -213,7 +201,7 @@ function edgeShape(model, e, points, size) {
     const c = down ? [[a[0], a[1] + bend], [b[0], b[1] - bend]] : [[a[0] + bend, a[1]], [b[0] - bend, b[1]]];
     d += ` C${[...c[0], ...c[1], ...b].map((n) => n.toFixed(1)).join(" ")}`;
   }
-  const width = e.bytes > 0 ? Math.min(4.5, 1 + Math.max(0, Math.log10(e.bytes) - 4) * 0.6) : 1;
+  const width = lineWidth(e);
   const marker = `url(#to-${e.critical ? "bad" : markerOf[e.kind]})`;
   const path = svg("path", { d, class: `edge ${e.kind}${e.critical ? " critical" : ""}`,
     "stroke-width": (e.critical ? Math.max(2, width) : width).toFixed(1),
@@ -222,9 +210,33 @@ function edgeShape(model, e, points, size) {
   path.addEventListener("pointermove", (event) => !G.drag && tip(event, `${name(model.nodes[e.from])} ${arrow} ${name(model.nodes[e.to])}`, [
     e.way === "unknown" ? ["direction", "not known"] : null, e.back ? ["of these back", bytes(e.back)] : null,
     ["relation", e.kind], e.bytes ? ["bytes", (e.kind === "pipe" ? "at most " : "") + bytes(e.bytes)] : null,
-    e.calls ? ["calls", count(e.calls)] : null, ["edges", count(e.count)], e.span ? ["from, to", e.span.map(duration).join(" – ")] : null]));
+    rateOf(e) ? ["rate, in calls", bytes(rateOf(e)) + "/s"] : null, e.calls ? ["calls", count(e.calls)] : null, ["edges", count(e.count)], e.span ? ["from, to", e.span.map(duration).join(" – ")] : null]));
   path.addEventListener("pointerleave", noTip);
   e.shape = path;
+  return path;
+}
+// Bytes per second of the time in the calls that moved them; null: not known.
+const rateOf = (e) => (e.bytes > 0 && e.inCalls > 0 ? (e.bytes * 1e9) / e.inCalls : null);
+// On a logarithmic scale, of bytes from 10 kB or of rates from 1 MB/s.
+function lineWidth(e) {
+  const value = G.byRate ? rateOf(e) : e.bytes;
+  return value > 0 ? Math.min(4.5, 1 + Math.max(0, Math.log10(value) - (G.byRate ? 6 : 4)) * (G.byRate ? 0.9 : 0.6)) : 1;
+}
+// A step of the critical path that no edge stands for: beside the layers, for it says nothing of the order.
+function stepShape(model, step, places, size) {
+  const [a, b] = [places[step.from], places[step.to]], dx = b.x - a.x, dy = b.y - a.y;
+  const bend = { x: (a.x + b.x) / 2 - dy * 0.25, y: (a.y + b.y) / 2 + dx * 0.25 };
+  // Where the line from the bend to the middle of a box enters the box.
+  const border = (at, box) => {
+    const [vx, vy] = [bend.x - at.x, bend.y - at.y], part = Math.min(box.w / 2 / (Math.abs(vx) || 1e-9), box.h / 2 / (Math.abs(vy) || 1e-9), 1);
+    return [at.x + vx * part, at.y + vy * part].map((n) => n.toFixed(1)).join(",");
+  };
+  const path = svg("path", { d: `M${border(a, size[step.from])} Q${bend.x.toFixed(1)},${bend.y.toFixed(1)} ${border(b, size[step.to])}`,
+    class: `edge ${step.kind} critical`, "stroke-width": 2, "marker-end": "url(#to-bad)" });
+  path.addEventListener("pointermove", (event) => !G.drag && tip(event, `${name(model.nodes[step.from])} → ${name(model.nodes[step.to])}`,
+    [["critical path", step.kind === "fork" ? "started it" : "it went on when that had ended or let it go"]]));
+  path.addEventListener("pointerleave", noTip);
+  step.shape = path;
   return path;
 }
 const name = (node) => node.label + node.times;
@@ -296,7 +308,7 @@ function dimGraph() {
       (what.kind === "rule" && what.rule === node.rule && node.member === undefined) ||
       (what.kind === "process" && what.process === node.member) || (what.kind === "file" && node.member !== undefined && what.file === -1 - node.member)));
   }
-  for (const e of G.model.edges) e.shape.classList.toggle("dim", !(G.model.nodes[e.from].on && G.model.nodes[e.to].on));
+  for (const e of [...G.model.edges, ...G.model.steps]) e.shape.classList.toggle("dim", !(G.model.nodes[e.from].on && G.model.nodes[e.to].on));
 }
 function moveGraph() { G.stage.setAttribute("transform", `translate(${G.view.x.toFixed(1)} ${G.view.y.toFixed(1)}) scale(${G.view.k.toFixed(3)})`); }
 function zoomGraph(factor, x, y) {
@@ -316,9 +328,14 @@ function listenGraph() {
     files.setAttribute("aria-pressed", G.files);
     drawGraph();
   }, G.files);
+  const rate = button("width: rate", "the width of lines by bytes per second in calls, or by bytes", () => {
+    G.byRate = !G.byRate;
+    rate.setAttribute("aria-pressed", G.byRate);
+    drawGraph();
+  }, false);
   const turn = button("turn", "from top to bottom, or from left to right", () => { G.down = !G.isDown; drawGraph(); });
   $("graph-tools").append(button("+", "larger", () => zoomGraph(1.3, ...middle())), button("−", "smaller", () => zoomGraph(1 / 1.3, ...middle())),
-    button("fit", "the whole graph", fitGraph), turn, files, button("close groups", "close every opened group", () => { G.open.clear(); drawGraph(); }));
+    button("fit", "the whole graph", fitGraph), turn, files, rate, button("close groups", "close every opened group", () => { G.open.clear(); drawGraph(); }));
   host.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     G.drag = { x: event.clientX, y: event.clientY };
