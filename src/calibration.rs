@@ -1,5 +1,6 @@
 //! What this machine can do: disk, memory, processors, network; measured in under a minute.
 
+pub(crate) mod compare;
 mod disk;
 mod network;
 mod speed;
@@ -66,6 +67,18 @@ pub(crate) struct Capacities {
     pub(crate) cpu_all: Option<Measured>,
     pub(crate) loopback: Option<Measured>,
     pub(crate) network: Option<Measured>,
+    /// What each machine sent and received while all sent to all; then `network` is the lesser of both, the
+    /// median over the machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) shuffle: Vec<InShuffle>,
+}
+
+/// A machine while all sent to all, bytes per second.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct InShuffle {
+    pub(crate) peer: String,
+    pub(crate) sent: Measured,
+    pub(crate) received: Measured,
 }
 
 /// What to measure.
@@ -77,6 +90,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) most_bytes: u64,
     /// A `flowtrace calibrate --serve` to measure the network with.
     pub(crate) peer: Option<&'a str>,
+    /// Several of them that are to send to each other all at once.
+    pub(crate) shuffle: &'a [String],
 }
 
 /// Name of this machine.
@@ -125,7 +140,43 @@ pub(crate) fn measure(plan: &Plan<'_>, tell: &mut dyn FnMut(&str)) -> Result<Cap
         }
         found.network = Measured::of(rounds);
     }
+    if !plan.shuffle.is_empty() {
+        tell("network, all to all");
+        shuffle(plan, &mut found)?;
+    }
     Ok(found)
+}
+
+/// Krevat's N for n nodes: what a node moves while all send to all.
+fn shuffle(plan: &Plan<'_>, found: &mut Capacities) -> Result<(), Failure> {
+    let peers = plan.shuffle;
+    let (mut sent, mut received) = (vec![Vec::new(); peers.len()], vec![Vec::new(); peers.len()]);
+    let mut lesser = Vec::new();
+    for _ in 0..plan.rounds {
+        let round = network::shuffle(peers).map_err(|error| {
+            Failure::new(1, format!("cannot measure a shuffle: {error}"))
+                .hint("run `flowtrace calibrate --serve 0.0.0.0:PORT` on each of these machines, of the same version")
+        })?;
+        let nodes = sent.iter_mut().zip(&mut received).enumerate();
+        for (node, (sent, received)) in nodes {
+            let (out, back) = round.of(node);
+            sent.push(out);
+            received.push(back);
+            lesser.push(out.min(back));
+        }
+    }
+    found.network = Measured::of(lesser);
+    let nodes = peers.iter().zip(sent).zip(received);
+    found.shuffle = nodes
+        .filter_map(|((peer, sent), received)| {
+            Some(InShuffle {
+                peer: peer.clone(),
+                sent: Measured::of(sent)?,
+                received: Measured::of(received)?,
+            })
+        })
+        .collect();
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
+use flowtrace_profiler::export::plot::{self, Picture};
 
 use crate::failure::Failure;
 
@@ -23,6 +24,17 @@ const PICTURES: [&str; 5] = ["svg", "png", "jpeg", "pdf", "ps"];
 pub(crate) fn picture(format: &impl ValueEnum) -> Option<&'static str> {
     let value = format.to_possible_value()?;
     PICTURES.into_iter().find(|name| value.matches(name, false))
+}
+
+/// Plots as `svg`, which needs no Graphviz, or as another picture.
+pub(crate) fn plot(picture: &Picture, format: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    if format == "svg" {
+        plot::write_svg(picture, &mut bytes)?;
+        return Ok(bytes);
+    }
+    plot::write_dot(picture, &mut bytes)?;
+    render(&bytes, Layout::Placed, format)
 }
 
 /// Has Graphviz turn its own language into a [`picture`].

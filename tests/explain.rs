@@ -168,7 +168,12 @@ fn every_table_has_every_format() {
         flowtrace(directory.path(), &[&arguments[..], options].concat())
     };
     let of_lives = &["--of", "life"][..];
-    for (table, options) in [("cdf", of_lives), ("hist", of_lives), ("throughput", &[])] {
+    for (table, options) in [
+        ("cdf", of_lives),
+        ("hist", of_lives),
+        ("calls", &[]),
+        ("throughput", &[]),
+    ] {
         let svg = String::from_utf8(plot(table, options).stdout).unwrap();
         assert!(svg.contains("<polyline") && svg.ends_with("</svg>\n"));
     }

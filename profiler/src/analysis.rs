@@ -4,6 +4,7 @@
 pub mod advice;
 pub mod bottlenecks;
 mod bound;
+pub mod counters;
 pub mod critical_path;
 pub mod data;
 pub mod findings;

@@ -12,10 +12,10 @@ mod channels;
 mod files;
 mod graph;
 mod head;
-mod machine;
 mod network;
 mod page;
 mod path;
+mod pictures;
 mod processes;
 mod rules;
 mod text;
@@ -26,6 +26,7 @@ use std::io::{self, Write};
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
+use crate::analysis::counters::{self, Machines};
 use crate::analysis::critical_path::CriticalPath;
 use crate::graph as workflow_graph;
 use crate::load::load_activity;
@@ -40,7 +41,7 @@ pub struct Report {
     path: path::Path,
     bottlenecks: bottlenecks::Limiting,
     processes: processes::Processes,
-    machine: machine::Machine,
+    machine: Machines,
     graph: graph::Graph,
     members: graph::MemberEdges,
     files: files::Files,
@@ -48,6 +49,7 @@ pub struct Report {
     channels: channels::Channels,
     flows: channels::Flows,
     network: network::Network,
+    pictures: pictures::Pictures,
     waits: waits::Waits,
 }
 
@@ -90,6 +92,7 @@ impl Default for Limits {
 /// When the trace cannot be read.
 pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Report> {
     let costs = trace.costs()?;
+    let machine = counters::machines(trace, workflow.last_ns)?;
     let mut texts = text::Texts::new(workflow.processes.len());
     let numbers = rules::Numbers::of(workflow);
     let kept = processes::Kept::of(workflow, limits.processes);
@@ -98,6 +101,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     let steps = workflow_graph::steps(workflow);
     let groups = workflow_graph::groups::by_rule(workflow, &steps);
     let critical = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
+    let calls = calls::of(workflow, &numbers, trace)?;
     let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
     let stays = critical.stays(workflow, &steps);
     Ok(Report {
@@ -106,7 +110,8 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         bottlenecks: bottlenecks::of(workflow, (&dag, &critical), &numbers, trace)?,
         path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
-        machine: machine::of(workflow, trace)?,
+        pictures: pictures::of(workflow, trace, &calls, &machine)?,
+        machine,
         graph: graph::of(workflow, (&steps, &stays), &groups, &drawn, &numbers),
         members: graph::members(
             (&steps, &stays),
@@ -116,7 +121,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
             limits.edges,
         ),
         files: files::of(workflow, &kept, &kept_files, limits.accesses),
-        calls: calls::of(workflow, &numbers, trace)?,
+        calls,
         channels: channels::of(workflow, trace, &kept, limits.channels)?,
         flows: channels::flows(workflow, trace, &kept, limits.channels)?,
         network: network::of(trace)?,

@@ -62,6 +62,7 @@ pub use trace::{
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
-    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow, WaitSumRow,
+    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow, StateRow,
+    WaitSumRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -33,7 +33,7 @@ pub use rows::{
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow,
-    FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
+    FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Opened by [`Trace::open`] it never changes the file.

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 
 /// Watch this machine for a collector: samples of its counters in small signed datagrams
 ///
-/// Sends totals of processors, memory, disks and network, as often as the collector says, until a
-/// signal; the last totals go over TCP. Lost datagrams cost resolution, never a total.
+/// Sends totals of CPUs, memory, disks and network, those and as often as the collector says, until a
+/// signal or until the collector stops it; the last totals go over TCP. Lost datagrams cost resolution, never a total.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace agent --to head:4790 --key ~/.flowtrace.key &
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// File with the key that agents and the collector share
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// End after so many seconds, instead of by a signal
+    /// End after so many seconds, instead of by a signal or by the collector
     #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     length: Option<u64>,
     /// Name of this machine [default: its node name]
@@ -57,7 +57,12 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     }
     if !args.quiet {
         tell!(
-            "flowtrace: sent {} and the last totals to {}",
+            "flowtrace: {}sent {} and the last totals to {}",
+            if report.is_stopped {
+                "ended by the collector; "
+            } else {
+                ""
+            },
             flowtrace_profiler::text::units::counted(report.sent as i64, "sample", "samples"),
             options.to
         );

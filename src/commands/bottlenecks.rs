@@ -9,14 +9,14 @@ use clap::ValueEnum;
 use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options, chart, facts};
 use flowtrace_profiler::analysis::grouping::By;
-use flowtrace_profiler::export::chart as svg;
+use flowtrace_profiler::export::chart::picture;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::text;
 use flowtrace_schema::{Table, Trace, Value};
 
 use crate::explained::{self, Explained};
 use crate::failure::Failure;
-use crate::output;
+use crate::{graphviz, output};
 
 /// Find the step, or the channel between steps, that limits the run, and when it does
 ///
@@ -123,7 +123,7 @@ fn once(args: &Args) -> super::Outcome {
             }
             Format::Svg => {
                 let drawn = chart::chart(&result, &read.timeline);
-                svg::write(&drawn, &answer(), out)?;
+                out.write_all(&graphviz::plot(&picture(&drawn, &answer()), "svg")?)?;
             }
             Format::Json => {
                 let mut facts = facts::facts(&result, answer());

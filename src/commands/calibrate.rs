@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use flowtrace_profiler::text::units;
 
 use super::Outcome;
-use crate::calibration::{self, Capacities, Measured, Plan};
+use crate::calibration::{self, Capacities, Measured, Plan, compare};
 use crate::failure::Failure;
 use crate::output;
 
@@ -21,7 +21,9 @@ use crate::output;
 Examples:
   flowtrace calibrate --dir /scratch
   flowtrace calibrate --serve 0.0.0.0:4711          on the other machine
-  flowtrace calibrate --to other:4711               on this one")]
+  flowtrace calibrate --to other:4711               on this one
+  flowtrace calibrate --shuffle a:4711,b:4711,c:4711    what a node moves while all send to all
+  flowtrace calibrate --compare capacities-*.json       how much machines differ")]
 pub(crate) struct Args {
     /// Directory on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -35,9 +37,21 @@ pub(crate) struct Args {
     /// Measure the network to a machine that runs `flowtrace calibrate --serve`, too
     #[arg(long, value_name = "HOST:PORT")]
     to: Option<String>,
+    /// Measure the network while each of these machines sends to all others at once, as a shuffle does; each runs
+    /// `flowtrace calibrate --serve`, and reaches the others by these names
+    #[arg(
+        long,
+        value_name = "HOST:PORT,…",
+        value_delimiter = ',',
+        conflicts_with = "to"
+    )]
+    shuffle: Vec<String>,
     /// Measure nothing, but answer others who do
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "output"])]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "shuffle", "output"])]
     serve: Option<String>,
+    /// Measure nothing, but say how much the capacities of several machines differ, of each a file
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["to", "shuffle", "serve", "output"])]
+    compare: Vec<PathBuf>,
     /// Keep the result in FILE [default: one for each host in the user's data directory]
     #[arg(short, long, value_name = "FILE", value_parser = output::ending::only("json"))]
     output: Option<PathBuf>,
@@ -65,6 +79,20 @@ pub(crate) fn run(args: &Args) -> Outcome {
             ),
         };
     }
+    if !args.compare.is_empty() {
+        let machines = args.compare.iter().map(|path| calibration::read(path));
+        let found = compare::variations(&machines.collect::<Result<Vec<_>, _>>()?);
+        let mut out = std::io::stdout().lock();
+        match args.format {
+            Format::Text => out.write_all(compare::text(&found).as_bytes())?,
+            Format::Json => crate::output::json(&mut out, &found)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.shuffle.len() == 1 {
+        return Err(Failure::usage("--shuffle: it takes two machines at least")
+            .hint("--shuffle a:4711,b:4711, or --to a:4711 for one"));
+    }
     let output = args.output.clone().or_else(calibration::default_path);
     // Better to hear of a file that cannot be written before than after.
     if let Some(path) = args
@@ -84,6 +112,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         rounds: usize::from(args.rounds),
         most_bytes: u64::from(args.size) << 20,
         peer: args.to.as_deref(),
+        shuffle: &args.shuffle,
     };
     let found = calibration::measure(&plan, &mut |what| tell!("flowtrace: measuring {what}"))?;
     let mut out = std::io::stdout().lock();
@@ -120,7 +149,18 @@ fn text(found: &Capacities) -> String {
     line("one core, steps", found.cpu_one, steps);
     line("all cores, steps", found.cpu_all, steps);
     line("network within the machine", found.loopback, bytes);
-    line("network to the other one", found.network, bytes);
+    match found.shuffle.len() {
+        0 => line("network to the other one", found.network, bytes),
+        nodes => {
+            let name = format!("network, {nodes} all to all");
+            line(&name, found.network, bytes);
+            for node in &found.shuffle {
+                let peer = units::shorten(&units::plain(&node.peer), 19);
+                line(&format!("  {peer} sent"), Some(node.sent), bytes);
+                line(&format!("  {peer} received"), Some(node.received), bytes);
+            }
+        }
+    }
     if !found.is_direct {
         out +=
             "  this filesystem has no way past the page cache: the disk may be slower than that\n";

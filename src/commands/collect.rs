@@ -14,6 +14,7 @@ use flowtrace_tracer::monitor::collector::Rates;
 use flowtrace_tracer::monitor::service::{
     self, CollectError, CollectOptions, CollectReport, Control, NodeState,
 };
+use flowtrace_tracer::monitor::wire::Counters;
 
 use super::agent::key_failure;
 use super::run::failure;
@@ -31,11 +32,12 @@ const SLOWEST: f64 = 3600.0;
 ///
 /// Machines are put on this machine's clock by round trips, with the error stated. What is missing
 /// is filled in between its neighbours and marked. On a terminal all machines are shown while they
-/// run, and keys change their rates; else lines on standard input do: 'rate 5' for all machines,
-/// 'rate n3 0.1' for one.
+/// run, and keys change their rates and stop their agents; else lines on standard input do: 'rate 5' for
+/// all machines, 'rate n3 0.1' for one, 'stop' and 'stop n3'.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace collect -o nodes.db --key ~/.flowtrace.key
+  flowtrace collect -o nodes.db --key ~/.flowtrace.key --counters cpu,net,disk.busy
   flowtrace query nodes.db 'SELECT host, confidence, final FROM nodes'
 
 Exit status: 0 every machine's last totals are exact; 1 some did not send them, or the trace could not be
@@ -56,6 +58,10 @@ pub(crate) struct Args {
     /// Samples a second of every machine
     #[arg(long, value_name = "HZ", default_value_t = 1.0)]
     rate: f64,
+    /// Counters to collect, by kind (cpu, tasks, memory, swap, disk, net, pressure) or name (disk.read_bytes)
+    /// [default: all]
+    #[arg(long, value_name = "NAMES", value_parser = counters)]
+    counters: Option<Counters>,
     /// Most samples a second of all machines together; with more they are slowed down
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     most: u32,
@@ -87,6 +93,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         rates: Rates {
             period_ms,
             most_per_second: args.most,
+            counters: args.counters.unwrap_or_default(),
             ..Rates::default()
         },
         length: args.length.map(Duration::from_secs),
@@ -139,6 +146,12 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     Ok(ExitCode::from(u8::from(!is_exact)))
 }
 
+fn counters(text: &str) -> Result<Counters, String> {
+    Counters::named(text.split(',').map(str::trim)).map_err(|name| {
+        format!("there is no counter {name}; flowtrace query TRACE 'SELECT DISTINCT counter FROM host_samples' names them")
+    })
+}
+
 fn period(hertz: f64) -> Option<u32> {
     let is_sound = hertz.is_finite() && hertz <= 100.0 && hertz * SLOWEST >= 1.0;
     is_sound.then(|| (1000.0 / hertz).round() as u32)
@@ -160,7 +173,7 @@ fn lines_of_input() -> Receiver<String> {
     receiver
 }
 
-/// `rate HZ` or `rate NAME HZ`.
+/// `rate HZ`, `rate NAME HZ`, `stop` or `stop NAME`.
 fn control(line: &str) -> Option<Control> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let found = match words[..] {
@@ -173,11 +186,15 @@ fn control(line: &str) -> Option<Control> {
             let period = hertz.parse().ok().and_then(period);
             period.map(|p| Control::Period(Some(node.into()), p))
         }
+        ["stop"] => Some(Control::Stop(None)),
+        ["stop", node] => Some(Control::Stop(Some(node.into()))),
         [] => return None,
         _ => None,
     };
     if found.is_none() {
-        tell!("flowtrace: not understood: {line}; say 'rate HZ' or 'rate NAME HZ'");
+        tell!(
+            "flowtrace: not understood: {line}; say 'rate HZ', 'rate NAME HZ', 'stop' or 'stop NAME'"
+        );
     }
     found
 }
@@ -207,14 +224,28 @@ fn ending(report: &CollectReport, options: &CollectOptions) -> String {
         ));
     }
     text.push_str(&format!(
-        "  trace   {shown} · next: flowtrace query {shown} \"SELECT * FROM nodes\""
+        "  trace   {shown} · next: flowtrace stats {shown} machines, flowtrace report {shown}"
     ));
     text
 }
 
 #[cfg(test)]
 mod tests {
+    use flowtrace_schema::HostCounter;
+
     use super::*;
+
+    #[test]
+    fn counters_are_chosen_by_kind_and_by_name() {
+        let chosen = counters("cpu, disk.busy").unwrap();
+        let has = |counter: HostCounter| chosen.has(counter as u8);
+        assert!(
+            has(HostCounter::CpuUser) && has(HostCounter::CpuSteal) && has(HostCounter::DiskBusy)
+        );
+        assert!(!has(HostCounter::DiskReads) && !has(HostCounter::NetSendBytes));
+        assert!(Counters::default().has(HostCounter::NetSendBytes as u8));
+        assert!(counters("cpu,processor").unwrap_err().contains("processor"));
+    }
 
     #[test]
     fn rates_are_understood() {
@@ -223,13 +254,15 @@ mod tests {
             control(" rate n3 0.1 "),
             Some(Control::Period(Some("n3".into()), 10_000))
         );
+        assert_eq!(control("stop"), Some(Control::Stop(None)));
+        assert_eq!(control("stop n3"), Some(Control::Stop(Some("n3".into()))));
         for wrong in [
             "rate",
             "rate x",
             "rate 0",
             "rate inf",
             "rate 1000",
-            "stop",
+            "stop n1 n2",
             "",
         ] {
             assert_eq!(control(wrong), None, "{wrong}");

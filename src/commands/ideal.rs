@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::analysis::ideal::{Capacities, Ideal, MapReduce, ideal};
+use flowtrace_profiler::analysis::ideal::{
+    Capacities, Ideal, MapReduce, ideal, phases, receive_skew,
+};
 use flowtrace_profiler::text;
 
 use super::Outcome;
@@ -170,7 +172,9 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
                 .saturating_add((seconds * 1e9) as i64)
         })
         .collect();
-    let found: Option<Ideal> = ideal(&read.workflow, &read.timeline, capacities, &cuts);
+    let phases = phases(&read.timeline, &cuts);
+    let skews = receive_skew(&read.trace, &phases)?;
+    let found: Option<Ideal> = ideal(&read.workflow, &read.timeline, capacities, &phases, &skews);
     let Some(found) = found else {
         return Err(Failure::new(
             1,

@@ -26,6 +26,7 @@ mod write;
   flowtrace network trace.db
   flowtrace network balance trace.db --last 10
   flowtrace network topology trace.db -o topology.svg
+  flowtrace network series trace.db --by-pair -o pairs.svg
   flowtrace network latency trace.db --from 10.0.0.1 --to 10.0.0.2 --format csv
 How every number is computed, and when not to trust it: docs/network-inference.md"
 )]
@@ -320,7 +321,7 @@ pub(crate) enum Format {
     Csv,
     /// Graphviz, for topology and matrix
     Dot,
-    /// Picture of the same, through Graphviz
+    /// Picture of a graph, through Graphviz, or a plot (series, cdf)
     Svg,
     /// Picture of the same, through Graphviz
     Png,
@@ -480,14 +481,19 @@ pub(crate) fn run(args: Args) -> super::Outcome {
 
 fn check_format(question: &Question, format: Format) -> Result<(), Failure> {
     let is_graph = matches!(question, Question::Topology(_) | Question::Matrix(_));
-    let is_table = matches!(format, Format::Table | Format::Json | Format::Csv);
-    if !is_table && !is_graph {
-        return Err(
-            Failure::usage("only topology and matrix are graphs, and can be pictures")
-                .hint("use --format table, json or csv here: .txt, .json, .csv"),
-        );
+    let has_plot = matches!(question, Question::Series { .. } | Question::Cdf(_));
+    let is_fit = match format {
+        Format::Table | Format::Json | Format::Csv => true,
+        Format::Dot | Format::Graphml => is_graph,
+        Format::Svg | Format::Png | Format::Jpeg | Format::Pdf | Format::Ps => is_graph || has_plot,
+    };
+    match is_fit {
+        true => Ok(()),
+        false => Err(Failure::usage(
+            "only topology and matrix are graphs, and only they, series and cdf can be pictures",
+        )
+        .hint("use --format table, json or csv here: .txt, .json, .csv")),
     }
-    Ok(())
 }
 
 impl Question {

@@ -6,18 +6,23 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use flowtrace_profiler::analysis::resources::{Capacity, PARTS, Resources, resources};
+use flowtrace_profiler::export::plot::Picture;
 use flowtrace_profiler::export::rows::Csv;
-use flowtrace_profiler::text;
+use flowtrace_profiler::text::{self, resources::Compared};
 use flowtrace_schema::{Table, Value};
 
 use crate::explained::{self, Explained};
-use crate::output;
+use crate::{graphviz, output};
 
 /// Say where the time went: CPU, memory, disk in sequence or not, network, waiting
 ///
 /// Per machine and over time from its counters, per step and process from what they did. The
-/// shares always sum to 1. Several traces are compared, by the number of their machines.
+/// shares always sum to 1. Several traces of the same work are compared, by the number of their machines:
+/// speed-up and shares.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace resources trace.db
+  flowtrace resources one.db three.db six.db --format svg -o speed-up.svg")]
 pub(crate) struct Args {
     /// Traces to read
     #[arg(required = true)]
@@ -25,7 +30,7 @@ pub(crate) struct Args {
     /// What the network can carry, both directions together, in MB/s
     #[arg(long, value_name = "MB/S", value_parser = super::ideal::rate)]
     network: Option<f64>,
-    /// Text, JSON with everything, or CSV with a row per machine and interval [default: by the ending of FILE, else text]
+    /// Text, JSON with everything, CSV with a row per machine and interval, or a plot [default: by the ending of FILE, else text]
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -40,6 +45,17 @@ enum Format {
     Json,
     /// A row for each machine and interval
     Csv,
+    /// Plot: shares over time of each machine; of several traces speed-up, and shares beside each other
+    Svg,
+    /// The same, through Graphviz
+    Png,
+    /// The same, through Graphviz
+    #[value(alias = "jpg")]
+    Jpeg,
+    /// The same, through Graphviz
+    Pdf,
+    /// The same, through Graphviz
+    Ps,
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
@@ -66,16 +82,14 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                     out.write_all(text::resources::text(found, &read.timeline).as_bytes())?;
                 }
                 several => {
-                    let mut rows: Vec<(String, usize, Resources)> = several
-                        .iter()
-                        .map(|(name, read, found)| {
-                            (name.clone(), read.timeline.hosts.len(), found.clone())
-                        })
-                        .collect();
-                    rows.sort_by_key(|row| row.1);
-                    out.write_all(text::resources::against_hosts(&rows).as_bytes())?;
+                    let runs = compared(several);
+                    out.write_all(text::resources::against_hosts(&runs).as_bytes())?;
                 }
             },
+            Format::Svg | Format::Png | Format::Jpeg | Format::Pdf | Format::Ps => {
+                let name = graphviz::picture(&format).unwrap_or_default();
+                out.write_all(&graphviz::plot(&picture(&runs), name)?)?;
+            }
             Format::Json => {
                 let all: Vec<_> = runs.iter().map(|(_, _, found)| found).collect();
                 output::json(out, &all)?;
@@ -85,6 +99,25 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn compared(runs: &[(String, Explained, Resources)]) -> Vec<Compared> {
+    let compared = |(name, read, found): &(String, Explained, Resources)| Compared {
+        name: name.clone(),
+        machines: read.timeline.hosts.len(),
+        length_ns: read.timeline.span.1 - read.timeline.span.0,
+        resources: found.clone(),
+    };
+    let mut rows: Vec<Compared> = runs.iter().map(compared).collect();
+    rows.sort_by_key(|run| run.machines);
+    rows
+}
+
+fn picture(runs: &[(String, Explained, Resources)]) -> Picture {
+    match runs {
+        [(_, read, found)] => text::resources::picture(found, &read.timeline),
+        several => text::resources::picture_against_hosts(&compared(several)),
+    }
 }
 
 fn csv(runs: &[(String, Explained, Resources)], out: &mut dyn Write) -> std::io::Result<()> {

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use flowtrace_profiler::analysis::counters::{self, Machines};
 use flowtrace_profiler::analysis::statistics::calls::CallStatistics;
 use flowtrace_profiler::analysis::statistics::phases;
-use flowtrace_profiler::export::plot::{self, Chart};
+use flowtrace_profiler::export::plot::Picture;
 use flowtrace_profiler::export::sheet::Sheet;
 use flowtrace_profiler::graph;
 use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::text::statistics;
 
 use crate::failure::Failure;
-use crate::graphviz::{self, Layout};
-use crate::{explained, output};
+use crate::{explained, graphviz, output};
 
 /// Rows shown to people unless all are asked for.
 const SHOWN: usize = 20;
@@ -28,7 +28,8 @@ const FINE_BINS: usize = 200;
 #[command(after_help = "Examples:
   flowtrace stats trace.db
   flowtrace stats trace.db cdf --of life --format svg -o life.svg
-  flowtrace stats trace.db rules --format csv")]
+  flowtrace stats trace.db rules --format csv
+  flowtrace stats nodes.db machines --format svg -o machines.svg")]
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     /// Every row
     #[arg(long)]
     full: bool,
-    /// Text for people, exact numbers, or a plot (cdf, hist, throughput) [default: by the ending of FILE, else text]
+    /// Text for people, exact numbers, or a plot (calls, cdf, hist, throughput, machines) [default: by the ending of FILE, else text]
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -75,6 +76,8 @@ enum Kind {
     Sequentiality,
     /// Bytes over time
     Throughput,
+    /// Counters of the machines, and how much of what their agents sent came
+    Machines,
     /// Calls that failed
     Failed,
     /// Files written and never read
@@ -186,7 +189,13 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         FINE_BINS
     };
     let bins = args.bins.map_or(default_bins, usize::from);
+    let mut machines = Machines::default();
     let (workflow, calls) = match args.table {
+        Kind::Machines => {
+            let (trace, workflow) = explained::open(&args.trace)?;
+            machines = counters::machines(&trace, workflow.last_ns)?;
+            (workflow, CallStatistics::default())
+        }
         Kind::Rules | Kind::Levels | Kind::Unread | Kind::Rereads => {
             (explained::open(&args.trace)?.1, CallStatistics::default())
         }
@@ -195,7 +204,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     check_only(args, &workflow, &calls)?;
     let target = args.output.path();
     if let Some(picture) = graphviz::picture(&format) {
-        let picture = draw(args, picture, &workflow, &calls)?;
+        let picture = draw(args, picture, &workflow, &calls, &machines)?;
         output::write_to(
             &args.output,
             &args.trace,
@@ -203,7 +212,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         )?;
         return Ok(ExitCode::SUCCESS);
     }
-    let sheets = sheets(args, format, &workflow, &calls);
+    let sheets = sheets(args, format, (&workflow, &calls), &machines);
     output::write_to(&args.output, &args.trace, |mut out| {
         match format {
             Format::Csv => sheets[0].csv(&mut out)?,
@@ -223,7 +232,12 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn sheets(args: &Args, format: Format, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet> {
+fn sheets(
+    args: &Args,
+    format: Format,
+    (workflow, calls): (&Workflow, &CallStatistics),
+    machines: &Machines,
+) -> Vec<Sheet> {
     let rules = || statistics::phases(&phases::by_rule(workflow), "what each rule did", "rule");
     let distributions = || distributions(args, workflow, calls);
     let of = args.of();
@@ -247,6 +261,7 @@ fn sheets(args: &Args, format: Format, workflow: &Workflow, calls: &CallStatisti
             statistics::sequentiality(workflow, calls, by)
         }
         Kind::Throughput => statistics::throughput(calls),
+        Kind::Machines => statistics::machines(machines),
         Kind::Failed => statistics::failed(workflow, calls),
         Kind::Unread => statistics::unread(workflow),
         Kind::Rereads => statistics::rereads(workflow),
@@ -295,26 +310,31 @@ fn overview_json(sheets: &[Sheet], out: &mut dyn Write) -> std::io::Result<()> {
 
 fn draw(
     args: &Args,
-    picture: &str,
+    format: &str,
     workflow: &Workflow,
     calls: &CallStatistics,
+    machines: &Machines,
 ) -> Result<Vec<u8>, Failure> {
     let of = args.of();
-    let chart: Chart = match args.table {
-        Kind::Cdf => statistics::cdf_chart(&distributions(args, workflow, calls), of),
-        Kind::Hist => statistics::histogram_chart(&distributions(args, workflow, calls), of),
-        Kind::Throughput => statistics::throughput_chart(calls),
-        Kind::Overview | Kind::Calls => statistics::latency_chart(calls),
+    let picture: Picture = match args.table {
+        Kind::Cdf => statistics::cdf_chart(&distributions(args, workflow, calls), of).into(),
+        Kind::Hist => {
+            statistics::histogram_charts(&distributions(args, workflow, calls), of).into()
+        }
+        Kind::Throughput => statistics::throughput_chart(calls).into(),
+        Kind::Machines => Picture {
+            charts: statistics::machine_charts(machines, workflow.begins_ns()),
+            columns: statistics::MACHINE_COLUMNS,
+        },
+        Kind::Overview | Kind::Calls => {
+            let found = statistics::distributions(workflow, calls, statistics::Of::Latency);
+            statistics::latency_chart(&found).into()
+        }
         _ => {
-            return Err(Failure::usage("this table has no plot")
-                .hint("plots: calls, cdf, hist, throughput; tables: --format csv or json"));
+            return Err(Failure::usage("this table has no plot").hint(
+                "plots: calls, cdf, hist, throughput, machines; tables: --format csv or json",
+            ));
         }
     };
-    let mut bytes = Vec::new();
-    if picture == "svg" {
-        plot::write_svg(&chart, &mut bytes)?;
-        return Ok(bytes);
-    }
-    plot::write_dot(&chart, &mut bytes)?;
-    graphviz::render(&bytes, Layout::Placed, picture)
+    graphviz::plot(&picture, format)
 }

@@ -10,9 +10,11 @@ use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
 
 mod machines;
+mod skew;
 
 pub use machines::Machine;
 use machines::machines;
+pub use skew::receive_skew;
 
 /// Capacities of one node, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -109,6 +111,8 @@ pub struct Phase {
     pub bound: Bound,
     /// What the time beyond consists of, ns; they sum to it.
     pub beyond: Beyond,
+    /// Receive skew before other parts took their share of the time, ns; `None`: no packets tell.
+    pub receive_skew_ns: Option<i64>,
     /// What each machine did, by name; of a run on one, nothing.
     pub machines: Vec<Machine>,
 }
@@ -118,6 +122,9 @@ pub struct Phase {
 pub struct Beyond {
     /// Waiting for the last of several: mean over instances, or machines, of the time after each.
     pub stragglers: i64,
+    /// Waiting for the last of several flows that came in: mean over the machines of the last one's end beyond the
+    /// mean of all; 0 where no packets tell.
+    pub receive_skew: i64,
     /// Moving bytes beyond those that had to be.
     pub expansion: i64,
     /// Resources that were used one after another and not at once.
@@ -134,6 +141,7 @@ impl Beyond {
     /// The sum of the parts, ns.
     pub fn sum(&self) -> i64 {
         self.stragglers
+            + self.receive_skew
             + self.expansion
             + self.not_overlapped
             + self.other_work
@@ -143,6 +151,7 @@ impl Beyond {
 
     fn add(&mut self, other: &Beyond) {
         self.stragglers += other.stragglers;
+        self.receive_skew += other.receive_skew;
         self.expansion += other.expansion;
         self.not_overlapped += other.not_overlapped;
         self.other_work += other.other_work;
@@ -168,37 +177,35 @@ pub struct Ideal {
     pub cores: i64,
 }
 
-/// Computes the lower bound of a run. `cuts` are moments at which phases end, ns; without any, they
-/// end where no step is alive. `None`: the number of processors is not known, or nothing ran.
+/// The phases of a run, begin and end, ns: between moments at which no step is alive, or cut at `cuts`.
+pub fn phases(timeline: &Timeline, cuts: &[i64]) -> Vec<(i64, i64)> {
+    let steps = timeline.instances.iter();
+    let steps = steps.filter(|instance| !instance.is_orchestrator);
+    let mut lives: Vec<(i64, i64)> = steps.map(|step| (step.from, step.to)).collect();
+    lives.sort_unstable();
+    let phases = union(lives);
+    let (Some(first), Some(last), false) = (phases.first(), phases.last(), cuts.is_empty()) else {
+        return phases;
+    };
+    let (from, to) = (first.0, last.1);
+    let within = cuts.iter().copied().filter(|&at| at > from && at < to);
+    let mut ends: Vec<i64> = within.chain([from, to]).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// Computes the lower bound of a run, by [`phases`], with the [`receive_skew`] of each where that is known. `None`:
+/// the number of CPUs is not known, or nothing ran.
 pub fn ideal(
     workflow: &Workflow,
     timeline: &Timeline,
     capacities: &Capacities,
-    cuts: &[i64],
+    phases: &[(i64, i64)],
+    skews: &[Option<i64>],
 ) -> Option<Ideal> {
     let cores = timeline.cpus()?.max(1);
     let nodes = timeline.hosts.len().max(1);
-    let steps = || {
-        timeline
-            .instances
-            .iter()
-            .filter(|instance| !instance.is_orchestrator)
-    };
-    let mut lives: Vec<(i64, i64)> = steps().map(|step| (step.from, step.to)).collect();
-    lives.sort_unstable();
-    let mut phases = union(lives);
-    if !cuts.is_empty() {
-        let (from, to) = (phases.first()?.0, phases.last()?.1);
-        let mut ends: Vec<i64> = cuts
-            .iter()
-            .copied()
-            .filter(|&at| at > from && at < to)
-            .collect();
-        ends.extend([from, to]);
-        ends.sort_unstable();
-        ends.dedup();
-        phases = ends.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    }
     let mut result = Ideal {
         phases: Vec::new(),
         ideal_ns: 0,
@@ -207,7 +214,7 @@ pub fn ideal(
         nodes,
         cores,
     };
-    for (from, to) in phases {
+    for (at, &(from, to)) in phases.iter().enumerate() {
         let members: Vec<ProcessId> = timeline
             .instances
             .iter()
@@ -222,6 +229,7 @@ pub fn ideal(
             &members,
             (from, to),
             (nodes, cores),
+            skews.get(at).copied().flatten(),
         );
         result.ideal_ns += phase.ideal_ns;
         result.beyond.add(&phase.beyond);
@@ -247,6 +255,7 @@ fn phase(
     members: &[ProcessId],
     (from, to): (i64, i64),
     (nodes, cores): (usize, i64),
+    receive_skew_ns: Option<i64>,
 ) -> Phase {
     let is_member: std::collections::HashSet<ProcessId> = members.iter().copied().collect();
     // Of a file that several read each byte has to come from the disk once.
@@ -328,6 +337,7 @@ fn phase(
     let slowest = capacities.disk_read.min(capacities.disk_write);
     let beyond = Beyond {
         stragglers: take(stragglers(timeline, members, &machines, to)),
+        receive_skew: take(receive_skew_ns.unwrap_or(0) as f64),
         expansion: take(at(extra_bytes as f64, Some(slowest))),
         not_overlapped: take(sum - longest),
         other_work: take(other_work(timeline, (from, to), cpu / cores as f64)),
@@ -349,6 +359,7 @@ fn phase(
             unexplained: rest,
             ..beyond
         },
+        receive_skew_ns,
         machines,
     }
 }

@@ -92,6 +92,8 @@ pub struct Resources {
     pub sequential: Option<f64>,
     /// Whether the network's use could be put in relation to a capacity.
     pub has_network: bool,
+    /// Whether the disks of every machine with counters were counted.
+    pub has_disks: bool,
 }
 
 /// Processes listed.
@@ -115,6 +117,11 @@ pub fn resources(
         storage: timeline.storage.iter().map(stored).collect(),
         sequential: total,
         has_network: capacity.network.is_some(),
+        has_disks: timeline
+            .counters
+            .hosts()
+            .iter()
+            .all(|&host| !timeline.counters.devices(host, "disk", "busy").is_empty()),
         ..Resources::default()
     };
     machines(&mut result, timeline, total.unwrap_or(1.0), capacity);
@@ -166,10 +173,14 @@ fn machines(result: &mut Resources, timeline: &Timeline, sequential: f64, capaci
                 let grown = counters.growth(host, name, from, to).unwrap_or(0.0);
                 grown / (to - from) as f64
             };
+            // Without the CPU nothing can be said of the rest of the time.
+            let Some(cpu) = counters.cpu_busy(host, from, to) else {
+                continue;
+            };
             let bytes = counters.net_bytes(host, "receive_bytes", from, to, false)
                 + counters.net_bytes(host, "send_bytes", from, to, false);
             let shares = charge(
-                counters.cpu_busy(host, from, to).unwrap_or(0.0),
+                cpu,
                 share("pressure.memory.some"),
                 counters
                     .disk_busy(host, from, to)

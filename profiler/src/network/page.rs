@@ -3,6 +3,7 @@
 use flowtrace_schema::Value;
 
 use super::run::{Coverage, Known, Mode, Run, Unknown};
+use crate::export::plot::Picture;
 use crate::text::units;
 
 /// One value of a row.
@@ -164,6 +165,8 @@ pub struct Page {
     pub for_people: Option<(String, Rows)>,
     /// What limits the answer.
     pub notes: Vec<String>,
+    /// The answer drawn, where that was asked for.
+    pub picture: Option<Picture>,
     /// The interval, ns.
     pub span_ns: (i64, i64),
     /// Why there is no answer.

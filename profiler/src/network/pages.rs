@@ -5,6 +5,7 @@ mod balance;
 mod between;
 mod decomposition;
 mod overview;
+mod pictures;
 mod rates;
 mod sampling;
 mod topology;

@@ -6,6 +6,7 @@ use flowtrace_schema::{CallCost, Class, Op, Result, Trace};
 use serde::Serialize;
 
 use super::rules::Numbers;
+use crate::analysis::statistics::distribution::Distribution;
 use crate::model::Workflow;
 
 /// Intervals of the timeline.
@@ -23,6 +24,12 @@ pub(super) struct Calls {
     durations: Vec<Spread>,
     /// How much the successful ones that move data moved.
     sizes: Vec<Spread>,
+    /// The same durations whole, for pictures.
+    #[serde(skip)]
+    pub(super) latency: Vec<(String, Distribution)>,
+    /// Bytes of requests by rule and way, most requests first, for pictures.
+    #[serde(skip)]
+    pub(super) requests: Vec<(String, Distribution)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,24 +61,15 @@ struct Spread {
     buckets: Vec<(i64, i64)>,
 }
 
-/// Counts of values by intervals of a quarter of a factor of two.
-#[derive(Debug, Default)]
-struct Histogram(BTreeMap<u32, i64>);
-
-impl Histogram {
-    fn add(&mut self, value: i64) {
-        *self.0.entry(bucket(value)).or_default() += 1;
+fn spread(op: Op, values: &Distribution) -> Spread {
+    let mut buckets = BTreeMap::new();
+    for (value, count) in values.counts() {
+        *buckets.entry(bucket(value)).or_default() += count;
     }
-
-    fn spread(&self, op: Op) -> Spread {
-        Spread {
-            op: op.name(),
-            buckets: self
-                .0
-                .iter()
-                .map(|(&b, &count)| (upper_end(b), count))
-                .collect(),
-        }
+    let buckets = buckets.into_iter();
+    Spread {
+        op: op.name(),
+        buckets: buckets.map(|(b, count)| (upper_end(b), count)).collect(),
     }
 }
 
@@ -119,8 +117,9 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
         write_bytes: zeros(),
     };
     let mut sums = BTreeMap::<(Option<usize>, u8), OpSum>::new();
-    let mut durations = BTreeMap::<u8, (Op, Histogram)>::new();
-    let mut sizes = BTreeMap::<u8, (Op, Histogram)>::new();
+    let mut durations = BTreeMap::<u8, (Op, Distribution)>::new();
+    let mut sizes = BTreeMap::<u8, (Op, Distribution)>::new();
+    let mut requests = BTreeMap::<(Option<usize>, bool), Distribution>::new();
     // Calls come in bursts of one process, and a map with a million entries is slow to ask.
     let mut last: (Option<i64>, Option<usize>) = (None, None);
     trace.each_call(|call| {
@@ -157,17 +156,20 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
                 &mut over_time.write_bytes
             };
             way[bin] = way[bin].saturating_add(bytes);
-            let (_, sizes) = sizes.entry(key).or_insert((call.op, Histogram::default()));
+            let (_, sizes) = sizes
+                .entry(key)
+                .or_insert((call.op, Distribution::default()));
             sizes.add(bytes);
+            requests.entry((rule, is_read)).or_default().add(bytes);
         }
         let (_, durations) = durations
             .entry(key)
-            .or_insert((call.op, Histogram::default()));
+            .or_insert((call.op, Distribution::default()));
         durations.add(call.duration_ns);
     })?;
-    let spreads = |of: BTreeMap<u8, (Op, Histogram)>| {
-        of.into_values()
-            .map(|(op, histogram)| histogram.spread(op))
+    let spreads = |of: &BTreeMap<u8, (Op, Distribution)>| {
+        of.values()
+            .map(|(op, values)| spread(*op, values))
             .collect()
     };
     if sums.is_empty() {
@@ -177,9 +179,24 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
         by_op: sums.into_values().collect(),
         bin_ns,
         over_time,
-        durations: spreads(durations),
-        sizes: spreads(sizes),
+        durations: spreads(&durations),
+        sizes: spreads(&sizes),
+        latency: durations
+            .into_values()
+            .map(|(op, values)| (op.name().to_owned(), values))
+            .collect(),
+        requests: by_count(requests.into_iter().map(|((rule, is_read), values)| {
+            let rule = rule.map_or("(not known)", |rule| numbers.name(rule));
+            let way = if is_read { "reads" } else { "writes" };
+            (format!("{rule} {way}"), values)
+        })),
     })
+}
+
+fn by_count(found: impl Iterator<Item = (String, Distribution)>) -> Vec<(String, Distribution)> {
+    let mut found: Vec<_> = found.collect();
+    found.sort_by(|a, b| (b.1.count, &a.0).cmp(&(a.1.count, &b.0)));
+    found
 }
 
 #[cfg(test)]

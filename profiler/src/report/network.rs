@@ -78,17 +78,20 @@ struct Curve {
 }
 
 pub(super) fn of(trace: &Trace) -> Result<Network> {
+    Ok(run(trace)?.map_or_else(Network::default, |run| of_run(&run)))
+}
+
+/// The packets; `None`: there are none between hosts.
+pub(super) fn run(trace: &Trace) -> Result<Option<Run>> {
     if trace.captures()?.is_empty() {
-        return Ok(Network::default());
+        return Ok(None);
     }
     let selection = Selection {
         by: Some(By::Host),
         ..Selection::default()
     };
-    match load::load(trace, &selection)? {
-        Ok(run) if !run.nodes().is_empty() => Ok(of_run(&run)),
-        _ => Ok(Network::default()),
-    }
+    let run = load::load(trace, &selection)?;
+    Ok(run.ok().filter(|run| !run.nodes().is_empty()))
 }
 
 fn of_run(run: &Run) -> Network {

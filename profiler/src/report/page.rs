@@ -14,7 +14,7 @@ use crate::text::units::{is_noncharacter, plain};
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 /// In the order in which they need each other.
-const SCRIPTS: [&str; 13] = [
+const SCRIPTS: [&str; 14] = [
     include_str!("page/base.js"),
     include_str!("page/data.js"),
     include_str!("page/filter.js"),
@@ -27,6 +27,7 @@ const SCRIPTS: [&str; 13] = [
     include_str!("page/tree.js"),
     include_str!("page/charts.js"),
     include_str!("page/network.js"),
+    include_str!("page/machines.js"),
     include_str!("page/main.js"),
 ];
 
@@ -67,6 +68,7 @@ fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {
     block(out, "channels", &report.channels)?;
     block(out, "flows", &report.flows)?;
     block(out, "network", &report.network)?;
+    block(out, "pictures", &report.pictures)?;
     block(out, "waits", &report.waits)
 }
 

@@ -53,6 +53,11 @@ impl Numbers {
         self.numbers.get(name).copied()
     }
 
+    /// The name of the rule of that number.
+    pub(super) fn name(&self, number: usize) -> &str {
+        self.names.get(number).map_or("?", |name| name)
+    }
+
     /// The number of an image's rule.
     pub(super) fn of_image(&self, image: &Image) -> usize {
         self.get(&image.rule)

@@ -30,6 +30,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
     let mut table = Table::new(&[("beyond the ideal", Align::Left), ("time", Align::Right)]);
     for (name, ns) in [
         ("stragglers", beyond.stragglers),
+        ("the last of incoming flows", beyond.receive_skew),
         ("more bytes than need be", beyond.expansion),
         ("not at the same time", beyond.not_overlapped),
         ("processors busy with other work", beyond.other_work),
@@ -59,6 +60,16 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
     let mut uneven = String::new();
     for (at, phase) in phases {
         uneven += &skew(at + 1, phase).unwrap_or_default();
+        if let Some(ns) = phase
+            .receive_skew_ns
+            .filter(|ns| ns * 50 >= phase.to - phase.from)
+        {
+            uneven += &format!(
+                "  phase {}: the last flow into a machine ended {} after the mean of its flows\n",
+                at + 1,
+                units::duration(ns)
+            );
+        }
         table.row(vec![
             (at + 1).to_string(),
             units::moment(phase.from, begins_ns),
@@ -148,6 +159,7 @@ mod tests {
             network_bytes: 0,
             cpu_ns: 3,
             ideal_ns: 1,
+            receive_skew_ns: None,
             bound: Bound::Cpu,
             beyond: Beyond::default(),
             machines,

@@ -2,9 +2,11 @@
 
 mod charts;
 mod files;
+mod machines;
 
-pub use charts::{cdf_chart, histogram_chart, latency_chart, throughput_chart};
+pub use charts::{cdf_chart, histogram_charts, latency_chart, throughput_chart};
 pub use files::{could_be_pipes, rereads, sequentiality, unread};
+pub use machines::{MACHINE_COLUMNS, machine_charts, machines};
 
 use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::distribution::Distribution;
@@ -102,7 +104,7 @@ fn by_rule(
 
 /// Bytes of files by process, and of each the programs that it ran one after another: those that only looked
 /// at files count as none.
-fn process_bytes(workflow: &Workflow) -> Vec<(String, Distribution)> {
+pub fn process_bytes(workflow: &Workflow) -> Vec<(String, Distribution)> {
     let mut found: std::collections::BTreeMap<String, Distribution> = Default::default();
     let programs = Programs::of(workflow);
     let mut moved = vec![(0_i64, 0_i64); programs.stints.len()];

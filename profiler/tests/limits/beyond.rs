@@ -20,7 +20,8 @@ fn other_work_on_the_machine_is_told_from_what_is_not_explained() {
         network: None,
         memory: None,
     };
-    let found = ideal::ideal(&run.workflow, &run.timeline, &capacities, &[]).unwrap();
+    let phases = ideal::phases(&run.timeline, &[]);
+    let found = ideal::ideal(&run.workflow, &run.timeline, &capacities, &phases, &[]).unwrap();
     // Of two processors it used 4 s of 16; others 90 % of 16 less these.
     assert_eq!(found.ideal_ns, 2 * SECOND);
     let expected = Beyond {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::rows::{
     CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
-    NetworkTotals,
+    NetworkTotals, NodeRow,
 };
 use crate::{Result, Trace, marks};
 
@@ -111,6 +111,17 @@ impl Trace {
             true => self.hosts(),
             false => Ok(machines),
         }
+    }
+
+    /// The machines that agents watched for a collector, in the order of their numbers.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn nodes(&self) -> Result<Vec<NodeRow>> {
+        self.rows(
+            "SELECT node.*, host.name AS host, final AS is_final
+             FROM node LEFT JOIN host USING (host_id) ORDER BY host_id",
+        )
     }
 
     /// The places where packets were captured.

@@ -38,7 +38,7 @@ mod process;
 
 pub use network::{
     CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
-    NetworkTotals,
+    NetworkTotals, NodeRow,
 };
 pub use process::{ProcessRow, ProgramRow};
 

@@ -22,7 +22,7 @@ const WIDE: u16 = 120;
 const SILENT_NS: u64 = 15_000_000_000;
 /// Shortest and longest time between samples, ms.
 const PERIODS_MS: (u32, u32) = (10, 3_600_000);
-const KEYS: &str = "↑↓ machine · s sort · + − rate of the machine · a + − of all · q end";
+const KEYS: &str = "↑↓ machine · s sort · + − rate of the machine, x stop it · a: of all · q end";
 
 /// The whole terminal, until it is dropped.
 pub(super) struct Screen {
@@ -35,7 +35,7 @@ pub(super) struct Screen {
 struct View {
     table: TableState,
     order: Order,
-    /// Keys change the rate of all machines, not of the chosen one.
+    /// Keys are for all machines, not for the chosen one.
     of_all: bool,
     /// Names and periods of what is shown, ms.
     shown: Vec<(String, u32)>,
@@ -136,7 +136,7 @@ impl View {
         } else {
             "one machine"
         };
-        let keys = format!("{KEYS} · by {} · rates of {of}", self.order.name());
+        let keys = format!("{KEYS} · by {} · keys for {of}", self.order.name());
         frame.render_widget(
             Line::from(keys).style(Style::new().fg(Color::DarkGray)),
             foot,
@@ -189,23 +189,31 @@ impl View {
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('a') => self.of_all = !self.of_all,
             KeyCode::Char('+') => return self.periods(|period_ms| period_ms / 2),
+            KeyCode::Char('x') => {
+                return self
+                    .chosen()
+                    .map(|(name, _)| Control::Stop(name))
+                    .into_iter()
+                    .collect();
+            }
             KeyCode::Char('-') => return self.periods(|period_ms| period_ms.saturating_mul(2)),
             _ => {}
         }
         Vec::new()
     }
 
+    /// The chosen machine, or `None` as its name for all, and its period, ms; `None`: there is none.
+    fn chosen(&self) -> Option<(Option<String>, u32)> {
+        let (name, period_ms) = self.shown.get(self.table.selected()?)?;
+        Some(((!self.of_all).then(|| name.clone()), *period_ms))
+    }
+
     /// New times between samples, of the chosen machine or of all.
     fn periods(&self, change: impl Fn(u32) -> u32) -> Vec<Control> {
-        let chosen = self.table.selected().and_then(|at| self.shown.get(at));
-        let Some((name, period_ms)) = chosen else {
-            return Vec::new();
+        let period = |(name, period_ms)| {
+            Control::Period(name, change(period_ms).clamp(PERIODS_MS.0, PERIODS_MS.1))
         };
-        let period_ms = change(*period_ms).clamp(PERIODS_MS.0, PERIODS_MS.1);
-        vec![Control::Period(
-            (!self.of_all).then(|| name.clone()),
-            period_ms,
-        )]
+        self.chosen().map(period).into_iter().collect()
     }
 }
 
@@ -370,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_change_the_rate_of_one_machine_or_of_all() {
+    fn keys_change_the_rate_of_one_machine_or_of_all_and_stop_them() {
         let mut view = View::default();
         assert_eq!(press(&mut view, KeyCode::Char('+')), []);
         drawn(&mut view, &[node("n1", 0, 0), node("n2", 0, 0)]);
@@ -380,6 +388,10 @@ mod tests {
         press(&mut view, KeyCode::Char('a'));
         let slower = press(&mut view, KeyCode::Char('-'));
         assert_eq!(slower, [Control::Period(None, 2000)]);
+        assert_eq!(press(&mut view, KeyCode::Char('x')), [Control::Stop(None)]);
+        press(&mut view, KeyCode::Char('a'));
+        let stop = press(&mut view, KeyCode::Char('x'));
+        assert_eq!(stop, [Control::Stop(Some("n2".into()))]);
     }
 
     #[test]

@@ -42,11 +42,12 @@ pub(super) fn page(
         }
         Format::Graphml => graphml(page, out)?,
         Format::Dot | Format::Svg | Format::Png | Format::Jpeg | Format::Pdf | Format::Ps => {
-            let mut bytes = Vec::new();
-            dot(page, &mut bytes)?;
-            if let Some(picture) = graphviz::picture(&format) {
-                bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
-            }
+            let picture = graphviz::picture(&format);
+            let bytes = match (&page.picture, picture) {
+                (Some(plot), Some(picture)) => graphviz::plot(plot, picture)?,
+                (None, Some(picture)) => graphviz::render(&dot(page)?, Layout::Dot, picture)?,
+                (_, None) => dot(page)?,
+            };
             out.write_all(&bytes)?;
         }
     }
@@ -112,7 +113,8 @@ fn edges(page: &Page) -> Vec<(String, String, f64)> {
 }
 
 /// Graphviz, edges as wide as their share of the heaviest.
-fn dot(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
+fn dot(page: &Page) -> Result<Vec<u8>, Failure> {
+    let mut out = Vec::new();
     let edges = edges(page);
     let heaviest = edges.iter().map(|edge| edge.2).fold(1.0, f64::max);
     writeln!(out, "digraph network {{")?;
@@ -134,7 +136,7 @@ fn dot(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
         )?;
     }
     writeln!(out, "}}")?;
-    Ok(())
+    Ok(out)
 }
 
 fn graphml(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::key::Key;
-use super::wire::{Message, Nonce, Sample, Totals, Who, parse};
+use super::wire::{Counters, Message, Nonce, Sample, Totals, Who, parse};
 
 const MS: u64 = 1_000_000;
 /// First and longest time between two attempts to be heard.
@@ -44,6 +44,10 @@ pub struct Agent {
     back_off: u32,
     /// Samples sent and received when the loss was looked at last.
     looked: (u64, u64),
+    /// Counters that the collector wants.
+    counters: Counters,
+    /// The collector wants no more.
+    is_stopped: bool,
     done: bool,
 }
 
@@ -72,6 +76,8 @@ impl Agent {
             period_ms: 1000,
             back_off: 1,
             looked: (0, 0),
+            counters: Counters::default(),
+            is_stopped: false,
             done: false,
         }
     }
@@ -140,6 +146,8 @@ impl Agent {
                 t3,
                 period_ms,
                 received,
+                counters,
+                stop,
                 ..
             }) => {
                 // An answer counts once.
@@ -150,6 +158,8 @@ impl Agent {
                 self.unanswered = 0;
                 self.exchange.add(t1, t2, t3, now);
                 self.period_ms = period_ms.clamp(10, 3_600_000);
+                self.counters = counters;
+                self.is_stopped = stop;
                 self.look_at_loss(received);
             }
             Some(Message::Done { number, .. }) if number == self.number => self.done = true,
@@ -202,6 +212,11 @@ impl Agent {
         ))
     }
 
+    /// Whether the collector wants this agent to hand over its last totals and end.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
     /// Whether the collector has the last totals.
     pub fn is_done(&self) -> bool {
         self.done
@@ -232,7 +247,7 @@ impl Agent {
         (self.asks, self.unanswered, self.number) = (0, 0, 0);
         (self.next_hello, self.hello_pause) = (0, HELLO_NS.0);
         self.looked = (0, 0);
-        self.done = false;
+        (self.is_stopped, self.done) = (false, false);
     }
 
     fn ask(&mut self, now: u64) -> Message {
@@ -262,7 +277,8 @@ impl Agent {
         if self.unanswered == 0 { 5 } else { 1 }
     }
 
-    fn sample(&self, now: u64, totals: Totals) -> Sample {
+    fn sample(&self, now: u64, mut totals: Totals) -> Sample {
+        totals.retain(|&(counter, _)| self.counters.has(counter));
         let relation = self.exchange.relation(now).unwrap_or_default();
         Sample {
             session: self.who.session(),

@@ -4,12 +4,12 @@
 //! Strangers cost a signature and no memory: what the collector answers to a hello is derived from
 //! the hello, and only a message signed with the key that follows from it makes an entry.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::agent::session_key;
 use super::key::Key;
 use super::timeline::{Moment, Timeline};
-use super::wire::{Message, Nonce, Sample, Session, Who, parse};
+use super::wire::{Counters, Message, Nonce, Sample, Session, Who, parse};
 
 /// Most machines.
 const MOST_NODES: usize = 100_000;
@@ -24,6 +24,9 @@ pub struct Rates {
     pub of_node: HashMap<String, u32>,
     /// Most datagrams in a second of all machines together.
     pub most_per_second: u32,
+    /// The counters that are wanted of all machines. They stay the same in a trace: of one that came and went,
+    /// nobody could say whether it had grown meanwhile.
+    pub counters: Counters,
 }
 
 impl Default for Rates {
@@ -32,6 +35,7 @@ impl Default for Rates {
             period_ms: 1000,
             of_node: HashMap::new(),
             most_per_second: 20_000,
+            counters: Counters::default(),
         }
     }
 }
@@ -111,6 +115,8 @@ pub struct Collector {
     /// By name and boot.
     by_machine: HashMap<(String, String), usize>,
     by_session: HashMap<Session, usize>,
+    /// Machines that are to end.
+    stopped: HashSet<String>,
     rows: Vec<Row>,
     /// Messages that were refused: unsigned, of a stranger, of an earlier session.
     refused: u64,
@@ -126,6 +132,7 @@ impl Collector {
             nodes: Vec::new(),
             by_machine: HashMap::new(),
             by_session: HashMap::new(),
+            stopped: HashSet::new(),
             rows: Vec::new(),
             refused: 0,
         }
@@ -179,6 +186,8 @@ impl Collector {
                             t3: now,
                             period_ms,
                             received: node.timeline.received,
+                            counters: self.rates.counters,
+                            stop: self.stopped.contains(&who.name),
                         };
                         Some(Some(answer.sealed(&key)))
                     }
@@ -195,6 +204,8 @@ impl Collector {
                     }
                     Message::Final(sample) => {
                         self.last(at, now, &sample);
+                        // Whoever starts an agent there again wants it.
+                        self.stopped.remove(&self.nodes[at].who.name);
                         let done = Message::Done {
                             session: sample.session,
                             number: sample.number,
@@ -278,6 +289,18 @@ impl Collector {
                 self.rates.period_ms = period_ms;
             }
         }
+    }
+
+    /// Lets the agent of one machine, or of all that have not ended, hand over its last totals and end; agents
+    /// learn it with their next question. Returns how many that are; a name that is not known is none.
+    pub fn stop(&mut self, node: Option<&str>) -> usize {
+        let open = self.nodes.iter().filter(|node| !node.status.is_final);
+        let names = open.map(|open| open.who.name.as_str());
+        let meant = names.filter(|name| node.is_none_or(|node| node == *name));
+        let meant: Vec<String> = meant.map(str::to_owned).collect();
+        let count = meant.len();
+        self.stopped.extend(meant);
+        count
     }
 
     fn period_of(&self, name: &str) -> u32 {

@@ -3,7 +3,7 @@
 use super::agent::Agent;
 use super::collector::{Collector, Rates, Row};
 use super::key::Key;
-use super::wire::{Message, Nonce, Sample, Totals, Who};
+use super::wire::{Counters, Message, Nonce, Sample, Totals, Who};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -350,6 +350,44 @@ fn the_rate_changes_while_running_for_one_and_for_all() {
     world.run(8);
     assert_eq!(world.agents[0].period_ns(), 500 * MS);
     assert_eq!(world.agents[1].period_ns(), 500 * MS);
+}
+
+#[test]
+fn an_agent_is_stopped_once_and_sends_what_was_asked_for() {
+    let perfect = Link {
+        lost: 0,
+        doubled: 0,
+    };
+    let mut world = World::new(2, perfect, 4);
+    let rates = Rates {
+        period_ms: 100,
+        counters: Counters::named(["cpu.user"]).unwrap(),
+        ..Rates::default()
+    };
+    world.collector = Collector::new(key(), b"secret", rates);
+    world.run(3);
+    assert_eq!(world.collector.stop(Some("n7")), 0);
+    assert_eq!(world.collector.stop(Some("n1")), 1);
+    world.run(8);
+    assert!(!world.agents[0].is_stopped() && world.agents[1].is_stopped());
+    // Its last totals end it; one that is started anew may go on.
+    let own = world.own_clock(1);
+    let last = world.agents[1].last(own, totals(1, world.now)).unwrap();
+    assert!(world.collector.receive(world.now, &last).is_some());
+    assert!(world.status(1).is_final);
+    let nonce = world.dice.nonce();
+    world.agents[1].begin_again(nonce);
+    world.run(8);
+    assert!(!world.agents[1].is_stopped());
+    assert_eq!(world.collector.stop(None), 2);
+    world.finish();
+    assert!(
+        world
+            .rows
+            .iter()
+            .all(|row| row.totals.iter().all(|total| total.0 == 0))
+    );
+    assert!(world.rows.iter().any(|row| !row.totals.is_empty()));
 }
 
 #[test]

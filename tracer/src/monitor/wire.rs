@@ -5,7 +5,7 @@
 //!   Hello   who, nonce                  ->                     signed with the shared key
 //!                       <-   Welcome   nonce, nonce of its own signed with the shared key
 //!   Ask     who, nonce, time            ->                     signed with the key of the session
-//!                       <-   Answer    times, period
+//!                       <-   Answer    times, period, counters, whether to end
 //!   Sample  number, time, totals        ->
 //!   Final   (over TCP) the last totals  ->
 //!                       <-   Done
@@ -21,7 +21,7 @@ use super::key::{Key, MAC};
 
 /// Longest message: it is never cut into fragments.
 pub const LONGEST: usize = 511;
-const MAGIC: &[u8; 4] = b"FTM1";
+const MAGIC: &[u8; 4] = b"FTM2";
 /// Longest name of a machine that is sent, and of a boot.
 const LONGEST_NAME: usize = 64;
 const LONGEST_BOOT: usize = 40;
@@ -33,6 +33,52 @@ pub type Session = [u8; 8];
 
 /// Totals of a machine: counter, by its place in [`HostCounter::ALL`], and value.
 pub type Totals = Vec<(u8, u64)>;
+
+/// A choice of counters: a bit for each, by its place in [`HostCounter::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters(u64);
+
+const _: () = assert!(HostCounter::ALL.len() <= u64::BITS as usize);
+
+impl Default for Counters {
+    /// All of them.
+    fn default() -> Counters {
+        Counters(u64::MAX)
+    }
+}
+
+impl Counters {
+    /// Those that `names` choose, each a counter as `disk.read_bytes` or a kind as `cpu`.
+    ///
+    /// # Errors
+    /// The name that is no counter.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Counters, &'a str> {
+        let mut chosen = 0;
+        for name in names {
+            let is_meant = |counter: &HostCounter| {
+                let own = counter.describe().0.replace(".*", "");
+                own == name || own.split('.').next() == Some(name)
+            };
+            let found = HostCounter::ALL.iter().enumerate();
+            let bits = found
+                .filter(|(_, counter)| is_meant(counter))
+                .map(|(at, _)| 1 << at);
+            let bits = bits.fold(0, |all, bit: u64| all | bit);
+            if bits == 0 {
+                return Err(name);
+            }
+            chosen |= bits;
+        }
+        Ok(Counters(chosen))
+    }
+
+    /// Whether a counter is among them.
+    pub fn has(self, counter: u8) -> bool {
+        self.0
+            .checked_shr(u32::from(counter))
+            .is_some_and(|bits| bits & 1 == 1)
+    }
+}
 
 /// Who an agent is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -122,6 +168,10 @@ pub enum Message {
         period_ms: u32,
         /// Samples that came.
         received: u64,
+        /// Counters that are wanted.
+        counters: Counters,
+        /// Whether the agent is to hand over its last totals and end.
+        stop: bool,
     },
     /// Totals.
     Sample(Sample),
@@ -175,13 +225,16 @@ impl Message {
                 t3,
                 period_ms,
                 received,
+                counters,
+                stop,
             } => {
                 out.push(4);
                 out.extend_from_slice(session);
-                for value in [*t1, *t2, *t3, *received] {
+                for value in [*t1, *t2, *t3, *received, counters.0] {
                     put(&mut out, value);
                 }
                 out.extend_from_slice(&period_ms.to_le_bytes());
+                out.push(u8::from(*stop));
             }
             Message::Sample(sample) => {
                 out.push(5);
@@ -293,7 +346,9 @@ pub fn parse(bytes: &[u8]) -> Option<Sealed<'_>> {
                 t2,
                 t3,
                 received: reader.integer()?,
+                counters: Counters(reader.integer()?),
                 period_ms: u32::from_le_bytes(reader.array()?),
+                stop: reader.byte()? != 0,
             }
         }
         5 => Message::Sample(reader.sample()?),

@@ -70,16 +70,24 @@ impl Distribution {
         None
     }
 
+    /// The values to 1.6 %, rising, and how often each was met.
+    pub fn counts(&self) -> impl Iterator<Item = (i64, i64)> {
+        let met = self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
+        met.map(|(place, &count)| (value(place).clamp(self.min, self.max), count))
+    }
+
     /// The steps of the cumulative distribution: value, and the share of values not above it.
     pub fn steps(&self) -> Vec<(i64, f64)> {
         let mut below = 0;
-        let mut steps = Vec::new();
-        for (place, &count) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {
+        let step = |(value, count)| {
             below += count;
-            let value = value(place).clamp(self.min, self.max);
-            steps.push((value, below as f64 / self.count as f64));
-        }
-        steps
+            (value, below as f64 / self.count as f64)
+        };
+        self.counts().map(step).collect()
     }
 
     /// Counts by power of two: from this value, up to but without that, how many.

@@ -1,37 +1,40 @@
-//! From values to points, and where the ticks stand.
+//! From values to places, and where the ticks stand.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
 use super::Axis;
 use crate::export::sheet::Unit;
 use crate::text::units;
 
 /// A scale of one axis.
+#[derive(Clone, Debug)]
 pub(super) struct Scale {
     from: f64,
     to: f64,
-    begin: f64,
-    end: f64,
-    is_log: bool,
-    unit: Unit,
+    axis: Axis,
 }
 
 impl Scale {
-    /// The scale that shows all `values` between two places.
-    pub(super) fn of(
-        values: impl Iterator<Item = f64>,
-        axis: &Axis,
-        (begin, end): (f64, f64),
-    ) -> Scale {
+    /// The scale that shows all `values`.
+    pub(super) fn of(values: impl Iterator<Item = f64>, axis: &Axis) -> Scale {
         let values = values.filter(|v| v.is_finite() && (!axis.is_log || *v > 0.0));
-        let (mut from, mut to) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
-            (a.min(v), b.max(v))
-        });
+        let range = axis.range.map_or([None; 2], |(a, b)| [Some(a), Some(b)]);
+        let (mut from, mut to) = values
+            .chain(range.into_iter().flatten())
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
+                (a.min(v), b.max(v))
+            });
         if from > to {
             (from, to) = (1.0, 10.0);
         }
-        if axis.is_log {
+        if !axis.names.is_empty() {
+            (from, to) = (-0.5, axis.names.len() as f64 - 0.5);
+        } else if axis.is_log {
             // Whole powers of ten.
-            from = 10_f64.powf(from.log10().floor());
-            to = 10_f64.powf(to.log10().ceil()).max(from * 10.0);
+            from = 10_f64.powf((from.log10() + 1e-9).floor());
+            to = 10_f64.powf((to.log10() - 1e-9).ceil()).max(from * 10.0);
         } else {
             from = from.min(0.0);
             if axis.unit == Unit::Share && to > 0.5 {
@@ -44,62 +47,78 @@ impl Scale {
         Scale {
             from,
             to,
-            begin,
-            end,
-            is_log: axis.is_log,
-            unit: axis.unit,
+            axis: axis.clone(),
         }
     }
 
+    /// Lets it run the other way.
+    pub(super) fn turn(&mut self) {
+        std::mem::swap(&mut self.from, &mut self.to);
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        if !self.axis.names.is_empty() {
+            return (0..self.axis.names.len()).map(|at| at as f64).collect();
+        }
+        if self.axis.is_log {
+            let decades = (self.to / self.from).log10().round() as i32;
+            let step = (decades / 8 + 1) as usize;
+            let power = |power| self.from * 10_f64.powi(power);
+            return (0..=decades).step_by(step).map(power).collect();
+        }
+        let rough = (self.to - self.from) / 6.0;
+        let ten = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|n| n * ten)
+            .find(|step| *step >= rough)
+            .unwrap_or(rough);
+        let first = (self.from / step).ceil();
+        let count = ((self.to - first * step) / step + 1e-6).floor() as i32;
+        (0..=count).map(|n| (first + f64::from(n)) * step).collect()
+    }
+}
+
+impl Ranged for Scale {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
     /// Where a value stands. What has no place on a logarithmic axis, as 0, stands at its begin.
-    pub(super) fn at(&self, value: f64) -> f64 {
-        let share = if self.is_log {
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = if self.axis.is_log {
             let value = value.max(self.from);
             (value.ln() - self.from.ln()) / (self.to.ln() - self.from.ln())
         } else {
             (value - self.from) / (self.to - self.from)
         };
-        self.begin + share.clamp(0.0, 1.0) * (self.end - self.begin)
+        limit.0 + (share.clamp(0.0, 1.0) * f64::from(limit.1 - limit.0)).round() as i32
     }
 
-    /// The far end.
-    pub(super) fn end(&self) -> f64 {
-        self.end
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.ticks()
     }
 
-    /// Values with their names.
-    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
-        let mut ticks = Vec::new();
-        if self.is_log {
-            let decades = (self.to / self.from).log10().round() as i32;
-            let step = (decades / 8 + 1) as usize;
-            for power in (0..=decades).step_by(step) {
-                ticks.push(self.from * 10_f64.powi(power));
-            }
-        } else {
-            let rough = (self.to - self.from) / 6.0;
-            let ten = 10_f64.powf(rough.log10().floor());
-            let step = [1.0, 2.0, 5.0, 10.0]
-                .into_iter()
-                .map(|n| n * ten)
-                .find(|step| *step >= rough)
-                .unwrap_or(rough);
-            let mut n = 0.0;
-            while self.from + n * step <= self.to + step * 1e-6 {
-                ticks.push(self.from + n * step);
-                n += 1.0;
-            }
-        }
-        ticks.into_iter().map(|v| (v, self.name(v))).collect()
+    fn range(&self) -> Range<f64> {
+        self.from..self.to
     }
+}
 
-    fn name(&self, value: f64) -> String {
+impl ValueFormatter<f64> for Scale {
+    fn format_ext(&self, value: &f64) -> String {
         let whole = value.round() as i64;
-        match self.unit {
+        if let Some(name) = usize::try_from(whole)
+            .ok()
+            .and_then(|at| self.axis.names.get(at))
+        {
+            return units::shorten(&units::plain(name), 34);
+        }
+        match self.axis.unit {
             Unit::Ns => short(&units::duration(whole)),
             Unit::Bytes => short(&units::bytes(whole)),
             Unit::Rate => format!("{}/s", short(&units::bytes(whole))),
             Unit::Share => format!("{:.0} %", value * 100.0),
+            // Less than some on the whole axis: the parts count.
+            _ if self.to < 5.0 => format!("{}", (value * 1e6).round() / 1e6),
             _ => units::short_count(whole),
         }
     }

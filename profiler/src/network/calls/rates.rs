@@ -76,7 +76,7 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
                 run.seconds(),
                 run.settings.rate_window(run.seconds()).0
             ),
-            Mode::Default => "no process sent twice to one that answered in between".into(),
+            Mode::Default => return Err(no_iterations()),
         }));
     };
     Ok(run.known(Rates { rate, pairs }))
@@ -200,6 +200,10 @@ pub fn rir_series_by_pair(run: &Run, last: Option<f64>) -> Answer<RateSeries> {
     }))
 }
 
+fn no_iterations() -> Unknown {
+    Unknown::new("no process sent twice to one that answered in between")
+}
+
 /// The iterations of all pairs in the order of time.
 pub(super) fn all_times(run: &Run) -> Result<Vec<i64>, Unknown> {
     let mut times: Vec<i64> = rir::events(run)?
@@ -208,9 +212,7 @@ pub(super) fn all_times(run: &Run) -> Result<Vec<i64>, Unknown> {
         .collect();
     times.sort_unstable();
     if times.is_empty() {
-        return Err(Unknown::new(
-            "no process sent twice to one that answered in between",
-        ));
+        return Err(no_iterations());
     }
     Ok(times)
 }

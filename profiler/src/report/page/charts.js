@@ -74,7 +74,8 @@ function drawCharts() {
     cdf("Time of file calls" + all, duration, ops.map(spread)),
     cdf("Bytes of file calls" + all, bytes, calls.sizes.map((s) => ({ ...spread(s, 0), colour: s.op.startsWith("write") || s.op === "copy_to" ? "var(--write)" : "var(--read)" }))),
   ].filter(Boolean));
-  $("charts").hidden = !grid.children.length;
+  if (!$("call-pictures").children.length) $("call-pictures").append(...pictures(block("pictures").calls));
+  $("charts").hidden = !grid.children.length && !block("pictures").calls.length;
 }
 // Who sent how much to whom, the busiest addresses.
 function drawMatrix(flows) {

@@ -1,7 +1,7 @@
 // Puts the page together. What is far down is drawn when it comes near the screen.
 
 const parts = [
-  ["timeline", () => { listenTimeline(); drawTimeline(); onFilter(drawTimeline); }],
+  ["machines", drawMachines], ["timeline", () => { listenTimeline(); drawTimeline(); onFilter(drawTimeline); }],
   ["graph", () => { listenGraph(); onFilter(() => G.model && dimGraph()); }],
   ["path", pathTable], ["tree", listenTree], ["rules", ruleTable], ["waits", waitTable], ["files", fileTable], ["calls", callTable],
   ["channels", channelTable], ["flows", flowTable], ["charts", () => { drawCharts(); onFilter(drawCharts); }], ["coverage", drawCoverage],
@@ -10,6 +10,7 @@ const parts = [
 function empty(id) {
   switch (id) {
     case "timeline": case "tree": case "rules": return !processCount();
+    case "machines": return !block("pictures").machines.length;
     case "path": return !block("path").rules.length;
     case "graph": return !block("graph").nodes.length;
     case "waits": return !block("waits").waits.length;

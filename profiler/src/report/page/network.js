@@ -12,6 +12,7 @@ function drawNetwork() {
     if (why) host.append(el("p", { class: "muted" }, `${what}: unknown, ${why}`));
   }
   host.append(trafficMatrix(net));
+  $("network-pictures").append(...pictures(block("pictures").network));
 }
 
 function framed(title, note, ...children) {

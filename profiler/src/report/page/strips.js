@@ -8,7 +8,7 @@ function strips() {
   const list = [];
   for (const host of block("machine").hosts) {
     const of = block("machine").hosts.length > 1 && host.name ? " " + host.name : "";
-    if (host.t_ns.length > 1) {
+    if (host.t_ns.length > 1 && host.cpu_user.length) {
       const cpu = [["in programs", "good", host.cpu_user], ["in the kernel", "warn", host.cpu_system]];
       list.push(strip("processors busy" + of, (n) => n.toFixed(1), host.t_ns, cpu, host.cpus));
     }
@@ -16,7 +16,7 @@ function strips() {
       [["read", "read", d.inward], ["written", "write", d.outward]], null, ["busy", d.busy, percent])));
     host.interfaces.slice(0, 1).forEach((d) => list.push(strip(`network ${d.name}${of}`, (n) => bytes(n) + "/s", host.t_ns,
       [["received", "read", d.inward], ["sent", "write", d.outward]])));
-    if (host.t_ns.length > 1 && host.memory_bytes) {
+    if (host.t_ns.length > 1 && host.memory_bytes && host.memory_available.length) {
       const used = host.memory_available.map((n) => host.memory_bytes - n);
       list.push(strip("memory used" + of, bytes, host.t_ns, [["used", "accent", used]], host.memory_bytes));
     }

@@ -19,6 +19,19 @@ rows! {
         clock_error_ns: Option<i64>,
     }
 
+    /// A machine that an agent watched, as in the view `nodes`.
+    NodeRow {
+        host_id: i64,
+        host: Option<String>,
+        received: i64,
+        expected: i64,
+        ignored: i64,
+        sessions: i64,
+        period_ms: i64,
+        drift_ppb: i64,
+        is_final: i64,
+    }
+
     /// A row of the view `captures`.
     CaptureRow {
         capture_id: i64,

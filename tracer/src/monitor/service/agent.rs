@@ -37,6 +37,8 @@ pub struct AgentReport {
     pub sent: u64,
     /// Why the last totals could not be handed over; `None`: they were.
     pub not_final: Option<String>,
+    /// Whether the collector ended it.
+    pub is_stopped: bool,
 }
 
 /// Watches this machine until a signal.
@@ -76,7 +78,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
                 .is_some_and(|length| started.elapsed() >= length)
     };
     let mut buffer = [0; LONGEST + 1];
-    while !is_over() {
+    while !is_over() && !agent.is_stopped() {
         let nonce = random()?;
         let (out, wait) = agent.poll(now(), || nonce, || totals(&mut sources));
         for bytes in out {
@@ -92,7 +94,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
             agent.receive(now(), &buffer[..length]);
         }
     }
-    let sent = agent.sent();
+    let (sent, is_stopped) = (agent.sent(), agent.is_stopped());
     let last = totals(&mut sources);
     let mut conclude = || -> io::Result<()> {
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -105,5 +107,9 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
         })
     };
     let not_final = conclude().err().map(|error| error.to_string());
-    Ok(AgentReport { sent, not_final })
+    Ok(AgentReport {
+        sent,
+        not_final,
+        is_stopped,
+    })
 }

@@ -53,6 +53,8 @@ pub struct CollectOptions {
 pub enum Control {
     /// Time between samples: of one machine or all, ms.
     Period(Option<String>, u32),
+    /// The agent of one machine or of all hands over its last totals and ends.
+    Stop(Option<String>),
 }
 
 /// A machine at this moment.
@@ -190,8 +192,13 @@ pub(super) fn gather(
             collector: state,
             book,
         } = &mut *desk;
-        for Control::Period(node, period_ms) in controls() {
-            state.set_period(node.as_deref(), period_ms);
+        for control in controls() {
+            match control {
+                Control::Period(node, period_ms) => state.set_period(node.as_deref(), period_ms),
+                Control::Stop(node) => {
+                    state.stop(node.as_deref());
+                }
+            }
         }
         state.tick(clock.now());
         if is_last {

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use super::super::collector::Rates;
 use super::super::key::Key;
+use super::super::wire::Counters;
 use super::agent::{AgentOptions, watch};
 use super::collect::{CollectOptions, Listening, gather};
 use super::*;
@@ -23,6 +24,7 @@ fn an_agent_and_a_collector_over_real_sockets() {
         key: key.clone(),
         rates: Rates {
             period_ms: 50,
+            counters: Counters::named(["cpu", "tasks.switches"]).unwrap(),
             ..Rates::default()
         },
         // An upper bound; it ends with the last totals.
@@ -39,7 +41,8 @@ fn an_agent_and_a_collector_over_real_sockets() {
     let (seen, end) = (AtomicBool::new(false), AtomicBool::new(false));
     let report = std::thread::scope(|scope| {
         let agents = ["n1", "n2"].map(|name| {
-            let (options, end) = (agent(name), &end);
+            // The collector ends the other one.
+            let (options, end) = (agent(name), if name == "n1" { &end } else { &never });
             scope.spawn(move || watch(&options, end))
         });
         let mut show = |nodes: &[NodeState]| {
@@ -48,10 +51,15 @@ fn an_agent_and_a_collector_over_real_sockets() {
                 end.store(true, Ordering::Release);
             }
         };
-        let report = gather(&options, &listening, &never, &mut show, &mut Vec::new).unwrap();
+        let mut controls = || match seen.load(Ordering::Acquire) {
+            true => vec![Control::Stop(Some("n2".into()))],
+            false => Vec::new(),
+        };
+        let report = gather(&options, &listening, &never, &mut show, &mut controls).unwrap();
         end.store(true, Ordering::Release);
-        for agent in agents {
+        for (agent, is_second) in agents.into_iter().zip([false, true]) {
             let report = agent.join().unwrap().unwrap();
+            assert_eq!(report.is_stopped, is_second);
             assert_eq!(report.not_final, None);
             assert!(report.sent >= 3);
         }
@@ -83,6 +91,9 @@ fn an_agent_and_a_collector_over_real_sockets() {
     assert!(one("SELECT COUNT(*) FROM host_samples WHERE counter = 'tasks.switches'") >= 4);
     let switches = one("SELECT MAX(value) FROM host_samples WHERE counter = 'tasks.switches'");
     assert!(switches > 0);
+    let others = "SELECT COUNT(*) FROM host_samples
+                  WHERE counter NOT LIKE 'cpu.%' AND counter <> 'tasks.switches'";
+    assert_eq!(one(others), 0);
 }
 
 #[test]

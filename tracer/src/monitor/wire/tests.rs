@@ -51,6 +51,8 @@ fn every_kind_of_message_comes_back_and_no_changed_one_does() {
             t3: 3,
             period_ms: 4,
             received: 5,
+            counters: Counters::named(["cpu"]).unwrap(),
+            stop: true,
         },
         Message::Final(full()),
         Message::Done {

@@ -1,65 +1,124 @@
-//! The machine under the workflow, from its counters, as rates over time.
+//! The machines under the workflow, from their counters, as rates over time; of those that agents watched for
+//! a collector (Taufer et al.), also how much of what was sent came.
 
 use std::collections::BTreeMap;
 
-use flowtrace_schema::{HostSampleRow, Result, Trace};
-use serde::Serialize;
-
-use crate::model::Workflow;
 use crate::text::units::plain;
+use flowtrace_schema::{HostSampleRow, NodeRow, Result, Trace};
+use serde::Serialize;
 
 /// Moments kept at most for each machine; more samples than these are thinned.
 const MOST: usize = 2000;
 /// Devices kept of each kind, the busiest.
 const DEVICES: usize = 6;
 
+/// All machines that have counters, by name.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Machine {
-    hosts: Vec<Host>,
+pub struct Machines {
+    /// One each.
+    pub hosts: Vec<Host>,
 }
 
 /// Series of one machine. A rate is the mean from its moment to the next one.
 #[derive(Debug, Default, Serialize)]
-struct Host {
-    name: Option<String>,
-    cpus: Option<i64>,
-    t_ns: Vec<i64>,
-    /// Processors busy, in number.
-    cpu_user: Vec<f32>,
-    cpu_system: Vec<f32>,
-    /// Processors idle while a task waited for a disk.
-    cpu_io_wait: Vec<f32>,
-    memory_bytes: Option<i64>,
-    memory_available: Vec<f32>,
-    disks: Vec<Device>,
-    interfaces: Vec<Device>,
+pub struct Host {
+    /// Its name.
+    pub name: Option<String>,
+    /// How many CPUs it has.
+    pub cpus: Option<i64>,
+    /// The moments, ns.
+    pub t_ns: Vec<i64>,
+    /// CPUs busy, in number: in programs.
+    pub cpu_user: Vec<f32>,
+    /// In the kernel.
+    pub cpu_system: Vec<f32>,
+    /// CPUs idle while a task waited for a disk.
+    pub cpu_io_wait: Vec<f32>,
+    /// Memory that it has, bytes.
+    pub memory_bytes: Option<i64>,
+    /// Of it, what programs could still have, bytes.
+    pub memory_available: Vec<f32>,
+    /// Whether disks were counted.
+    pub has_disks: bool,
+    /// Those that moved bytes, the busiest first.
+    pub disks: Vec<Device>,
+    /// Whether interfaces were counted.
+    pub has_interfaces: bool,
+    /// Those that moved bytes, the busiest first.
+    pub interfaces: Vec<Device>,
+    /// How it was watched; `None`: by no agent.
+    pub watched: Option<Watched>,
+}
+
+/// What is known of the samples that an agent sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Watched {
+    /// Samples that came in time.
+    pub received: i64,
+    /// Samples that were sent, as far as is known.
+    pub sent: i64,
+    /// Share of them that came, 0 to 1; `None`: none was sent.
+    pub confidence: Option<f64>,
+    /// Samples each second at the end.
+    pub per_second: f64,
+    /// Bound of the error of their moments, ns; `None`: not known.
+    pub clock_error_ns: Option<i64>,
+    /// Drift of its clock against the collector's, parts per billion; 0: not known yet.
+    pub drift_ppb: i64,
+    /// Sessions: more than 1 after restarts of the agent or loss of contact.
+    pub sessions: i64,
+    /// Whether the last totals came over the reliable channel and are exact.
+    pub is_final: bool,
+}
+
+impl Watched {
+    fn of(row: &NodeRow, clock_error_ns: Option<i64>) -> Watched {
+        Watched {
+            received: row.received,
+            sent: row.expected,
+            confidence: (row.expected > 0).then(|| row.received as f64 / row.expected as f64),
+            per_second: 1000.0 / row.period_ms.max(1) as f64,
+            clock_error_ns,
+            drift_ppb: row.drift_ppb,
+            sessions: row.sessions,
+            is_final: row.is_final != 0,
+        }
+    }
 }
 
 /// A disk or an interface, bytes each second.
 #[derive(Debug, Serialize)]
-struct Device {
-    name: String,
+pub struct Device {
+    /// Its name.
+    pub name: String,
     /// Read, or received.
-    inward: Vec<f32>,
+    pub inward: Vec<f32>,
     /// Written, or sent.
-    outward: Vec<f32>,
+    pub outward: Vec<f32>,
     /// Share of the time it served requests; of interfaces, empty.
-    busy: Vec<f32>,
+    pub busy: Vec<f32>,
 }
 
-pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Machine> {
+/// Reads the counters; `last_ns`: the last moment of the trace.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn machines(trace: &Trace, last_ns: i64) -> Result<Machines> {
     let rows = trace.host_samples()?;
-    let known = trace.hosts()?;
+    let (known, nodes) = (trace.hosts()?, trace.nodes()?);
     let hosts = rows.chunk_by(|a, b| a.host == b.host).map(|rows| {
         let name = rows[0].host.as_deref();
         let host = known.iter().find(|host| Some(host.host.as_str()) == name);
-        let mut series = host_series(rows, workflow.last_ns);
+        let node = nodes.iter().find(|node| node.host.as_deref() == name);
+        let mut series = host_series(rows, last_ns);
         series.name = name.map(plain);
         series.cpus = host.and_then(|host| host.cpus);
         series.memory_bytes = host.and_then(|host| host.memory_bytes);
+        let clock = host.and_then(|host| host.clock_error_ns);
+        series.watched = node.map(|node| Watched::of(node, clock));
         series
     });
-    Ok(Machine {
+    Ok(Machines {
         hosts: hosts.collect(),
     })
 }
@@ -71,7 +130,12 @@ fn host_series(rows: &[HostSampleRow], last_ns: i64) -> Host {
         .collect();
     let t_ns = moments(rows, last_ns);
     let rate = |name: &str, per: f64| rates(counters.get(name).copied().unwrap_or(&[]), &t_ns, per);
+    // What was not recorded is no zero.
+    let has = |kind: &str| counters.keys().any(|name| name.starts_with(kind));
     let sum = |names: &[&str]| {
+        if !has("cpu.") {
+            return Vec::new();
+        }
         let mut sum = vec![0.0; t_ns.len()];
         for name in names {
             for (sum, more) in sum.iter_mut().zip(rate(name, 1.0)) {
@@ -107,10 +171,11 @@ fn host_series(rows: &[HostSampleRow], last_ns: i64) -> Host {
         cpu_user: sum(&["cpu.user", "cpu.nice"]),
         cpu_system: sum(&["cpu.system", "cpu.interrupt"]),
         cpu_io_wait: sum(&["cpu.io_wait"]),
-        memory_available: levels(
-            counters.get("memory.available").copied().unwrap_or(&[]),
-            &t_ns,
-        ),
+        memory_available: counters
+            .get("memory.available")
+            .map_or_else(Vec::new, |rows| levels(rows, &t_ns)),
+        has_disks: has("disk."),
+        has_interfaces: has("net."),
         disks: devices("disk.", ".read_bytes", ".write_bytes", Some(".busy")),
         interfaces: devices("net.", ".receive_bytes", ".send_bytes", None),
         t_ns,

@@ -1,0 +1,91 @@
+//! Pictures of the page: those that the commands draw, too, as SVG. The page shows them as images, in which
+//! nothing runs.
+
+use flowtrace_schema::{Result, Trace};
+use serde::Serialize;
+
+use super::calls::Calls;
+use crate::analysis::counters::Machines;
+use crate::export::plot::{self, Picture};
+use crate::model::Workflow;
+use crate::network::pages;
+use crate::network::run::Run;
+use crate::text::statistics::{self, MACHINE_COLUMNS, Of};
+
+/// SVG documents, each with the command that draws it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Pictures {
+    /// Beside the distributions.
+    calls: Vec<Drawn>,
+    /// Beside the answers of the packets.
+    network: Vec<Drawn>,
+    /// Counters of the machines over time.
+    machines: Vec<Drawn>,
+}
+
+#[derive(Debug, Serialize)]
+struct Drawn {
+    svg: String,
+    command: &'static str,
+}
+
+pub(super) fn of(
+    workflow: &Workflow,
+    trace: &Trace,
+    calls: &Calls,
+    machines: &Machines,
+) -> Result<Pictures> {
+    let mut pictures = Pictures::default();
+    if !calls.latency.is_empty() {
+        let picture = statistics::latency_chart(&calls.latency).into();
+        pictures.calls.extend(drawn(&picture, "stats calls"));
+    }
+    let bytes = statistics::process_bytes(workflow);
+    for (found, of, command) in [
+        (
+            &calls.requests,
+            Of::RequestSize,
+            "stats cdf --of request-size",
+        ),
+        (&bytes, Of::ProcessBytes, "stats cdf --of process-bytes"),
+    ] {
+        if !found.is_empty() {
+            let picture = statistics::cdf_chart(found, of).into();
+            pictures.calls.extend(drawn(&picture, command));
+        }
+    }
+    if let Some(run) = super::network::run(trace)? {
+        pictures.network = of_network(&run);
+    }
+    // One machine under its run is in the timeline.
+    if machines.hosts.len() > 1 || machines.hosts.iter().any(|host| host.watched.is_some()) {
+        let picture = Picture {
+            charts: statistics::machine_charts(machines, workflow.begins_ns()),
+            columns: MACHINE_COLUMNS,
+        };
+        pictures.machines.extend(drawn(&picture, "stats machines"));
+    }
+    Ok(pictures)
+}
+
+fn of_network(run: &Run) -> Vec<Drawn> {
+    let pictures = [
+        (pages::series(run, true), "network series --by-pair"),
+        (pages::cdf(run), "network cdf"),
+    ];
+    // Why there is none is said where the rate of all pairs stands.
+    let pictures = pictures.into_iter();
+    pictures
+        .filter_map(|(page, command)| drawn(&page.picture?, command))
+        .collect()
+}
+
+/// Writing to memory does not fail, and a picture that could not be drawn would be missed by nobody but itself.
+fn drawn(picture: &Picture, command: &'static str) -> Option<Drawn> {
+    let mut svg = Vec::new();
+    plot::write_svg(picture, &mut svg).ok()?;
+    Some(Drawn {
+        svg: String::from_utf8(svg).ok()?,
+        command,
+    })
+}
