@@ -158,6 +158,8 @@ class Browser:
                 found.append("log: " + parameters["entry"]["text"])
             elif event["method"] == "Network.requestWillBeSent":
                 url = parameters["request"]["url"]
-                if not url.startswith("file://") or parameters["type"] != "Document":
+                is_page = url.startswith("file://") and parameters["type"] == "Document"
+                # What a data: URL has, the page has.
+                if not is_page and not url.startswith("data:"):
                     found.append("fetched: " + url[:200])
         return found

@@ -156,14 +156,14 @@ const FRAME: RGBColor = RGBColor(0x77, 0x77, 0x77);
 const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
 /// The same picture on a dark page: it is drawn light, and only ground, text and what is too dark for
 /// that ground change.
-const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\
+pub const DARK: &str = "@media (prefers-color-scheme: dark) {\
     [fill=\"#FFFFFF\"] { fill: #1c1f23 } text { fill: #d8dbdf } [stroke=\"#E4E4E4\"] { stroke: #32363c }\
     [stroke=\"#0072B2\"] { stroke: #4aa3df } [fill=\"#0072B2\"] { fill: #4aa3df }\
     [stroke=\"#333333\"] { stroke: #e4e6e9 } [fill=\"#333333\"] { fill: #e4e6e9 }\
     [stroke=\"#5B3A8C\"] { stroke: #a689d6 } [fill=\"#5B3A8C\"] { fill: #a689d6 }\
     [stroke=\"#9C2C2C\"] { stroke: #e07a7a } [fill=\"#9C2C2C\"] { fill: #e07a7a }\
     [stroke=\"#2F6F4F\"] { stroke: #6fbf97 } [fill=\"#2F6F4F\"] { fill: #6fbf97 }\
-    }</style>\n";
+    }";
 
 /// Writes the picture as SVG; on a dark page it is dark.
 ///
@@ -176,7 +176,10 @@ pub fn write_svg(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     let (head, rest) = text.split_once('\n').unwrap_or(("", &text));
     let title = picture.charts.first().map_or("", |chart| &chart.title);
     let title = crate::export::markup::escaped(&units::plain(title));
-    write!(out, "{head}\n<title>{title}</title>\n{DARK}{rest}")
+    write!(
+        out,
+        "{head}\n<title>{title}</title>\n<style>{DARK}</style>\n{rest}"
+    )
 }
 
 /// Writes the picture for `neato -n2`.
@@ -284,7 +287,7 @@ fn panel<DB: DrawingBackend>(area: &Area<DB>, chart: &Chart, left: u32) -> Drawn
         .light_line_style(TRANSPARENT)
         .axis_style(FRAME)
         .x_labels(99)
-        .y_labels(99)
+        .y_labels(if chart.series.is_empty() { 0 } else { 99 })
         .x_label_style(text(10.0))
         .y_label_style(text(10.0))
         .axis_desc_style(text(11.0))

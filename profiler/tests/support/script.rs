@@ -113,7 +113,7 @@ impl Script {
                 exe: (!exe.is_empty()).then(|| exe.into()),
                 argv: (!argv.is_empty()).then_some(arguments),
                 cwd: Some("/w".into()),
-                environment: None,
+                environment: (origin == Origin::Exec).then_some(Upid(self.upids)),
                 start_ns: at * MS,
             })));
         self.upids
