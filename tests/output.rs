@@ -406,7 +406,11 @@ fn assert_is_sound(what: &[&str], markup: &str) {
         let name = node.tag_name().name();
         if name == "style" {
             // The plots' own, which no name is part of.
-            assert_eq!(node.text(), Some(flowtrace_profiler::export::plot::DARK), "{what:?}");
+            assert_eq!(
+                node.text(),
+                Some(flowtrace_profiler::export::plot::DARK),
+                "{what:?}"
+            );
             continue;
         }
         assert!(ELEMENTS.contains(&name), "{what:?}: an element {name}");
