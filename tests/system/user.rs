@@ -10,8 +10,8 @@ use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{self, Scratch, checkout, need_fuse, need_program, need_python, shared};
 
-/// The graph by rule: nodes, and edges as kind, begin and end, without those that only the critical path has, which
-/// hangs on the times of a run.
+/// The graph by rule: nodes, and edges of data as kind, begin and end. Which forks and waits are drawn depends on the
+/// critical path, and so on the times of a run.
 fn graph(trace: &Path) -> (Vec<String>, Vec<[String; 3]>) {
     let mut dag = Command::new(support::FLOWTRACE);
     dag.arg("dag").arg(trace);
@@ -32,7 +32,7 @@ fn graph(trace: &Path) -> (Vec<String>, Vec<[String; 3]>) {
     let edges = elements("edges");
     let edges = edges.iter().map(|edge| &edge["data"]);
     let mut edges: Vec<[String; 3]> = edges
-        .filter(|edge| edge["kind"] != "wait")
+        .filter(|edge| edge["kind"] != "wait" && edge["kind"] != "fork")
         .map(|edge| {
             let [source, target] = ["source", "target"].map(|end| names[&text(&edge[end])].clone());
             [text(&edge["kind"]), source, target]
