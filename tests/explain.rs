@@ -627,8 +627,22 @@ fn every_command_counts_the_same() {
         add(
             &mut of_summary,
             &rule["rule"],
-            rule["executions"].as_i64().unwrap(),
+            rule["processes"].as_i64().unwrap(),
         );
     }
-    assert_eq!(of_summary, executions);
+    assert_eq!(of_summary, of_tree);
+}
+
+#[test]
+fn steps_stand_on_the_levels_of_their_processes() {
+    let directory = sample();
+    let rows = support::prints(
+        directory.path(),
+        &["stats", "trace.db", "levels", "--format", "csv"],
+    );
+    let shape = support::prints(directory.path(), &["dag", "trace.db", "--format", "text"]);
+    let step = |line: &str| line.trim().split_once("  ")?.0.parse::<usize>().ok();
+    let deepest = shape.lines().filter_map(step).max().unwrap();
+    // The first line has the names, the last the totals.
+    assert_eq!(deepest + 1, rows.lines().count() - 2, "{shape}{rows}");
 }

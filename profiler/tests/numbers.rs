@@ -94,7 +94,7 @@ fn check(is_cut: bool) {
 
     let by_rule = rows(
         &trace,
-        "SELECT rule, SUM(origin <> 'fork'),
+        "SELECT rule, SUM(upid NOT IN (SELECT prev_upid FROM processes WHERE prev_upid IS NOT NULL)),
            COALESCE(SUM(COALESCE(on_cpu_ns, user_ns + sys_ns)), 0)
          FROM processes GROUP BY rule ORDER BY 3 DESC, 1",
     );
@@ -104,7 +104,7 @@ fn check(is_cut: bool) {
         .map(|r| {
             vec![
                 Value::Text(r.rule.as_ref().into()),
-                Value::Integer(r.executions),
+                Value::Integer(r.processes),
                 Value::Integer(r.cpu_ns),
             ]
         })

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options, chart, facts};
+use flowtrace_profiler::analysis::findings;
 use flowtrace_profiler::analysis::grouping::By;
 use flowtrace_profiler::export::chart::picture;
 use flowtrace_profiler::export::rows::Csv;
@@ -110,12 +111,18 @@ fn once(args: &Args) -> super::Outcome {
     let result = analyse(&read, &args.by, options(args))?;
     let path = args.output.path();
     let answer = || text::bottlenecks::answer(&result, &read.timeline);
+    let why = why(args, &read, &result)?;
     output::write_to(&args.output, &args.trace, |out| {
         match format {
             Format::Text => {
                 let name = text::units::plain(&explained::typed(&args.trace));
                 let width = output::width(path);
-                let text = text::bottlenecks::text(&result, &read.timeline, &name, width);
+                let text = text::bottlenecks::text(
+                    &result,
+                    &read.timeline,
+                    why.as_deref(),
+                    (&name, width),
+                );
                 out.write_all(text.as_bytes())?;
                 if let Some(cores) = args.cores {
                     out.write_all(scale_out(&read, &result, cores).as_bytes())?;
@@ -128,6 +135,7 @@ fn once(args: &Args) -> super::Outcome {
             Format::Json => {
                 let mut facts = facts::facts(&result, answer());
                 let cores = args.cores.map(usize::from).filter(|&cores| cores > 0);
+                facts.why = why;
                 facts.advice = advice(&read.workflow, &result, &read.timeline, cores);
                 output::json(out, &facts)?;
             }
@@ -136,6 +144,16 @@ fn once(args: &Args) -> super::Outcome {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the summary says first, where that is something else than the bottleneck: it is about rules.
+fn why(args: &Args, read: &Explained, result: &Bottlenecks) -> Result<Option<String>, Failure> {
+    if !matches!(args.by, By::Rule) {
+        return Ok(None);
+    }
+    let path = explained::critical_path(&read.trace, &read.workflow)?;
+    let verdict = findings::of_bottlenecks(&read.workflow, &read.timeline, result, &path);
+    Ok(verdict.why.filter(|_| verdict.bottleneck.is_some()))
 }
 
 fn options(args: &Args) -> Options {

@@ -12,8 +12,8 @@ use crate::model::{ProcessId, Workflow};
 pub struct RuleTime {
     /// The rule.
     pub rule: Arc<str>,
-    /// How often it was executed: images that began by an exec, or were found running.
-    pub executions: i64,
+    /// Processes whose last program is of the rule.
+    pub processes: i64,
     /// CPU time of all its images, ns, forks without exec included.
     pub cpu_ns: i64,
     /// Life time of those of its images that forked nobody, ns: what waits for children is not
@@ -47,7 +47,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
     for image in &workflow.images {
         let time = rules.entry(&image.rule).or_insert_with(|| RuleTime {
             rule: Arc::clone(&image.rule),
-            executions: 0,
+            processes: 0,
             cpu_ns: 0,
             leaf_ns: 0,
             leaf_cpu_ns: 0,
@@ -57,13 +57,17 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
         // In a mount session no costs are known, and then neither is what it waited.
         let is_known = image.cpu_ns.is_some();
         let cpu = image.cpu_ns.unwrap_or(0);
-        time.executions += i64::from(!image.is_fork);
         time.cpu_ns += cpu;
         if is_known && !has_children[image.process.0 as usize] {
             time.leaf_ns += image.end_ns.map_or(0, |end| end - image.start_ns);
             time.leaf_cpu_ns += cpu;
             time.leaf_queue_ns += image.run_queue_ns.unwrap_or(0);
             time.leaf_tracer_ns += image.tracer_ns.unwrap_or(0);
+        }
+    }
+    for id in workflow.process_ids() {
+        if let Some(time) = rules.get_mut(&workflow.last_image(id).rule) {
+            time.processes += 1;
         }
     }
     let mut rules: Vec<RuleTime> = rules.into_values().collect();

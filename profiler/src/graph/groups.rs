@@ -16,7 +16,7 @@ use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
 
-mod forks;
+pub(crate) mod forks;
 mod twins;
 
 /// More kinds of files than this between the same rules become one node.

@@ -122,9 +122,16 @@ fn span(from: i64, to: i64) -> String {
     format!("{:.1}–{:.1} s", from as f64 / 1e9, to as f64 / 1e9)
 }
 
-/// All of it as text, ended by a newline.
-pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize) -> String {
-    let mut out = format!("flowtrace: {}\n", answer(result, timeline));
+/// All of it as text, ended by a newline. `why` the run took so long stands first where that is more than a bottleneck.
+pub fn text(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    why: Option<&str>,
+    (trace, width): (&str, usize),
+) -> String {
+    let lines = why.map(str::to_owned).into_iter();
+    let lines: Vec<String> = lines.chain([answer(result, timeline)]).collect();
+    let mut out = format!("flowtrace: {}\n", lines.join("\n           "));
     let drawn = chart(result, timeline);
     out.push('\n');
     out += &terminal_chart(&drawn, width);

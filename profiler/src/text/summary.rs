@@ -158,7 +158,7 @@ fn captured(network: &facts::Network) -> Vec<String> {
 
 fn named(rule: &RuleTime) -> String {
     let name = units::shorten(&units::plain(&rule.rule), 40);
-    match rule.executions {
+    match rule.processes {
         0 | 1 => name,
         n => format!("{name} ×{}", units::count(n)),
     }

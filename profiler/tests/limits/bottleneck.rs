@@ -72,7 +72,7 @@ fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_told() {
             .all(|(_, share)| (0.45..0.55).contains(share)),
         "{nearest:?}"
     );
-    let text = text::bottlenecks::text(&result, &run.timeline, "t.db", 80);
+    let text = text::bottlenecks::text(&result, &run.timeline, None, ("t.db", 80));
     assert!(
         text.contains("busiest then: ") && text.contains("two 50 %"),
         "{text}"

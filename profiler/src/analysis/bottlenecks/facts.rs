@@ -12,6 +12,8 @@ use crate::analysis::advice::Advice;
 pub struct Facts {
     /// The answer in a line.
     pub answer: String,
+    /// Why the run took so long, in a line, where that is no bottleneck, or one of which there is more to say.
+    pub why: Option<String>,
     /// Length of the run; of one that goes on, or was cut short, up to the last window that is complete.
     pub duration_ns: i64,
     /// Whether that is all of the run.
@@ -116,6 +118,7 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
     };
     Facts {
         answer,
+        why: None,
         duration_ns: result.length(),
         is_complete: !result.is_partial,
         causes: result.causes.iter().map(cause).collect(),

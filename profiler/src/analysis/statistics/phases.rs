@@ -8,6 +8,7 @@ use petgraph::Direction;
 use petgraph::algo::toposort;
 use petgraph::visit::EdgeRef;
 
+use crate::graph::groups::forks;
 use crate::graph::{Dag, Node};
 use crate::model::{Access, ProcessId, Programs, Workflow};
 
@@ -151,16 +152,19 @@ pub fn by_level(workflow: &Workflow, dag: &Dag) -> Phases {
     table(workflow, (&whole, &levels), accesses, names, cpu)
 }
 
-/// The level of every process: how many processes lie before it on the longest path of data.
+/// The level of every process: how many processes lie before it on the longest path of data, and of forks that
+/// [order](forks::orders).
 ///
 /// Of a process that is cut into versions it is that of the first, and what came after a later one lies above all that this had got.
 /// A level on which only later versions stand does not count.
 pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
+    let orders = forks::orders(dag);
     let mut level = vec![0; dag.graph.node_count()];
     let mut of_process: Vec<Option<usize>> = vec![None; workflow.processes.len()];
     for node in toposort(&dag.graph, None).unwrap_or_default() {
         let before = dag.graph.edges_directed(node, Direction::Incoming);
-        let before = before.filter(|edge| edge.weight().kind.is_data());
+        let before =
+            before.filter(|edge| edge.weight().kind.is_data() || orders[edge.id().index()]);
         let own = before.map(|edge| {
             let from = edge.source();
             level[from.index()] + usize::from(matches!(dag.graph[from], Node::Process { .. }))

@@ -2,31 +2,24 @@
 
 use petgraph::Direction;
 use petgraph::algo::toposort;
-use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::graph::DiGraph;
 use petgraph::visit::EdgeRef;
 
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 
 /// The graph without the forks of those that are connected by data, and how many these are: who is needs no
-/// fork edge to be found. Two sorts stay: those of a later version of a process, after which its children come, and
-/// those of who reads a pipe and starts others by what it says, as `xargs` and the loops of a shell do: it
-/// hands the data on by their arguments.
+/// fork edge to be found. Those that [order](orders) stay.
 pub(super) fn without_plain(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, Edge>, usize) {
     let has_data = labels_with_data(dag, label_of);
-    let is_led = led(dag);
-    let is_later = |node: NodeIndex| match dag.graph[node] {
-        Node::Process { version, .. } => version > 1,
-        Node::File { .. } => false,
-    };
+    let orders = orders(dag);
     let part = dag.graph.filter_map(
         |_, node| Some(*node),
         |edge, weight| {
-            let (from, to) = dag.graph.edge_endpoints(edge)?;
+            let (_, to) = dag.graph.edge_endpoints(edge)?;
             let is_drawn = match dag.graph[to] {
                 Node::Process { id, .. } => {
                     weight.kind.is_data()
-                        || is_later(from)
-                        || is_led[edge.index()]
+                        || orders[edge.index()]
                         || !has_data[label_of[id.0 as usize] as usize]
                 }
                 Node::File { .. } => true,
@@ -36,6 +29,19 @@ pub(super) fn without_plain(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, Edge>
     );
     let hidden = dag.graph.edge_count() - part.edge_count();
     (part, hidden)
+}
+
+/// For every edge whether it is a fork that says what came after what. Two sorts do: those of a later version of a
+/// process, after whose data its children come, and those of who reads a pipe and starts others by what it says, as
+/// `xargs` and the loops of a shell do: it hands the data on by their arguments.
+pub(crate) fn orders(dag: &Dag) -> Vec<bool> {
+    let mut orders = led(dag);
+    for edge in dag.graph.edge_references() {
+        if let Node::Process { version, .. } = dag.graph[edge.source()] {
+            orders[edge.id().index()] |= version > 1 && edge.weight().kind == EdgeKind::Fork;
+        }
+    }
+    orders
 }
 
 /// For every edge whether it is a fork by who had begun to read a pipe, or was itself started by such a one

@@ -46,7 +46,7 @@ function verdict() {
   lines.push(...pathLine());
   const cpu = sum(rules.cpu_ns), heavy = rules.name.map((name, i) => i).filter((i) => rules.cpu_ns[i] > 0 && rules.cpu_ns[i] >= cpu / 100);
   if (heavy.length) {
-    const named = heavy.slice(0, 5).map((i) => `${rules.name[i]}${rules.executions[i] > 1 ? " ×" + count(rules.executions[i]) : ""} ` +
+    const named = heavy.slice(0, 5).map((i) => `${rules.name[i]}${rules.processes[i] > 1 ? " ×" + count(rules.processes[i]) : ""} ` +
       `${duration(rules.cpu_ns[i])} cpu (${percent(rules.cpu_ns[i] / cpu)})`);
     lines.push(["most time", named.join(" · ") + (heavy.length > 5 ? ` · +${heavy.length - 5} more` : "")]);
   }

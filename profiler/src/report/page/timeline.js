@@ -457,7 +457,7 @@ function hoverTip(event, x, y) {
   if (what && what.row && x < T.left) {
     const rules = block("rules"), rule = what.row.rules[0];
     if (what.row.rules.length > 1) return tip(event, `${what.row.rules.length} steps`, [["", what.row.rules.slice(0, 12).map(ruleName).join(", ") + (what.row.rules.length > 12 ? `, +${what.row.rules.length - 12} more` : "")], ["", "click opens"]]);
-    return tip(event, ruleName(rule), [["executions", count(rules.executions[rule])], ["CPU", duration(rules.cpu_ns[rule])],
+    return tip(event, ruleName(rule), [["processes", count(rules.processes[rule])], ["CPU", duration(rules.cpu_ns[rule])],
       ["life, summed", duration(rules.life_ns[rule])], ["at once at most", count(what.row.lanes.length)]]);
   }
   return stripTip(event, x, y) || noTip();

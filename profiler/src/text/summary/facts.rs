@@ -213,7 +213,7 @@ fn rules_as_json<S: serde::Serializer>(rules: &[RuleTime], to: S) -> Result<S::O
     #[derive(Serialize)]
     struct Rule<'a> {
         rule: &'a str,
-        executions: i64,
+        processes: i64,
         cpu_ns: i64,
         leaf_ns: i64,
         leaf_cpu_ns: i64,
@@ -221,7 +221,7 @@ fn rules_as_json<S: serde::Serializer>(rules: &[RuleTime], to: S) -> Result<S::O
     }
     to.collect_seq(rules.iter().map(|rule| Rule {
         rule: &rule.rule,
-        executions: rule.executions,
+        processes: rule.processes,
         cpu_ns: rule.cpu_ns,
         leaf_ns: rule.leaf_ns,
         leaf_cpu_ns: rule.leaf_cpu_ns,
