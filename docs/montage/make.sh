@@ -14,18 +14,20 @@ rm -rf out
 "$flowtrace" run --force -o montage.db -- "$workload/run.sh" "$scratch" 2 2> run.txt || { cat run.txt >&2; exit 1; }
 
 ft() { "$flowtrace" "$1" montage.db "${@:2}"; }
+picture() { ft "${@:2}" --format svg --force -o "$here/$1" 2>/dev/null; }
 ft stats rules > "$here/table-5.txt"
 ft stats calls > "$here/table-4.txt"
 ft tree > "$here/figure-11-tree.txt"
-ft tree --format svg -o "$here/figure-11-tree.svg"
-ft stats cdf --of life --only m --format svg -o "$here/figure-12-life.svg"
-ft dag --by twins --format svg -o "$here/figure-13-dag.svg" 2>/dev/null
+picture figure-11-tree.svg tree
+picture figure-12-life.svg stats cdf --of life --only m
+picture figure-13-dag.svg dag --by twins
 # A sub-workflow with all its processes: what one fitted difference of two tiles is made of.
 fit=$(ft query --format csv "SELECT MIN(path) FROM files WHERE path LIKE '%/fit/fit.%.txt'" | tail -n 1 | tr -d '\r')
-ft dag --by process --ancestors-of "$fit" --format svg -o "$here/figure-14-part.svg" 2>/dev/null
-ft stats cdf --of request-size --only m --format svg -o "$here/figures-7-8-requests.svg"
-ft stats cdf --of process-bytes --only m --format svg -o "$here/figures-9-10-bytes.svg"
-ft stats calls --format svg -o "$here/figures-5-6-latency.svg"
+picture figure-14-part.svg dag --by process --ancestors-of "$fit"
+picture figure-6-calls.svg stats hist --of latency
+picture figures-7-8-requests.svg stats hist --of request-size --only m
+picture figures-9-10-bytes.svg stats hist --of process-bytes --only m
+picture figure-5-latency.svg stats calls
 ft critical-path > "$here/critical-path.txt"
 ft dag --format text > "$here/shape.txt"
 
