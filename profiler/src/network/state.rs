@@ -11,10 +11,11 @@
 //! tap before the link sees what the sender's memory is capable of.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use ahash::AHashMap;
 
-use super::balance::Range;
+use super::balance;
 use super::evidence::bootstrap;
 use super::page::Cell;
 use super::quantile;
@@ -124,7 +125,8 @@ struct Direction {
     newest: Option<(u32, i64)>,
     /// Payload of a full segment.
     segment: u32,
-    sent: Vec<(Sent, i64)>,
+    /// Segments with their places in the stream.
+    sent: Vec<(Sent, Range<i64>)>,
     /// Time and end of what had arrived then, the last of each.
     arrived: Vec<(i64, i64)>,
     acked: i64,
@@ -170,7 +172,22 @@ impl Direction {
                 && under_way <= AT_ONCE * i64::from(segment) + i64::from(packet.payload),
         };
         self.has_more = packet.flags & PSH == 0 || packet.payload.is_multiple_of(segment);
-        self.sent.push((sent, end));
+        self.sent.push((sent, begin..end));
+    }
+
+    /// What is sent again was lost the first time, before it took time of the link.
+    fn sends_again(&mut self, packet: &Packet) {
+        let begin = self.place(packet.seq);
+        let end = begin + i64::from(packet.payload);
+        let first = self.sent.partition_point(|(_, place)| place.end <= begin);
+        for (sent, place) in &mut self.sent[first..] {
+            if place.start >= end {
+                break;
+            }
+            let lost = end.min(place.end) - begin.max(place.start);
+            let length = (place.end - place.start).max(1);
+            sent.bytes *= 1.0 - lost as f64 / length as f64;
+        }
     }
 
     fn arrives(&mut self, t_ns: i64, end: i64) {
@@ -183,8 +200,9 @@ impl Direction {
     fn finished(self) -> impl Iterator<Item = Sent> {
         let mut at = 0;
         let Direction { sent, arrived, .. } = self;
-        sent.into_iter().filter_map(move |(sent, end)| {
-            while arrived.get(at).is_some_and(|(_, until)| *until < end) {
+        let sent = sent.into_iter().filter(|(sent, _)| sent.bytes > 0.5);
+        sent.filter_map(move |(sent, place)| {
+            while arrived.get(at).is_some_and(|(_, until)| *until < place.end) {
                 at += 1;
             }
             let out_ns = arrived.get(at)?.0;
@@ -201,6 +219,10 @@ fn segments(run: &Run, src: Node, dst: Node) -> Vec<Sent> {
         let is_forth = (packet.src, packet.dst) == (src, dst);
         if is_forth && packet.is_data() {
             flows.entry(packet.flow).or_default().sends(packet);
+        } else if is_forth && packet.is_again && packet.payload > 0 {
+            if let Some(flow) = flows.get_mut(&packet.flow) {
+                flow.sends_again(packet);
+            }
         } else if (packet.src, packet.dst) == (dst, src)
             && packet.flags & (ACK | SYN | RST) == ACK
             && let Some(flow) = flows.get_mut(&packet.flow)
@@ -325,7 +347,7 @@ fn carries(sent: &[Sent], trains: &[(usize, usize)], blocks: &[Block]) -> [f64; 
 }
 
 /// The bracket that blocks leave, bytes/s; `None`: they are too few.
-fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<Range> {
+fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<balance::Range> {
     let lasted: f64 = blocks.iter().map(|block| block.sent_s).sum();
     if blocks.len() < LEAST_BLOCKS || lasted < LEAST_NS as f64 / 1e9 {
         return None;
@@ -339,28 +361,28 @@ fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<Range> {
         let [a, b] = carries.map(|rate| (sum(0) - rate * sum(2)) / sum(1));
         (a.min(b), a.max(b))
     });
-    Some(Range {
+    Some(balance::Range {
         low: (range.low * (1.0 - SLACK)).max(0.0),
         high: range.high * (1.0 + SLACK),
     })
 }
 
-/// The most that came out within [`CARRIED_NS`], bytes/s.
-fn carried(sent: &[Sent]) -> Option<f64> {
+/// The most that came out within some time, bytes/s; `None`: all came out in less.
+fn carried(sent: &[Sent], within_ns: i64) -> Option<f64> {
     let whole = sent.last()?.out_ns - sent.first()?.out_ns;
-    if whole < CARRIED_NS {
+    if whole < within_ns {
         return None;
     }
     let (mut from, mut sum, mut most) = (0, 0.0, 0.0f64);
     for segment in sent {
         sum += segment.bytes;
-        while segment.out_ns - sent[from].out_ns > CARRIED_NS {
+        while segment.out_ns - sent[from].out_ns > within_ns {
             sum -= sent[from].bytes;
             from += 1;
         }
         most = most.max(sum);
     }
-    Some(most / (CARRIED_NS as f64 / 1e9))
+    Some(most / (within_ns as f64 / 1e9))
 }
 
 /// What the segments of a pair say.
@@ -384,7 +406,12 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
         let delay = |k: usize| sent[k].out_ns - sent[k].t_ns;
         let grew = |&&(from, to): &&(usize, usize)| delay(to) > delay(from);
         found.congested = trains.iter().filter(grew).count();
-        let best = blocks.iter().map(Block::out).fold(0.0, f64::max) * (1.0 + SLACK);
+        // No more than came out at best was ever left: a busy link leaves the sender no more than it takes from it.
+        let best = [CARRIED_NS, *BLOCK_NS.end()]
+            .into_iter()
+            .find_map(|within_ns| carried(sent, within_ns))
+            .unwrap_or_else(|| blocks.iter().map(Block::out).fold(0.0, f64::max))
+            * (1.0 + SLACK);
         let middle = (range.low + range.high) / 2.0;
         if range.low > best || range.high <= 0.0 {
             found.why = Some("the trains say more than the link carried at its best".into());
@@ -399,7 +426,7 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
         }
         return found;
     }
-    found.at_least = carried(sent);
+    found.at_least = carried(sent, CARRIED_NS);
     found.why = Some("no train kept the link busy for long enough".into());
     found
 }
@@ -526,6 +553,30 @@ mod tests {
         let carried = found.at_least.unwrap();
         assert!((carried / 1e6 - 1.0).abs() < 0.1, "{carried}");
         assert!(found.why.is_some());
+    }
+
+    /// Of six segments the third and the fourth are dropped before the link, and come when they are sent again.
+    #[test]
+    fn lost_segments_took_no_time_of_the_link() {
+        let segment = |seq, t_ns| Packet {
+            seq,
+            t_ns,
+            payload: 1448,
+            wire: 1514,
+            ..Packet::default()
+        };
+        let mut direction = Direction::default();
+        for k in 0..6 {
+            direction.sends(&segment(k * 1448, i64::from(k)));
+        }
+        for k in [2, 3] {
+            direction.sends_again(&segment(k * 1448, 50));
+        }
+        for (end, t_ns) in [(1, 10), (2, 20), (5, 30), (6, 40)] {
+            direction.arrives(t_ns, end * 1448);
+        }
+        let out: Vec<i64> = direction.finished().map(|sent| sent.out_ns).collect();
+        assert_eq!(out, [10, 20, 30, 40]);
     }
 
     /// Bursts at the speed of memory that a token bucket lets through say nothing of the link.
