@@ -114,7 +114,8 @@ impl Part {
         // A link stays a link: what it points to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let part = beside(&path);
-        let mut out = BufWriter::new(File::create_new(&part).map_err(&cannot)?);
+        let mut out =
+            BufWriter::new(flowtrace_schema::private::create_new(&part).map_err(&cannot)?);
         let part = Some(part);
         let written = Part { path, part };
         write(&mut out)?;

@@ -4,7 +4,7 @@
 //! files with a comment on every column; [`doc`] turns them into `docs/schema.md`.
 //!
 //! Invariants:
-//! - this crate has no behaviour: it stores what it is told and returns what is stored;
+//! - this crate has no behaviour: it stores what it is told, but for [secrets], and returns what is stored;
 //! - views use built-in SQL functions only, so that any SQLite client can query a trace;
 //! - columns of views are added, never removed and never given another meaning;
 //! - a file that is not ours, newer than us, or damaged is refused and never changed.
@@ -19,7 +19,9 @@ mod loss;
 pub mod merge;
 mod older;
 mod op;
+pub mod private;
 mod record;
+pub mod secrets;
 mod store;
 mod system;
 mod text;

@@ -93,6 +93,8 @@ losses! {
         "process images about which /proc could not be read in part or whole",
     ExitUnseen "processes" "exit_unseen" Notice
         "processes of which the end was not seen: no longer followed, or over unheard",
+    SecretsMasked "processes" "secrets_masked" Info
+        "passwords and keys in command lines that were masked; run --keep-secrets stores them",
     StillRunning "processes" "still_running" Info
         "processes that were still running when the recording ended, as the shell that works in a mounted view",
     SetuidExec "processes" "setuid_not_granted" Notice

@@ -2,9 +2,10 @@
 //!
 //! Times are nanoseconds since the start of the run on the monotonic clock, sizes bytes.
 
+use std::borrow::Cow;
 use std::sync::mpsc::SyncSender;
 
-use crate::{ChannelId, FileId, Loss, Text, Upid};
+use crate::{ChannelId, FileId, Loss, Text, Upid, secrets};
 
 mod channel;
 mod file;
@@ -170,4 +171,33 @@ pub enum Record {
         /// By how much it grows.
         count: u64,
     },
+}
+
+impl Record {
+    /// Masks passwords and keys in what a process was called with; says how many there were.
+    pub(crate) fn mask_secrets(&mut self) -> u64 {
+        match self {
+            Record::ProcessStart(start) => start.argv.as_mut().map_or(0, secrets::mask_arguments),
+            Record::Run(run) => {
+                // The arguments of the first process are the same, and counted there.
+                if let Some(command) = &run.command
+                    && let (Cow::Owned(masked), _) = secrets::masked(command.as_bytes())
+                {
+                    run.command = Some(Text::from(masked));
+                }
+                0
+            }
+            Record::HereDocument {
+                content: Some(content),
+                ..
+            } => {
+                let (masked, count) = secrets::masked(content.as_bytes());
+                if let Cow::Owned(masked) = masked {
+                    *content = String::from_utf8_lossy(&masked).into_owned();
+                }
+                count
+            }
+            _ => 0,
+        }
+    }
 }

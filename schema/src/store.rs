@@ -4,7 +4,7 @@
 //! Whoever opens one looks at the header before SQLite does, so that a foreign or damaged file is named as such.
 
 use std::cmp::Ordering;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::contract::{APPLICATION_ID, SCHEMA_VERSION};
 use crate::older::Older;
-use crate::{Error, Result};
+use crate::{Error, Result, private};
 
 /// A trace that holds nothing yet: what [`crate::contract`] makes.
 const BLANK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blank.db"));
@@ -79,11 +79,7 @@ fn create_new(path: &Path) -> Result<(Connection, File)> {
     };
     remove_logs(path).map_err(create_error)?;
     // SQLite's own message for a missing directory is "unable to open database file".
-    let mut lock = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(create_error)?;
+    let mut lock = private::create_new(path).map_err(create_error)?;
     // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
     let _ = lock.try_lock();
     // Half a trace is of no use to anybody, and it was ours alone.

@@ -90,6 +90,7 @@ struct Shared {
     channel_calls: Rings<ChannelCall>,
     packets: Rings<Packet>,
     stop: AtomicBool,
+    keeps_secrets: AtomicBool,
 }
 
 impl Shared {
@@ -99,6 +100,7 @@ impl Shared {
             channel_calls: Rings::default(),
             packets: Rings::default(),
             stop: AtomicBool::new(is_stopped),
+            keeps_secrets: AtomicBool::new(false),
         })
     }
 }
@@ -205,8 +207,17 @@ impl Recorder {
         }
     }
 
-    /// Hands over a record; waits while the queue is full.
-    pub fn record(&self, record: Record) {
+    /// Passwords and keys in command lines are stored as they are, from now on.
+    pub fn keep_secrets(&self) {
+        self.shared.keeps_secrets.store(true, Ordering::Relaxed);
+    }
+
+    /// Hands over a record, its secrets masked; waits while the queue is full.
+    pub fn record(&self, mut record: Record) {
+        if !self.shared.keeps_secrets.load(Ordering::Relaxed) {
+            let masked = record.mask_secrets();
+            self.lost(Loss::SecretsMasked, masked);
+        }
         match self.queue.try_send(record) {
             // Disconnected: the writer is gone, and its end was or will be reported by finish.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}

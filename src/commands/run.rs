@@ -105,6 +105,9 @@ pub(crate) struct Args {
     /// number their jobs, tasks and ranks are always recorded, no other ever is.
     #[arg(long = "env", value_name = "PATTERN")]
     environment: Vec<String>,
+    /// Store passwords and keys of command lines as they are: otherwise they are masked, and counted
+    #[arg(long)]
+    keep_secrets: bool,
     /// Capture packets, too, of all interfaces that are up, loopback included
     ///
     /// Needs CAP_NET_RAW; without, the rest of the trace goes on.
@@ -235,6 +238,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         host_hertz: args.host_sample,
         topology: !args.no_topology,
         environment,
+        keep_secrets: args.keep_secrets,
         detach: args.detach,
         bare: args.bare,
         without_calls: args.without_calls,

@@ -35,6 +35,7 @@ mod own_behaviour;
 mod redirections;
 mod replay;
 mod returns;
+mod secrets;
 mod seeing;
 mod spawn_storm;
 mod transport;

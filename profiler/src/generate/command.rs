@@ -1,6 +1,8 @@
 //! A step as a line of bash: programs with their redirections, joined by pipes, after each other, or
 //! at once.
 
+use flowtrace_schema::secrets;
+
 use crate::analysis::time::signal_name;
 use crate::argv::unquote;
 
@@ -343,6 +345,11 @@ impl Writer<'_> {
         let name = name.ok_or("the arguments of a program were not seen")?;
         if command.contains('\u{fffd}') {
             return Err(format!("an argument of {name} is not UTF-8"));
+        }
+        if command.contains(secrets::MASK) {
+            return Err(format!(
+                "a password or key that {name} was given is masked in the trace; run --keep-secrets stores it"
+            ));
         }
         let cwd = row.cwd.as_deref().unwrap_or_default();
         if below(cwd, &source.root).is_none() {

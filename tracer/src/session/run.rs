@@ -67,6 +67,8 @@ pub struct RunOptions {
     pub topology: bool,
     /// The environment variables to record.
     pub environment: Wanted,
+    /// Store passwords and keys of command lines, instead of masking them.
+    pub keep_secrets: bool,
     /// Let go of processes that outlive the command, instead of following them to their end.
     pub detach: bool,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
@@ -275,6 +277,9 @@ impl Run<'_> {
                 return Err(error);
             }
         };
+        if self.options.keep_secrets {
+            recording.recorder.keep_secrets();
+        }
         let live = self.options.net.as_ref().map(|net| {
             let (live, refused) = Live::start(net, HOST, recording.clock, &recording.recorder);
             recording

@@ -176,7 +176,9 @@ fn create(path: &Path) -> std::io::Result<File> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    File::create(unfinished(path))
+    let unfinished = unfinished(path);
+    let _ = fs::remove_file(&unfinished);
+    flowtrace_schema::private::create_new(&unfinished)
 }
 
 /// The name of a file while it is being written: engines leave out what begins with a dot.
