@@ -36,6 +36,7 @@ mod redirections;
 mod replay;
 mod returns;
 mod seeing;
+mod served;
 mod spawn_storm;
 mod transport;
 mod unmounted;
