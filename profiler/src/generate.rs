@@ -88,6 +88,10 @@ pub struct Step {
     pub links: Vec<Link>,
     /// Symbolic links below the root that it made and left behind.
     pub made_links: Vec<String>,
+    /// What is no file below the root that it made, and that the run left as this step did.
+    pub leaves: Vec<Leaf>,
+    /// Whether it did nothing but make directories, all of which are among these.
+    pub makes_directories_only: bool,
     /// Directories below the root that were there before it, and that it looked at, ran in or leaves files in.
     pub directories: Vec<String>,
     /// Whether it renamed or removed a directory that was there before.
@@ -137,6 +141,17 @@ pub struct Take {
     pub from: Option<usize>,
     /// Whether the step changes, renames or removes it.
     pub changes: bool,
+}
+
+/// A directory, symbolic link or FIFO that a step leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Where it is, relative to the root.
+    pub path: String,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+    /// Whether nothing had this name before the step.
+    pub is_new: bool,
 }
 
 /// A symbolic link that a step finds.

@@ -114,6 +114,11 @@ pub(crate) enum CallKind {
         truncate: bool,
         create: bool,
     },
+    /// Makes a file without a name, in a directory.
+    MakeUnnamed,
+    /// A descriptor was closed; others may lead to the same open file.
+    Flush,
+    /// An open file was closed for good.
     Close,
     Read {
         offset: u64,
@@ -126,10 +131,16 @@ pub(crate) enum CallKind {
     Truncate(u64),
     Sync,
     MakeDirectory,
+    MakeFile,
+    MakeFifo,
+    /// Makes a symbolic link, which leads nowhere: where it led is not recorded, and calls are played on what they reached.
+    MakeLink,
     RemoveDirectory,
     Remove,
     Rename(String),
     Link(String),
+    /// Gives a file a name that has none, and is open.
+    Name,
     List,
     Stat,
 }

@@ -37,6 +37,7 @@ mod replay;
 mod returns;
 mod secrets;
 mod seeing;
+mod served;
 mod spawn_storm;
 mod transport;
 mod unmounted;

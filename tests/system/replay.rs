@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::process::finish;
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, Scratch, need_fuse, run_in};
+use crate::support::{FLOWTRACE, PYTHON, Scratch, need_fuse, run_in};
 
 #[test]
 fn the_same_bytes_and_calls_in_a_new_directory() {
@@ -174,4 +174,55 @@ fn a_reader_that_is_gone_changes_no_exit_status() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         assert_eq!(output.status.code(), Some(code));
     }
+}
+
+/// Open files are not names: one may be open twice, have no name yet, or be none that can be read.
+#[test]
+fn what_is_open_twice_has_no_name_or_is_no_file_is_played() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    std::os::unix::fs::symlink("nowhere", work.join("old")).unwrap();
+    fs::create_dir_all(work.join("tree/below")).unwrap();
+    fs::write(work.join("tree/below/x"), "x").unwrap();
+    let script = "
+import os
+def link(file, name):
+    os.link('/proc/self/fd/%d' % file, name, src_dir_fd=0, follow_symlinks=True)
+a = os.open('f', os.O_RDWR | os.O_CREAT); b = os.open('f', os.O_RDONLY)
+os.write(a, b'x' * 100); os.read(b, 50)
+os.rename('f', 'g'); os.close(b); os.pwrite(a, b'h', 50); os.remove('g'); os.pwrite(a, b'i', 200)
+c = os.dup(a); os.close(a); os.write(c, b'j')
+t = os.open('tree', os.O_RDWR | os.O_TMPFILE); os.write(t, b'abc')
+link(t, 'one'); link(t, 'two'); os.write(t, b'def')
+u = os.open('.', os.O_RDWR | os.O_TMPFILE); os.write(u, b'gone')
+os.rename('old', 'old2'); os.remove('old2')
+os.symlink('f', 'l'); os.rename('l', 'l2'); os.remove('l2'); os.symlink('f', 'stays')
+os.mkfifo('p'); os.rename('p', 'p2'); os.remove('p2'); os.mkfifo('q')
+os.rename('tree', 'forest'); print(open('forest/below/x').read()); os.rename('forest/below', 'below')
+";
+    let recorded = scratch.join("trace.db");
+    let mut run = run_in(&work, &recorded);
+    finish(run.args(["--", PYTHON, "-S", "-c", script])).expect(0);
+    let into = scratch.join("again");
+    let mut replay = Command::new(FLOWTRACE);
+    replay.args(["replay", "--json"]).arg(&recorded);
+    let report = finish(replay.arg("--into").arg(&into));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["failed"], 0, "{report}");
+    for counted in ["read_bytes", "write_bytes"] {
+        assert_eq!(
+            report["played"][counted], report["recorded"][counted],
+            "{report}"
+        );
+    }
+    let mut left: Vec<_> = fs::read_dir(&into)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["below", "forest", "one", "q", "stays", "two"]);
+    assert_eq!(fs::metadata(into.join("two")).unwrap().len(), 6);
 }

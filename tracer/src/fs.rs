@@ -50,7 +50,7 @@ mod split;
 mod sys;
 
 pub use crate::kernel::Opens;
-pub(crate) use attributes::Attributes;
+pub(crate) use attributes::{Attributes, Time};
 pub use filter::{Filter, PatternError};
 pub use identity::FileTable;
 pub(crate) use identity::NameIn;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use flowtrace_schema::{ActionRow, NameRow};
 
 use super::source::Source;
-use super::steps::{Draft, Split};
+use super::steps::{Draft, Split, managers};
 pub(super) use super::touch::{How, Span, Thing, Touch};
 use crate::model::Image;
 
@@ -31,6 +31,8 @@ pub(super) struct Effects {
     pub(super) made_directories: HashSet<(usize, String)>,
     /// Steps that set the times of a file.
     pub(super) timed: HashSet<(usize, i64)>,
+    /// Images of workflow managers: of the files outside those in hidden directories (`~/.parallel`) are their own state.
+    managers: HashSet<i64>,
     /// What the driver itself did, which no redirection explains, in the order of time.
     pub(super) own: Vec<ActionRow>,
 }
@@ -59,7 +61,10 @@ pub(super) fn changes(action: &ActionRow) -> bool {
 
 /// Sorts every action to the step that made it.
 pub(super) fn effects(source: &Source, split: &Split) -> Effects {
-    let mut effects = Effects::default();
+    let mut effects = Effects {
+        managers: managers(source),
+        ..Effects::default()
+    };
     let mut step_of: HashMap<i64, usize> = HashMap::new();
     for (step, draft) in split.drafts.iter().enumerate() {
         step_of.extend(draft.members.iter().map(|&upid| (upid, step)));
@@ -315,6 +320,10 @@ impl Effects {
     ) {
         let is_use = matches!(&*action.class, "open" | "read" | "write");
         if action.failed || !is_use || source.is_of_machine(action.file_id) {
+            return;
+        }
+        let is_managers = self.managers.contains(&action.upid);
+        if is_managers && names.iter().all(|name| name.path.contains("/.")) {
             return;
         }
         let how = match action.class == "write" || changes(action) {

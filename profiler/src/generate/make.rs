@@ -52,6 +52,7 @@ pub fn text(plan: &Plan) -> String {
             "# Newer than files that were there before and are made anew.\n{BEGUN}:\n\t@mkdir -p -- '$(STEPS)' && : > '$@'\n"
         );
     }
+    forgetting(&mut text, plan, &targets);
     for ((step, names), anew) in plan.steps.iter().zip(&targets).zip(&anew) {
         rule(&mut text, step, names, &targets, &places, anew);
     }
@@ -99,13 +100,7 @@ fn targets(step: &Step) -> Vec<String> {
     if step.needs_mark || step.script.is_err() {
         return mark;
     }
-    let lasting = step
-        .outputs
-        .iter()
-        .filter(|output| output.lasts && output.place.is_below());
-    let names: Vec<String> = lasting
-        .filter_map(|output| name(output.place.path()))
-        .collect();
+    let names: Vec<String> = lasting(step).filter_map(name).collect();
     if names.is_empty() { mark } else { names }
 }
 
@@ -164,14 +159,153 @@ fn rule(
     }
     text.push('\n');
     if let Some(names) = stale(step) {
-        let _ = writeln!(text, "\t@rm -f -- {}", names.replace('$', "$$"));
+        let _ = writeln!(text, "\t@rm -f -- {names}");
+    }
+    let directories = directories(step);
+    if !step.makes_directories_only && !directories.is_empty() {
+        // The deepest first. Those that others have put something in stay.
+        let _ = writeln!(
+            text,
+            "\t@rmdir -- {} 2> /dev/null || :",
+            Vec::from_iter(directories.iter().rev().cloned()).join(" ")
+        );
     }
     let at = if step.script.is_ok() { "" } else { "@" };
-    let _ = writeln!(text, "\t{at}{}", said::script(step).replace('$', "$$"));
+    let script = said::script(step).replace('$', "$$");
+    let _ = match step.makes_directories_only && !directories.is_empty() {
+        true => {
+            // They may be there, and what others have put in them must stay.
+            let is_there = directories.iter().map(|name| format!("[ -d {name} ]"));
+            let are_there = Vec::from_iter(is_there).join(" && ");
+            writeln!(
+                text,
+                "\t{are_there} || {{ {script}; }} || {{ {are_there}; }}"
+            )
+        }
+        false => writeln!(text, "\t{at}{script}"),
+    };
     if is_marked && step.script.is_ok() {
         let _ = writeln!(text, "\t@mkdir -p -- '$(STEPS)' && : > '$@'");
     }
     text.push('\n');
+}
+
+/// Has make forget, before it does anything else, what was done but is not there any more: a step does not count as done when
+/// something that it left is gone, nor does one that made what such a step needs and the run did not leave. That is a
+/// makefile to be included, which never comes to be.
+fn forgetting(text: &mut String, plan: &Plan, targets: &[Vec<String>]) {
+    let is_marked = |step: usize| targets[step][0].starts_with("$(STEPS)/");
+    let mut later: Vec<Vec<usize>> = vec![Vec::new(); plan.steps.len()];
+    for (at, step) in plan.steps.iter().enumerate() {
+        for after in &step.after {
+            later[after.step].push(at);
+        }
+    }
+    let mut lines = String::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        let again = again(plan, at, &later, &is_marked);
+        let needs_more = again.as_ref().is_none_or(|again| again.len() > 1);
+        let left = step
+            .outputs
+            .iter()
+            .filter(|output| output.place.is_below() && (output.stays || output.lasts))
+            // Of its targets make sees that itself.
+            .filter(|output| is_marked(at) || needs_more || !output.lasts)
+            .map(|output| output.place.path());
+        let made = step.leaves.iter().map(|leaf| leaf.path.as_str());
+        let left: BTreeSet<&str> = left.chain(made).collect();
+        if step.script.is_err() || left.is_empty() {
+            continue;
+        }
+        let all = again.is_none().then(|| "'$(STEPS)'".to_owned());
+        let again = again.unwrap_or_else(|| BTreeSet::from([at]));
+        let gone = again.iter().flat_map(|&step| match is_marked(step) {
+            true => vec![format!("'$(STEPS)'/{}", plan.steps[step].id)],
+            false => lasting(&plan.steps[step]).map(in_recipe).collect(),
+        });
+        let gone: BTreeSet<String> = gone.chain(all).collect();
+        let left: Vec<String> = left.into_iter().map(in_recipe).collect();
+        let _ = writeln!(
+            lines,
+            "\t@for f in {}; do [ -e \"$$f\" ] || [ -L \"$$f\" ] || {{ rm -rf -- {}; break; }}; done",
+            left.join(" "),
+            Vec::from_iter(gone).join(" ")
+        );
+    }
+    if !lines.is_empty() {
+        let _ = writeln!(
+            text,
+            "# A step of which something is gone was not done.\n-include $(STEPS)/gone\n.PHONY: $(STEPS)/always\n$(STEPS)/gone: $(STEPS)/always\n{lines}"
+        );
+    }
+}
+
+/// The steps that are to be done again with this one: who made what it, or they, need and the run did not leave, and of who comes after these
+/// those that only a mark tells to be done, as who takes such things away. `None`: so many that it may as well be all.
+fn again(
+    plan: &Plan,
+    step: usize,
+    later: &[Vec<usize>],
+    is_marked: &impl Fn(usize) -> bool,
+) -> Option<BTreeSet<usize>> {
+    const MOST: usize = 32;
+    const MOST_REACHED: usize = 1 << 10;
+    let mut again = BTreeSet::from([step]);
+    let mut open = vec![step];
+    // Those that come after a marked one that is done again.
+    let mut reached: HashSet<usize> = HashSet::new();
+    while let Some(at) = open.pop() {
+        if again.len() > MOST || reached.len() > MOST_REACHED {
+            return None;
+        }
+        let needed = plan.steps[at].inputs.iter().filter(|input| !input.lasts);
+        let needed = needed.map(|input| (&input.place, input.from));
+        let taken = plan.steps[at].takes.iter();
+        let needed = needed.chain(taken.map(|take| (&take.place, take.from)));
+        let mut more: Vec<usize> = needed
+            .filter_map(|(place, from)| Some((place, from?)))
+            .filter(|(place, from)| {
+                let mut outputs = plan.steps[*from].outputs.iter();
+                !outputs.any(|output| output.place == **place && output.stays)
+            })
+            .map(|(_, from)| from)
+            .collect();
+        if is_marked(at) && reached.insert(at) {
+            let mut after = vec![at];
+            while let Some(before) = after.pop() {
+                for &later in &later[before] {
+                    if reached.insert(later) {
+                        after.push(later);
+                        more.extend(Some(later).filter(|&later| is_marked(later)));
+                    }
+                }
+                if reached.len() > MOST_REACHED {
+                    return None;
+                }
+            }
+        }
+        open.extend(more.into_iter().filter(|&step| again.insert(step)));
+    }
+    Some(again)
+}
+
+/// The files of a step that last, below the root.
+fn lasting(step: &Step) -> impl Iterator<Item = &str> {
+    let lasting = step.outputs.iter();
+    let lasting = lasting.filter(|output| output.lasts && output.place.is_below());
+    lasting.map(|output| output.place.path())
+}
+
+/// A name as a word of a recipe.
+fn in_recipe(path: &str) -> String {
+    super::words::quote(path).replace('$', "$$")
+}
+
+/// The directories that a step made anew, each after those that it lies in.
+fn directories(step: &Step) -> Vec<String> {
+    let made = step.leaves.iter().filter(|_| step.script.is_ok());
+    let made = made.filter(|leaf| leaf.is_new && leaf.is_directory);
+    made.map(|leaf| in_recipe(&leaf.path)).collect()
 }
 
 /// What a step left in an earlier run of make, and did not find in the traced one: some programs
@@ -181,9 +315,11 @@ fn stale(step: &Step) -> Option<String> {
         .outputs
         .iter()
         .filter(|output| output.place.is_below() && !step.finds(&output.place));
-    let mut names: Vec<String> = new
-        .map(|output| super::words::quote(output.place.path()))
-        .collect();
+    let new = new.map(|output| output.place.path());
+    let others = step.leaves.iter();
+    let others = others.filter(|leaf| leaf.is_new && !leaf.is_directory);
+    let others = others.map(|leaf| leaf.path.as_str());
+    let mut names: Vec<String> = new.chain(others).map(in_recipe).collect();
     names.dedup();
     // A name with a line break would end the recipe's line.
     (step.script.is_ok() && !names.is_empty()).then(|| names.join(" "))

@@ -187,6 +187,8 @@ mod tests {
             directories: Vec::new(),
             links: Vec::new(),
             made_links: Vec::new(),
+            leaves: Vec::new(),
+            makes_directories_only: false,
             moves_directory: false,
             needs_mark: false,
             after: Vec::new(),

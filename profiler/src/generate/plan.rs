@@ -135,6 +135,8 @@ impl Builder<'_> {
                 directories: files.directories(at, &parts, &outputs),
                 links: files.links(at, &parts),
                 made_links: files.made_links(at, &parts),
+                leaves: files.leaves(at, &parts),
+                makes_directories_only: files.makes_directories_only(at),
                 moves_directory: files.moves_directory(at, &parts),
                 outputs,
                 needs_mark,

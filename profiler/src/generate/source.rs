@@ -47,6 +47,8 @@ pub(super) struct Source {
     directories: HashSet<i64>,
     /// Symbolic links.
     links: HashSet<i64>,
+    /// FIFOs that have a name below a traced directory.
+    named_fifos: HashSet<i64>,
     pub(super) actions: Vec<ActionRow>,
     /// Of each image, the places in `actions` of those that changed a file outside of the system.
     pub(super) changes: HashMap<i64, Vec<usize>>,
@@ -119,6 +121,8 @@ impl Source {
         source.directories = directories.map(|file| file.file_id).collect();
         let links = files.iter().filter(|file| file.kind == "symlink");
         source.links = links.map(|file| file.file_id).collect();
+        let named_fifos = files.iter().filter(|file| file.kind == "fifo");
+        source.named_fifos = named_fifos.map(|file| file.file_id).collect();
         for row in trace.pipes()? {
             if row.kind == "fifo" {
                 source
@@ -379,6 +383,11 @@ impl Source {
         let files = self.files_named.get(path).into_iter().flatten();
         let mut files = files.filter(|file_id| kind.contains(file_id));
         files.any(|file_id| self.names[file_id].iter().any(had_it))
+    }
+
+    /// Whether a symbolic link or a FIFO had this name at a moment.
+    pub(super) fn is_link_or_fifo_at(&self, path: &str, at: i64) -> bool {
+        self.is_named(&self.links, path, at, at) || self.is_named(&self.named_fifos, path, at, at)
     }
 
     /// The symbolic links that were there at the end of the run.

@@ -187,6 +187,13 @@ fn started_by(source: &Source, upid: i64, process: ProcessId) -> Vec<Unit> {
         .collect()
 }
 
+/// The images of workflow managers.
+pub(super) fn managers(source: &Source) -> HashSet<i64> {
+    let images = source.workflow.images.iter();
+    let managers = images.filter(|image| is_one_of(image, MANAGERS));
+    managers.map(|image| image.upid).collect()
+}
+
 /// Whether a program has one of these names, or is an interpreter that runs one.
 fn is_one_of(image: &Image, names: &[&str]) -> bool {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();

@@ -6,7 +6,7 @@ use super::effects::{Effects, How, Thing};
 use super::source::Source;
 use super::steps::Draft;
 use super::words::{Place, below};
-use super::{Input, Output};
+use super::{Input, Leaf, Output};
 
 mod found;
 pub(super) mod links;
@@ -190,6 +190,47 @@ impl<'a> Files<'a> {
             && source.file_at(path, start).is_none()
             && !self.is_new_directory(path, step)
             && !source.is_directory_at(path, start)
+    }
+
+    /// What is no file below the root that the step made, or gave its name, and that stayed.
+    pub(super) fn leaves(&self, step: usize, parts: &[&Draft]) -> Vec<Leaf> {
+        let source = self.source;
+        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+        let touched = self.by_step.get(&step).into_iter().flatten();
+        let made = touched.filter_map(|(thing, how, ..)| {
+            let Thing::Name(path) = thing else {
+                return None;
+            };
+            let is_directory = self.is_new_directory(path, step);
+            let is_other =
+                || source.is_link_or_fifo_at(path, i64::MAX) && !self.changed_later(thing, step);
+            let stays = *how == How::Write && (is_directory || is_other());
+            let path_below = below(path, &source.root).filter(|_| stays)?;
+            let was_there = source.file_at(path, start).is_some()
+                || source.is_directory_at(path, start)
+                || source.is_link_or_fifo_at(path, start);
+            let leaf = Leaf {
+                path: path_below.to_owned(),
+                is_directory,
+                is_new: !was_there,
+            };
+            Some((leaf.path.clone(), leaf))
+        });
+        let made: BTreeMap<String, Leaf> = made.collect();
+        made.into_values().collect()
+    }
+
+    /// Whether a step made directories, which stayed, and changed nothing else.
+    pub(super) fn makes_directories_only(&self, step: usize) -> bool {
+        let touched = self.by_step.get(&step).into_iter().flatten();
+        let mut changed = touched
+            .filter(|(_, how, ..)| *how == How::Write)
+            .map(|(thing, ..)| thing)
+            .peekable();
+        changed.peek().is_some()
+            && changed.all(
+                |thing| matches!(thing, Thing::Name(path) if self.is_new_directory(path, step)),
+            )
     }
 
     /// A directory that the step made and that stayed.

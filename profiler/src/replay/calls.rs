@@ -10,6 +10,10 @@ use crate::model::ProcessId;
 
 const O_ACCMODE: i64 = 3;
 const O_TRUNC: i64 = 0o1000;
+/// Of O_TMPFILE what no other flag has.
+const UNNAMED: i64 = 0o20_000_000;
+const S_IFMT: i64 = 0o170_000;
+const S_IFREG: i64 = 0o100_000;
 
 /// Makes calls to be played of recorded ones.
 pub(super) struct Planner<'a> {
@@ -19,8 +23,23 @@ pub(super) struct Planner<'a> {
     pub(super) roots: &'a [&'a str],
     /// Number of each file.
     pub(super) place: HashMap<i64, usize>,
+    /// Files that were made without a name.
+    pub(super) unnamed: HashSet<i64>,
     pub(super) order: Order,
     pub(super) workload: Workload,
+}
+
+/// By the new name of a directory: when it got it, and which one it had before.
+type Renamed = HashMap<String, Vec<(i64, String)>>;
+
+/// Whether a file had this name then.
+fn was(name: &NameRow, at: i64) -> bool {
+    name.from_ns <= at && name.to_ns.is_none_or(|to| to >= at)
+}
+
+/// Whether a call makes its file.
+fn makes(row: &ReplayedCallRow) -> bool {
+    matches!(row.op.as_str(), "create" | "mkdir" | "mknod" | "symlink")
 }
 
 impl Planner<'_> {
@@ -30,9 +49,59 @@ impl Planner<'_> {
 
     fn name_at(&self, file: i64, at: i64) -> Option<String> {
         let names = self.names.get(&file)?;
-        let was = |name: &&NameRow| name.from_ns <= at && name.to_ns.is_none_or(|to| to >= at);
-        let name = names.iter().find(was).or(names.last())?;
+        let name = names.iter().find(|name| was(name, at)).or(names.last())?;
         self.below(&name.path)
+    }
+
+    /// The first name of a file.
+    fn first_name(&self, file: i64) -> Option<String> {
+        let names = self.names.get(&file)?.iter();
+        let first = names.min_by_key(|name| name.from_ns)?;
+        self.below(&first.path)
+    }
+
+    /// The name that a file had at the begin, if it was there: it may have been seen first when a directory above it had been renamed.
+    fn name_before(&self, file: i64, renamed: &Renamed) -> Option<String> {
+        let names = self.names.get(&file)?.iter();
+        let first = names.min_by_key(|name| name.from_ns)?;
+        let mut until = first.from_ns;
+        let mut path = self.below(&first.path)?;
+        loop {
+            let above = path.match_indices('/').map(|(at, _)| at);
+            let last = above.filter_map(|at| {
+                let of_directory = renamed.get(&path[..at])?;
+                let earlier = of_directory.partition_point(|(end_ns, _)| *end_ns <= until);
+                let (end_ns, from) = of_directory[..earlier].last()?;
+                Some((*end_ns, format!("{from}{}", &path[at..])))
+            });
+            match last.max() {
+                Some((end_ns, before)) => (until, path) = (end_ns - 1, before),
+                None => return Some(path),
+            }
+        }
+    }
+
+    /// The name that a call gave its file.
+    fn new_name(&self, row: &ReplayedCallRow) -> Option<String> {
+        let names = self.names.get(&row.file_id)?;
+        let end = row.start_ns + row.duration_ns;
+        let made = names
+            .iter()
+            .rfind(|name| row.start_ns <= name.from_ns && name.from_ns <= end)?;
+        self.below(&made.path)
+    }
+
+    /// Whether a file had no name then.
+    fn is_nameless(&self, file: i64, at: i64) -> bool {
+        let names = self.names.get(&file);
+        !names.into_iter().flatten().any(|name| was(name, at))
+    }
+
+    /// Where a file was made that had no name: next to where it got one, or anywhere.
+    fn beside(&self, file: i64) -> String {
+        let first = self.first_name(file);
+        let parent = first.as_deref().and_then(|path| path.rsplit_once('/'));
+        parent.map_or(".", |(parent, _)| parent).to_owned()
     }
 
     /// What is there before anything is played: files that are used before anybody made them, as large
@@ -40,16 +109,21 @@ impl Planner<'_> {
     pub(super) fn prepare(&mut self, calls: &[ReplayedCallRow]) {
         let mut made: HashSet<i64> = HashSet::new();
         let mut directories = BTreeSet::new();
-        let mut is_directory: HashSet<i64> = HashSet::new();
+        let mut renamed = Renamed::new();
         for row in calls {
-            match row.op.as_str() {
-                "create" | "mkdir" | "mknod" | "symlink" => {
-                    made.insert(row.file_id);
-                }
-                "readdir" | "opendir" | "rmdir" => {
-                    is_directory.insert(row.file_id);
-                }
-                _ => {}
+            if row.op == "rename"
+                && row.kind == "directory"
+                && let Some(from) = self.name_at(row.file_id, row.start_ns)
+                && let Some(to) = self.new_name(row)
+            {
+                let end_ns = row.start_ns + row.duration_ns;
+                renamed.entry(to).or_default().push((end_ns, from));
+            }
+        }
+        renamed.values_mut().for_each(|all| all.sort_unstable());
+        for row in calls {
+            if makes(row) {
+                made.insert(row.file_id);
             }
         }
         // By every name that they ever had.
@@ -61,14 +135,14 @@ impl Planner<'_> {
             .filter_map(|name| self.below(&name.path))
             .collect();
         for row in calls {
-            let Some(path) = self.name_at(row.file_id, row.start_ns) else {
+            // Whatever it is called when it is used.
+            let Some(path) = self.name_before(row.file_id, &renamed) else {
                 continue;
             };
             if made.contains(&row.file_id) {
                 // What it lies in may have been there. Later it may lie elsewhere.
-                let is_new = matches!(row.op.as_str(), "create" | "mkdir" | "mknod" | "symlink");
                 let end = row.start_ns + row.duration_ns;
-                let path = self.name_at(row.file_id, end).filter(|_| is_new);
+                let path = self.name_at(row.file_id, end).filter(|_| makes(row));
                 if let Some((parent, _)) = path.as_deref().and_then(|path| path.rsplit_once('/'))
                     && !made_directories.contains(parent)
                 {
@@ -76,7 +150,7 @@ impl Planner<'_> {
                 }
                 continue;
             }
-            if is_directory.contains(&row.file_id) {
+            if row.kind == "directory" {
                 directories.insert(path);
                 continue;
             }
@@ -86,15 +160,21 @@ impl Planner<'_> {
                     let end = row.offset.unwrap_or(0).saturating_add(row.result);
                     *size = (*size).max(u64::try_from(end).unwrap_or(0));
                 }
-                "open" => {}
                 _ => {}
             }
         }
-        // Only those that were opened, renamed or removed are files.
+        // Of what was looked for and not found there is nothing. A link or FIFO that was there is a file here: what is played
+        // gives it another name or takes it away.
         let used: HashSet<String> = calls
             .iter()
-            .filter(|row| matches!(row.op.as_str(), "open" | "unlink" | "rename" | "link"))
-            .filter_map(|row| self.name_at(row.file_id, row.start_ns))
+            .filter(|row| row.kind != "absent")
+            .filter(|row| {
+                matches!(
+                    row.op.as_str(),
+                    "open" | "unlink" | "rename" | "link" | "getattr"
+                )
+            })
+            .filter_map(|row| self.name_before(row.file_id, &renamed))
             .collect();
         self.workload
             .files
@@ -109,21 +189,22 @@ impl Planner<'_> {
 
     /// A recorded call as one to be played; `None`: it is left out.
     pub(super) fn call(&mut self, row: &ReplayedCallRow, process: ProcessId) -> Option<Call> {
+        let flags = row.flags.unwrap_or(0);
+        let is_unnamed = row.op == "create" && flags & UNNAMED != 0;
+        if is_unnamed {
+            self.unnamed.insert(row.file_id);
+        }
         let count = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(0);
         let moved = usize::try_from(row.result).unwrap_or(0);
         let after_call = || self.name_at(row.file_id, row.start_ns + row.duration_ns);
-        let new_name = || {
-            let names = self.names.get(&row.file_id)?;
-            let end = row.start_ns + row.duration_ns;
-            let made = names
-                .iter()
-                .rfind(|name| row.start_ns <= name.from_ns && name.from_ns <= end)?;
-            self.below(&made.path)
+        let new_name = || self.new_name(row);
+        let path = match self.name_at(row.file_id, row.start_ns) {
+            Some(path) => path,
+            None if self.unnamed.contains(&row.file_id) => self.beside(row.file_id),
+            None => return None,
         };
-        let path = self.name_at(row.file_id, row.start_ns)?;
         let (kind, path) = match row.op.as_str() {
             "open" => {
-                let flags = row.flags.unwrap_or(0);
                 let kind = CallKind::Open {
                     write: flags & O_ACCMODE != 0,
                     truncate: flags & O_TRUNC != 0,
@@ -131,6 +212,7 @@ impl Planner<'_> {
                 };
                 (kind, path)
             }
+            "create" if is_unnamed => (CallKind::MakeUnnamed, self.beside(row.file_id)),
             "create" => {
                 let kind = CallKind::Open {
                     write: true,
@@ -139,7 +221,8 @@ impl Planner<'_> {
                 };
                 (kind, after_call()?)
             }
-            "flush" | "release" => (CallKind::Close, path),
+            "flush" => (CallKind::Flush, path),
+            "release" => (CallKind::Close, path),
             "read" | "copy_from" => (
                 CallKind::Read {
                     offset: count(row.offset),
@@ -160,7 +243,11 @@ impl Planner<'_> {
             "rmdir" => (CallKind::RemoveDirectory, path),
             "unlink" => (CallKind::Remove, path),
             "rename" => (CallKind::Rename(new_name()?), path),
+            "link" if self.is_nameless(row.file_id, row.start_ns) => (CallKind::Name, new_name()?),
             "link" => (CallKind::Link(new_name()?), path),
+            "symlink" => (CallKind::MakeLink, after_call()?),
+            "mknod" if flags & S_IFMT == S_IFREG => (CallKind::MakeFile, after_call()?),
+            "mknod" => (CallKind::MakeFifo, after_call()?),
             "readdir" => (CallKind::List, path),
             "getattr" => (CallKind::Stat, path),
             _ => return None,

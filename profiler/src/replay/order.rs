@@ -22,7 +22,7 @@ pub(super) struct Recorded {
 pub(super) struct Order {
     counters: Vec<Counter>,
     of_file: HashMap<usize, usize>,
-    /// The first of the [`Name`]s' counters.
+    /// The first of the [`Of`]s' counters.
     of_name: HashMap<String, usize>,
 }
 
@@ -44,7 +44,7 @@ enum By {
 
 /// What is counted of a name.
 #[derive(Clone, Copy)]
-enum Name {
+enum Of {
     /// It came to be, or went away.
     Changed = 0,
     /// Somebody used it.
@@ -86,8 +86,8 @@ impl Order {
         path: &str,
     ) -> (Vec<usize>, Vec<usize>) {
         use CallKind::{
-            Close, Link, List, MakeDirectory, Open, Read, Remove, RemoveDirectory, Rename, Stat,
-            Sync, Truncate, Write,
+            Close, Flush, Link, List, MakeDirectory, MakeFifo, MakeFile, MakeLink, MakeUnnamed,
+            Name, Open, Read, Remove, RemoveDirectory, Rename, Stat, Sync, Truncate, Write,
         };
         let of_file = self.file(file);
         let mut after = vec![of_file];
@@ -96,7 +96,7 @@ impl Order {
             Open {
                 truncate, create, ..
             } => *truncate || *create,
-            Close | Read { .. } | Sync | List | Stat => false,
+            Flush | Close | Read { .. } | Sync | List | Stat => false,
             _ => true,
         };
         if is_change {
@@ -104,25 +104,31 @@ impl Order {
         }
         match kind {
             // Through what is open already.
-            Close | Read { .. } | Write { .. } | Truncate(_) | Sync => return (after, advances),
-            Open { create: false, .. } | List | Stat => advances.push(self.name(path, Name::Used)),
-            Open { create: true, .. } | MakeDirectory => self.changes(path, &mut advances),
+            Flush | Close | Read { .. } | Write { .. } | Truncate(_) | Sync => {
+                return (after, advances);
+            }
+            Open { create: false, .. } | List | Stat | MakeUnnamed => {
+                advances.push(self.name(path, Of::Used));
+            }
+            Open { create: true, .. } | MakeDirectory | MakeFile | MakeFifo | MakeLink | Name => {
+                self.changes(path, &mut advances);
+            }
             Remove | RemoveDirectory => {
-                after.push(self.name(path, Name::Used));
-                after.push(self.name(path, Name::Within));
+                after.push(self.name(path, Of::Used));
+                after.push(self.name(path, Of::Within));
                 self.changes(path, &mut advances);
             }
             Rename(to) => {
-                after.push(self.name(path, Name::Used));
-                after.push(self.name(path, Name::Within));
-                after.push(self.name(to, Name::Used));
+                after.push(self.name(path, Of::Used));
+                after.push(self.name(path, Of::Within));
+                after.push(self.name(to, Of::Used));
                 self.needs(to, &mut after);
                 self.changes(path, &mut advances);
                 self.changes(to, &mut advances);
             }
             Link(to) => {
                 self.needs(to, &mut after);
-                advances.push(self.name(path, Name::Used));
+                advances.push(self.name(path, Of::Used));
                 self.changes(to, &mut advances);
             }
         }
@@ -132,18 +138,18 @@ impl Order {
 
     /// A name, and the directories above it.
     fn needs(&mut self, path: &str, after: &mut Vec<usize>) {
-        after.push(self.name(path, Name::Changed));
+        after.push(self.name(path, Of::Changed));
         let mut above = path;
         while let Some((directory, _)) = above.rsplit_once('/') {
-            after.push(self.name(directory, Name::Changed));
+            after.push(self.name(directory, Of::Changed));
             above = directory;
         }
     }
 
     fn changes(&mut self, path: &str, advances: &mut Vec<usize>) {
-        advances.push(self.name(path, Name::Changed));
+        advances.push(self.name(path, Of::Changed));
         if let Some((directory, _)) = path.rsplit_once('/') {
-            advances.push(self.name(directory, Name::Within));
+            advances.push(self.name(directory, Of::Within));
         }
     }
 
@@ -157,7 +163,7 @@ impl Order {
         })
     }
 
-    fn name(&mut self, path: &str, what: Name) -> usize {
+    fn name(&mut self, path: &str, what: Of) -> usize {
         if let Some(first) = self.of_name.get(path) {
             return first + what as usize;
         }

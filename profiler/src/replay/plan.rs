@@ -1,6 +1,6 @@
 //! Makes a workload of a trace.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use flowtrace_schema::{NameRow, ReplayedCallRow, Result, Trace};
 
@@ -26,6 +26,7 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         names: &names,
         roots: &roots,
         place: HashMap::new(),
+        unnamed: HashSet::new(),
         order: Order::default(),
         workload: Workload {
             actors: vec![Actor::default(); workflow.processes.len()],

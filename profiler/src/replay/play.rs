@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::sys::stat::Mode;
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{linkat, mkfifo};
 use serde::Serialize;
 
 use super::{Act, Call, CallKind, Totals, Workload};
@@ -111,7 +115,15 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
     Ok((taken, state.totals, state.failed.clone(), state.used))
 }
 
-type Files = HashMap<usize, Arc<File>>;
+/// What a process has open of each file.
+type Files = HashMap<usize, Vec<Opened>>;
+
+/// A file is open: several may be of one file, and not all of them for writing.
+#[derive(Clone)]
+struct Opened {
+    file: Arc<File>,
+    writes: bool,
+}
 
 fn start(stage: &Arc<Stage>, at: usize, files: Files) -> io::Result<std::thread::JoinHandle<()>> {
     let stage = Arc::clone(stage);
@@ -256,11 +268,19 @@ impl Performer<'_> {
                     .truncate(*truncate && *write);
                 // What was made anew then may be there now, when two did it at once.
                 options.create(*create);
-                self.files.insert(call.file, Arc::new(options.open(&path)?));
+                self.has_opened(call, options.open(&path)?, *write || *create);
             }
-            CallKind::Close => {
-                self.files.remove(&call.file);
+            CallKind::MakeUnnamed => {
+                let mut options = OpenOptions::new();
+                options.read(true).write(true);
+                let flags = OFlag::O_TMPFILE.bits();
+                self.has_opened(call, options.custom_flags(flags).open(&path)?, true);
             }
+            CallKind::Flush => {
+                let opened = self.files.get(&call.file).and_then(|all| all.last());
+                drop(opened.map(|opened| opened.file.try_clone()).transpose()?);
+            }
+            CallKind::Close => self.close(call.file),
             CallKind::Read { offset, length } => {
                 let file = self.opened(call, &path, false)?;
                 if self.buffer.len() < *length {
@@ -280,10 +300,24 @@ impl Performer<'_> {
             CallKind::Truncate(size) => self.opened(call, &path, true)?.set_len(*size)?,
             CallKind::Sync => self.opened(call, &path, false)?.sync_all()?,
             CallKind::MakeDirectory => fs::create_dir(&path)?,
+            CallKind::MakeFile => drop(File::create_new(&path)?),
+            CallKind::MakeFifo => mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?,
+            CallKind::MakeLink => symlink("not-recorded", &path)?,
             CallKind::RemoveDirectory => fs::remove_dir(&path)?,
             CallKind::Remove => fs::remove_file(&path)?,
             CallKind::Rename(to) => fs::rename(&path, self.stage.root.join(to))?,
             CallKind::Link(to) => fs::hard_link(&path, self.stage.root.join(to))?,
+            CallKind::Name => {
+                let file = self.opened(call, &path, false)?;
+                let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+                linkat(
+                    AT_FDCWD,
+                    &*link,
+                    AT_FDCWD,
+                    &path,
+                    AtFlags::AT_SYMLINK_FOLLOW,
+                )?;
+            }
             CallKind::List => {
                 for entry in fs::read_dir(&path)? {
                     entry?;
@@ -298,12 +332,34 @@ impl Performer<'_> {
 
     /// What the process has open, or what the call leads to where it was opened unseen.
     fn opened(&mut self, call: &Call, path: &Path, write: bool) -> io::Result<Arc<File>> {
-        if let Some(file) = self.files.get(&call.file) {
-            return Ok(Arc::clone(file));
+        let mut all = self.files.get(&call.file).into_iter().flatten().rev();
+        if let Some(opened) = all.find(|opened| opened.writes || !write) {
+            return Ok(Arc::clone(&opened.file));
         }
-        let file = Arc::new(OpenOptions::new().read(true).write(write).open(path)?);
-        self.files.insert(call.file, Arc::clone(&file));
-        Ok(file)
+        let file = OpenOptions::new().read(true).write(write).open(path)?;
+        Ok(self.has_opened(call, file, write))
+    }
+
+    fn has_opened(&mut self, call: &Call, file: File, writes: bool) -> Arc<File> {
+        let file = Arc::new(file);
+        let all = self.files.entry(call.file).or_default();
+        all.push(Opened {
+            file: Arc::clone(&file),
+            writes,
+        });
+        file
+    }
+
+    /// Which of several was closed is not recorded: one that can do no more than the others.
+    fn close(&mut self, file: usize) {
+        let Some(all) = self.files.get_mut(&file) else {
+            return;
+        };
+        let least = all.iter().position(|opened| !opened.writes);
+        all.remove(least.unwrap_or(0));
+        if all.is_empty() {
+            self.files.remove(&file);
+        }
     }
 }
 

@@ -421,6 +421,8 @@ rows! {
         result: i64,
         /// Open flags, rename flags or mode.
         flags: Option<i64>,
+        /// Of the file, as in the view `files`.
+        kind: String,
     }
 
     /// A row of the view `losses`.

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::{contents, traced};
 use crate::support::process::finish;
+use crate::support::{Scratch, need_program};
 
 /// What another run of make has to do, and nothing else, in the place of the first one.
 #[test]
@@ -82,4 +83,89 @@ fn a_run_that_failed_fails() {
     let mut make = Command::new("make");
     make.arg("-f").arg(traced.scratch.join("make"));
     finish(make.current_dir(traced.copy("copy"))).expect(2);
+}
+
+/// Whatever a user takes away: what left it is done again, with all that it takes.
+#[test]
+fn make_works_from_any_state_that_a_user_leaves() {
+    let script = "mkdir out\nmkdir -p out/deep\nsort -r in > out/sorted\ngzip -nc out/sorted > out/deep/z\n\
+                  mkdir \"it's \\$5\"\nwc -l in > \"it's \\$5/n\"\n\
+                  sort in2 > t\nuniq t > unique\nrm t\n\
+                  cat in in2 > made\nmv made moved\nchmod 600 moved\nln -s moved link\ncp -r out out2\n";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    let copy = traced.copy("copy");
+    let make = |arguments: &[&str]| {
+        let mut make = Command::new("make");
+        make.args(arguments).arg("-f");
+        make.arg(traced.scratch.join("make"));
+        finish(make.current_dir(&copy))
+    };
+    let made = || {
+        let mut made = contents(&copy);
+        made.retain(|(name, _)| !name.starts_with(".flowtrace"));
+        made
+    };
+    let whole = contents(&traced.original);
+    for gone in [
+        &[][..],
+        &["out"],
+        &["out/deep"],
+        &["out", "moved"],
+        &["it's $5"],
+        &["unique"],
+        &["moved"],
+        &["moved", "link", "unique"],
+        &["link"],
+        &[".flowtrace"],
+        &["out2/sorted", "out2/deep/z"],
+        &["out2/deep"],
+        &["out", "it's $5", "unique", "moved", "link"],
+    ] {
+        for name in gone {
+            let path = copy.join(name);
+            match path.is_dir() {
+                true => fs::remove_dir_all(path).unwrap(),
+                false => fs::remove_file(path).unwrap(),
+            }
+        }
+        make(&["-j2"]).expect(0);
+        assert_eq!(made(), whole, "without {gone:?}:\n{}", traced.text("make"));
+        make(&["-q"]).expect(0);
+    }
+    assert!(copy.join("link").is_symlink());
+}
+
+/// What GNU parallel keeps for itself (`~/.parallel`) is nothing that a step leaves.
+#[test]
+fn jobs_of_parallel_come_back() {
+    if !need_program("parallel") {
+        return;
+    }
+    let jobs = "parallel --will-cite 'sort -r {} > {}.out' ::: in in2";
+    for script in [
+        format!("{jobs}\n"),
+        format!("cat in > all\n{jobs}\ncat in.out in2.out all > res\n"),
+    ] {
+        // It keeps more the first time.
+        let home = Scratch::new();
+        let home = format!("HOME={}", home.dir("home").display());
+        let command = ["env", &home, "bash", "script"];
+        let Some(traced) = traced(&script, &[], &command) else {
+            return;
+        };
+        let (code, errors) = traced.generate("make", &["--ignore-environment"]);
+        assert_eq!(code, 0, "{errors}");
+        let copy = traced.copy("copy");
+        let mut make = Command::new("make");
+        make.arg("-f").arg(traced.scratch.join("make"));
+        make.env("HOME", traced.scratch.dir("home"));
+        finish(make.current_dir(&copy)).expect(0);
+        let mut made = contents(&copy);
+        made.retain(|(name, _)| !name.starts_with(".flowtrace"));
+        assert_eq!(made, contents(&traced.original), "{}", traced.text("make"));
+    }
 }

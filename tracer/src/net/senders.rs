@@ -90,7 +90,8 @@ enum Pending {
     Bind(i32),
     Connect {
         fd: i32,
-        to: Option<SocketAddr>,
+        /// Where the address is that it is to reach, and its length.
+        to: (u64, usize),
         from_ns: i64,
     },
 }
@@ -138,10 +139,9 @@ impl Observer for Watch {
             CallKind::Bind => Pending::Bind(fd),
             CallKind::Connect => {
                 let length = (length as usize).min(size_of::<libc::sockaddr_storage>());
-                let to = some_at(tracee.tid, address, length);
                 Pending::Connect {
                     fd,
-                    to: to.and_then(|to| sockets::address_in(&to)),
+                    to: (address, length),
                     from_ns: now as i64,
                 }
             }
@@ -170,9 +170,15 @@ impl Observer for Watch {
             }
             Pending::Connect {
                 fd,
-                to: Some(to),
+                to: (address, length),
                 from_ns,
-            } if is_in_vain(result) => self.failed(tracee, fd, to, (from_ns, now as i64)),
+            } if is_in_vain(result) => {
+                // The kernel has read it: whoever reads it now waits for nobody ([`crate::proc::near`]).
+                let to = some_at(tracee.tid, address, length);
+                if let Some(to) = to.and_then(|to| sockets::address_in(&to)) {
+                    self.failed(tracee, fd, to, (from_ns, now as i64));
+                }
+            }
             _ => {}
         }
     }

@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
-use std::os::fd::AsRawFd;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use super::near::{self, Found};
+use crate::fs::Time;
 
 /// The begin of a file, by which the kernel tells what it is (`BINPRM_BUF_SIZE`).
 const BEGIN: usize = 256;
@@ -37,7 +39,7 @@ pub(crate) struct Programs {
 struct Identity {
     inode: (u64, u64),
     size: u64,
-    changed: (i64, i64),
+    changed: Time,
 }
 
 /// What the kernel reads of a program, bytes, and the loader that it names.
@@ -72,11 +74,14 @@ impl Programs {
 
 impl Identity {
     fn of(path: &Path) -> Option<Identity> {
-        let found: Metadata = path.metadata().ok()?;
+        let Found::Is(there) = near::behind(path) else {
+            return None;
+        };
+        let found = &there.attributes;
         Some(Identity {
-            inode: (found.dev(), found.ino()),
-            size: found.size(),
-            changed: (found.ctime(), found.ctime_nsec()),
+            inode: (found.dev, found.ino),
+            size: found.size,
+            changed: found.changed,
         })
     }
 }
@@ -130,18 +135,13 @@ fn script(arguments: &[u8], directory: &Path) -> u64 {
 }
 
 /// Opens a regular file, and nothing else: a FIFO would wait for its writers, or have a reader by that, and a device may do anything.
+/// Nor one that a server has to give.
 fn regular(path: &Path) -> Option<File> {
-    let open = |path: &Path, flags: libc::c_int| {
-        File::options()
-            .read(true)
-            .custom_flags(flags)
-            .open(path)
-            .ok()
+    let Found::Is(there) = near::behind(path) else {
+        return None;
     };
-    let named = open(path, libc::O_PATH)?;
-    let is_regular = named.metadata().ok()?.is_file();
-    let number = named.as_raw_fd();
-    is_regular.then(|| open(Path::new(&format!("/proc/self/fd/{number}")), 0))?
+    let is_regular = there.attributes.is_regular();
+    is_regular.then(|| File::open(there.usable()?).ok())?
 }
 
 /// The headers of a program.

@@ -30,6 +30,7 @@ use super::environment::Wanted;
 use super::inherited::Inherited;
 
 use super::moment::Held;
+use super::near;
 use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Report, Stop};
 use super::reading::{self, Account, Image, ProcessStat, ThreadCost};
@@ -207,6 +208,7 @@ impl Lifetimes {
         let parent = child.and_then(|child| child.parent);
         parent.is_some()
             && parent == process(self.root).map(|root| root.upid)
+            && !near::may_serve()
             && reading::is_in_vfork(self.root)
     }
 

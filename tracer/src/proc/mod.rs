@@ -17,6 +17,7 @@ mod inherited;
 pub(crate) mod lifetimes;
 mod living;
 pub(crate) mod moment;
+pub(crate) mod near;
 pub(crate) mod netlink;
 pub(crate) mod observer;
 pub(crate) mod outside;

@@ -1,17 +1,19 @@
 //! What a process has at a moment at which that changes: when it forks, when it runs a new program, and when it ends.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{CString, OsString};
+
+use nix::fcntl::AT_FDCWD;
 
 use super::channels::unread::{self, Found};
 use super::descriptors::{self, Descriptor};
 use super::exec_reads::{ExecReads, Programs};
 use super::inherited;
+use super::near;
 use super::ptrace;
 use super::reading::{self, Traffic};
 use super::sampler::objects::{Holder, Target};
-use crate::fs::Attributes;
+use crate::fs::{Attributes, stat};
 
 /// The descriptors that every program has.
 const STANDARD: i32 = 3;
@@ -117,8 +119,14 @@ impl Moment for Held {
     }
 
     fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads> {
-        let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", self.0));
-        programs.exec(&of("exe"), &self.arguments(), &of("cwd"))
+        let of = |name: &str| descriptors::led_to(&format!("/proc/{}/{name}", self.0));
+        let program = of("exe")?;
+        // Where it sees a view its path leads elsewhere for us, mostly to the same file.
+        let link = CString::new(format!("/proc/{}/exe", self.0)).ok()?;
+        let size = stat::known(AT_FDCWD, &link).ok()?.size;
+        let found = near::behind(&program);
+        let is_it = matches!(found, near::Found::Is(there) if there.attributes.size == size);
+        is_it.then(|| programs.exec(&program, &self.arguments(), &of("cwd")?))?
     }
 }
 

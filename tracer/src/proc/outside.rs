@@ -7,21 +7,21 @@
 //! ([`handed`]) is one row of its own.
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flowtrace_schema::{
     Call as CallRow, CallRing, Fidelity, FileId, HostId, Op, Recorder, Tid, is_system_path,
 };
-use nix::fcntl::AT_FDCWD;
 
 use super::descriptors;
+use super::near::{self, Found};
 use super::observer::Tracee;
 use super::topology::UNNAMED;
 use super::views::Views;
-use crate::fs::{Attributes, FileTable, stat};
+use crate::fs::{Attributes, FileTable};
 use crate::kernel::Descriptions;
 
 mod handed;
@@ -72,12 +72,15 @@ fn inode(told: &Attributes) -> Inode {
     (told.dev, told.ino, told.generation)
 }
 
+/// A name that may not be looked up ([`near`]).
+struct Unseen;
+
 /// An open at its entry.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) flags: u32,
-    /// It makes the file if it succeeds.
-    pub(crate) creates: bool,
+    /// It makes the file if it succeeds. `None`: that is to be seen by the file.
+    pub(crate) creates: Option<bool>,
     pub(crate) start_ns: u64,
 }
 
@@ -133,7 +136,10 @@ impl Outside {
         }
         let file = match self.system.get(path) {
             Some(&file) => file,
-            None => self.system_file(path, now),
+            None => match self.system_file(path, now) {
+                Ok(file) => file,
+                Err(Unseen) => return false,
+            },
         };
         if let Some(file) = file {
             if let Some(told) = &self.told {
@@ -161,20 +167,23 @@ impl Outside {
         path: &OsStr,
     ) -> bool {
         self.views.alter();
+        near::workflow_mounts();
         full_path(tracee, directory, path).is_some_and(|path| self.views.cover(&path))
     }
 
-    fn system_file(&mut self, path: &OsStr, now: u64) -> Option<FileId> {
+    /// `Err`: it cannot be looked at by its name.
+    fn system_file(&mut self, path: &OsStr, now: u64) -> Result<Option<FileId>, Unseen> {
         if self.system.len() >= REMEMBERED {
             self.system.clear();
         }
-        let found = CString::new(path.as_bytes())
-            .ok()
-            .and_then(|path| stat::behind(&path).ok())
-            .filter(Attributes::is_regular);
+        let found = match near::behind(Path::new(path)) {
+            Found::Is(there) => Some(there.attributes).filter(Attributes::is_regular),
+            Found::Nothing => None,
+            Found::Unknown => return Err(Unseen),
+        };
         let file = found.map(|attributes| self.files.opened(&attributes, path, self.host, now));
         self.system.insert(path.to_owned(), file);
-        file
+        Ok(file)
     }
 
     /// Whether this open is for a view to tell of, so that its result is not looked at either.
@@ -182,10 +191,19 @@ impl Outside {
         named(tracee, directory, path).is_some_and(|path| self.views.settle(&path))
     }
 
-    /// Whether an open that may make the file finds none, so that it will make it.
-    pub(crate) fn is_absent(&self, tracee: Tracee, directory: Option<i32>, path: &OsStr) -> bool {
-        let real = named(tracee, directory, path).and_then(|path| self.views.real(path));
-        real.is_some_and(|path| !path.exists())
+    /// Whether an open that may make the file finds none, so that it will make it. `None`: that cannot be said before.
+    pub(crate) fn is_absent(
+        &self,
+        tracee: Tracee,
+        directory: Option<i32>,
+        path: &OsStr,
+    ) -> Option<bool> {
+        let path = self.views.real(named(tracee, directory, path)?)?;
+        match near::behind(&path) {
+            Found::Is(_) => Some(false),
+            Found::Nothing => Some(true),
+            Found::Unknown => None,
+        }
     }
 
     /// An open succeeded, and this is what it gave.
@@ -198,8 +216,12 @@ impl Outside {
         attributes: &Attributes,
         now: u64,
     ) {
-        let creates = open.creates || self.is_made_elsewhere(tracee, open, path, attributes, now);
-        let open = Open { creates, ..*open };
+        let creates = open.creates == Some(true)
+            || self.is_made_elsewhere(tracee, open, path, attributes, now);
+        let open = Open {
+            creates: Some(creates),
+            ..*open
+        };
         self.record_open(tracee, fd, &open, path, attributes, now);
     }
 
@@ -217,7 +239,11 @@ impl Outside {
         if let Some(told) = &self.told {
             told.opened(tracee.tid, fd, file, open.flags, now);
         }
-        let op = if open.creates { Op::Create } else { Op::Open };
+        let op = if open.creates == Some(true) {
+            Op::Create
+        } else {
+            Op::Open
+        };
         self.record(tracee, op, file, open.flags, (open.start_ns, now));
         Some(file)
     }
@@ -237,7 +263,7 @@ impl Outside {
         may_make
             && self.files.known_inode(attributes).is_none()
             && is_fresh(attributes, now.saturating_sub(open.start_ns))
-            && (is_nameless || self.is_foreign(tracee))
+            && (open.creates.is_none() || is_nameless || self.is_foreign(tracee))
     }
 
     /// Whether a process looks paths up in another mount namespace than the first, or below another root.
@@ -311,14 +337,14 @@ impl Outside {
 impl Drop for Outside {
     fn drop(&mut self) {
         for (path, file) in std::mem::take(&mut self.names) {
-            let name = CString::new(path.into_os_string().into_vec()).ok();
-            let found = name.and_then(|name| stat::known(AT_FDCWD, &name).ok());
             let same = |found: &Attributes| {
                 let then = self.sizes.get(&file);
                 then.is_some_and(|(inode, _)| *inode == (found.dev, found.ino))
             };
-            if let Some(found) = found.filter(same) {
-                self.seen(file, &found);
+            if let Found::Is(there) = near::behind(&path)
+                && same(&there.attributes)
+            {
+                self.seen(file, &there.attributes);
             }
         }
     }

@@ -78,8 +78,12 @@ impl Views {
         self.all.iter().any(|view| path.starts_with(&view.at))
     }
 
-    /// Where `path`, of a view or not, really is. `None`: to look there could take long.
+    /// Where `path`, of a view or not, really is. `None`: to look there could take long, or show something else than the workflow has
+    /// there.
     pub(crate) fn real(&self, path: PathBuf) -> Option<PathBuf> {
+        if self.is_altered {
+            return None;
+        }
         let view = self.all.iter().find(|view| path.starts_with(&view.at));
         match view.map(|view| (view, path.strip_prefix(&view.at))) {
             Some((view, Ok(below))) => view.is_local.then(|| view.source.join(below)),
@@ -124,9 +128,8 @@ impl View {
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(resolve);
         match openat2(directory, below, how) {
-            Ok(file) => {
-                stat::of(file.as_fd()).is_ok_and(|found| found.mode & libc::S_IFMT != libc::S_IFIFO)
-            }
+            Ok(file) => stat::as_known(file.as_fd())
+                .is_ok_and(|found| found.mode & libc::S_IFMT != libc::S_IFIFO),
             Err(error) => error == Errno::ENOENT,
         }
     }

@@ -2,7 +2,6 @@
 //! outside the traced directories ([`super::outside`]).
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +11,11 @@ use super::channels::sockets;
 use super::channels::{Channels, Registry};
 use super::descriptors;
 use super::moment::Moment;
+use super::near;
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside};
 use super::reading;
-use super::topology::{Call, CallKind, UNNAMED, bytes_at, path_at, some_at};
+use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_at_hand, path_at, some_at};
 use super::tracepoints::Called;
 use super::views::Views;
 use crate::fs::FileTable;
@@ -57,8 +57,11 @@ enum Pending {
     Pair(u64),
     Accept,
     Bind(i32),
-    Connect(i32, Option<SocketAddr>),
+    /// A socket, and where the address is that it is to reach, with its length.
+    Connect(i32, (u64, usize)),
     Open(Open),
+    /// What it names is read when it returns.
+    Unread(Call, u64),
     Names(NameChange),
     /// Something is mounted over a part of a view.
     Mount,
@@ -102,15 +105,11 @@ impl Wiring {
         let fd = |argument: u64| argument as i32;
         let path = |address| path_at(tracee.tid, address);
         match call.kind {
-            CallKind::Open => self.open(tracee, None, a, b as u32, now),
-            CallKind::OpenAt => self.open(tracee, Some(fd(a)), b, c as u32, now),
-            CallKind::OpenAt2 => {
-                let flags = u64::from_ne_bytes(bytes_at(tracee.tid, c)?) as u32;
-                self.open(tracee, Some(fd(a)), b, flags, now)
+            CallKind::Open | CallKind::Creat => {
+                self.open(tracee, None, a, flags_of(tracee, call)?, now)
             }
-            CallKind::Creat => {
-                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-                self.open(tracee, None, a, flags as u32, now)
+            CallKind::OpenAt | CallKind::OpenAt2 => {
+                self.open(tracee, Some(fd(a)), b, flags_of(tracee, call)?, now)
             }
             CallKind::Unlink => self.removing(tracee, None, a),
             CallKind::UnlinkAt if c as i32 & libc::AT_REMOVEDIR != 0 => None,
@@ -146,9 +145,7 @@ impl Wiring {
             CallKind::Bind => Some(Pending::Bind(fd(a))),
             CallKind::Connect => {
                 let length = (c as usize).min(size_of::<libc::sockaddr_storage>());
-                let address = some_at(tracee.tid, b, length)
-                    .and_then(|address| sockets::address_in(&address));
-                Some(Pending::Connect(fd(a), address))
+                Some(Pending::Connect(fd(a), (b, length)))
             }
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
@@ -195,16 +192,29 @@ impl Wiring {
         {
             return None;
         }
-        let has = |flag: i32| flags & flag as u32 == flag as u32;
-        let makes =
-            || has(libc::O_EXCL) || !elsewhere && self.outside.is_absent(tracee, directory, &path);
-        let creates = flags & UNNAMED != 0 || has(libc::O_CREAT) && makes();
+        let is_absent = || match elsewhere {
+            true => None,
+            false => self.outside.is_absent(tracee, directory, &path),
+        };
         let open = Open {
             flags,
-            creates,
+            creates: creates(flags).or_else(is_absent),
             start_ns: now,
         };
         Some(Pending::Open(open))
+    }
+
+    /// What there is to do now that a call, whose arguments could not be read at its entry, has succeeded.
+    fn read_late(&mut self, tracee: Tracee, call: Call, start_ns: u64) -> Option<Pending> {
+        if !call.opens() {
+            return self.enter(tracee, call, start_ns);
+        }
+        let flags = flags_of(tracee, call)?;
+        Some(Pending::Open(Open {
+            flags,
+            creates: creates(flags),
+            start_ns,
+        }))
     }
 
     /// An open of which the kernel has told.
@@ -254,6 +264,27 @@ impl Wiring {
     }
 }
 
+/// The flags of a call that opens a file.
+fn flags_of(tracee: Tracee, call: Call) -> Option<u32> {
+    let [_, b, c, ..] = call.arguments;
+    Some(match call.kind {
+        CallKind::Open => b as u32,
+        CallKind::OpenAt => c as u32,
+        CallKind::OpenAt2 => u64::from_ne_bytes(bytes_at(tracee.tid, c)?) as u32,
+        _ => (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u32,
+    })
+}
+
+/// Whether an open with these flags makes its file if it succeeds. `None`: if there is none.
+fn creates(flags: u32) -> Option<bool> {
+    let has = |flag: i32| flags & flag as u32 == flag as u32;
+    match has(libc::O_CREAT) {
+        _ if flags & UNNAMED != 0 => Some(true),
+        false => Some(false),
+        true => has(libc::O_EXCL).then_some(true),
+    }
+}
+
 impl Observer for Wiring {
     fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
         self.channels.forked(parent, child, moment, now);
@@ -293,7 +324,15 @@ impl Observer for Wiring {
 
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
         self.channels.calls(tracee.pid, now);
-        match self.enter(tracee, call, now) {
+        let pending = match near::may_serve()
+            && !call
+                .addresses()
+                .all(|address| is_at_hand(tracee.tid, address))
+        {
+            true => Some(Pending::Unread(call, now)),
+            false => self.enter(tracee, call, now),
+        };
+        match pending {
             Some(pending) => {
                 self.pending.insert(tracee.tid, pending);
                 true
@@ -307,16 +346,26 @@ impl Observer for Wiring {
             return;
         };
         let in_progress = result == -i64::from(libc::EINPROGRESS);
-        if let (Pending::Connect(fd, Some(address)), true) = (&pending, in_progress) {
-            self.channels.connecting(tracee, *fd, *address, now);
-            if let Some(told) = &self.told {
-                told.made(tracee, &[*fd], now);
+        if let (Pending::Connect(fd, (address, length)), true) = (&pending, in_progress) {
+            let address = some_at(tracee.tid, *address, *length);
+            if let Some(address) = address.and_then(|address| sockets::address_in(&address)) {
+                self.channels.connecting(tracee, *fd, address, now);
+                if let Some(told) = &self.told {
+                    told.made(tracee, &[*fd], now);
+                }
             }
             return;
         }
         if result < 0 {
             return;
         }
+        let pending = match pending {
+            Pending::Unread(call, start_ns) => match self.read_late(tracee, call, start_ns) {
+                Some(pending) => pending,
+                None => return,
+            },
+            pending => pending,
+        };
         match pending {
             Pending::Pair(address) => {
                 if let Some(pair) = bytes_at::<8>(tracee.tid, address) {
@@ -332,6 +381,8 @@ impl Observer for Wiring {
                 self.made(tracee, &[fd], now);
             }
             Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
+            // Read by now.
+            Pending::Unread(..) => {}
             Pending::Names(change) => self.outside.changed(change, now),
             Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
         }

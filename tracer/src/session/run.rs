@@ -128,6 +128,7 @@ impl Background {
 /// # Errors
 /// When the command never ran. What goes wrong later is told by the report.
 pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
+    proc::near::begin();
     let program = find_program(&options.command[0])?;
     if !proc::numbers_agree() {
         return Err(Error::ForeignProc);

@@ -21,20 +21,21 @@ pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Attributes> {
     statx(fd, c"", libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW)
 }
 
+/// Attributes of an open file as the kernel knows them: its filesystem is not asked.
+pub(crate) fn as_known(fd: BorrowedFd<'_>) -> Result<Attributes> {
+    statx(fd, c"", libc::AT_EMPTY_PATH | AT_STATX_DONT_SYNC)
+}
+
 /// Attributes of a name in a directory, of the link itself if it is one.
 pub(crate) fn at(directory: BorrowedFd<'_>, name: &CStr) -> Result<Attributes> {
     statx(directory, name, libc::AT_SYMLINK_NOFOLLOW)
 }
 
 /// Attributes of what a name in a directory leads to, as the kernel knows them: a filesystem that is
-/// far away, or our own, is not asked.
+/// far away, or our own, is not asked. For a link of /proc to what is open that holds whatever it is; to find a path may
+/// take asking, so that [`crate::proc::near`] is there for paths.
 pub(crate) fn known(directory: BorrowedFd<'_>, name: &CStr) -> Result<Attributes> {
     statx(directory, name, AT_STATX_DONT_SYNC)
-}
-
-/// Attributes of what a name leads to.
-pub(crate) fn behind(path: &CStr) -> Result<Attributes> {
-    statx(nix::fcntl::AT_FDCWD, path, 0)
 }
 
 /// `AT_STATX_DONT_SYNC` of include/uapi/linux/fcntl.h.

@@ -6,6 +6,7 @@ use flowtrace_schema::{ChannelId, Direction, Loss};
 
 use super::super::descriptors::Descriptor;
 use super::super::moment::{Held as Here, Moment};
+use super::super::near;
 use super::super::reading::ProcessStat;
 use super::Channels;
 use super::holder::{LOOKS, Moved};
@@ -137,7 +138,9 @@ impl Channels {
         if gone.is_empty() {
             return;
         }
-        let traffic = if holder.threaded {
+        // It may be in an exec that waits for a server of the workflow, and hold the lock that is taken to tell.
+        let may_wait = !is_stopped && near::may_serve();
+        let traffic = if holder.threaded || may_wait {
             None
         } else {
             moment.traffic()

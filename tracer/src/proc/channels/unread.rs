@@ -15,6 +15,7 @@ use nix::fcntl::{SpliceFFlags, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::fstat;
 
+use super::super::descriptors;
 use super::super::moment::Moment;
 use super::super::observer::Tracee;
 use super::super::pidfd::PidFd;
@@ -124,6 +125,8 @@ impl Found {
 
 /// What lies in the pipe that process `pid` has open as `fd`; `None`: there may come more.
 pub(in super::super) fn left_in(pid: u32, fd: i32) -> Option<Found> {
+    // To have a descriptor of a file, if only to close it, takes its server.
+    descriptors::one(pid, fd)?;
     let (_, left) = left(&PidFd::open(pid)?, fd)?;
     Some(Found::new(pid, fd, left, None))
 }

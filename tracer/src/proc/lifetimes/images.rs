@@ -1,8 +1,6 @@
 //! Execs: one image ends, the next begins.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +9,7 @@ use nix::unistd::{getegid, geteuid};
 
 use super::super::environment::stands_for;
 use super::super::moment::Held;
+use super::super::near::{self, Found};
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Stop};
 use super::super::reading::{self, Account, Image, ProcessStat, Status};
@@ -177,14 +176,15 @@ fn wants_privilege(image: &Image) -> bool {
     let Some(exe) = image.exe.as_ref().map(Text::as_os_str) else {
         return false;
     };
-    let Ok(file) = fs::metadata(exe) else {
+    let Found::Is(there) = near::behind(Path::new(exe)) else {
         return false;
     };
-    let set_user = file.mode() & libc::S_ISUID != 0 && file.uid() != geteuid().as_raw();
-    let set_group = file.mode() & libc::S_ISGID != 0
-        && file.mode() & GROUP_EXECUTES != 0
-        && file.gid() != getegid().as_raw();
-    set_user || set_group || has_capabilities(Path::new(exe))
+    let file = &there.attributes;
+    let set_user = file.mode & libc::S_ISUID != 0 && file.uid != geteuid().as_raw();
+    let set_group = file.mode & libc::S_ISGID != 0
+        && file.mode & GROUP_EXECUTES != 0
+        && file.gid != getegid().as_raw();
+    set_user || set_group || there.usable().is_some_and(|exe| has_capabilities(&exe))
 }
 
 /// Whether a program has file capabilities (capabilities(7)).

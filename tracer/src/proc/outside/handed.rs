@@ -6,17 +6,16 @@
 //! whether it may have been the one, and what its children moved is taken off.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
-use nix::fcntl::AT_FDCWD;
 
 use super::super::moment::{Held as Here, Moment};
+use super::super::near::{self, Found};
 use super::paths::is_kernels;
 use super::{Outside, Tracee, inode};
-use crate::fs::{Attributes, stat};
+use crate::fs::Attributes;
 use crate::kernel::{Descriptions, Inherited};
 
 /// What processes were handed.
@@ -376,8 +375,10 @@ impl Held {
 
     /// A name tells of a size alone, and so of what was written at the end.
     fn seen_by_name(&self) -> Option<Extent> {
-        let name = CString::new(self.path.as_os_str().as_bytes()).ok()?;
-        let found = stat::known(AT_FDCWD, &name).ok();
+        let found = match near::behind(&self.path) {
+            Found::Is(there) => Some(there.attributes),
+            Found::Nothing | Found::Unknown => None,
+        };
         let is_it = |found: &Attributes| (found.dev, found.ino) == self.inode;
         let size = found.filter(is_it)?.size;
         let position = match self.flags & libc::O_ACCMODE {

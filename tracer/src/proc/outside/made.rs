@@ -35,7 +35,9 @@ impl Home {
 /// Whether a file, which was empty when it had been opened, was made no longer than this ago.
 pub(super) fn is_fresh(attributes: &Attributes, ago_ns: u64) -> bool {
     let born = attributes.birth.unwrap_or(attributes.changed);
-    let is_untouched = [attributes.modified, attributes.changed]
+    // Without a birth one that was emptied is known by having been read before.
+    let accessed = attributes.birth.map_or(attributes.accessed, |_| born);
+    let is_untouched = [attributes.modified, attributes.changed, accessed]
         .iter()
         .all(|time| *time == born);
     let age = UNIX_EPOCH

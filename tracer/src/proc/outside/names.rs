@@ -1,17 +1,14 @@
 //! Names of files outside that are removed, changed and added.
 
-use std::ffi::{CString, OsStr};
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use flowtrace_schema::FileKind;
-use nix::fcntl::AT_FDCWD;
 
-use super::paths::{full_path, real};
+use super::super::near::{self, Found, There, real};
+use super::paths::full_path;
 use super::{Inode, Outside};
-use crate::fs::{NameIn, stat};
+use crate::fs::NameIn;
 use crate::proc::observer::Tracee;
 
 /// A change of names at its entry.
@@ -40,8 +37,9 @@ impl Outside {
         directory: Option<i32>,
         path: &OsStr,
     ) -> Option<NameChange> {
-        let path = self.recorded(full_path(tracee, directory, path)?)?;
-        Some(NameChange::Removed(path))
+        let path = full_path(tracee, directory, path)?;
+        self.may_be_recorded(&path)
+            .then_some(NameChange::Removed(path))
     }
 
     /// The same of a rename.
@@ -57,7 +55,6 @@ impl Outside {
         if self.views.cover(&from) {
             return None;
         }
-        let (from, to) = (real(&from).unwrap_or(from), real(&to).unwrap_or(to));
         Some(NameChange::Renamed {
             from,
             to,
@@ -78,16 +75,14 @@ impl Outside {
             return None;
         }
         let from = from.and_then(|(directory, path)| full_path(tracee, directory, path));
-        Some(NameChange::Linked {
-            from: from.map(|from| real(&from).unwrap_or(from)),
-            to: real(&to).unwrap_or(to),
-        })
+        Some(NameChange::Linked { from, to })
     }
 
     /// A change of names succeeded.
     pub(crate) fn changed(&mut self, change: NameChange, now: u64) {
         match change {
             NameChange::Removed(path) => {
+                let path = self.recorded(path);
                 if let Some(file) = self.names.remove(&path)
                     && !self.names.values().any(|other| *other == file)
                 {
@@ -96,16 +91,21 @@ impl Outside {
                 self.system.remove(path.as_os_str());
                 self.files.removed(NameIn::full_path(path.as_os_str()), now);
             }
-            NameChange::Linked { from, to } => self.linked(from.as_deref(), &to, now),
+            NameChange::Linked { from, to } => {
+                let from = from.map(|from| real(&from).unwrap_or(from));
+                let to = real(&to).unwrap_or(to);
+                self.linked(from.as_deref(), &to, now);
+            }
             NameChange::Renamed {
-                is_foreign: true,
                 from,
                 to,
                 exchange,
-            } if !self.is_renamed(&from, &to, exchange) => {}
-            NameChange::Renamed {
-                from, to, exchange, ..
+                is_foreign,
             } => {
+                let (from, to) = (real(&from).unwrap_or(from), real(&to).unwrap_or(to));
+                if is_foreign && !self.is_renamed(&from, &to, exchange) {
+                    return;
+                }
                 self.system.remove(from.as_os_str());
                 self.system.remove(to.as_os_str());
                 self.renamed(&from, &to, exchange, now);
@@ -124,22 +124,20 @@ impl Outside {
     }
 
     fn linked(&mut self, from: Option<&Path>, to: &Path, now: u64) {
-        let known = match fs::symlink_metadata(to) {
+        let known = match near::at(to) {
             // A link to a link is none to what that leads to.
-            Ok(found) if !found.is_file() => None,
-            Ok(_) => {
-                let found = CString::new(to.as_os_str().as_bytes()).ok();
-                let found = found.and_then(|name| stat::known(AT_FDCWD, &name).ok());
-                found.and_then(|found| {
-                    // Who was gone when its file was looked at left what the kernel told of that.
-                    let is_it = |told: &Inode| (told.0, told.1) == (found.dev, found.ino);
-                    let told = || self.inodes.iter().find(|(told, _)| is_it(told));
-                    let told = || told().map(|(_, &file)| file);
-                    self.files.known_inode(&found).or_else(told)
-                })
+            Found::Is(there) if !there.attributes.is_regular() => None,
+            Found::Is(There {
+                attributes: found, ..
+            }) => {
+                // Who was gone when its file was looked at left what the kernel told of that.
+                let is_it = |told: &Inode| (told.0, told.1) == (found.dev, found.ino);
+                let told = || self.inodes.iter().find(|(told, _)| is_it(told));
+                let told = || told().map(|(_, &file)| file);
+                self.files.known_inode(&found).or_else(told)
             }
-            // The new name is gone already.
-            Err(_) => self.names.get(from.unwrap_or(to)).copied(),
+            // The new name is gone already, or not to be looked up.
+            Found::Nothing | Found::Unknown => self.names.get(from.unwrap_or(to)).copied(),
         };
         if let Some(file) = known {
             self.names.insert(to.to_owned(), file);
@@ -151,11 +149,11 @@ impl Outside {
     /// Whether a rename that somebody succeeded in is one of the names that we know by these paths.
     fn is_renamed(&self, from: &Path, to: &Path, exchange: bool) -> bool {
         if !exchange {
-            return fs::symlink_metadata(from).is_err();
+            return matches!(near::at(from), Found::Nothing);
         }
         let known = self.names.get(from).and_then(|file| self.sizes.get(file));
         known.is_some_and(|&(inode, _)| {
-            fs::symlink_metadata(to).is_ok_and(|found| inode.1 == found.ino())
+            matches!(near::at(to), Found::Is(there) if inode.1 == there.attributes.ino)
         })
     }
 
@@ -181,18 +179,23 @@ impl Outside {
         );
     }
 
-    /// The path under which a name was recorded: as it is, or with its links followed.
-    fn recorded(&self, path: PathBuf) -> Option<PathBuf> {
-        if self.views.cover(&path) {
-            return None;
+    fn is_recorded(&self, path: &Path) -> bool {
+        self.names.contains_key(path) || self.system.contains_key(path.as_os_str())
+    }
+
+    /// Whether a name was recorded, as it is or with its links followed, as far as these can be followed now: after the call the
+    /// kernel has it all in its cache.
+    fn may_be_recorded(&self, path: &Path) -> bool {
+        !self.views.cover(path)
+            && (self.is_recorded(path) || real(path).is_none_or(|path| self.is_recorded(&path)))
+    }
+
+    /// The path under which it was.
+    fn recorded(&self, path: PathBuf) -> PathBuf {
+        match self.is_recorded(&path) {
+            true => path,
+            false => real(&path).unwrap_or(path),
         }
-        let is_recorded = |path: &Path| {
-            self.names.contains_key(path) || self.system.contains_key(path.as_os_str())
-        };
-        if is_recorded(&path) {
-            return Some(path);
-        }
-        real(&path).filter(|path| is_recorded(path))
     }
 }
 

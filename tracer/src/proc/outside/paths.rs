@@ -1,7 +1,6 @@
 //! Which file a call means, and which paths need no look.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -9,12 +8,6 @@ use flowtrace_schema::is_system_path;
 
 use super::super::descriptors;
 use super::Tracee;
-
-/// The path with the links of its directory followed.
-pub(super) fn real(path: &Path) -> Option<PathBuf> {
-    let directory = fs::canonicalize(path.parent()?).ok()?;
-    Some(directory.join(path.file_name()?))
-}
 
 /// The absolute path that a call means, links not followed.
 pub(super) fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {

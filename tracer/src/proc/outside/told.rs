@@ -31,7 +31,7 @@ impl Outside {
         }
         let open = Open {
             flags,
-            creates,
+            creates: Some(creates),
             start_ns: now,
         };
         let attributes = self.attributes(made, fd).unwrap_or(told);

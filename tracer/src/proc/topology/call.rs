@@ -136,6 +136,26 @@ impl Call {
         Some(Call { kind, arguments })
     }
 
+    /// The addresses of the paths that it is given, and of what else of its arguments is in memory.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        let [a, b, c, d, ..] = self.arguments;
+        let [first, second] = match self.kind {
+            Open | Creat | Unlink => [Some(a), None],
+            OpenAt | UnlinkAt | Mount => [Some(b), None],
+            OpenAt2 => [Some(b), Some(c)],
+            Rename | Link => [Some(a), Some(b)],
+            RenameAt | LinkAt => [Some(b), Some(d)],
+            MoveMount => [Some(d), None],
+            _ => [None; 2],
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// Whether it opens a file by its name.
+    pub(crate) fn opens(&self) -> bool {
+        matches!(self.kind, Open | OpenAt | OpenAt2 | Creat)
+    }
+
     /// Of umask(mask): the permissions that it takes away.
     pub(crate) fn mode_mask(&self) -> u32 {
         self.arguments[0] as u32 & 0o777

@@ -2,7 +2,9 @@
 #![expect(unsafe_code)]
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
 
 /// Longest path that the kernel takes, with its NUL.
 const LONGEST: usize = 4096;
@@ -42,6 +44,26 @@ pub(crate) fn some_at(tid: u32, address: u64, most: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Whether the path, or the smaller thing, at `address` can be read without waiting for a filesystem: its pages are in memory, or swapped
+/// out. Others are of files, and whoever reads them may have to wait for a server. What the kernel took for a system call was read by it
+/// and is there when the call returns.
+pub(crate) fn is_at_hand(tid: u32, address: u64) -> bool {
+    let Ok(pages) = File::open(format!("/proc/{tid}/pagemap")) else {
+        return false;
+    };
+    // pagemap(5), 8 bytes a page: present, swapped.
+    let is_there = |page: u64| {
+        let mut entry = [0; 8];
+        let at = page.checked_mul(8);
+        at.is_some_and(|at| pages.read_exact_at(&mut entry, at).is_ok())
+            && u64::from_ne_bytes(entry) >> 62 != 0
+    };
+    let page = address / PAGE;
+    let mut first = vec![0; (PAGE - address % PAGE) as usize];
+    is_there(page)
+        && (read(tid, address, &mut first).is_some() && first.contains(&0) || is_there(page + 1))
+}
+
 /// The path at `address`.
 pub(crate) fn path_at(tid: u32, address: u64) -> Option<OsString> {
     let mut path = Vec::new();
@@ -64,6 +86,24 @@ pub(crate) fn path_at(tid: u32, address: u64) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_nobody_has_used_is_not_at_hand() {
+        let own = std::process::id();
+        let used = vec![b'x'; 3 * PAGE as usize];
+        assert!(is_at_hand(own, used.as_ptr() as u64 + 5));
+        assert!(!is_at_hand(own, 8) && !is_at_hand(u32::MAX, 8));
+        let file = File::open("/proc/self/exe").unwrap();
+        // SAFETY: a new mapping, which nothing else knows.
+        let mapped = unsafe {
+            let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+            let file = std::os::fd::AsRawFd::as_raw_fd(&file);
+            libc::mmap(std::ptr::null_mut(), 4096, protection, flags, file, 0)
+        };
+        assert!(!is_at_hand(own, mapped as u64));
+        assert_eq!(bytes_at(own, mapped as u64), Some(*b"\x7fELF"));
+        assert!(is_at_hand(own, mapped as u64));
+    }
 
     #[test]
     fn own_memory_is_read_across_pages() {

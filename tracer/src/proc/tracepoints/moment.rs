@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use nix::fcntl::AT_FDCWD;
@@ -12,6 +11,7 @@ use super::super::channels::unread::{Found, Left};
 use super::super::descriptors::{self, Descriptor};
 use super::super::exec_reads::{ExecReads, Programs};
 use super::super::moment::{Moment, first};
+use super::super::near;
 use super::super::reading::Traffic;
 use super::super::sampler::objects::Target;
 use super::contents::Contents;
@@ -251,9 +251,12 @@ impl Moment for Told {
         };
         let path = self.paths.get(&fd).map(OsString::as_os_str);
         let path = path.filter(|path| descriptors::is_path(path));
-        let path = path.and_then(|path| CString::new(OsStr::as_bytes(path)).ok());
         let by_descriptor = || it_is(&CString::new(descriptors::link(self.pid, fd)).ok()?);
-        let found = match path.and_then(|path| it_is(&path)) {
+        let by_name = |path: &OsStr| match near::at(Path::new(path)) {
+            near::Found::Is(there) => it_is(&CString::new(there.link()).ok()?),
+            near::Found::Nothing | near::Found::Unknown => None,
+        };
+        let found = match path.and_then(by_name) {
             Some(found) if found.dev == open.device => found,
             other => by_descriptor().or(other)?,
         };
