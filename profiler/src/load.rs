@@ -14,6 +14,7 @@ mod activity;
 mod answers;
 mod bounds;
 mod complete;
+mod descent;
 mod fellows;
 mod grants;
 mod held;

@@ -91,7 +91,8 @@ impl Looks {
             // The first that came after the last look.
             let rows = self.appeared.get(&file).map_or(&[][..], Vec::as_slice);
             let next = rows.get(rows.partition_point(|row| row.from_ns <= look.last_ns));
-            let is_it = |row: &&AppearedRow| look.is_next(row.from_ns) && is_found(workflow, poller, row);
+            let is_it =
+                |row: &&AppearedRow| look.is_next(row.from_ns) && is_found(workflow, poller, row);
             let Some(row) = next.filter(is_it) else {
                 continue;
             };
