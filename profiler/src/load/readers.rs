@@ -296,7 +296,10 @@ mod tests {
         add_within(&mut pipes);
         for (first, last) in held {
             let is_within = |at: &usize| first <= held[*at].0 && held[*at].1 <= last;
-            let expected = (0..held.len()).filter(is_within).map(|at| 1 << at).sum::<i64>();
+            let expected = (0..held.len())
+                .filter(is_within)
+                .map(|at| 1 << at)
+                .sum::<i64>();
             assert_eq!(
                 sent_within(&pipes, (first, last)),
                 expected,
