@@ -10,6 +10,7 @@ mod support;
 
 mod hostile;
 mod hosts;
+mod sparse;
 
 use frames::{Segment, pcap};
 use support::{FLOWTRACE, Scratch, flowtrace, prints};
