@@ -62,12 +62,13 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
         return Vec::new();
     };
     let mut runners = Runners::of(workflow, timeline);
+    let with_jobs = runs::with_jobs(workflow, timeline);
     let mut found: Vec<Serial> = Vec::new();
     for id in workflow.process_ids() {
         if runners.children[id.0 as usize].len() < 2 {
             continue;
         }
-        let Some(run_by) = run_by(workflow, timeline, id) else {
+        let Some(run_by) = run_by(workflow, timeline, &with_jobs, id) else {
             continue;
         };
         let Some(steps) = runners.steps(id) else {
