@@ -36,9 +36,111 @@ pub(crate) fn within(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i6
     minus(intervals, &minus(intervals, others))
 }
 
+/// Intervals that may overlap, in the order of their begins, each of somebody: which of them meet a time is found without a walk
+/// over all that came before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stretches {
+    begins: Vec<i64>,
+    /// A tree above them, node 1 its root: of the intervals below, the latest end with its owner, and the latest
+    /// end of any other owner.
+    nodes: Vec<[(i64, u32); 2]>,
+}
+
+/// The owner of nothing.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+impl Stretches {
+    /// Of begins, ends and owners, in the order of the begins.
+    pub(crate) fn of(all: impl ExactSizeIterator<Item = (i64, i64, u32)>) -> Stretches {
+        const NONE: (i64, u32) = (i64::MIN, NOBODY);
+        let leaves = all.len().next_power_of_two();
+        let mut nodes = vec![[NONE; 2]; leaves * 2];
+        let mut begins = Vec::with_capacity(all.len());
+        for (number, (from, to, owner)) in all.enumerate() {
+            begins.push(from);
+            nodes[leaves + number] = [(to, owner), NONE];
+        }
+        for at in (1..leaves).rev() {
+            let [a, b] = [nodes[2 * at], nodes[2 * at + 1]];
+            let (first, less) = if a[0].0 >= b[0].0 { (a, b) } else { (b, a) };
+            let other = less.into_iter().find(|(_, owner)| *owner != first[0].1);
+            nodes[at] = [first[0], first[1].max(other.unwrap_or(NONE))];
+        }
+        Stretches { begins, nodes }
+    }
+
+    /// The first one, from a number on, that begins at a moment at the latest, ends after another, and is not of this owner.
+    pub(crate) fn next(
+        &self,
+        from: usize,
+        begins_until_ns: i64,
+        ends_after_ns: i64,
+        not_of: u32,
+    ) -> Option<usize> {
+        let until = self
+            .begins
+            .partition_point(|&begin| begin <= begins_until_ns);
+        let ends = |at: usize| {
+            let mut ends = self.nodes[at].iter();
+            ends.any(|&(end, owner)| end > ends_after_ns && owner != not_of)
+        };
+        let leaves = self.nodes.len() / 2;
+        if from >= until {
+            return None;
+        }
+        // Up until a node to the right has one, then down to the first.
+        let mut at = leaves + from;
+        while !ends(at) {
+            while at % 2 == 1 {
+                at /= 2;
+            }
+            if at == 0 {
+                return None;
+            }
+            at += 1;
+        }
+        while at < leaves {
+            at = if ends(2 * at) { 2 * at } else { 2 * at + 1 };
+        }
+        Some(at - leaves).filter(|&number| number < until)
+    }
+
+    /// All that meet a time, both ends included, in their order.
+    pub(crate) fn meeting(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = usize> {
+        let next = move |from| self.next(from, to_ns, from_ns.saturating_sub(1), NOBODY);
+        std::iter::successors(next(0), move |&at| next(at + 1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stretches_that_meet_a_time_are_found_in_order() {
+        // As many as not to fill the tree.
+        let all: Vec<(i64, i64, u32)> = (0..37)
+            .map(|k| {
+                (
+                    k * 3,
+                    k * 3 + [1, 90, 7, 2, 30][k as usize % 5],
+                    k as u32 % 3,
+                )
+            })
+            .collect();
+        let found = Stretches::of(all.iter().copied());
+        for from in (-5..130).step_by(3) {
+            for to in [from, from + 4, from + 50] {
+                let meets = |&k: &usize| all[k].0 <= to && all[k].1 >= from;
+                let expected: Vec<usize> = (0..all.len()).filter(meets).collect();
+                assert_eq!(found.meeting(from, to).collect::<Vec<_>>(), expected);
+                let other = expected.iter().copied().find(|&k| all[k].2 != 1);
+                assert_eq!(found.next(0, to, from - 1, 1), other);
+            }
+        }
+        assert_eq!(Stretches::default().meeting(0, 1).count(), 0);
+        assert_eq!(Stretches::of([].into_iter()).meeting(0, 1).count(), 0);
+    }
 
     #[test]
     fn what_lies_outside_and_within_is_all() {

@@ -14,6 +14,7 @@ mod activity;
 mod answers;
 mod bounds;
 mod complete;
+mod descent;
 mod fellows;
 mod grants;
 mod held;
@@ -91,7 +92,7 @@ fn load_from<S>(
     let mut other = begin(&workflow);
     let (looks, refused, parts) =
         add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
-    workflow.polls = looks.polls(&workflow, trace)?;
+    workflow.polls = looks.polls(&workflow);
     workflow.polls.extend(refused.polls(&workflow, trace)?);
     let order = |poll: &Poll| (poll.poller, poll.from_ns, poll.made_ns);
     workflow.polls.sort_unstable_by_key(order);

@@ -49,6 +49,7 @@ pub mod smoothing;
 pub mod spectrum;
 pub mod state;
 pub mod stationary;
+mod steps;
 mod student;
 pub mod tables;
 pub mod topology;

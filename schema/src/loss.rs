@@ -148,7 +148,7 @@ losses! {
     LinkUnknown "packets" "link_type_unknown" DataLoss
         "frames of interfaces whose link type flowtrace does not know; they are not in the trace",
     TimesImplausible "packets" "implausible_times" Notice
-        "packets more than a year from the first one by their timestamps; they are not in the trace",
+        "packets more than a year from the bulk of them by their timestamps; they are not in the trace",
     FlowsForgotten "packets" "flows_forgotten" Info
         "flows no longer followed because there were too many at once: if they went on, they are two flows in the trace",
 }

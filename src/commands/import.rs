@@ -14,8 +14,10 @@ use crate::output;
 /// Make a trace of packet captures: pcap and pcapng, plain or compressed by gzip or zstd
 ///
 /// Headers are kept, payload is not. Each file is the capture of one host, named by --host, by the
-/// file itself when flowtrace wrote it, or else after the file. Exit status 1: a file could be read only
-/// in part, or nothing of it; what could is in the trace. 2: no file is a capture; there is no trace.
+/// file itself when flowtrace wrote it, or else after the file. A trace holds about two years: of a
+/// capture with times further apart the bulk of the packets is kept. Exit status 1: a file could be read
+/// only in part, or nothing of it, or packets of another time are left out; what could is in the trace.
+/// 2: no file is a capture; there is no trace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace import run.pcapng -o trace.db
@@ -86,8 +88,9 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     for file in &report.files {
         complain(file);
     }
-    // A file that was not read to its end, or something of which nothing could be read.
-    let is_damaged = report.files.iter().any(|file| file.damage.is_some());
+    // A file that was not read to its end, or frames of another time, or something of which nothing could be read.
+    let is_partial = |file: &Imported| file.damage.is_some() || file.out_of_time > 0;
+    let is_damaged = report.files.iter().any(is_partial);
     let is_damaged = is_damaged || !report.refused.is_empty();
     let frames: u64 = report.files.iter().map(|file| file.frames).sum();
     Ok(match is_damaged || frames > 0 && report.packets == 0 {
@@ -112,7 +115,7 @@ fn complain(file: &Imported) {
     }
     if file.out_of_time > 0 {
         tell!(
-            "flowtrace: {name}: {} left out: the time is more than a year from that of the first, as after a clock was set; editcap -t shifts times",
+            "flowtrace: {name}: {} left out: their time is more than a year from that of the bulk of the packets, as before a clock was set; editcap -t shifts times",
             counted(file.out_of_time as i64, "frame", "frames")
         );
     }

@@ -96,7 +96,7 @@ struct Options {
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     cutoff: f64,
     /// Window in which iterations are counted for their rate, seconds [default: a fiftieth of the
-    /// interval, 1 ms to 1 s; --mode thesis: 1]
+    /// interval, 1 ms to 1 s, longer where a long capture has few packets; --mode thesis: 1]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     rate_window: Option<f64>,
     /// Seconds from one such window to the next: the sample step of the series [default: the window;

@@ -10,9 +10,10 @@ mod support;
 
 mod hostile;
 mod hosts;
+mod sparse;
 
 use frames::{Segment, pcap};
-use support::{Scratch, flowtrace, prints};
+use support::{FLOWTRACE, Scratch, flowtrace, prints};
 
 const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [10, 0, 0, 2];
@@ -125,18 +126,34 @@ fn a_capture_becomes_flows_and_packets() {
 #[test]
 fn what_is_left_out_is_told_by_its_reason() {
     let scratch = Scratch::new();
-    // The clock was set after the first packet.
+    // The clock was set after the first packet, and one in the middle has no time: the others decide.
     let mut frames = connection(1_700_000_000_000_000_000, 4000, 100);
     frames[0].0 = 5_000_000_000;
+    frames[12].0 = 0;
     fs::write(scratch.join("clock.pcap"), pcap(&frames)).unwrap();
-    let output = flowtrace(&scratch, &["import", "clock.pcap", "-o", "clock.db"]);
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        error.contains("24 frames left out: the time is more than a year"),
-        "{error}"
-    );
-    let loss = "SELECT value FROM losses WHERE counter = 'implausible_times'";
-    assert_eq!(number(&scratch.join("clock.db"), loss), 24);
+    let from_a_pipe = "cat clock.pcap | \"$0\" import - -o clock.db --force";
+    for how in [
+        vec!["-c", "\"$0\" import clock.pcap -o clock.db", FLOWTRACE],
+        vec!["-c", from_a_pipe, FLOWTRACE],
+    ] {
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(how).current_dir(&*scratch).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            error.contains("2 frames left out: their time is more than a year"),
+            "{error}"
+        );
+        let trace = scratch.join("clock.db");
+        let loss = "SELECT value FROM losses WHERE counter = 'implausible_times'";
+        assert_eq!(number(&trace, loss), 2);
+        assert_eq!(number(&trace, "SELECT COUNT(*) FROM packets"), 23);
+        // The trace begins with the first of those that are kept.
+        let begin = "SELECT started_unix_ns FROM runs";
+        assert_eq!(number(&trace, begin), 1_700_000_000_000_000_100);
+        assert_eq!(number(&trace, "SELECT MIN(t_ns) FROM packets"), 0);
+    }
     // Of a link layer that is not read: nothing is left.
     let mut radio = pcap(&connection(1_700_000_000_000_000_000, 4000, 100));
     radio[20] = 105;

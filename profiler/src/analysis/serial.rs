@@ -18,7 +18,7 @@ pub use late::{LateStart, late_starts};
 use order::{Dependencies, Room, Schedule};
 pub use runs::RunBy;
 use runs::run_by;
-use steps::{Step, steps};
+use steps::{Runners, Step};
 
 /// Less than this share of the run is not worth a word.
 const LEAST: f64 = 0.03;
@@ -61,16 +61,19 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     let Some(cpus) = processors(workflow, timeline) else {
         return Vec::new();
     };
-    let children = workflow.children();
+    let mut runners = Runners::of(workflow, timeline);
+    let with_jobs = runs::with_jobs(workflow, timeline);
     let mut found: Vec<Serial> = Vec::new();
     for id in workflow.process_ids() {
-        if children[id.0 as usize].len() < 2 {
+        if runners.children[id.0 as usize].len() < 2 {
             continue;
         }
-        let Some(run_by) = run_by(workflow, timeline, id) else {
+        let Some(run_by) = run_by(workflow, timeline, &with_jobs, id) else {
             continue;
         };
-        let steps = steps(workflow, timeline, &children, id);
+        let Some(steps) = runners.steps(id) else {
+            continue;
+        };
         for stretch in stretches(&steps) {
             found.extend(judge(
                 workflow,

@@ -27,7 +27,7 @@ pub(super) fn add_accesses(
     mut each: impl FnMut(&CallRow),
 ) -> Result<(Looks, Refused, Parts)> {
     let places = Places::of(workflow);
-    let mut looks = Looks::default();
+    let mut looks = Looks::of(workflow, trace)?;
     let mut refused = Refused::default();
     let mut parts = Parts::of(workflow);
     let mut returns = Returns::of(workflow.files.len());
@@ -46,6 +46,9 @@ pub(super) fn add_accesses(
         }
         if call.result < 0 && !Looks::is_one(call) {
             return;
+        }
+        if call.result >= 0 {
+            looks.note_maker(call);
         }
         let process = call.upid.and_then(|upid| places.process(upid));
         let (Some(process), Some(file)) = (process, file) else {

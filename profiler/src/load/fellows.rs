@@ -3,10 +3,11 @@
 //! Somebody of its fellows did: of its program, started beside it or as its parent, or of any program that has the same
 //! shared memory. Of those it is one that did not wait itself when the wait ended: who had the lock, or came to the barrier last.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use flowtrace_schema::{Activity, SampleRow};
 
+use crate::intervals::Stretches;
 use crate::model::{FileIndex, ProcessId, Workflow};
 
 /// Where shared memory has names (`shm_overview(7)`, `sem_overview(7)`).
@@ -41,10 +42,9 @@ pub(super) fn freed(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, 
         else {
             continue;
         };
-        let fellows = groups.fellows(workflow, process);
-        if fellows.len() > MOST {
+        let Some(fellows) = groups.fellows(workflow, process) else {
             continue;
-        }
+        };
         for wait in waits {
             let ranked = fellows.iter().filter_map(|&fellow| {
                 let seen = seen.get(&fellow).map_or(&[][..], Vec::as_slice);
@@ -105,104 +105,91 @@ fn rank(threads: &[&[SampleRow]], wait: &SampleRow) -> Option<(bool, i64, i64)> 
 }
 
 /// What processes have in common.
-struct Groups {
-    children: Vec<Vec<ProcessId>>,
+struct Groups<'a> {
+    /// The children of one parent with one rule, in the order of their begins, and their lives.
+    siblings: HashMap<(ProcessId, &'a str), (Vec<ProcessId>, Stretches)>,
     /// By shared memory with a name, who opened it.
     sharing: Vec<Vec<ProcessId>>,
+    /// The numbers of these by process.
+    shares: HashMap<ProcessId, Vec<usize>>,
 }
 
-impl Groups {
-    fn of(workflow: &Workflow) -> Groups {
+impl<'a> Groups<'a> {
+    fn of(workflow: &'a Workflow) -> Groups<'a> {
+        let mut siblings: HashMap<(ProcessId, &str), Vec<ProcessId>> = HashMap::new();
+        for id in workflow.children().into_iter().flatten() {
+            if let Some(parent) = workflow.process(id).parent {
+                let alike = siblings.entry((parent, workflow.rule(id)));
+                alike.or_default().push(id);
+            }
+        }
+        let indexed = |(key, all): (_, Vec<ProcessId>)| {
+            let life = |&id: &ProcessId| {
+                let (from, to) = life(workflow, id);
+                (from, to, id.0)
+            };
+            let lives = Stretches::of(all.iter().map(life));
+            (key, (all, lives))
+        };
         let mut sharing: HashMap<FileIndex, Vec<ProcessId>> = HashMap::new();
+        let mut shares: HashMap<ProcessId, Vec<usize>> = HashMap::new();
         for access in &workflow.accesses {
             let path = workflow.files[access.file.0 as usize].path.as_deref();
             if path.is_some_and(|path| path.starts_with(SHARED_MEMORY)) {
                 sharing.entry(access.file).or_default().push(access.process);
             }
         }
+        let several = sharing.into_values().filter(|all| all.len() > 1);
+        let sharing: Vec<Vec<ProcessId>> = several.collect();
+        for (number, all) in sharing.iter().enumerate() {
+            for &id in all {
+                shares.entry(id).or_default().push(number);
+            }
+        }
         Groups {
-            children: workflow.children(),
-            sharing: sharing.into_values().filter(|all| all.len() > 1).collect(),
+            siblings: siblings.into_iter().map(indexed).collect(),
+            sharing,
+            shares,
         }
     }
 
-    fn fellows(&self, workflow: &Workflow, process: ProcessId) -> Vec<ProcessId> {
-        let parent = workflow.process(process).parent;
-        let siblings = parent.iter().flat_map(|id| &self.children[id.0 as usize]);
+    /// The fellows of a process; `None`: they are more than the most.
+    fn fellows(&self, workflow: &Workflow, process: ProcessId) -> Option<Vec<ProcessId>> {
         let rule = workflow.rule(process);
-        let lived = |id: ProcessId| {
-            let one = workflow.process(id);
-            (one.start_ns, one.end_ns.unwrap_or(i64::MAX))
+        let (from, to) = life(workflow, process);
+        let meets = |id: &ProcessId| {
+            let other = life(workflow, *id);
+            other.0 < to && other.1 > from
         };
-        let own = lived(process);
-        let meets = |id: ProcessId| lived(id).0 < own.1 && lived(id).1 > own.0;
-        let same = siblings
-            .copied()
-            .chain(parent)
-            .filter(|&id| meets(id) && workflow.rule(id) == rule);
-        let sharing = self.sharing.iter().filter(|all| all.contains(&process));
-        let mut fellows: Vec<ProcessId> = same.chain(sharing.flatten().copied()).collect();
-        fellows.retain(|&id| id != process);
-        fellows.sort_unstable();
-        fellows.dedup();
-        fellows
+        let parent = workflow.process(process).parent;
+        let is_alike = |id: &ProcessId| workflow.rule(*id) == rule && meets(id);
+        let alike = parent.and_then(|parent| self.siblings.get(&(parent, rule)));
+        let alike = alike.into_iter().flat_map(|(all, lives)| {
+            let meeting = lives.meeting(from, to);
+            meeting.map(|at| all[at]).filter(meets)
+        });
+        let shares = self.shares.get(&process).into_iter().flatten();
+        let sharing = shares.flat_map(|&number| self.sharing[number].iter().copied());
+        let mut fellows = BTreeSet::new();
+        for id in parent
+            .filter(is_alike)
+            .into_iter()
+            .chain(alike)
+            .chain(sharing)
+        {
+            if id != process {
+                fellows.insert(id);
+            }
+            if fellows.len() > MOST {
+                return None;
+            }
+        }
+        Some(fellows.into_iter().collect())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(t_ns: i64, end_ns: i64, activity: Activity) -> SampleRow {
-        SampleRow {
-            t_ns,
-            end_ns,
-            activity: activity as i64,
-            ..SampleRow::default()
-        }
-    }
-
-    /// Place of the one who is taken to have ended a wait from 0 to 100.
-    fn who(fellows: &[&[SampleRow]]) -> Option<usize> {
-        let wait = row(0, 100, Activity::Lock);
-        let ranked = fellows
-            .iter()
-            .enumerate()
-            .filter_map(|(at, rows)| Some((rank(&[rows], &wait)?, at)));
-        ranked.max_by_key(|(rank, _)| *rank).map(|(_, at)| at)
-    }
-
-    #[test]
-    fn the_last_one_at_a_barrier_lets_the_others_go() {
-        let slow = [row(-20, 101, Activity::Running)];
-        let fast = [
-            row(-20, 10, Activity::Running),
-            row(10, 100, Activity::Lock),
-        ];
-        let parent = [row(-50, 300, Activity::Child)];
-        assert_eq!(who(&[&fast, &slow, &parent]), Some(1));
-        assert_eq!(who(&[&fast, &parent]), None);
-    }
-
-    #[test]
-    fn who_got_the_lock_last_frees_it() {
-        let first = [
-            row(-90, 50, Activity::Running),
-            row(50, 300, Activity::Lock),
-        ];
-        let second = [
-            row(-10, 50, Activity::Lock),
-            row(50, 102, Activity::Running),
-        ];
-        let beside = [row(-90, 300, Activity::Running)];
-        assert_eq!(who(&[&first, &beside, &second]), Some(2));
-        assert_eq!(who(&[&first, &beside]), Some(1));
-    }
-
-    #[test]
-    fn who_has_a_lock_and_waits_for_something_else_is_waited_for() {
-        let reads = [row(-50, 300, Activity::Channel)];
-        assert_eq!(who(&[&reads]), Some(0));
-        assert_eq!(who(&[&[]]), None);
-    }
+/// From when to when a process lived, ns.
+fn life(workflow: &Workflow, id: ProcessId) -> (i64, i64) {
+    let process = workflow.process(id);
+    (process.start_ns, process.end_ns.unwrap_or(i64::MAX))
 }

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use flowtrace_schema::{FifoEndRow, LockCallRow, Result, SampleRow, Trace};
 
 use super::{fellows, locks};
-use crate::model::Workflow;
+use crate::intervals::{NOBODY, Stretches};
+use crate::model::{Poll, ProcessId, Workflow};
 
 /// How far from the last look at who waits for the other end of a FIFO the open may have ended, ns.
 const NEAR: i64 = 50_000_000;
@@ -28,13 +29,22 @@ pub(crate) struct Grant {
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     /// For locks of files, in the order of time.
-    locks: HashMap<i64, Vec<Grant>>,
+    locks: HashMap<i64, (Vec<Grant>, Stretches)>,
     /// Of samples of waits for locks the image that is taken to have freed them, where nobody told.
     shared: HashMap<i64, i64>,
-    /// When an image had opened one end of a FIFO, and the image that had opened the other last.
+    /// When an image had opened one end of a FIFO, in order, and the image that had opened the other last.
     opens: HashMap<i64, Vec<(i64, i64)>>,
-    /// When who looks for a file, or what it started for that, slept until the next look; in the order of time.
-    sleeps: HashMap<i64, Vec<Sleep>>,
+    /// When who looks for a file slept until the next look.
+    sleeps: Sleeps,
+}
+
+/// Waits of those that look for a file, or try to get a lock, again and again.
+#[derive(Clone, Debug, Default)]
+struct Sleeps {
+    /// Of each process that does so in the order of time. The owner of a stretch is who ended it.
+    of: HashMap<ProcessId, (Vec<Sleep>, Stretches)>,
+    /// Of each image the process, its parent, and when it began; empty where nobody does so.
+    processes: HashMap<i64, (ProcessId, Option<ProcessId>, i64)>,
 }
 
 /// A wait of one who sleeps until the next look, or attempt.
@@ -53,7 +63,7 @@ impl Grants {
             false => fellows::freed(workflow, samples),
         };
         Ok(Grants {
-            sleeps: sleeps(workflow),
+            sleeps: Sleeps::of(workflow),
             shared,
             ..Grants::new(&trace.lock_calls()?, &trace.fifo_ends()?)
         })
@@ -61,25 +71,31 @@ impl Grants {
 
     /// From the calls on files with locks, in the order of time, and the ends of FIFOs, in the order of FIFOs and time.
     pub(crate) fn new(calls: &[LockCallRow], ends: &[FifoEndRow]) -> Self {
+        let indexed = |(upid, grants): (i64, Vec<Grant>)| {
+            let stretch = |grant: &Grant| (grant.from_ns, grant.to_ns, NOBODY - 1);
+            let stretches = Stretches::of(grants.iter().map(stretch));
+            (upid, (grants, stretches))
+        };
         Grants {
-            locks: locks::granted(calls),
+            locks: locks::granted(calls).into_iter().map(indexed).collect(),
             opens: opens(ends),
-            sleeps: HashMap::new(),
+            sleeps: Sleeps::default(),
             shared: HashMap::new(),
         }
     }
 
     /// The wait of an image for a lock that most of an interval belongs to, ns.
     pub(crate) fn lock_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Grant> {
-        let grants = self.locks.get(&upid)?.iter();
+        let (grants, stretches) = self.locks.get(&upid)?;
         let overlap = |grant: &Grant| grant.to_ns.min(to_ns) - grant.from_ns.max(from_ns);
-        let most = grants.max_by_key(|grant| overlap(grant)).copied()?;
+        let meeting = stretches.meeting(from_ns, to_ns).map(|at| grants[at]);
+        let most = meeting.max_by_key(overlap)?;
         (overlap(&most) * 2 >= to_ns - from_ns).then_some(most)
     }
 
     /// The waits for locks of files, with the image that waited, in the order of images and time.
     pub(crate) fn lock_waits(&self) -> Vec<(i64, Grant)> {
-        let of_one = |(&upid, grants): (&i64, &Vec<Grant>)| {
+        let of_one = |(&upid, (grants, _)): (&i64, &(Vec<Grant>, Stretches))| {
             let grants = grants.iter().map(move |&grant| (upid, grant));
             grants.collect::<Vec<_>>()
         };
@@ -95,9 +111,12 @@ impl Grants {
 
     /// The wait of an image for the other end of a FIFO, seen within an interval, ns.
     pub(crate) fn open_after(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Grant> {
-        let opens = self.opens.get(&upid)?.iter();
+        let opens = self.opens.get(&upid)?;
         let distance = |at: &i64| (at - to_ns).abs();
-        let &(at, by_upid) = opens.min_by_key(|(at, _)| distance(at))?;
+        // They are in order: the last one before the end, or the first one behind it.
+        let next = opens.partition_point(|(at, _)| *at < to_ns);
+        let near = opens[next.saturating_sub(1)..].iter().take(2);
+        let &(at, by_upid) = near.min_by_key(|(at, _)| distance(at))?;
         (at > from_ns && distance(&at) <= NEAR).then_some(Grant {
             from_ns,
             to_ns: at,
@@ -109,8 +128,7 @@ impl Grants {
     /// The wait of an image, or of its parent, for a file that is not there or a lock that is not free, in which some of an interval
     /// lies, ns.
     pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Sleep> {
-        let mut sleeps = self.sleeps.get(&upid)?.iter().copied();
-        sleeps.find(|sleep| sleep.wait.from_ns < to_ns && sleep.wait.to_ns > from_ns)
+        self.sleeps.within(upid, from_ns, to_ns)
     }
 }
 
@@ -127,54 +145,116 @@ impl Grant {
     }
 }
 
-fn sleeps(workflow: &Workflow) -> HashMap<i64, Vec<Sleep>> {
-    let mut found: HashMap<i64, Vec<Sleep>> = HashMap::new();
-    if workflow.polls.is_empty() {
-        return found;
+impl Sleeps {
+    fn of(workflow: &Workflow) -> Sleeps {
+        let mut sleeps = Sleeps::default();
+        if workflow.polls.is_empty() {
+            return sleeps;
+        }
+        let mut found: HashMap<ProcessId, Vec<(Sleep, ProcessId)>> = HashMap::new();
+        for poll in &workflow.polls {
+            let sleep = sleep(workflow, poll).map(|sleep| (sleep, poll.by));
+            found.entry(poll.poller).or_default().extend(sleep);
+        }
+        for (poller, mut all) in found {
+            all.sort_by_key(|(sleep, _)| (sleep.wait.from_ns, sleep.wait.to_ns));
+            let stretch =
+                |(sleep, by): &(Sleep, ProcessId)| (sleep.wait.from_ns, sleep.wait.to_ns, by.0);
+            let stretches = Stretches::of(all.iter().map(stretch));
+            let all = all.into_iter().map(|(sleep, _)| sleep).collect();
+            sleeps.of.insert(poller, (all, stretches));
+        }
+        for id in workflow.process_ids() {
+            let process = workflow.process(id);
+            let images = workflow.images(id).iter();
+            let of = (id, process.parent, process.start_ns);
+            sleeps
+                .processes
+                .extend(images.map(|image| (image.upid, of)));
+        }
+        sleeps
     }
-    let children = workflow.children();
-    for poll in &workflow.polls {
-        let images = workflow.images(poll.by).iter();
-        let by = images.rev().find(|image| image.start_ns <= poll.made_ns);
-        let Some(by_upid) = by.map(|image| image.upid) else {
-            continue;
+
+    /// The first wait of an image's process in which some of an interval lies, or of its parent where that had begun to look when it
+    /// started the process: who ran before does something else, and so does who ends the wait.
+    fn within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Sleep> {
+        let &(process, parent, start_ns) = self.processes.get(&upid)?;
+        let first = |of: ProcessId, begins_until_ns, ends_after_ns, not_of| {
+            let (all, stretches) = self.of.get(&of)?;
+            let at = stretches.next(0, begins_until_ns, ends_after_ns, not_of)?;
+            Some(all[at])
         };
-        // Who ran before the first look does something else.
-        let started = children[poll.poller.0 as usize]
-            .iter()
-            .copied()
-            .filter(|&id| {
-                let start_ns = workflow.process(id).start_ns;
-                id != poll.by && (poll.from_ns..poll.made_ns).contains(&start_ns)
-            });
-        for id in std::iter::once(poll.poller).chain(started) {
-            for image in workflow.images(id) {
-                found.entry(image.upid).or_default().push(Sleep {
-                    wait: Grant {
-                        from_ns: poll.from_ns,
-                        to_ns: poll.made_ns,
-                        by_upid,
-                        file_id: None,
-                    },
-                    is_for_lock: poll.is_lock,
-                });
-            }
+        let until_ns = to_ns - 1;
+        let own = first(process, until_ns, from_ns, NOBODY);
+        let of_parent = parent.and_then(|parent| {
+            first(
+                parent,
+                until_ns.min(start_ns),
+                from_ns.max(start_ns),
+                process.0,
+            )
+        });
+        let both = own.into_iter().chain(of_parent);
+        both.min_by_key(|sleep| (sleep.wait.from_ns, sleep.wait.to_ns))
+    }
+}
+
+/// The wait of one who comes back again and again; `None`: whom it waited for had not begun.
+fn sleep(workflow: &Workflow, poll: &Poll) -> Option<Sleep> {
+    let images = workflow.images(poll.by).iter();
+    let by = images.rev().find(|image| image.start_ns <= poll.made_ns)?;
+    Some(Sleep {
+        wait: Grant {
+            from_ns: poll.from_ns,
+            to_ns: poll.made_ns,
+            by_upid: by.upid,
+            file_id: None,
+        },
+        is_for_lock: poll.is_lock,
+    })
+}
+
+/// Opens of one side of a FIFO, in the order of time.
+struct Opens<'a> {
+    all: Vec<&'a FifoEndRow>,
+    /// Of each the place of the first, and behind the last, of those about it that are of the same image.
+    runs: Vec<(usize, usize)>,
+}
+
+impl<'a> Opens<'a> {
+    fn of(all: impl Iterator<Item = &'a FifoEndRow>) -> Opens<'a> {
+        let all: Vec<&FifoEndRow> = all.collect();
+        let mut runs = Vec::with_capacity(all.len());
+        for run in all.chunk_by(|a, b| a.upid == b.upid) {
+            let from = runs.len();
+            runs.resize(from + run.len(), (from, from + run.len()));
+        }
+        Opens { all, runs }
+    }
+
+    /// The last one before a place that is of another image.
+    fn before(&self, place: usize, upid: i64) -> Option<&'a FifoEndRow> {
+        let last = place.checked_sub(1)?;
+        match self.all[last].upid == upid {
+            true => Some(self.all[self.runs[last].0.checked_sub(1)?]),
+            false => Some(self.all[last]),
         }
     }
-    for sleeps in found.values_mut() {
-        sleeps.sort_unstable_by_key(|sleep| (sleep.wait.from_ns, sleep.wait.to_ns));
+
+    /// The first one from a place on that is of another image.
+    fn after(&self, place: usize, upid: i64) -> Option<&'a FifoEndRow> {
+        let first = *self.all.get(place)?;
+        match first.upid == upid {
+            true => self.all.get(self.runs[place].1).copied(),
+            false => Some(first),
+        }
     }
-    found
 }
 
 fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
     let mut found: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
     for ends in ends.chunk_by(|a, b| a.channel_id == b.channel_id) {
-        let but = |direction: &str| -> Vec<&FifoEndRow> {
-            ends.iter()
-                .filter(|end| end.direction != direction)
-                .collect()
-        };
+        let but = |direction: &str| Opens::of(ends.iter().filter(|end| end.direction != direction));
         let (readers, writers) = (but("write"), but("read"));
         for end in ends {
             // Who opens both ends waits for nobody.
@@ -184,10 +264,11 @@ fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
                 _ => continue,
             };
             // Both are seen within a moment, in any order.
-            let place = others.partition_point(|other| other.from_ns < end.from_ns);
-            let other = |other: &&&FifoEndRow| other.upid != end.upid;
-            let before = others[..place].iter().rev().find(other);
-            let after = others[place..].iter().find(other);
+            let place = others
+                .all
+                .partition_point(|other| other.from_ns < end.from_ns);
+            let before = others.before(place, end.upid);
+            let after = others.after(place, end.upid);
             let nearest = before.into_iter().chain(after);
             let nearest = nearest.min_by_key(|other| (other.from_ns - end.from_ns).abs());
             if let Some(other) = nearest {
@@ -195,6 +276,10 @@ fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
                 opens.push((end.from_ns, other.upid));
             }
         }
+    }
+    // Of several FIFOs.
+    for opens in found.values_mut() {
+        opens.sort_by_key(|&(at, _)| at);
     }
     found
 }

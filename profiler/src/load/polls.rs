@@ -32,18 +32,35 @@ impl Look {
     }
 }
 
-/// All looks in vain, collected while the calls go by.
+/// All looks in vain, and what made the names that came to be later, collected while the calls go by.
 #[derive(Default)]
-pub(super) struct Looks(HashMap<(ProcessId, FileIndex), Look>);
+pub(super) struct Looks {
+    looks: HashMap<(ProcessId, FileIndex), Look>,
+    /// Of each name that was absent when something appeared there, in the order of time.
+    appeared: HashMap<FileIndex, Vec<AppearedRow>>,
+    /// When each file that appeared so was made, or moved, and by which image; in the order of time.
+    made: HashMap<i64, Vec<(i64, Option<i64>)>>,
+}
 
 impl Looks {
+    pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Looks> {
+        let mut looks = Looks::default();
+        for row in trace.appeared()? {
+            if let Some(absent) = file_index(&workflow.files, row.absent_id) {
+                looks.made.entry(row.file_id).or_default();
+                looks.appeared.entry(absent).or_default().push(row);
+            }
+        }
+        Ok(looks)
+    }
+
     /// Whether a call is one.
     pub(super) fn is_one(call: &CallRow) -> bool {
         call.result == ABSENT && call.op == Some(Op::Lookup)
     }
 
     pub(super) fn add(&mut self, process: ProcessId, file: FileIndex, at_ns: i64) {
-        let look = self.0.entry((process, file)).or_insert(Look {
+        let look = self.looks.entry((process, file)).or_insert(Look {
             count: 0,
             first_ns: at_ns,
             last_ns: at_ns,
@@ -52,27 +69,34 @@ impl Looks {
         look.last_ns = at_ns;
     }
 
+    /// Notes a successful call if it made, or moved there, what appeared under a name.
+    pub(super) fn note_maker(&mut self, call: &CallRow) {
+        let makes = matches!(
+            call.op,
+            Some(Op::Create | Op::Mknod | Op::Mkdir | Op::Symlink | Op::Link | Op::Rename)
+        );
+        if makes && let Some(made) = call.file_id.and_then(|id| self.made.get_mut(&id)) {
+            made.push((call.start_ns, call.upid));
+        }
+    }
+
     /// The waits among them: looks at equal distances, then another process made the file, then it was found.
-    pub(super) fn polls(mut self, workflow: &Workflow, trace: &Trace) -> Result<Vec<Poll>> {
-        self.0.retain(|_, look| look.count >= FEWEST);
-        if self.0.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut appeared: HashMap<FileIndex, Vec<AppearedRow>> = HashMap::new();
-        for row in trace.appeared()? {
-            if let Some(absent) = file_index(&workflow.files, row.absent_id) {
-                appeared.entry(absent).or_default().push(row);
-            }
-        }
+    pub(super) fn polls(self, workflow: &Workflow) -> Vec<Poll> {
         let places = workflow.image_places();
         let mut polls = Vec::new();
-        for (&(poller, file), look) in &self.0 {
-            let mut rows = appeared.get(&file).into_iter().flatten();
-            let next = rows.find(|row| look.is_next(row.from_ns));
-            let Some(row) = next.filter(|row| is_found(workflow, poller, row)) else {
+        for (&(poller, file), look) in &self.looks {
+            if look.count < FEWEST {
+                continue;
+            }
+            // The first that came after the last look.
+            let rows = self.appeared.get(&file).map_or(&[][..], Vec::as_slice);
+            let next = rows.get(rows.partition_point(|row| row.from_ns <= look.last_ns));
+            let is_it =
+                |row: &&AppearedRow| look.is_next(row.from_ns) && is_found(workflow, poller, row);
+            let Some(row) = next.filter(is_it) else {
                 continue;
             };
-            let by = made_by(trace, row)?.and_then(|upid| places.get(&upid));
+            let by = self.made_by(row).and_then(|upid| places.get(&upid));
             let by = by.map(|&place| workflow.images[place].process);
             if let Some(by) = by.filter(|&by| by != poller) {
                 polls.push(Poll {
@@ -84,8 +108,15 @@ impl Looks {
                 });
             }
         }
-        polls.sort_unstable_by_key(|poll| (poll.poller, poll.from_ns, poll.made_ns));
-        Ok(polls)
+        polls
+    }
+
+    /// The process image that made a file, or moved it there.
+    fn made_by(&self, row: &AppearedRow) -> Option<i64> {
+        let made = self.made.get(&row.file_id)?;
+        let until = made.partition_point(|&(at, _)| at <= row.from_ns);
+        let &(at, by) = made[..until].last()?;
+        by.filter(|_| at >= row.from_ns - LONGEST)
     }
 }
 
@@ -95,19 +126,4 @@ fn is_found(workflow: &Workflow, poller: ProcessId, row: &AppearedRow) -> bool {
     let key = |one: &Access| (one.process, Some(one.file));
     let place = workflow.accesses.binary_search_by_key(&(poller, file), key);
     place.is_ok_and(|place| workflow.accesses[place].span_ns.1 >= row.from_ns)
-}
-
-/// The process image that made a file, or moved it there.
-fn made_by(trace: &Trace, row: &AppearedRow) -> Result<Option<i64>> {
-    let mut by = None;
-    trace.for_each_call_within(row.from_ns - LONGEST..=row.from_ns, |call| {
-        let makes = matches!(
-            call.op,
-            Some(Op::Create | Op::Mknod | Op::Mkdir | Op::Symlink | Op::Link | Op::Rename)
-        );
-        if makes && call.result >= 0 && call.file_id == Some(row.file_id) {
-            by = call.upid;
-        }
-    })?;
-    Ok(by)
 }

@@ -5,6 +5,7 @@
 //! libraries included. So the bytes are balanced: what was written was read by somebody. Where the kernel's
 //! own records count both sides and these balance, nobody else moved any.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -146,12 +147,18 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
     }
     leave_out_silent(channels, aside);
     // What each reader was sent through pipes, while it held which.
-    let mut sent: HashMap<ProcessId, Vec<(Held, i64)>> = HashMap::new();
+    let mut sent: HashMap<ProcessId, Vec<Sent>> = HashMap::new();
     let pipes = channels.iter().filter(|ends| !ends.is_socket);
     for (ends, written) in pipes.filter_map(|ends| Some((ends, ends.written(aside)?))) {
-        for (&id, &side) in &ends.readers {
-            sent.entry(id).or_default().push((side, written));
+        for (&id, side) in &ends.readers {
+            sent.entry(id).or_default().push(Sent {
+                held_ns: (side.first_ns, side.last_ns),
+                within: written,
+            });
         }
+    }
+    for pipes in sent.values_mut() {
+        add_within(pipes);
     }
     for ends in channels.iter_mut() {
         if ends.is_socket || ends.readers.len() < 2 {
@@ -163,9 +170,8 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
         let raw = |side: &Held| side.at_most_bytes.unwrap_or(i64::MAX);
         let told = |id: ProcessId, side: &Held| aside.piped(id, side);
         let read_all = |id: ProcessId, side: &Held| {
-            let held = sent.get(&id).into_iter().flatten();
-            let within = held.filter(|(other, _)| other.is_within(side));
-            let all = within.fold(0, |sum: i64, (_, bytes)| sum.saturating_add(*bytes));
+            let held = sent.get(&id).map_or(&[][..], Vec::as_slice);
+            let all = sent_within(held, (side.first_ns, side.last_ns));
             let files = aside.files(id).0;
             let is_that = |read| read == written || read == all;
             told(id, side).is_some_and(|read| is_that(read) || is_that(read.saturating_sub(files)))
@@ -211,6 +217,54 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
     }
 }
 
+/// What a reader was sent through a pipe.
+struct Sent {
+    /// From when to when it held the pipe, ns.
+    held_ns: (i64, i64),
+    /// Bytes through this pipe; after [`add_within`] those through all pipes that it held no longer.
+    within: i64,
+}
+
+/// The order in which of two pipes one that is held within the other comes first.
+fn inner_first((first_ns, last_ns): (i64, i64)) -> (Reverse<i64>, i64) {
+    (Reverse(first_ns), last_ns)
+}
+
+/// Sorts the pipes of one reader, and gives each the bytes through all that were held no longer.
+fn add_within(pipes: &mut [Sent]) {
+    pipes.sort_unstable_by_key(|pipe| inner_first(pipe.held_ns));
+    let mut ends: Vec<i64> = pipes.iter().map(|pipe| pipe.held_ns.1).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    // Sums of the bytes of those that ended until a moment, as a Fenwick tree.
+    let mut sums = vec![0_i64; ends.len() + 1];
+    for same in pipes.chunk_by_mut(|a, b| a.held_ns == b.held_ns) {
+        let place = ends.partition_point(|&end| end < same[0].held_ns.1) + 1;
+        let own = same
+            .iter()
+            .fold(0, |sum: i64, pipe| sum.saturating_add(pipe.within));
+        let mut at = place;
+        while at < sums.len() {
+            sums[at] = sums[at].saturating_add(own);
+            at += at & at.wrapping_neg();
+        }
+        let (mut at, mut all) = (place, 0_i64);
+        while at > 0 {
+            all = all.saturating_add(sums[at]);
+            at &= at - 1;
+        }
+        for pipe in same {
+            pipe.within = all;
+        }
+    }
+}
+
+/// Bytes through the pipes that a reader held no longer than one of them.
+fn sent_within(pipes: &[Sent], held_ns: (i64, i64)) -> i64 {
+    let at = pipes.binary_search_by_key(&inner_first(held_ns), |pipe| inner_first(pipe.held_ns));
+    at.map_or(0, |at| pipes[at].within)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +282,30 @@ mod tests {
     fn numbered(first: u32, sizes: &[Option<i64>]) -> BTreeMap<ProcessId, Held> {
         let sides = sizes.iter().copied().map(side);
         (first..).map(ProcessId).zip(sides).collect()
+    }
+
+    #[test]
+    fn bytes_of_all_pipes_that_were_held_no_longer() {
+        let held = [(0, 9), (2, 5), (2, 5), (1, 5), (3, 4), (4, 9), (0, 3)];
+        let mut pipes: Vec<Sent> = (0..held.len())
+            .map(|at| Sent {
+                held_ns: held[at],
+                within: 1 << at,
+            })
+            .collect();
+        add_within(&mut pipes);
+        for (first, last) in held {
+            let is_within = |at: &usize| first <= held[*at].0 && held[*at].1 <= last;
+            let expected = (0..held.len())
+                .filter(is_within)
+                .map(|at| 1 << at)
+                .sum::<i64>();
+            assert_eq!(
+                sent_within(&pipes, (first, last)),
+                expected,
+                "{first} {last}"
+            );
+        }
     }
 
     fn left(ends: &Ends) -> Vec<u32> {

@@ -3,9 +3,11 @@
 //! dash opens `< in > out` itself and then starts the program by vfork; what the program does with the
 //! descriptors is the program's. Without this every file of a script would have been made by its shell.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::model::{Access, FileIndex, ProcessId, Workflow};
+use super::descent::{Descent, Ranked};
+use crate::model::{Access, FileIndex, Workflow};
 
 /// Gives what a process opened, and did not read or write itself, to the descendant that read or wrote it
 /// without opening it: of several the one that began first.
@@ -26,31 +28,138 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
             of_file.push(at);
         }
     }
+    let descent = Descent::of(workflow);
     for of_file in by_file.into_values() {
+        // With one there is nobody to give to.
+        if of_file.len() < 2 {
+            continue;
+        }
+        let mut users = Users::of(workflow, &descent, of_file);
         // Children come after their parents: who opened it nearest to the heir comes first.
-        for &opener in of_file.iter().rev() {
+        for number in (0..users.of_file.len()).rev() {
+            let opener = users.of_file[number];
             let opened = workflow.accesses[opener];
+            let below = descent.below(opened.process);
             let writes = opens_to_write(&opened) && opened.writes == 0;
             let reads = opens_to_read(&opened) && opened.reads == 0;
-            let has_written = |access: &Access| access.writes > 0 && !opens_to_write(access);
-            let has_read = |access: &Access| access.reads > 0 && !opens_to_read(access);
-            let writer = writes.then(|| heirs(workflow, &of_file, &opened, has_written));
-            let reader = reads.then(|| heirs(workflow, &of_file, &opened, has_read));
-            if let Some((heir, count)) = writer.flatten()
-                && !has_part(workflow, &of_file, &opened, count)
+            let since = opened.span_ns.0;
+            let writer = writes.then(|| users.writers.greatest(below.clone(), since));
+            let reader = reads.then(|| users.readers.greatest(below.clone(), since));
+            if let Some((count, Some(Reverse((_, heir))))) = writer
+                && !users.has_part(workflow, &opened, i64::from(count))
             {
                 give_writing(workflow, opener, heir);
+                users.update(workflow, &[opener, heir]);
             }
-            let reader = reader.flatten();
+            let reader = reader.and_then(|(count, first)| Some((first?.0.1, i64::from(count))));
             let is_plain = opened.read_opens == opened.plain_read_opens && !opens_to_write(&opened);
-            let reader = reader.or_else(|| match reads && is_plain {
-                true => holder(workflow, &of_file, &opened).map(|heir| (heir, 1)),
-                false => None,
+            let reader = reader.or_else(|| {
+                let open_ns = opened.first_open_ns.filter(|_| reads && is_plain)?;
+                let (_, most) = users.holders.greatest(below, open_ns);
+                most.map(|(.., heir)| (heir, 1))
             });
             if let Some((heir, count)) = reader {
                 give_reading(workflow, opener, heir, count);
+                users.update(workflow, &[opener, heir]);
             }
         }
+    }
+}
+
+/// Those that used one file. Accesses are known by their place in [`Workflow::accesses`].
+struct Users {
+    of_file: Vec<usize>,
+    /// Of each of these, in the same order, the number of its process in the order of descent.
+    numbers: Vec<usize>,
+    /// Who wrote without opening it to write; the greatest is the one that used it first. The moments are those of the last use.
+    writers: Ranked<Reverse<(i64, usize)>>,
+    /// The same of reading.
+    readers: Ranked<Reverse<(i64, usize)>>,
+    /// Who got it open, and asked for its size or mapped it: whoever got it only because it was open closes it, which is
+    /// one call. The greatest is the one with the most calls. The moments are those of the first use. The descendant of an opener that
+    /// opened it for reading alone is its reader if none read it by calls: an open for reading counts without.
+    holders: Ranked<(i64, Reverse<i64>, usize)>,
+    /// Bytes that all wrote.
+    written: i128,
+    /// Which of them opened it to write, and how many.
+    opens: Vec<bool>,
+    openers: usize,
+}
+
+impl Users {
+    fn of(workflow: &Workflow, descent: &Descent, of_file: Vec<usize>) -> Users {
+        let place = |number: usize| descent.place(workflow.accesses[of_file[number]].process);
+        let mut order: Vec<usize> = (0..of_file.len()).collect();
+        order.sort_unstable_by_key(|&number| place(number));
+        let places: Vec<u32> = order.iter().map(|&number| place(number)).collect();
+        let mut numbers = vec![0; of_file.len()];
+        for (place, number) in order.into_iter().enumerate() {
+            numbers[number] = place;
+        }
+        let written = of_file
+            .iter()
+            .map(|&at| i128::from(workflow.accesses[at].write_bytes));
+        let mut users = Users {
+            numbers,
+            writers: Ranked::new(places.clone()),
+            readers: Ranked::new(places.clone()),
+            holders: Ranked::new(places),
+            written: written.sum(),
+            opens: vec![false; of_file.len()],
+            openers: 0,
+            of_file: Vec::new(),
+        };
+        users.of_file = of_file;
+        for number in 0..users.of_file.len() {
+            users.set(workflow, number);
+        }
+        users
+    }
+
+    /// Takes in how an opener and its heir use the file now.
+    fn update(&mut self, workflow: &Workflow, changed: &[usize]) {
+        for at in changed {
+            if let Ok(number) = self.of_file.binary_search(at) {
+                self.set(workflow, number);
+            }
+        }
+    }
+
+    fn set(&mut self, workflow: &Workflow, number: usize) {
+        let at = self.of_file[number];
+        let access = &workflow.accesses[at];
+        let place = self.numbers[number];
+        let (writes, reads) = (opens_to_write(access), opens_to_read(access));
+        self.openers -= usize::from(self.opens[number]);
+        self.openers += usize::from(writes);
+        self.opens[number] = writes;
+        let used = (Reverse((access.span_ns.0, at)), access.span_ns.1);
+        let has_written = access.writes > 0 && !writes;
+        let has_read = access.reads > 0 && !reads;
+        self.writers.set(place, has_written.then_some(used));
+        self.readers.set(place, has_read.then_some(used));
+        let holds =
+            access.calls > 1 && access.reads == 0 && access.writes == 0 && !writes && !reads;
+        let held = (
+            (access.calls, Reverse(access.span_ns.0), at),
+            access.span_ns.0,
+        );
+        self.holders.set(place, holds.then_some(held));
+    }
+
+    /// Whether a process wrote a part of the file, of which only its opens are seen: it opened it more often than
+    /// for these heirs, or what is there in a file that it made is more than others are known to have written, none
+    /// of whom opened it.
+    fn has_part(&self, workflow: &Workflow, opened: &Access, heirs: i64) -> bool {
+        let file = workflow.file(opened.file);
+        let written = self.written - i128::from(opened.write_bytes);
+        let others = self.openers - usize::from(opens_to_write(opened));
+        let is_new = opened.creates > 0 || opened.truncates > 0;
+        let is_more = file
+            .size_bytes
+            .is_some_and(|size| i128::from(size) > written)
+            && others == 0;
+        file.only_opens && (opened.write_opens > heirs || is_new && is_more)
     }
 }
 
@@ -60,81 +169,6 @@ fn opens_to_write(access: &Access) -> bool {
 
 fn opens_to_read(access: &Access) -> bool {
     access.read_opens > 0
-}
-
-/// The descendant of an opener that used the file first, and how many did.
-fn heirs(
-    workflow: &Workflow,
-    of_file: &[usize],
-    opened: &Access,
-    has_used: impl Fn(&Access) -> bool,
-) -> Option<(usize, i64)> {
-    let access = |at: usize| &workflow.accesses[at];
-    let heirs = of_file.iter().copied().filter(|&at| {
-        has_used(access(at))
-            && access(at).span_ns.1 >= opened.span_ns.0
-            && descends(workflow, access(at).process, opened.process)
-    });
-    let (first, count) = heirs.fold((None, 0), |(first, count), at| {
-        let began = Some((access(at).span_ns.0, at));
-        (
-            first.map_or(began, |known| began.min(Some(known))),
-            count + 1,
-        )
-    });
-    first.map(|(_, at)| (at, count))
-}
-
-/// The descendant that got a file open that was opened for reading alone, and asked for its size or mapped it, where none read
-/// it by calls: an open for reading counts without. Whoever got it only because it was open closes it, which is one call.
-/// Of several the one with the most.
-fn holder(workflow: &Workflow, of_file: &[usize], opened: &Access) -> Option<usize> {
-    let access = |at: usize| &workflow.accesses[at];
-    let holds = |&at: &usize| {
-        let Access {
-            calls,
-            reads,
-            writes,
-            ..
-        } = *access(at);
-        (calls > 1 && reads == 0 && writes == 0)
-            && !opens_to_read(access(at))
-            && !opens_to_write(access(at))
-            && opened
-                .first_open_ns
-                .is_some_and(|open| open <= access(at).span_ns.0)
-            && descends(workflow, access(at).process, opened.process)
-    };
-    let holders = of_file.iter().copied().filter(holds);
-    holders.max_by_key(|&at| (access(at).calls, std::cmp::Reverse(access(at).span_ns.0)))
-}
-
-/// Whether a process wrote a part of a file, of which only its opens are seen: it opened it more often than
-/// for these heirs, or what is there in a file that it made is more than others are known to have written, none
-/// of whom opened it.
-fn has_part(workflow: &Workflow, of_file: &[usize], opened: &Access, heirs: i64) -> bool {
-    let file = workflow.file(opened.file);
-    let others = || {
-        let others = of_file.iter().map(|&at| &workflow.accesses[at]);
-        others.filter(|access| access.process != opened.process)
-    };
-    let is_new = opened.creates > 0 || opened.truncates > 0;
-    let written = others().fold(0, |sum: i64, access| sum.saturating_add(access.write_bytes));
-    let is_more =
-        || file.size_bytes.is_some_and(|size| size > written) && !others().any(opens_to_write);
-    file.only_opens && (opened.write_opens > heirs || is_new && is_more())
-}
-
-pub(super) fn descends(workflow: &Workflow, mut id: ProcessId, from: ProcessId) -> bool {
-    // Parents form no cycle, but a damaged trace may have long lines of them.
-    for _ in 0..1000 {
-        match workflow.process(id).parent {
-            Some(parent) if parent == from => return true,
-            Some(parent) => id = parent,
-            None => return false,
-        }
-    }
-    false
 }
 
 /// The bytes that the heir moved are known, so that it has changed nothing unseen.
@@ -200,7 +234,7 @@ fn give_reading(workflow: &mut Workflow, opener: usize, heir: usize, heirs: i64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{File, Process, Relation};
+    use crate::model::{File, Process, ProcessId, Relation};
 
     fn access(process: u32, file: u32, (opens, moves): (bool, bool)) -> Access {
         Access {

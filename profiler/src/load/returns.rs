@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use flowtrace_schema::{CallRow, Class, Op};
 
 use super::accesses::{O_ACCMODE, O_RDONLY, O_TRUNC, widen};
-use super::redirections::descends;
+use super::descent::Descent;
 use crate::model::{Access, FileIndex, ProcessId, Relation, Return, Workflow};
 
 /// Nobody yet.
@@ -133,8 +133,8 @@ impl Returns {
 struct OfFile<'a> {
     /// Who changed it.
     writers: HashSet<ProcessId>,
-    /// Who reads by a descriptor that another process has opened.
-    heirs: Vec<&'a Access>,
+    /// Who reads by a descriptor that another process has opened: their places in the order of descent, sorted.
+    heirs: Vec<u32>,
     /// Who changed it and read it.
     readers: Vec<&'a Access>,
     /// When something may have been stored through mappings, in order, ns.
@@ -155,6 +155,7 @@ pub(super) fn settle(workflow: &mut Workflow) {
     if files.is_empty() {
         return;
     }
+    let descent = Descent::of(workflow);
     for access in &workflow.accesses {
         let Some(file) = files.get_mut(&access.file) else {
             continue;
@@ -163,19 +164,27 @@ pub(super) fn settle(workflow: &mut Workflow) {
             file.writers.insert(access.process);
         }
         if access.reads > 0 && access.read_opens == 0 {
-            file.heirs.push(access);
+            file.heirs.push(descent.place(access.process));
         }
         if access.write_ns.is_some() && access.read_ns.is_some() {
             file.readers.push(access);
         }
     }
+    for file in files.values_mut() {
+        file.heirs.sort_unstable();
+    }
     let mut returns = std::mem::take(&mut workflow.returns);
     returns.retain(|found| {
         let file = &files[&found.file];
         // A shell that opens `< file` for the program that it starts reads nothing.
-        let is_heir = |heir: &&Access| descends(workflow, heir.process, found.process);
-        file.writers.contains(&found.process)
-            && (found.reads > 0 || !file.heirs.iter().any(is_heir))
+        let below = descent.below(found.process);
+        let next = file.heirs.partition_point(|&heir| heir < below.start);
+        let has_heir = || {
+            file.heirs
+                .get(next)
+                .is_some_and(|heir| below.contains(heir))
+        };
+        file.writers.contains(&found.process) && (found.reads > 0 || !has_heir())
     });
     let known: HashSet<_> = returns
         .iter()

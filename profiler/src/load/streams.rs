@@ -24,13 +24,6 @@ pub(super) struct Held {
     pub(super) is_counted: bool,
 }
 
-impl Held {
-    /// Whether it was held no longer than another.
-    pub(super) fn is_within(&self, other: &Held) -> bool {
-        other.first_ns <= self.first_ns && self.last_ns <= other.last_ns
-    }
-}
-
 /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
 type Bystanders = HashSet<(i64, ProcessId, Side)>;
 
@@ -336,13 +329,16 @@ pub(super) fn add_flows(workflow: &mut Workflow, flows: &[FlowBetween]) {
         sum.first_ns = sum.first_ns.min(flow.first_ns);
         sum.last_ns = sum.last_ns.max(flow.last_ns);
     }
+    let mut known: HashMap<(ProcessId, ProcessId), usize> = HashMap::new();
+    for (at, stream) in workflow.streams.iter().enumerate() {
+        if stream.is_socket {
+            let ends = (stream.from.min(stream.to), stream.from.max(stream.to));
+            known.entry(ends).or_insert(at);
+        }
+    }
     for ((from, to), carried) in carried {
-        let is_same = |stream: &&mut Stream| {
-            let ends = (stream.from, stream.to);
-            stream.is_socket && (ends == (from, to) || ends == (to, from))
-        };
-        match workflow.streams.iter_mut().find(is_same) {
-            Some(known) => known.carries(from, carried),
+        match known.get(&(from.min(to), from.max(to))) {
+            Some(&at) => workflow.streams[at].carries(from, carried),
             None => {
                 let mut stream = Stream {
                     from,

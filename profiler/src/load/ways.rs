@@ -14,7 +14,7 @@
 //! Of two that hold a socket one sends what the other receives: so what is known of either is known of both. Without any
 //! of these the way is unknown, and so is that of whoever else holds a socket and shows none.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flowtrace_schema::{
     ChannelEndRow, FlowBetween, Result, SocketPortsRow, SocketTrafficRow, SocketWaitsRow, Trace,
@@ -108,13 +108,17 @@ impl Evidence {
         signs: &mut BTreeMap<i64, BTreeMap<ProcessId, Signs>>,
         images: &HashMap<i64, ProcessId>,
     ) {
-        let mut of_ports: HashMap<(i64, i64), Vec<i64>> = HashMap::new();
+        // By a holder, too: many machines have sockets with the same ports.
+        let mut of_ports: HashMap<((i64, i64), ProcessId), BTreeSet<i64>> = HashMap::new();
         for row in &self.ports {
             let ports = (row.port.min(row.peer_port), row.port.max(row.peer_port));
-            let channels = of_ports.entry(ports).or_default();
-            // Each socket has its ports twice, once for each of its ends.
-            if !channels.contains(&row.channel_id) {
-                channels.push(row.channel_id);
+            for &holder in signs
+                .get(&row.channel_id)
+                .into_iter()
+                .flat_map(BTreeMap::keys)
+            {
+                let channels = of_ports.entry((ports, holder)).or_default();
+                channels.insert(row.channel_id);
             }
         }
         for flow in &self.flows {
@@ -123,7 +127,8 @@ impl Evidence {
             let (Some((&src, &dst)), Some((a, b))) = (ends, ports) else {
                 continue;
             };
-            for channel in of_ports.get(&(a.min(b), a.max(b))).into_iter().flatten() {
+            let ports = (a.min(b), a.max(b));
+            for channel in of_ports.get(&(ports, src)).into_iter().flatten() {
                 let Some(holders) = signs.get_mut(channel) else {
                     continue;
                 };

@@ -56,7 +56,9 @@ impl Writers {
             for (&id, side) in &ends.writers {
                 let bytes = writers.bytes.entry(id).or_insert(Some(0));
                 *bytes = bytes.zip(side.at_most_bytes).map(|(a, b)| a.max(b));
-                for &reader in ends.readers.keys().filter(|&&reader| reader != id) {
+                // Two tell that there are several.
+                let others = ends.readers.keys().filter(|&&reader| reader != id);
+                for &reader in others.take(2) {
                     let only = writers.reader.entry(id).or_insert(Some(reader));
                     *only = only.filter(|&known| known == reader);
                 }

@@ -8,7 +8,7 @@
 use super::quantile;
 use super::run::{Mode, Node, Run, Unknown};
 use super::spectrum::{self, Spectrum};
-use super::{calls, rir};
+use super::{calls, rir, steps};
 
 /// Components that are farther apart than this are two, unless asked otherwise.
 pub const THRESHOLD: f64 = 0.3;
@@ -119,10 +119,14 @@ pub fn linked(n: usize, threshold: f64, distance: impl Fn(usize, usize) -> f64) 
 /// When fewer than two pairs iterate often enough for a spectrum.
 pub fn components(run: &Run, threshold: f64) -> Result<Vec<Vec<(Node, Node)>>, Unknown> {
     let span = run.span_ns();
+    let all = rir::events(run)?;
+    // Each pair has a spectrum, all of the same bins.
+    let most = all.iter().map(|events| events.times_ns.len()).max();
     let bin_ns = ((span.1 - span.0) / 2048).clamp(1_000, 20_000_000);
+    let bin_ns = bin_ns.max(steps::least_ns(span, most.unwrap_or(0)));
     let mut pairs = Vec::new();
     let mut prints = Vec::new();
-    for events in rir::events(run)? {
+    for events in all {
         if events.times_ns.len() >= LEAST {
             let counts = rir::binned(events.times_ns.iter().copied(), span, bin_ns);
             let print = fingerprint(&spectrum::windowed(&counts, 1e9 / bin_ns as f64));

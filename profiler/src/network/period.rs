@@ -9,7 +9,7 @@
 
 use super::rir;
 use super::spectrum::{self, Spectrum};
-use super::stationary;
+use super::{stationary, steps};
 
 mod background;
 mod swings;
@@ -17,7 +17,7 @@ mod swings;
 pub use background::{Background, fit};
 pub use swings::{Swing, swings};
 
-/// Widest bin of event counts, ns.
+/// Widest bin of event counts, where these are not too many, ns.
 const WIDEST_BIN_NS: i64 = 2_000_000;
 /// Bins that a short interval is cut into.
 const BINS: i64 = 4096;
@@ -121,7 +121,8 @@ pub fn estimate(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> Estimate {
 /// other, because a short burst in a long silence needs both.
 fn active(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> ((i64, i64), i64) {
     let mut span = span_ns;
-    let mut bin = bin_for(span);
+    let events = pairs.iter().map(Vec::len).sum();
+    let mut bin = bin_for(span, events);
     for _ in 0..40 {
         let counts = rir::binned(pairs.iter().flatten().copied(), span, bin);
         let (from, to) = stationary::trimmed(&counts, 1.0);
@@ -131,7 +132,7 @@ fn active(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> ((i64, i64), i64) {
             break;
         }
         span = next;
-        bin = bin_for(span);
+        bin = bin_for(span, events);
         if is_still {
             break;
         }
@@ -139,8 +140,10 @@ fn active(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> ((i64, i64), i64) {
     (span, bin)
 }
 
-fn bin_for((from, to): (i64, i64)) -> i64 {
-    ((to - from).max(0) / BINS).clamp(NARROWEST_BIN_NS, WIDEST_BIN_NS)
+/// The bin for an interval: of a long one wider, by its events.
+fn bin_for((from, to): (i64, i64), events: usize) -> i64 {
+    let bin = ((to - from).max(0) / BINS).clamp(NARROWEST_BIN_NS, WIDEST_BIN_NS);
+    bin.max(steps::least_ns((from, to), events))
 }
 
 /// The sum of the pairs' spectra, each normalised, so that a talkative pair does not decide alone.

@@ -171,6 +171,21 @@ pub fn series(times_ns: &[i64], (t0, t1): (i64, i64), window_s: f64, step_s: f64
         .collect()
 }
 
+/// The mean of [`series`], without making it; `None`: it is empty.
+fn mean(times_ns: &[i64], (t0, t1): (i64, i64), window_s: f64, step_s: f64) -> Option<f64> {
+    let (window, step) = ((window_s * 1e9) as i64, (step_s * 1e9) as i64);
+    if window <= 0 || step <= 0 || t1 - t0 < window {
+        return None;
+    }
+    let last = (t1 - t0 - window) / step;
+    let windows_with = |&event: &i64| {
+        let first = (event - t0 - window).div_euclid(step) + 1;
+        ((event - t0).div_euclid(step).min(last) - first.max(0) + 1).max(0)
+    };
+    let sum: i64 = times_ns.iter().map(windows_with).sum();
+    Some(sum as f64 / (last + 1) as f64)
+}
+
 /// Events per bin of `bin_ns`, no overlap, from `t0`; the last bin may be cut short and is left out.
 pub fn binned(
     times_ns: impl IntoIterator<Item = i64>,
@@ -194,9 +209,9 @@ pub fn binned(
 /// iterations between the first and the last one over the time between them.
 pub fn rate(run: &Run, events: &Events) -> Result<f64, Unknown> {
     if run.settings.mode == Mode::Thesis {
-        let (window, step) = run.settings.rate_window(run.seconds());
-        let y = series(&events.times_ns, run.span_ns(), window, step);
-        let mean = quantile::mean(&y).map(|mean| mean / window);
+        let (window, step) = run.rate_window(1)?;
+        let mean = mean(&events.times_ns, run.span_ns(), window, step);
+        let mean = mean.map(|mean| mean / window);
         return mean.ok_or_else(|| {
             Unknown::new(format!(
                 "the interval is shorter than the window of {window} s"

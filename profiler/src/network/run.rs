@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::decomposition::Averaging;
-use super::{page, rtt};
+use super::{page, rtt, steps};
 
 mod books;
 mod build;
@@ -148,7 +148,7 @@ pub struct Settings {
     pub cutoff_percent: f64,
     /// Gap between two sends that makes an iteration, ns; `None`: from the round-trip time.
     pub rtt_threshold_ns: Option<i64>,
-    /// Window of the iteration rate, s (3.4.2); `None`: 1 s in thesis mode, by default a fiftieth of the run, 1 ms to 1 s.
+    /// Window of the iteration rate, s (3.4.2); `None`: 1 s in thesis mode, by default a fiftieth of the run, 1 ms to 1 s; more where a long run has few packets.
     pub rate_window_s: Option<f64>,
     /// Step of that window, s; `None`: 20 ms in thesis mode, by default the window, so that none overlap.
     pub rate_step_s: Option<f64>,
@@ -175,14 +175,16 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Window of the iteration rate and its step, s, for a run of so many seconds.
-    pub fn rate_window(&self, run_s: f64) -> (f64, f64) {
+    /// Window of the iteration rate and its step, s, for a run of so many seconds with so many packets, for so many series.
+    fn rate_window(&self, run_s: f64, packets: usize, series: usize) -> (f64, f64) {
         let window = self.rate_window_s;
         match self.mode {
             Mode::Thesis => (window.unwrap_or(1.0), self.rate_step_s.unwrap_or(0.02)),
             // Windows that do not overlap: the others say the same fifty times.
             Mode::Default => {
-                let window = window.unwrap_or((run_s / 50.0).clamp(1e-3, 1.0));
+                let least = steps::least_ns((0, (run_s * 1e9) as i64), packets) as f64 / 1e9;
+                let least = least.max(run_s * series as f64 / steps::MOST_ASKED as f64);
+                let window = window.unwrap_or((run_s / 50.0).clamp(1e-3, 1.0).max(least));
                 (window, self.rate_step_s.unwrap_or(window))
             }
         }
@@ -321,6 +323,23 @@ impl Run {
     /// Begin and end, ns.
     pub fn span_ns(&self) -> (i64, i64) {
         (self.t0_ns, self.t1_ns)
+    }
+
+    /// Window of the iteration rate and its step, s, for so many series.
+    ///
+    /// # Errors
+    /// When what was asked for makes too many steps.
+    pub(super) fn rate_window(&self, series: usize) -> Result<(f64, f64), Unknown> {
+        let packets = self.all().map(|node| self.stream(node).count()).sum();
+        let (window, step) = self.settings.rate_window(self.seconds(), packets, series);
+        let most = steps::MOST_ASKED as f64 / series.max(1) as f64;
+        if self.seconds() / step > most {
+            return Err(Unknown::new(format!(
+                "{:.0} s are more than {most:.0} steps of {step} s: ask for longer ones (--rate-step), or for a part (--within)",
+                self.seconds()
+            )));
+        }
+        Ok((window, step))
     }
 
     /// Length, s; 0 for an empty one.

@@ -107,15 +107,16 @@ impl Trace {
         ))
     }
 
-    /// Names that were looked for before they were there, in the order of time.
+    /// Names that were looked for before they were there, in the order of time. The order of the join is that of the text: by
+    /// its own choice SQLite pairs every name with every absent file.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn appeared(&self) -> Result<Vec<AppearedRow>> {
         self.rows(&format!(
             "SELECT a.file_id AS absent_id, n.file_id, n.from_ns
-             FROM file_name AS a JOIN file AS f ON f.file_id = a.file_id AND f.kind = {}
-             JOIN file_name AS n ON n.directory_id = a.directory_id AND n.name = a.name
+             FROM file AS f CROSS JOIN file_name AS a ON a.file_id = f.file_id AND f.kind = {}
+             CROSS JOIN file_name AS n ON n.directory_id = a.directory_id AND n.name = a.name
                AND n.from_ns = a.to_ns AND n.file_id <> a.file_id
              ORDER BY n.from_ns",
             FileKind::Absent as i64

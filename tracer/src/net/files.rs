@@ -1,6 +1,6 @@
 //! Captures that other programs wrote: pcap and pcapng, plain or compressed by gzip or zstd.
 //!
-//! Files are read from beginning to end, once, with memory that does not grow. Whatever is wrong
+//! Files are read from beginning to end, with memory that does not grow. Whatever is wrong
 //! in one ends it there, and what came before stays.
 
 use std::io;
@@ -102,7 +102,12 @@ pub(crate) struct Capture {
 impl Capture {
     /// Opens a file and looks what it is.
     pub(crate) fn open(path: &Path) -> Result<Capture, FileError> {
-        Self::read(compressed::open(path)?)
+        Self::read(Self::source(path)?)
+    }
+
+    /// Opens a file; what is read of it is no longer compressed.
+    pub(crate) fn source(path: &Path) -> io::Result<Box<dyn io::Read>> {
+        compressed::open(path)
     }
 
     /// Reads what comes from `source`.

@@ -1,7 +1,8 @@
 //! A trace made of captures that other programs wrote.
 //!
 //! Several files are read side by side in the order of their timestamps, so that the packets of
-//! all of them reach the trace about in the order of time, whatever their sizes.
+//! all of them reach the trace about in the order of time, whatever their sizes. Before that their times are read, for
+//! the bulk of the packets decides which times a trace holds.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -11,6 +12,8 @@ use flowtrace_schema::{
     CaptureId, CaptureRecord, CaptureSource, FileLayer, HostId, HostRecord, Loss, ProcessLayer,
     Record, Recorder, RunEnd, RunId, RunRecord, Summary, Text, Writer,
 };
+
+mod bulk;
 
 pub use super::files::FileError;
 use super::files::{Capture, Event, Frame, Interface};
@@ -52,7 +55,7 @@ pub struct Imported {
     pub frames: u64,
     /// Of these, no packets of IP, or unreadable.
     pub ignored: u64,
-    /// Of the ignored ones, those whose time is more than a year from the first.
+    /// Of the ignored ones, those whose time is more than a year from that of the bulk.
     pub out_of_time: u64,
     /// Of the ignored ones, those of link layers that are not read.
     pub foreign: u64,
@@ -103,8 +106,9 @@ pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, 
         }
     }
     let (mut files, mut refused) = (Vec::new(), Vec::new());
+    let mut times = bulk::Times::default();
     for input in inputs {
-        match File::open(input) {
+        match File::open(input, &mut times) {
             Ok(file) => files.push(file),
             Err(source) => refused.push((input.path.clone(), source)),
         }
@@ -114,11 +118,10 @@ pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, 
         return Err(Error::File { path, source });
     }
     let (writer, recorder) = Writer::create(output, replace)?;
-    let epoch_unix_ns = files.iter().filter_map(|f| Some(f.next?.unix_ns)).min();
     let mut import = Import {
         sink: Sink::new(&recorder),
         recorder: recorder.clone(),
-        epoch_unix_ns: epoch_unix_ns.unwrap_or(0),
+        epoch_unix_ns: times.bulk_ns().unwrap_or(0),
         hosts: BTreeMap::new(),
         captures: 0,
         latest_ns: 0,
@@ -165,9 +168,10 @@ struct File {
 }
 
 impl File {
-    fn open(input: &Input) -> Result<File, FileError> {
+    /// Opens a file, whose times are added.
+    fn open(input: &Input, times: &mut bulk::Times) -> Result<File, FileError> {
         let mut file = File {
-            capture: Capture::open(&input.path)?,
+            capture: times.open(&input.path)?,
             host: input.host.clone().unwrap_or_else(|| name_of(&input.path)),
             input: input.clone(),
             hosts: Vec::new(),

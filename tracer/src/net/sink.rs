@@ -9,7 +9,7 @@ use super::flows::{FlowTable, Seen};
 use super::packet::{self, Link, Skip};
 
 /// Packets further from time 0 than this have a wrong timestamp (about 1.1 years).
-const FURTHEST_NS: i64 = 1 << 55;
+pub(crate) const FURTHEST_NS: i64 = 1 << 55;
 
 /// A capture, as its frames are taken from it.
 #[derive(Debug)]

@@ -15,6 +15,8 @@ use crate::timeline::{Part, State, Timeline};
 
 /// Files named for an edge; more are only counted.
 const NAMED: usize = 3;
+/// Places of one group that are tasks of their own.
+const MOST_PLACES: usize = 64;
 
 /// The processes, each while it ran one program, that count as instances of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +127,7 @@ pub fn tasks(
         .map(|&program| names[program].as_str())
         .collect();
     let place = if split {
-        places(workflow, &part, &of_process)
+        few_places(places(workflow, &part, &of_process), &of_process)
     } else {
         vec![(0, 0); of_process.len()]
     };
@@ -242,6 +244,21 @@ fn places(workflow: &Workflow, part: &DiGraph<Node, Edge>, names: &[&str]) -> Ve
     );
     let round = rounds(&asked, &group).of;
     (0..names.len()).map(|at| (stage[at], round[at])).collect()
+}
+
+/// A group that stands at very many places is a loop, and one task: each of its rounds says what the others do, and would have an
+/// edge from all before it.
+fn few_places(mut places: Vec<(u32, u32)>, names: &[&str]) -> Vec<(u32, u32)> {
+    let mut of: HashMap<&str, BTreeSet<(u32, u32)>> = HashMap::new();
+    for (name, &place) in names.iter().zip(&places) {
+        of.entry(name).or_default().insert(place);
+    }
+    for (name, place) in names.iter().zip(&mut places) {
+        if of[name].len() > MOST_PLACES {
+            *place = (0, 0);
+        }
+    }
+    places
 }
 
 fn is_stream(edge: &Edge) -> bool {

@@ -7,7 +7,7 @@
 //! and not the model.
 
 use super::order::{Dependencies, Room, Schedule};
-use super::steps::{Step, steps};
+use super::steps::{Runners, Step};
 use super::{alone, is_worth_a_word, processors, rule_at};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
@@ -53,13 +53,15 @@ pub fn late_starts(
         return Vec::new();
     };
     let bound = Bound::new(workflow, timeline, path);
-    let children = workflow.children();
+    let mut runners = Runners::of(workflow, timeline);
     let mut found: Vec<LateStart> = Vec::new();
     for id in workflow.process_ids() {
-        if children[id.0 as usize].len() < 3 || !has_a_queue(workflow, timeline, id) {
+        if runners.children[id.0 as usize].len() < 3 || !has_a_queue(workflow, timeline, id) {
             continue;
         }
-        let steps = steps(workflow, timeline, &children, id);
+        let Some(steps) = runners.steps(id) else {
+            continue;
+        };
         if let Some(mut one) = judge(workflow, timeline, id, &steps, cpus as f64) {
             let share = 1.0 - one.could_ns as f64 / one.took_ns.max(1) as f64;
             let from = steps[0].from;

@@ -16,27 +16,51 @@ pub enum RunBy {
     MakeWithJobs,
 }
 
-/// What process `id` is, if it is one of them.
-pub(super) fn run_by(workflow: &Workflow, timeline: &Timeline, id: ProcessId) -> Option<RunBy> {
-    let program = |id: ProcessId| {
-        let stint = timeline.programs.longest(workflow, id);
-        workflow.program(&timeline.programs.stints[stint])
-    };
-    let image = program(id);
+/// What process `id` is, if it is one of them. `with_jobs`: of [`with_jobs`].
+pub(super) fn run_by(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    with_jobs: &[bool],
+    id: ProcessId,
+) -> Option<RunBy> {
+    let image = program(workflow, timeline, id);
     if !is_make(image) {
         let runner = runner_of(image.exe.as_deref(), &image.rule);
         return (runner == Some(Runner::Shell)).then_some(RunBy::Shell);
     }
-    // One make tells those that it runs.
-    let mut at = Some(id);
-    while let Some(id) = at {
-        let image = program(id);
-        if is_make(image) && image.command.as_deref().is_some_and(has_jobs) {
-            return Some(RunBy::MakeWithJobs);
+    Some(match with_jobs[id.0 as usize] {
+        true => RunBy::MakeWithJobs,
+        false => RunBy::Make,
+    })
+}
+
+/// Of each process whether it is a make that was told to run several jobs at a time, or is below one: one make tells those
+/// that it runs.
+pub(super) fn with_jobs(workflow: &Workflow, timeline: &Timeline) -> Vec<bool> {
+    let mut known: Vec<Option<bool>> = vec![None; workflow.processes.len()];
+    for id in workflow.process_ids() {
+        let (mut at, mut line, mut has) = (Some(id), Vec::new(), false);
+        while let Some(id) = at.filter(|_| !has) {
+            if let Some(above) = known[id.0 as usize] {
+                has = above;
+                break;
+            }
+            let image = program(workflow, timeline, id);
+            has = is_make(image) && image.command.as_deref().is_some_and(has_jobs);
+            line.push(id);
+            at = workflow.process(id).parent;
         }
-        at = workflow.process(id).parent;
+        for below in line {
+            known[below.0 as usize] = Some(has);
+        }
     }
-    Some(RunBy::Make)
+    known.into_iter().map(|has| has == Some(true)).collect()
+}
+
+/// What a process ran for longest.
+fn program<'a>(workflow: &'a Workflow, timeline: &Timeline, id: ProcessId) -> &'a Image {
+    let stint = timeline.programs.longest(workflow, id);
+    workflow.program(&timeline.programs.stints[stint])
 }
 
 fn is_make(image: &Image) -> bool {

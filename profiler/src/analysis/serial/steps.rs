@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::managers::runner_of;
-use crate::model::{FileIndex, ProcessId, Relation, Workflow};
+use crate::model::{FileIndex, ProcessId, Relation, Stream, Workflow};
 use crate::timeline::{State, Timeline};
 
 /// What a shell ran as one: a command with all that it started, or a pipeline.
@@ -84,11 +84,92 @@ fn add_unseen(workflow: &Workflow, steps: &mut [Step]) {
     }
 }
 
-/// The steps of a shell in the order of their begins.
-pub(super) fn steps(
+/// Who runs steps, each asked for its own.
+pub(super) struct Runners<'a> {
+    workflow: &'a Workflow,
+    timeline: &'a Timeline,
+    pub(super) children: Vec<Vec<ProcessId>>,
+    descendants: Vec<usize>,
+    handed_on: HashSet<FileIndex>,
+    /// So many members of steps are still looked at.
+    left: usize,
+}
+
+/// Runners, each within the one before, with which a process is looked at, on average.
+const MOST_RUNNERS: usize = 32;
+
+impl<'a> Runners<'a> {
+    pub(super) fn of(workflow: &'a Workflow, timeline: &'a Timeline) -> Runners<'a> {
+        let children = workflow.children();
+        Runners {
+            descendants: descendants(workflow, &children),
+            handed_on: handed_on(workflow),
+            left: workflow.processes.len().saturating_mul(MOST_RUNNERS),
+            children,
+            workflow,
+            timeline,
+        }
+    }
+
+    /// The steps of a shell in the order of their begins. `None`: what runs within very many shells, each within the one
+    /// before, was looked at with the outermost of these.
+    pub(super) fn steps(&mut self, shell: ProcessId) -> Option<Vec<Step>> {
+        self.left = self.left.checked_sub(self.descendants[shell.0 as usize])?;
+        let Runners {
+            workflow, timeline, ..
+        } = *self;
+        Some(steps(
+            workflow,
+            timeline,
+            &self.children,
+            &self.handed_on,
+            shell,
+        ))
+    }
+}
+
+/// Files that somebody read who had not opened them. What a shell opens for a command (`command < file`) it does not read
+/// itself.
+fn handed_on(workflow: &Workflow) -> HashSet<FileIndex> {
+    let accesses = workflow.accesses.iter();
+    let handed = accesses.filter(|access| access.reads > 0 && access.read_opens == 0);
+    handed.map(|access| access.file).collect()
+}
+
+/// How many processes each one started, with all that these started.
+fn descendants(workflow: &Workflow, children: &[Vec<ProcessId>]) -> Vec<usize> {
+    // Whoever is started comes behind who started it.
+    let roots = workflow.process_ids();
+    let mut order: Vec<ProcessId> = roots
+        .filter(|&id| workflow.process(id).parent.is_none())
+        .collect();
+    let mut next = 0;
+    while let Some(&id) = order.get(next) {
+        order.extend(&children[id.0 as usize]);
+        next += 1;
+    }
+    let mut count = vec![0; workflow.processes.len()];
+    for &id in order.iter().rev() {
+        if let Some(parent) = workflow.process(id).parent {
+            count[parent.0 as usize] += count[id.0 as usize] + 1;
+        }
+    }
+    count
+}
+
+fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
+    let all = &workflow.streams;
+    let first = all.partition_point(|stream| stream.from < id);
+    let last = all.partition_point(|stream| stream.from <= id);
+    &all[first..last]
+}
+
+/// The steps of a shell in the order of their begins. `handed_on`: files that somebody reads who has not opened them.
+fn steps(
     workflow: &Workflow,
     timeline: &Timeline,
     children: &[Vec<ProcessId>],
+    handed_on: &HashSet<FileIndex>,
     shell: ProcessId,
 ) -> Vec<Step> {
     let jobs = &children[shell.0 as usize];
@@ -105,7 +186,8 @@ pub(super) fn steps(
     // What a pipe joins is one step.
     let mut leader: Vec<usize> = (0..jobs.len()).collect();
     let mut read_by_shell = vec![false; jobs.len()];
-    for stream in &workflow.streams {
+    let streams = job_of.keys().flat_map(|&id| streams_from(workflow, id));
+    for stream in streams {
         match (job_of.get(&stream.from), job_of.get(&stream.to)) {
             (Some(&a), Some(&b)) => {
                 let (a, b) = (find(&leader, a), find(&leader, b));
@@ -115,14 +197,6 @@ pub(super) fn steps(
             _ => {}
         }
     }
-    // What a shell opens for a command (`command < file`) it does not read itself: somebody then
-    // reads the file without having opened it.
-    let handed_on: HashSet<FileIndex> = workflow
-        .accesses
-        .iter()
-        .filter(|access| access.process != shell && access.reads > 0 && access.read_opens == 0)
-        .map(|access| access.file)
-        .collect();
     let own: BTreeSet<FileIndex> = accesses(workflow, shell)
         .iter()
         .filter(|access| {

@@ -74,7 +74,7 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
             Mode::Thesis => format!(
                 "the interval of {:.3} s is shorter than the window of {} s",
                 run.seconds(),
-                run.settings.rate_window(run.seconds()).0
+                run.rate_window(1)?.0
             ),
             Mode::Default => return Err(no_iterations()),
         }));
@@ -130,13 +130,12 @@ pub fn rir_series(run: &Run, last: Option<f64>) -> Answer<(Vec<f64>, f64)> {
 }
 
 pub(super) fn series(run: &Run) -> Result<(Vec<f64>, f64), Unknown> {
-    let (_, step) = run.settings.rate_window(run.seconds());
-    Ok((series_of(run, &all_times(run)?)?, step))
+    let (window, step) = run.rate_window(1)?;
+    Ok((series_of(run, &all_times(run)?, (window, step))?, step))
 }
 
 /// The series of some iterations, per second.
-fn series_of(run: &Run, times_ns: &[i64]) -> Result<Vec<f64>, Unknown> {
-    let (window, step) = run.settings.rate_window(run.seconds());
+fn series_of(run: &Run, times_ns: &[i64], (window, step): (f64, f64)) -> Result<Vec<f64>, Unknown> {
     let counts = rir::series(times_ns, run.span_ns(), window, step);
     if counts.is_empty() {
         return Err(Unknown::new(format!(
@@ -179,15 +178,17 @@ pub struct PairSeries {
 /// As [`rir_series`].
 pub fn rir_series_by_pair(run: &Run, last: Option<f64>) -> Answer<RateSeries> {
     let run = run.last(last);
-    let all = series_of(&run, &all_times(&run)?)?;
-    let (window_s, step_s) = run.settings.rate_window(run.seconds());
+    let events = rir::events(&run)?;
+    let iterate = events.iter().filter(|events| !events.times_ns.is_empty());
+    let (window_s, step_s) = run.rate_window(iterate.count() + 1)?;
+    let all = series_of(&run, &all_times(&run)?, (window_s, step_s))?;
     let mut pairs = Vec::new();
-    for events in rir::events(&run)? {
+    for events in events {
         if !events.times_ns.is_empty() {
             pairs.push(PairSeries {
                 src: events.me,
                 dst: events.peer,
-                rates: series_of(&run, &events.times_ns)?,
+                rates: series_of(&run, &events.times_ns, (window_s, step_s))?,
             });
         }
     }

@@ -10,7 +10,7 @@ use crate::network::topology::{self, Topology};
 
 /// Updates are at most so often (2.5), ns.
 const SHORTEST_UPDATE_NS: i64 = 50_000_000;
-/// At most so many updates; a longer run is updated less often.
+/// At most so many updates, those in long silence not counted; a longer run is updated less often.
 const MOST_UPDATES: i64 = 200_000;
 
 /// Call 1, GetTrafficMatrix: what each process sent to each other.
@@ -52,8 +52,16 @@ pub fn smoothed_topology(run: &Run) -> Answer<SmoothedTopology> {
 pub fn changes(run: &Run) -> Vec<Change> {
     let settings = &run.settings;
     let (t0, t1) = run.span_ns();
-    let asked = (settings.period_s * 1e9) as i64;
-    let step = asked.max(SHORTEST_UPDATE_NS).max((t1 - t0) / MOST_UPDATES);
+    let asked = ((settings.period_s * 1e9) as i64).max(SHORTEST_UPDATE_NS);
+    // After silence for so long nothing of what was before is left in the window, nor in what is remembered of it.
+    let forgotten_ns = ((settings.window_s * 1e9) as i64)
+        .max(asked)
+        .saturating_mul(2);
+    let needed = awake(run, asked, forgotten_ns / asked + 2);
+    let step = match needed > MOST_UPDATES {
+        true => asked.max((t1 - t0) / MOST_UPDATES),
+        false => asked,
+    };
     let mut updates: BTreeMap<i64, BTreeMap<(usize, usize), f64>> = BTreeMap::new();
     for me in run.all() {
         for packet in run.stream(me).filter(|p| p.src == me && p.dst != me) {
@@ -77,14 +85,49 @@ pub fn changes(run: &Run) -> Vec<Change> {
     };
     let mut smoother = Smoother::new(run.nodes().len(), smoothing);
     let mut changes = Vec::new();
-    for number in 0..=(t1 - t0).max(0) / step {
+    let last = (t1 - t0).max(0) / step;
+    let until = smoothing.window_ns.saturating_mul(2) / step + 2;
+    let (mut number, mut heard) = (0, 0);
+    while number <= last {
+        let is_silent = !updates.contains_key(&number);
+        if !is_silent {
+            heard = number;
+        } else if number - heard > until {
+            // Until the next bytes nothing changes.
+            match updates.range(number..).next() {
+                Some((&next, _)) => number = next,
+                None => break,
+            }
+            heard = number;
+        }
         let mut bytes = Matrix::new(run.nodes().len());
         for (&(src, dst), value) in updates.get(&number).into_iter().flatten() {
             *bytes.at_mut(src, dst) = *value;
         }
         changes.extend(smoother.update(t0 + (number + 1) * step, bytes));
+        number += 1;
     }
     changes
+}
+
+/// How many updates of so many ns there are with bytes, or within `after` updates after one.
+fn awake(run: &Run, step: i64, after: i64) -> i64 {
+    let (t0, t1) = run.span_ns();
+    let mut heard: Vec<i64> = run
+        .all()
+        .flat_map(|me| run.stream(me).map(move |packet| (packet.t_ns - t0) / step))
+        .collect();
+    heard.sort_unstable();
+    heard.dedup();
+    let next = heard
+        .iter()
+        .skip(1)
+        .copied()
+        .chain([(t1 - t0).max(0) / step]);
+    let awake = heard.iter().zip(next);
+    awake
+        .map(|(at, next)| (next - at).clamp(1, after + 1))
+        .sum()
 }
 
 /// Call 3, SetSmoothingParameters: seconds between updates, and seconds smoothed over.

@@ -123,3 +123,22 @@ fn fractions_are_interpolated_and_clamped() {
     assert_eq!((fractions.median, mean), (0.625, 0.625));
     assert!(SlowdownTable::new(Vec::new()).is_none());
 }
+
+#[test]
+fn the_mean_of_a_series_needs_no_series() {
+    let times: Vec<i64> = (0..200).map(|k| 5 + k * k * 1_000_003).collect();
+    for span in [
+        (0, 40_000_000_000),
+        (7, 33_333_333_333),
+        (-9, 12_000_000_000),
+    ] {
+        for (window, step) in [(1.0, 0.02), (0.5, 0.5), (0.1, 0.7), (50.0, 1.0)] {
+            let whole = quantile::mean(&series(&times, span, window, step));
+            assert_eq!(
+                mean(&times, span, window, step),
+                whole,
+                "{span:?} {window} {step}"
+            );
+        }
+    }
+}

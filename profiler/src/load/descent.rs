@@ -1,0 +1,181 @@
+//! Who descends from whom, asked for many pairs: generations may be as many as processes.
+
+use std::ops::Range;
+
+use crate::model::{ProcessId, Workflow};
+
+/// The processes in an order in which the descendants of each follow it.
+pub(super) struct Descent {
+    /// The place of each process.
+    place: Vec<u32>,
+    /// The place behind its last descendant.
+    end: Vec<u32>,
+}
+
+impl Descent {
+    pub(super) fn of(workflow: &Workflow) -> Descent {
+        let children = workflow.children();
+        let count = workflow.processes.len();
+        let (mut place, mut end) = (vec![0; count], vec![0; count]);
+        let mut next = 0;
+        let roots = workflow.process_ids();
+        for root in roots.filter(|&id| workflow.process(id).parent.is_none()) {
+            // A process, and how many of its children are done.
+            let mut path = vec![(root, 0)];
+            place[root.0 as usize] = next;
+            next += 1;
+            while let Some((id, done)) = path.last_mut() {
+                match children[id.0 as usize].get(*done) {
+                    Some(&child) => {
+                        *done += 1;
+                        place[child.0 as usize] = next;
+                        next += 1;
+                        path.push((child, 0));
+                    }
+                    None => {
+                        end[id.0 as usize] = next;
+                        path.pop();
+                    }
+                }
+            }
+        }
+        Descent { place, end }
+    }
+
+    /// Its place in the order.
+    pub(super) fn place(&self, id: ProcessId) -> u32 {
+        self.place[id.0 as usize]
+    }
+
+    /// The places of its descendants.
+    pub(super) fn below(&self, id: ProcessId) -> Range<u32> {
+        self.place(id) + 1..self.end[id.0 as usize]
+    }
+}
+
+/// Values at places, of which the greatest within a range of places, and no older than a moment, is asked for; any of
+/// them may change meanwhile.
+pub(super) struct Ranked<K> {
+    /// The places, in order.
+    places: Vec<u32>,
+    /// A tree above them; node 1 is its root.
+    nodes: Vec<Node<K>>,
+}
+
+#[derive(Clone, Copy)]
+struct Node<K> {
+    /// Values below it.
+    count: u32,
+    /// The greatest of them.
+    greatest: Option<K>,
+    /// The least and the greatest moment of them, ns.
+    time_ns: (i64, i64),
+}
+
+impl<K: Copy + Ord> Ranked<K> {
+    const NONE: Node<K> = Node {
+        count: 0,
+        greatest: None,
+        time_ns: (i64::MAX, i64::MIN),
+    };
+
+    /// Nothing yet at these places, which are in order.
+    pub(super) fn new(places: Vec<u32>) -> Self {
+        let nodes = vec![Self::NONE; places.len().next_power_of_two() * 2];
+        Ranked { places, nodes }
+    }
+
+    /// Puts a value with its moment at one of the places, counted from 0, or takes it away.
+    pub(super) fn set(&mut self, number: usize, value: Option<(K, i64)>) {
+        let mut at = self.nodes.len() / 2 + number;
+        self.nodes[at] = value.map_or(Self::NONE, |(value, at_ns)| Node {
+            count: 1,
+            greatest: Some(value),
+            time_ns: (at_ns, at_ns),
+        });
+        while at > 1 {
+            at /= 2;
+            self.nodes[at] = Self::both(self.nodes[2 * at], self.nodes[2 * at + 1]);
+        }
+    }
+
+    fn both(a: Node<K>, b: Node<K>) -> Node<K> {
+        Node {
+            count: a.count + b.count,
+            greatest: a.greatest.max(b.greatest),
+            time_ns: (a.time_ns.0.min(b.time_ns.0), a.time_ns.1.max(b.time_ns.1)),
+        }
+    }
+
+    /// How many values there are at these places that are no older than a moment, ns, and the greatest of them.
+    pub(super) fn greatest(&self, places: Range<u32>, since_ns: i64) -> (u32, Option<K>) {
+        let from = self.places.partition_point(|&place| place < places.start);
+        let to = self.places.partition_point(|&place| place < places.end);
+        let all = self.within(1, 0..self.nodes.len() / 2, &(from..to), since_ns);
+        (all.count, all.greatest)
+    }
+
+    fn within(&self, at: usize, own: Range<usize>, asked: &Range<usize>, since_ns: i64) -> Node<K> {
+        let node = self.nodes[at];
+        let is_apart = own.end <= asked.start || asked.end <= own.start;
+        if node.count == 0 || is_apart || node.time_ns.1 < since_ns {
+            return Self::NONE;
+        }
+        if asked.start <= own.start && own.end <= asked.end && node.time_ns.0 >= since_ns {
+            return node;
+        }
+        let middle = own.start.midpoint(own.end);
+        Self::both(
+            self.within(2 * at, own.start..middle, asked, since_ns),
+            self.within(2 * at + 1, middle..own.end, asked, since_ns),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Process;
+
+    /// A root, ten thousand generations below it, and another child of the root.
+    #[test]
+    fn descendants_of_any_generation_follow_their_forebear() {
+        const GENERATIONS: u32 = 10_000;
+        let process = |parent: Option<u32>| Process {
+            parent: parent.map(ProcessId),
+            ..Process::default()
+        };
+        let line = (0..GENERATIONS).map(|id| process(Some(id)));
+        let workflow = Workflow {
+            processes: std::iter::once(process(None))
+                .chain(line)
+                .chain([process(Some(0))])
+                .collect(),
+            ..Workflow::default()
+        };
+        let descent = Descent::of(&workflow);
+        let descends = |id, from| {
+            descent
+                .below(ProcessId(from))
+                .contains(&descent.place(ProcessId(id)))
+        };
+        assert!(descends(GENERATIONS, 0) && descends(GENERATIONS, 1));
+        assert!(descends(GENERATIONS + 1, 0) && !descends(GENERATIONS + 1, 1));
+        assert!(!descends(0, GENERATIONS) && !descends(7, 7));
+    }
+
+    #[test]
+    fn the_greatest_in_a_range_that_is_new_enough() {
+        let mut ranked = Ranked::new(vec![2, 3, 5, 9, 12]);
+        for (number, value) in [(0, (7, 10)), (1, (9, 20)), (2, (8, 30)), (4, (1, 5))] {
+            ranked.set(number, Some(value));
+        }
+        assert_eq!(ranked.greatest(0..20, 0), (4, Some(9)));
+        assert_eq!(ranked.greatest(0..3, 0), (1, Some(7)));
+        assert_eq!(ranked.greatest(3..12, 21), (1, Some(8)));
+        assert_eq!(ranked.greatest(6..9, 0), (0, None));
+        ranked.set(1, None);
+        assert_eq!(ranked.greatest(0..20, 6), (2, Some(8)));
+        assert_eq!(Ranked::<u8>::new(Vec::new()).greatest(0..9, 0), (0, None));
+    }
+}
