@@ -214,6 +214,7 @@ fn readings<'a>(
     found
 }
 
-fn is_build(rule: &str) -> bool {
+/// Whether a command of this rule runs others by rules of its own.
+pub(crate) fn is_build(rule: &str) -> bool {
     matches!(rule, "make" | "gmake" | "ninja" | "snakemake")
 }

@@ -12,13 +12,13 @@ use serde::Serialize;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::analysis::serial::{LateStart, RunBy, Serial, late_starts, serial};
+use crate::analysis::serial::{LateStart, Serial, late_starts, serial};
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{percent, want, who};
 use crate::text::units;
-use crate::text::waits::serial_line;
+use crate::text::waits::{if_declared, serial_line};
 use crate::timeline::Timeline;
 use blame::Blame;
 
@@ -257,11 +257,12 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
         kind: "late start",
         step: Some(one.name.clone()),
         title: format!(
-            "{} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others",
+            "{} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others{}",
             units::plain(&one.name),
             moment(one.began_ns),
             units::plain(&one.runner_name),
             moment(one.ready_ns),
+            if_declared(one.needs.as_ref()),
         ),
         saving_ns: one.saving_ns,
         evidence: format!(
@@ -279,17 +280,10 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
 }
 
 fn of_serial(one: &Serial) -> Finding {
-    let remedy = match one.run_by {
-        RunBy::Shell => "",
-        RunBy::Make => "; make -j would",
-        RunBy::MakeWithJobs => {
-            " if the makefile lets them (flowtrace check tells which of its orders nothing seen needs)"
-        }
-    };
     Finding {
         kind: "serial",
         step: one.steps.first().map(|(name, _, _)| name.clone()),
-        title: format!("{}{remedy}", serial_line(one)),
+        title: serial_line(one),
         saving_ns: one.saving_ns,
         evidence: format!(
             "{} of them keep their order for a file, directory or pipe, nothing seen connects the others; on {:.0} cores {} instead of {}",
