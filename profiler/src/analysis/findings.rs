@@ -2,6 +2,7 @@
 //! No finding is better than a wrong one: each needs evidence and a saving worth a word.
 
 mod blame;
+mod small;
 mod stragglers;
 mod turns;
 
@@ -36,7 +37,8 @@ const BY_LOCK: f64 = 0.2;
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler.
+    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
+    /// small calls.
     pub kind: &'static str,
     /// The step that it is about, if it is about one.
     pub step: Option<String>,
@@ -216,6 +218,7 @@ fn findings(
         finding.saving_ns = finding.saving_ns.min(most);
         found.push(finding);
     }
+    found.extend(small::small_calls(bound));
     // What one does with a lock, be it to sleep, the others wait for.
     let mut locked: Vec<(i64, i64)> = Vec::new();
     for one in turns::turns(bound) {
