@@ -96,6 +96,17 @@ pub fn check(
             }
         }
     }
+    // What is there only when the same command has made all of it.
+    let mut made_with: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, step) in steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| !is_build(&step.rule))
+    {
+        for place in step.writes.keys() {
+            made_with.entry(place.path()).or_default().push(at);
+        }
+    }
     let mut findings = Findings {
         declared: declared.rules.len(),
         nested: steps.iter().filter(|step| is_build(&step.rule)).count(),
@@ -116,17 +127,48 @@ pub fn check(
         }
         findings.steps += 1;
         checked.extend(&targets);
-        let mut reachable: HashSet<&str> = HashSet::new();
+        let (mut noticed, mut before) = (HashSet::new(), HashSet::new());
         for target in &targets {
-            declared.reach(target, &mut reachable);
+            declared.reach(target, true, &mut noticed);
+            declared.reach(target, false, &mut before);
         }
+        // Of a command that made something: whether it has ended before this one may begin, for some of that is declared,
+        // and whether it made a target.
+        let judged = |by: usize| {
+            let written = || steps[by].writes.keys();
+            let is_before = written().any(|place| before.contains(place.path()));
+            (
+                by == at || is_before || written().any(|place| targets.contains(&place.path())),
+                written().any(&is_target),
+            )
+        };
+        let mut makers_of_it: BTreeMap<usize, (bool, bool)> = BTreeMap::new();
         for (by, place) in readings(steps, at, &maker) {
             let path = place.path();
+            let makers = made_with.get(path).map_or(&[][..], Vec::as_slice);
             for target in &targets {
                 read_for.entry(target).or_default().insert(path);
             }
-            // What an earlier line of the recipe made, or the target itself.
-            if targets.contains(&path) || maker.contains_key(place) || reachable.contains(path) {
+            let (mut is_after, mut of_target) = (false, false);
+            for &by in makers {
+                let (is_before, makes_target) =
+                    *makers_of_it.entry(by).or_insert_with(|| judged(by));
+                is_after |= is_before;
+                of_target |= makes_target;
+            }
+            let is_declared = match (maker.contains_key(place), makers.is_empty()) {
+                // What an earlier line of the recipe made, or what came with something that is declared.
+                (true, _) => is_after || !of_target,
+                (false, true) => noticed.contains(path),
+                // What only an earlier build found does not make it come first.
+                (false, false) => before.contains(path) || is_after,
+            };
+            // What is gone though what was made of it is there was made by the build itself, as a response file.
+            let is_of_build = || {
+                let mut targets = targets.iter();
+                makers.is_empty() && !is_there(path) && targets.any(|target| is_there(target))
+            };
+            if targets.contains(&path) || is_declared || is_of_build() {
                 continue;
             }
             let target = targets[0].to_owned();
@@ -143,6 +185,13 @@ pub fn check(
                 first_ns: reading.first_ns,
                 bytes: reading.bytes,
             });
+        }
+        // All that a command made is there as soon as some of it is.
+        for &by in makers_of_it.keys().filter(|&&by| by != at) {
+            for target in &targets {
+                let read = read_for.entry(target).or_default();
+                read.extend(steps[by].writes.keys().map(Place::path));
+            }
         }
     }
     findings
@@ -214,6 +263,7 @@ fn readings<'a>(
     found
 }
 
-fn is_build(rule: &str) -> bool {
+/// Whether a command of this rule runs others by rules of its own.
+pub(crate) fn is_build(rule: &str) -> bool {
     matches!(rule, "make" | "gmake" | "ninja" | "snakemake")
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flowtrace_schema::{CallRow, FileRow, NameRow, ProcessRow, Result, Trace, is_system_path};
 
 use crate::jobs::Records;
-use crate::model::{File, FileIndex, Image, Names, Poll, Process, ProcessId, Workflow};
+use crate::model::{File, FileIndex, Image, Moved, Names, Poll, Process, ProcessId, Workflow};
 use crate::rules;
 
 mod accesses;
@@ -216,6 +216,13 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             host: row.host.map(|text| texts.intern(text)),
             tracer_ns: row.tracer_ns,
             has_worked: false,
+            reads: moved(row.read_calls, row.read_bytes),
+            writes: moved(row.write_calls, row.write_bytes),
+            kernel_share: row
+                .user_ns
+                .zip(row.sys_ns)
+                .filter(|(user, sys)| user + sys > 0)
+                .map(|(user, sys)| sys as f64 / (user + sys) as f64),
         });
     }
     for (i, parent) in parents.into_iter().enumerate() {
@@ -244,6 +251,11 @@ fn cut_parent_cycles(processes: &mut [Process]) {
             }
         }
     }
+}
+
+fn moved(calls: Option<i64>, bytes: Option<i64>) -> Moved {
+    let (calls, bytes) = calls.zip(bytes).unwrap_or_default();
+    Moved { calls, bytes }
 }
 
 fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {

@@ -162,6 +162,21 @@ pub struct Image {
     pub tracer_ns: Option<i64>,
     /// Whether it moved data or computed before it became another by an exec.
     pub has_worked: bool,
+    /// Its calls that read.
+    pub reads: Moved,
+    /// Its calls that write.
+    pub writes: Moved,
+    /// Share of its CPU time that it was in the kernel; `None`: not known.
+    pub kernel_share: Option<f64>,
+}
+
+/// What calls of one direction moved, on all files, pipes and sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Calls; 0 also where they were not counted.
+    pub calls: i64,
+    /// Bytes.
+    pub bytes: i64,
 }
 
 /// A process: the images of one pid from fork to exit.

@@ -76,14 +76,18 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         let what = args.trace.display();
         Failure::usage(format!("cannot check {what}: {}", unfit.reason)).hint(unfit.hint)
     })?;
-    let (kind, declared, name) = match (&args.declared, args.kind) {
-        (Some(path), Some(kind)) => (kind.into(), read(path)?, path.display().to_string()),
+    let (kind, declared, name, base) = match (&args.declared, args.kind) {
+        (Some(path), Some(kind)) => {
+            let name = path.display().to_string();
+            (kind.into(), read(path)?, name, root.clone())
+        }
         _ => {
             let (command, directory) = builder(&trace, &root)?;
-            ask(&command, Path::new(&directory))?
+            let (kind, text, name) = ask(&command, Path::new(&directory))?;
+            (kind, text, name, base_of(&command, &directory))
         }
     };
-    let declared = Declared::read(kind, &declared, &root)
+    let declared = Declared::read(kind, &declared, &root, &base)
         .map_err(|why| Failure::usage(format!("cannot check against {name}: {why}")))?;
     let findings = check::check(&declared, &steps, |path| {
         Path::new(&root).join(path).exists()
@@ -198,6 +202,27 @@ fn builder(trace: &Trace, root: &str) -> Result<(String, String), Failure> {
     }
 }
 
+/// The directory that a build goes to before it reads its rules (`-C`), from the one where it was started.
+fn base_of(command: &str, directory: &str) -> String {
+    let argv = unquote(command);
+    let mut words = knowing(&argv).unwrap_or(&argv).iter().skip(1);
+    let mut base = PathBuf::from(directory);
+    while let Some(word) = words.next() {
+        let given = match word
+            .strip_prefix("--directory=")
+            .or_else(|| word.strip_prefix("-C"))
+        {
+            Some("") => words.next().map(String::as_str),
+            _ if word == "--directory" => words.next().map(String::as_str),
+            given => given,
+        };
+        if let Some(given) = given {
+            base.push(given);
+        }
+    }
+    base.to_string_lossy().into_owned()
+}
+
 /// The words of a command that knows its rules, without the interpreter that runs it.
 fn knowing(argv: &[String]) -> Option<&[String]> {
     let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();
@@ -290,6 +315,18 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_reads_its_rules_where_it_goes_to() {
+        for (command, expected) in [
+            ("make -j2 all", "/w"),
+            ("ninja -C build all", "/w/build"),
+            ("make -Ca -C b", "/w/a/b"),
+            ("make --directory=/x", "/x"),
+        ] {
+            assert_eq!(base_of(command, "/w"), expected, "{command}");
+        }
+    }
 
     #[test]
     fn what_knows_its_rules_is_found_behind_its_interpreter() {

@@ -352,3 +352,98 @@ fn snakemake_is_asked_itself() {
     );
     assert!(text.contains(": cat in1 extra1 | sort > s1"), "{text}");
 }
+
+/// Runs a command in a directory with these files, and `check` of its trace.
+fn built_and_checked(
+    files: &[(&str, &str)],
+    command: &[&str],
+) -> Option<(Scratch, PathBuf, Finished)> {
+    if !(need_fuse() && need_program(command[0])) {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    for (name, text) in files {
+        let path = work.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let mut run = run_in(&work, &scratch.join("trace.db"));
+    run.arg("--").args(command);
+    finish(&mut run).expect(0);
+    let found = check(&scratch, &work, &[]);
+    Some((scratch, work, found))
+}
+
+#[test]
+fn a_side_output_of_another_rule_is_missing() {
+    let rules = "all: a b\na: in\n\tcp in a; cp in side\nb: in\n\tcat side in > b\n";
+    for (place, command) in [
+        ("", &["make"][..]),
+        ("d/", &["make", "-C", "d"][..]),
+        ("d/", &["sh", "-c", "cd d && make"][..]),
+    ] {
+        let (makefile, input) = (format!("{place}Makefile"), format!("{place}in"));
+        let files = [(&*makefile, rules), (&*input, "1\n")];
+        let Some((_scratch, _, found)) = built_and_checked(&files, command) else {
+            return;
+        };
+        let text = found.expect(1).stdout_text();
+        let expected = format!("{place}b: {place}side   (made in this run");
+        assert!(text.contains(&expected), "{command:?}: {text}");
+    }
+}
+
+#[test]
+fn several_outputs_of_one_command_come_together() {
+    let rules = "all: t\nq r &: s\n\tcp s q; cp s r\nt: q\n\tcat r > t\n";
+    if let Some((.., found)) = built_and_checked(&[("Makefile", rules), ("s", "1\n")], &["make"]) {
+        let text = found.expect(0).stdout_text();
+        assert!(!text.contains("not read"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_depfile_found_does_not_come_first() {
+    let rules = "rule gen\n  command = cp $in $out\nrule cc\n  command = gcc -MMD -MF $out.d -c $in -o $out\n  \
+                 depfile = $out.d\n  deps = gcc\nrule list\n  command = cat $out.rsp > $out\n  rspfile = $out.rsp\n  \
+                 rspfile_content = $in\nbuild gen.h: gen src.h\nbuild foo.o: cc foo.c\nbuild names: list foo.c\n";
+    let files = [
+        ("b/build.ninja", rules),
+        ("b/src.h", "int k;\n"),
+        ("b/foo.c", "#include \"gen.h\"\n"),
+    ];
+    if !need_program("gcc") {
+        return;
+    }
+    if let Some((.., found)) = built_and_checked(&files, &["ninja", "-j1", "-C", "b"]) {
+        let text = found.expect(1).stdout_text();
+        assert!(
+            text.contains("b/foo.o: b/gen.h   (made in this run"),
+            "{text}"
+        );
+        assert!(
+            text.contains("1 dependency is missing") && !text.contains("rsp:"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn make_j_is_advised_under_a_condition_where_steps_need_each_other() {
+    let busy = "i=0; while [ $$i -lt 150000 ]; do i=$$((i+1)); done";
+    let rules = format!(
+        "all: g a b\ng:\n\techo 7 > g\na:\n\tcat g; {busy}; cp g a\nb:\n\tcat g; {busy}; cp g b\n"
+    );
+    let Some((scratch, ..)) = built_and_checked(&[("Makefile", &rules)], &["make"]) else {
+        return;
+    };
+    let mut command = Command::new(FLOWTRACE);
+    let text = finish(command.arg("summary").arg(scratch.join("trace.db")))
+        .expect(0)
+        .stdout_text();
+    assert!(!text.contains("make -j would"), "{text}");
+    if text.contains("could run side by side") {
+        assert!(text.contains("if its rules declare"), "{text}");
+    }
+}

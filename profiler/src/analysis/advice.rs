@@ -3,12 +3,17 @@
 //! Battré et al., sections VI and VIII. A task's work does not depend on how many instances share
 //! it (Assumption 7). With `n` instances of each task a phase takes
 //! `max(max P_v / n_v, ΣW_v / cores)`, where `P_v` is what a task was processing in all and `W_v`
-//! its part on processors.
+//! its part on processors. A step that is a number of jobs, each a process with work of its own, has no more instances at
+//! once than jobs, and takes as long as these in a schedule with `n` at a time: at least as long as the longest of them.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::analysis::bottlenecks::tasks::Task;
 use crate::analysis::bottlenecks::{Bottlenecks, cause::states};
-use crate::model::Workflow;
+use crate::analysis::serial::{Job, Jobs};
+use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline, sum_of};
 
 /// The demand of a task in the phase that is looked at.
@@ -28,8 +33,33 @@ pub struct Demand {
     pub cpu_ns: f64,
     /// Bytes that its instances read from files, pipes and sockets; `None`: not known.
     pub read_bytes: Option<i64>,
+    /// Pieces of work, each of which one instance does alone; `None`: a stage of a pipeline, whose work several can share.
+    pub jobs: Option<usize>,
+    /// How long it takes with one instance, two and so on, ns; more than the last gain nothing. Empty: a share each.
+    #[serde(skip)]
+    pub times_ns: Vec<f64>,
     /// Degree that is advised.
     pub advised: usize,
+}
+
+impl Demand {
+    /// How long it takes with so many instances, ns.
+    fn time_ns(&self, degree: usize) -> f64 {
+        match self.times_ns.len() {
+            0 => self.processing_ns / degree.max(1) as f64,
+            known => self.times_ns[degree.clamp(1, known) - 1],
+        }
+    }
+
+    /// The least instances, of at most so many, with which it takes no longer than that.
+    fn least(&self, ns: f64, most: usize) -> usize {
+        let most = self.jobs.map_or(most, |jobs| jobs.min(most)).max(1);
+        // What no number of them reaches, they come nearest to.
+        let ns = ns.max(self.time_ns(most));
+        (1..most)
+            .find(|&degree| self.time_ns(degree) <= ns)
+            .unwrap_or(most)
+    }
 }
 
 /// Advice for the phase that takes longest.
@@ -53,6 +83,8 @@ pub struct Advice {
     pub enough: usize,
     /// What limits then: place in `demands`; `None`: the processors.
     pub then: Option<usize>,
+    /// Whether there are no more jobs of it to do at once, before anything else limits.
+    pub is_out_of_jobs: bool,
 }
 
 /// Makes advice for the run's first cause. `None`: there is none, it is no step, or it lacks
@@ -95,14 +127,24 @@ pub fn advice(
             let process = Some(part.process).filter(|&id| is_alone(id))?;
             Some(sum + workflow.process(process).read_bytes?)
         });
+        let degree = at_once(&lives);
+        let jobs = jobs_of(timeline, one, span);
+        let jobs = Jobs::of(workflow, timeline, &jobs);
+        let times_ns = jobs.as_ref().map_or(Vec::new(), |jobs| {
+            // One more than there are is asked for as well.
+            let most = jobs.count().min(cores.max(degree) + 1);
+            (1..=most).map(|degree| jobs.makespan(degree)).collect()
+        });
         demands.push(Demand {
             task,
             name: one.name(),
-            degree: at_once(&lives),
+            degree,
             instances: lives.len(),
             processing_ns,
             cpu_ns: sums[State::Cpu as usize],
             read_bytes,
+            jobs: jobs.map(|jobs| jobs.count()),
+            times_ns,
             advised: 0,
         });
     }
@@ -113,8 +155,28 @@ pub fn advice(
     Some(balance(demands, binding, cores, span))
 }
 
+/// What each process did of the work of a task within a time.
+pub(crate) fn jobs_of(timeline: &Timeline, task: &Task, span: (i64, i64)) -> Vec<Job> {
+    let mut of: BTreeMap<ProcessId, Job> = BTreeMap::new();
+    for part in &task.members {
+        let (from, to) = (part.from.max(span.0), part.to.min(span.1));
+        if from >= to {
+            continue;
+        }
+        let sums = timeline.within(part.process, from, to);
+        let job = of.entry(part.process).or_insert(Job {
+            process: part.process,
+            processing_ns: 0.0,
+            cpu_ns: 0.0,
+        });
+        job.processing_ns += sum_of(&sums, State::is_own) - sums[State::Queue as usize];
+        job.cpu_ns += sums[State::Cpu as usize];
+    }
+    of.into_values().collect()
+}
+
 /// Most lives at any one moment.
-fn at_once(lives: &[(i64, i64)]) -> usize {
+pub(crate) fn at_once(lives: &[(i64, i64)]) -> usize {
     let mut moments: Vec<(i64, i64)> = lives
         .iter()
         .flat_map(|&(from, to)| [(from, 1), (to, -1)])
@@ -133,7 +195,7 @@ fn makespan(demands: &[Demand], degree: impl Fn(usize) -> usize, cores: usize) -
     let work: f64 = demands.iter().map(|demand| demand.cpu_ns).sum();
     let stages = demands.iter().enumerate();
     let longest = stages
-        .map(|(at, demand)| demand.processing_ns / degree(at).max(1) as f64)
+        .map(|(at, demand)| demand.time_ns(degree(at)))
         .fold(0.0, f64::max);
     longest.max(work / cores as f64)
 }
@@ -146,8 +208,7 @@ pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i6
     let best = makespan(&demands, |_| cores, cores);
     for demand in &mut demands {
         // A tenth more than the best is no reason for one more instance.
-        let needed = (demand.processing_ns / (best * 1.1).max(1.0)).ceil();
-        demand.advised = (needed as usize).clamp(1, cores);
+        demand.advised = demand.least((best * 1.1).max(1.0), cores);
     }
     let measured = (span.1 - span.0) as f64;
     let modelled = makespan(&demands, |at| demands[at].degree, cores);
@@ -165,7 +226,7 @@ pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i6
     let balanced = makespan(&demands, |at| demands[at].advised, cores);
     let without = |limit: Option<usize>| -> f64 {
         match limit {
-            Some(at) => demands[at].processing_ns / demands[at].degree as f64,
+            Some(at) => demands[at].time_ns(demands[at].degree),
             None => demands.iter().map(|d| d.cpu_ns).sum::<f64>() / cores as f64,
         }
     };
@@ -174,7 +235,11 @@ pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i6
         .chain([None])
         .max_by(|a, b| without(*a).total_cmp(&without(*b)))
         .flatten();
-    let enough = (demands[binding].processing_ns / without(then).max(1.0)).ceil() as usize;
+    let most = cores.max(demands[binding].degree);
+    let enough = demands[binding].least(without(then).max(1.0), most);
+    let is_out_of_jobs = demands[binding].time_ns(enough) > without(then).max(1.0)
+        && demands[binding].jobs.is_some()
+        && enough < most;
     Advice {
         binding,
         span,
@@ -182,8 +247,9 @@ pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i6
         now_ns: measured,
         one_more_ns: one_more * scale,
         balanced_ns: balanced * scale,
-        enough: enough.clamp(1, cores.max(demands[binding].degree)),
+        enough,
         then,
+        is_out_of_jobs,
         demands,
     }
 }
@@ -201,8 +267,32 @@ mod tests {
             processing_ns: seconds * 1e9,
             cpu_ns: seconds * 1e9,
             read_bytes: None,
+            jobs: None,
+            times_ns: Vec::new(),
             advised: 0,
         }
+    }
+
+    /// A step of three jobs, one after another, of which one takes as long as the other two.
+    #[test]
+    fn no_more_instances_than_jobs() {
+        let three = Demand {
+            jobs: Some(3),
+            instances: 3,
+            times_ns: vec![40e9, 20e9, 20e9],
+            ..demand("gzip", 1, 40.0)
+        };
+        let advice = balance(vec![three], 0, 16, (0, 40_000_000_000));
+        assert_eq!((degrees(&advice), advice.enough), (vec![2], 2));
+        assert!(advice.is_out_of_jobs);
+        assert!((advice.balanced_ns - 20e9).abs() < 1e6);
+        let one = Demand {
+            jobs: Some(1),
+            times_ns: vec![40e9],
+            ..demand("solver", 1, 40.0)
+        };
+        let advice = balance(vec![one], 0, 16, (0, 40_000_000_000));
+        assert_eq!((degrees(&advice), advice.one_more_ns), (vec![1], 40e9));
     }
 
     fn degrees(advice: &Advice) -> Vec<usize> {

@@ -1,9 +1,9 @@
 //! What data moved, and which of it nobody used. Successful calls of known processes on files
 //! under the traced directories, and files outside that were opened; what was read through a mapping shows as an open only.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use crate::model::{Access, FileIndex, Relation, Workflow};
+use crate::model::{Access, File, FileIndex, Relation, Workflow};
 
 /// Sums over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,48 @@ pub struct Totals {
     pub files_not_moved: i64,
     /// Their sizes, bytes.
     pub not_moved_bytes: i64,
+    /// Regular files that were only read, and of which calls moved less than half: the rest was read through a mapping, where that
+    /// is not seen, or not at all.
+    pub files_read_in_part: i64,
+    /// What of them no call moved, bytes.
+    pub unread_part_bytes: i64,
+}
+
+/// The directory with most of the data of which only opens were seen, and the sizes of all these files, bytes; `None`: there is
+/// no such data.
+pub fn by_open_alone(workflow: &Workflow) -> Option<(String, i64)> {
+    let mut of: BTreeMap<&str, i64> = BTreeMap::new();
+    for (_, file) in opened_alone(workflow) {
+        let size = file.size_bytes.unwrap_or(0);
+        let directory = file.path.as_deref().and_then(|path| path.rsplit_once('/'));
+        if let Some((directory, _)) = directory.filter(|_| size > 0) {
+            *of.entry(directory).or_default() += size;
+        }
+    }
+    let all = of.values().sum();
+    let most = of.into_iter().max_by_key(|&(_, size)| size);
+    most.map(|(directory, _)| match directory {
+        "" => ("/".into(), all),
+        directory => (directory.to_owned(), all),
+    })
+}
+
+/// The regular files of which no more than their being opened was seen, without system files.
+fn opened_alone(workflow: &Workflow) -> impl Iterator<Item = (FileIndex, &File)> {
+    // The kernel layer sees the data of what is outside of the traced directories.
+    let moved = |access: &&Access| access.reads + access.writes > 0;
+    let moved: HashSet<FileIndex> = workflow
+        .accesses
+        .iter()
+        .filter(moved)
+        .map(|access| access.file)
+        .collect();
+    (0..)
+        .map(FileIndex)
+        .zip(&workflow.files)
+        .filter(move |(index, file)| {
+            file.is_regular && file.only_opens && !file.is_system && !moved.contains(index)
+        })
 }
 
 /// What was done to one file by all processes.
@@ -102,22 +144,12 @@ pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
             totals.files_not_moved += 1;
             totals.not_moved_bytes = totals.not_moved_bytes.saturating_add(size);
         }
+        if let Some(rest) = not_read(workflow, used) {
+            totals.files_read_in_part += 1;
+            totals.unread_part_bytes = totals.unread_part_bytes.saturating_add(rest);
+        }
     }
-    // The kernel layer sees the data of what is outside of the traced directories.
-    let moved = |access: &&Access| access.reads + access.writes > 0;
-    let moved: HashSet<FileIndex> = workflow
-        .accesses
-        .iter()
-        .filter(moved)
-        .map(|access| access.file)
-        .collect();
-    totals.files_by_open = (0..)
-        .map(FileIndex)
-        .zip(&workflow.files)
-        .filter(|(index, file)| {
-            file.is_regular && file.only_opens && !file.is_system && !moved.contains(index)
-        })
-        .count() as i64;
+    totals.files_by_open = opened_alone(workflow).count() as i64;
     totals
 }
 
@@ -127,6 +159,16 @@ fn not_moved(workflow: &Workflow, used: &FileUse) -> Option<i64> {
     let is_opened = used.is_read || used.is_written;
     let is_mapped = is_opened && used.moved() == 0 && !file.only_opens;
     file.size_bytes.filter(|&size| is_mapped && size > 0)
+}
+
+/// What of a file that was only read no call moved, where that is more than half of it and worth a word, bytes.
+fn not_read(workflow: &Workflow, used: &FileUse) -> Option<i64> {
+    /// Less than this is an end that nobody needed.
+    const LEAST: i64 = 1_000_000;
+    let file = workflow.file(used.file);
+    let is_part = used.read_bytes > 0 && !used.is_written && !file.only_opens;
+    let rest = file.size_bytes.filter(|_| is_part)? - used.read_bytes;
+    (rest >= LEAST && rest > used.read_bytes).then_some(rest)
 }
 
 /// A file that was written and never read.

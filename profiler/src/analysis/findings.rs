@@ -2,6 +2,7 @@
 //! No finding is better than a wrong one: each needs evidence and a saving worth a word.
 
 mod blame;
+mod small;
 mod stragglers;
 mod turns;
 
@@ -12,13 +13,13 @@ use serde::Serialize;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::analysis::serial::{LateStart, RunBy, Serial, late_starts, serial};
+use crate::analysis::serial::{LateStart, Serial, late_starts, serial};
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{percent, want, who};
 use crate::text::units;
-use crate::text::waits::serial_line;
+use crate::text::waits::{if_declared, serial_line};
 use crate::timeline::Timeline;
 use blame::Blame;
 
@@ -36,7 +37,8 @@ const BY_LOCK: f64 = 0.2;
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler.
+    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
+    /// small calls.
     pub kind: &'static str,
     /// The step that it is about, if it is about one.
     pub step: Option<String>,
@@ -216,6 +218,7 @@ fn findings(
         finding.saving_ns = finding.saving_ns.min(most);
         found.push(finding);
     }
+    found.extend(small::small_calls(bound));
     // What one does with a lock, be it to sleep, the others wait for.
     let mut locked: Vec<(i64, i64)> = Vec::new();
     for one in turns::turns(bound) {
@@ -257,11 +260,12 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
         kind: "late start",
         step: Some(one.name.clone()),
         title: format!(
-            "{} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others",
+            "{} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others{}",
             units::plain(&one.name),
             moment(one.began_ns),
             units::plain(&one.runner_name),
             moment(one.ready_ns),
+            if_declared(one.needs.as_ref()),
         ),
         saving_ns: one.saving_ns,
         evidence: format!(
@@ -279,17 +283,10 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
 }
 
 fn of_serial(one: &Serial) -> Finding {
-    let remedy = match one.run_by {
-        RunBy::Shell => "",
-        RunBy::Make => "; make -j would",
-        RunBy::MakeWithJobs => {
-            " if the makefile lets them (flowtrace check tells which of its orders nothing seen needs)"
-        }
-    };
     Finding {
         kind: "serial",
         step: one.steps.first().map(|(name, _, _)| name.clone()),
-        title: format!("{}{remedy}", serial_line(one)),
+        title: serial_line(one),
         saving_ns: one.saving_ns,
         evidence: format!(
             "{} of them keep their order for a file, directory or pipe, nothing seen connects the others; on {:.0} cores {} instead of {}",

@@ -5,6 +5,7 @@
 //! and a processor is free. What is saved is an upper bound: exit codes and what the shell
 //! keeps in variables are not seen, but for what it read from pipes and files.
 
+mod jobs;
 mod late;
 mod order;
 mod runs;
@@ -14,6 +15,7 @@ use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::model::{FileCalls, ProcessId, Workflow};
 use crate::timeline::Timeline;
+pub(crate) use jobs::{Job, Jobs};
 pub use late::{LateStart, late_starts};
 use order::{Dependencies, Room, Schedule};
 pub use runs::RunBy;
@@ -52,6 +54,50 @@ pub struct Serial {
     pub dependencies: usize,
     /// What the runner is.
     pub run_by: RunBy,
+    /// A step of the runner, or of a build above it, that used what another one had made: where they run side by side that is
+    /// right only if it is declared. `None`: nothing seen connects any of them.
+    pub needs: Option<Need>,
+}
+
+/// A step of a build that used what another one had made, which its rules may declare or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The step that used it.
+    pub used_by: String,
+    /// The file or directory.
+    pub what: String,
+    /// The step that made it.
+    pub made_by: String,
+}
+
+/// The first of all steps of a build, and of builds above it, that used what another one had made. All advice to let a build
+/// run several steps at a time, or in another order, asks this: no trace shows whether its rules declare the order.
+fn need(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    runners: &mut Runners<'_>,
+    runner: ProcessId,
+) -> Option<Need> {
+    let above = |id: &ProcessId| workflow.process(*id).parent;
+    let is_build = |id: &ProcessId| {
+        let program = timeline.programs.longest(workflow, *id);
+        crate::check::is_build(&workflow.program(&timeline.programs.stints[program]).rule)
+    };
+    std::iter::successors(Some(runner), above)
+        .filter(is_build)
+        .find_map(|id| {
+            let steps = runners.steps(id)?;
+            let name = |file| match &workflow.file(file).path {
+                Some(path) => path.to_string(),
+                None => String::from("a file"),
+            };
+            let (made_by, used_by, what) = Dependencies::data(&steps, 1, name).pop()?;
+            Some(Need {
+                used_by: steps[used_by].name.clone(),
+                what,
+                made_by: steps[made_by].name.clone(),
+            })
+        })
 }
 
 /// Finds the stretches, those that could save most first. Nothing is found where files, pipes or files
@@ -88,6 +134,9 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     let bound = Bound::new(workflow, timeline, path);
     for one in &mut found {
         one.saving_ns = one.saving_ns.min(bound.side_by_side(one));
+        if one.run_by != RunBy::Shell {
+            one.needs = need(workflow, timeline, &mut runners, one.runner);
+        }
     }
     found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
     found.sort_by_key(|one| (-one.saving_ns, one.from));
@@ -198,6 +247,7 @@ fn judge(
         cores,
         dependencies: dependencies.pairs,
         run_by,
+        needs: None,
     })
 }
 

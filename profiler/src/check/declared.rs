@@ -35,6 +35,9 @@ pub struct Rule {
     pub needs: BTreeSet<String>,
     /// What only must be there first.
     pub after: BTreeSet<String>,
+    /// What an earlier build found to be needed (ninja's `deps`): it makes the target again, and nothing come first in a build
+    /// from the beginning.
+    pub found: BTreeSet<String>,
 }
 
 /// Why a description could not be used.
@@ -48,13 +51,14 @@ impl fmt::Display for Unreadable {
 }
 
 impl Declared {
-    /// Reads a description. `root`: absolute paths below it are taken relative to it.
+    /// Reads a description. `root`: absolute paths below it are taken relative to it. `base`: the directory that other paths are
+    /// relative to.
     ///
     /// # Errors
     /// When the text is not of that kind or declares nothing.
-    pub fn read(kind: Kind, text: &str, root: &str) -> Result<Declared, Unreadable> {
+    pub fn read(kind: Kind, text: &str, root: &str, base: &str) -> Result<Declared, Unreadable> {
         let mut declared = Declared::default();
-        let add = Adder { root };
+        let add = Adder { root, base };
         match kind {
             Kind::Make => make(&mut declared, text, &add)?,
             Kind::Ninja => ninja(&mut declared, text, &add)?,
@@ -67,7 +71,7 @@ impl Declared {
         let named = declared
             .rules
             .values()
-            .flat_map(|rule| rule.needs.iter().chain(&rule.after));
+            .flat_map(|rule| rule.needs.iter().chain(&rule.after).chain(&rule.found));
         let sources = named
             .filter(|name| !declared.rules.contains_key(*name))
             .cloned();
@@ -78,15 +82,21 @@ impl Declared {
         }
     }
 
-    /// Everything that a file is declared to need, directly or not.
-    pub(super) fn reach<'a>(&'a self, target: &str, found: &mut HashSet<&'a str>) {
+    /// Everything that a file is declared to need, directly or not; with what only an earlier build found, or without.
+    pub(super) fn reach<'a>(
+        &'a self,
+        target: &str,
+        with_found: bool,
+        found: &mut HashSet<&'a str>,
+    ) {
         let mut left: Vec<&str> = vec![target];
         let mut through_phony: HashSet<&str> = HashSet::new();
         while let Some(name) = left.pop() {
             let Some(rule) = self.rules.get(name) else {
                 continue;
             };
-            for next in rule.needs.iter().chain(&rule.after) {
+            let of_before = rule.found.iter().filter(|_| with_found);
+            for next in rule.needs.iter().chain(&rule.after).chain(of_before) {
                 if found.insert(next) || through_phony.insert(next) && self.phony.contains(next) {
                     left.push(next);
                 }
@@ -102,24 +112,18 @@ impl Declared {
 
 struct Adder<'a> {
     root: &'a str,
+    base: &'a str,
 }
 
 impl Adder<'_> {
     /// The name of a file as the trace has it: relative to the root, without `.` and `..`.
     fn name(&self, name: &str) -> String {
-        let below = crate::generate::relative_to(name, self.root);
-        let mut parts: Vec<&str> = Vec::new();
-        for part in below.split('/') {
-            match part {
-                "." | "" => {}
-                ".." if parts.last().is_some_and(|last| *last != "..") => {
-                    parts.pop();
-                }
-                part => parts.push(part),
-            }
-        }
-        let slash = if below.starts_with('/') { "/" } else { "" };
-        format!("{slash}{}", parts.join("/"))
+        let absolute = match name.starts_with('/') {
+            true => name.to_owned(),
+            false => format!("{}/{name}", self.base.trim_end_matches('/')),
+        };
+        let absolute = clean(&absolute);
+        crate::generate::relative_to(&absolute, self.root).to_owned()
     }
 
     fn add(&self, declared: &mut Declared, target: &str, needs: &str, is_order: bool) {
@@ -131,6 +135,21 @@ impl Adder<'_> {
         };
         names.insert(self.name(needs));
     }
+}
+
+/// A path without `.`, `..` and doubled slashes.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 /// The section "Files" of make's data base. Names are printed as they are, so that one with a blank
@@ -230,7 +249,8 @@ fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unr
             continue;
         }
         if let (Some(name), Some(need)) = (&output, line.strip_prefix("    ")) {
-            add.add(declared, name, need, false);
+            let rule = declared.rules.entry(name.clone()).or_default();
+            rule.found.insert(add.name(need));
             continue;
         }
         output = None;
@@ -341,7 +361,7 @@ mod tests {
         let text = "cc -c x.c\n# Variables\nA = b: c\n# Files\n# Not a target:\nx.c:\n#  Implicit rule\n\n\
                     ./x.o: x.c sub/../x.h | out\n#  recipe to execute (from 'Makefile', line 3):\n\tcc -c x.c\n\n\
                     a b&: x.o\n\n.PHONY: all\n\nall: a\n\n.SUFFIXES:\n\n.hidden: x.c\n\n# files hash-table stats:\nz: y\n";
-        let declared = Declared::read(Kind::Make, text, "/w").unwrap();
+        let declared = Declared::read(Kind::Make, text, "/w", "/w").unwrap();
         assert_eq!(
             declared.rules.keys().collect::<Vec<_>>(),
             [".hidden", "a", "b", "x.o"]
@@ -349,10 +369,10 @@ mod tests {
         assert_eq!(needs(&declared, "x.o"), ["x.c", "x.h"]);
         assert!(declared.rules["x.o"].after.contains("out"));
         let mut found = HashSet::new();
-        declared.reach("a", &mut found);
+        declared.reach("a", true, &mut found);
         assert!(found.contains("x.h") && found.contains("out"));
-        assert!(Declared::read(Kind::Make, "make: *** No rule", "/w").is_err());
-        assert!(Declared::read(Kind::Make, "# Files\n", "/w").is_err());
+        assert!(Declared::read(Kind::Make, "make: *** No rule", "/w", "/w").is_err());
+        assert!(Declared::read(Kind::Make, "# Files\n", "/w", "/w").is_err());
     }
 
     #[test]
@@ -361,8 +381,11 @@ mod tests {
                     \"0x2\" [label=\"/w/in.c\"]\n\"0x3\" [label=\"link\", shape=ellipse]\n\"0x3\" -> \"0x4\"\n\"0x4\" [label=\"prog\"]\n\
                     \"0x1\" -> \"0x3\" [arrowhead=none]\n\"0x5\" -> \"0x3\" [arrowhead=none style=dotted]\n\"0x5\" [label=\"gen.h\"]\n}\n\
                     out.o: #deps 1, deps mtime 5 (VALID)\n    in.h\n";
-        let declared = Declared::read(Kind::Ninja, text, "/w").unwrap();
-        assert_eq!(needs(&declared, "out.o"), ["in.c", "in.h"]);
+        let declared = Declared::read(Kind::Ninja, text, "/w", "/w").unwrap();
+        assert_eq!(needs(&declared, "out.o"), ["in.c"]);
+        assert!(declared.rules["out.o"].found.contains("in.h"));
+        let below = Declared::read(Kind::Ninja, text, "/w", "/w/build").unwrap();
+        assert!(below.rules["build/out.o"].needs.contains("in.c"));
         assert_eq!(needs(&declared, "prog"), ["out.o"]);
         assert!(declared.rules["prog"].after.contains("gen.h"));
     }
@@ -371,11 +394,11 @@ mod tests {
     fn the_summary_of_snakemake_and_a_list() {
         let text = "Building DAG\noutput_file\tdate\trule\tlog-file(s)\tinput-file(s)\tshellcmd\tstatus\tplan\n\
                     o\t-\tr\t-\ta,b c\tx\tok\tno update\n";
-        let declared = Declared::read(Kind::Snakemake, text, "/w").unwrap();
+        let declared = Declared::read(Kind::Snakemake, text, "/w", "/w").unwrap();
         assert_eq!(needs(&declared, "o"), ["a", "b c"]);
-        let declared = Declared::read(Kind::Edges, "# x\na b\tc\nd  e\n", "/w").unwrap();
+        let declared = Declared::read(Kind::Edges, "# x\na b\tc\nd  e\n", "/w", "/w").unwrap();
         assert_eq!(needs(&declared, "c"), ["a b"]);
         assert_eq!(needs(&declared, "e"), ["d"]);
-        assert!(Declared::read(Kind::Edges, "alone\n", "/w").is_err());
+        assert!(Declared::read(Kind::Edges, "alone\n", "/w", "/w").is_err());
     }
 }

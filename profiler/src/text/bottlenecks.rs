@@ -336,22 +336,40 @@ pub fn advice(advice: &Advice) -> String {
             gain(advice.balanced_ns)
         );
     } else {
-        out += "more instances gain nothing: the steps are in balance, or the cores are taken\n";
+        out += match (binding.jobs, advice.is_out_of_jobs) {
+            (Some(1), true) => "more instances gain nothing: there is one job, which one process does\n".into(),
+            (Some(jobs), true) => format!(
+                "more instances gain nothing: there are {jobs} jobs, and no more of them could be done at once\n"
+            ),
+            _ => String::from(
+                "more instances gain nothing: the steps are in balance, or the cores are taken\n",
+            ),
+        }
+        .as_str();
     }
+    let then = match (advice.is_out_of_jobs, advice.then) {
+        (true, _) => "the longest of its jobs, or chain of them,".into(),
+        (false, Some(at)) => name(&advice.demands[at]),
+        (false, None) => "the number of cores".into(),
+    };
     out += &format!(
-        "  one more {}: {} instead of {}; beyond {} of them {} limits\n",
+        "  one more {}: {} instead of {}; beyond {} of them {then} limits\n",
         name(binding),
         units::duration(advice.one_more_ns as i64),
         units::duration(advice.now_ns as i64),
         advice.enough,
-        advice
-            .then
-            .map_or("the number of cores".into(), |at| name(&advice.demands[at]))
     );
+    if binding.jobs.is_none() {
+        out += &format!(
+            "  as if several {} could share the stream of data that one of them got: that is not known\n",
+            name(binding)
+        );
+    }
     let mut table = Table::new(&[
         ("step", Align::Left),
         ("now", Align::Right),
         ("advised", Align::Right),
+        ("jobs", Align::Right),
         ("demand", Align::Right),
         ("of it CPU", Align::Right),
         ("per MB read", Align::Right),
@@ -365,6 +383,10 @@ pub fn advice(advice: &Advice) -> String {
             name(demand),
             units::count(demand.degree as i64),
             units::count(demand.advised as i64),
+            demand
+                .jobs
+                .map(|jobs| units::count(jobs as i64))
+                .unwrap_or_default(),
             units::duration(demand.processing_ns as i64),
             units::duration(demand.cpu_ns as i64),
             per_byte.unwrap_or_default(),

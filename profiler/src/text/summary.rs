@@ -249,6 +249,17 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
             ),
         ],
     );
+    if let Some((directory, bytes)) = outside(workflow, facts) {
+        out.line(
+            "outside",
+            &[format!(
+                "{} in {} of which only opens were seen, outside of the traced directories: flowtrace run --dir {}",
+                units::bytes(bytes),
+                units::counted(t.files_by_open, "file", "files"),
+                units::plain(&directory)
+            )],
+        );
+    }
     if facts.never_read_bytes > 0 {
         let mut items = vec![format!(
             "{} in {} written and never read",
@@ -266,6 +277,19 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         out.line("unread", &items);
     }
     out.line("hottest", &hottest(workflow, facts));
+}
+
+/// The directory with most of the data of which only opens were seen, and how much all of that is, where it is more than
+/// what calls moved.
+fn outside(workflow: &Workflow, facts: &Facts) -> Option<(String, i64)> {
+    let moved = facts.data.read_bytes.saturating_add(facts.data.write_bytes);
+    let is_mounted = facts.directories.iter().any(is_traced);
+    crate::analysis::data::by_open_alone(workflow)
+        .filter(|&(_, bytes)| is_mounted && bytes > moved)
+        .map(|(directory, bytes)| {
+            let quoted = flowtrace_schema::quote_argv([directory.as_bytes()]);
+            (quoted.text().into_owned(), bytes)
+        })
 }
 
 fn hottest(workflow: &Workflow, facts: &Facts) -> Vec<String> {
@@ -381,6 +405,16 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
             "{} of {} opened, but read and written by no call: mapped into memory, or not used",
             units::counted(facts.data.files_not_moved, "file", "files"),
             units::bytes(facts.data.not_moved_bytes)
+        ));
+    }
+    if facts.data.files_read_in_part > 0 && !traced.iter().copied().any(|d| is_cached(&d)) {
+        let files = facts.data.files_read_in_part;
+        items.push(format!(
+            "{} of {} read by calls only in part: the other {} {} mapped into memory, which is not counted, or not used",
+            units::count(files),
+            units::counted(facts.data.files_read, "file", "files"),
+            units::bytes(facts.data.unread_part_bytes),
+            if files == 1 { "was" } else { "were" },
         ));
     }
     items

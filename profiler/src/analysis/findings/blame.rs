@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{Finding, LEAST, limited};
+use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::cause::Confidence;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
 use crate::analysis::bound::Bound;
+use crate::analysis::serial::Jobs;
 use crate::analysis::threads::together;
 use crate::intervals::minus;
 use crate::model::ProcessId;
@@ -285,13 +287,35 @@ impl<'a> Blame<'a> {
                 of_its(at_work)
             ),
             false => format!(
-                "{name} computes while others wait for it or processors idle: one more of it, or faster code"
+                "{name} computes while others wait for it or processors idle: {}, or faster code",
+                self.more()
             ),
             true => format!(
-                "{name} computes: faster code, or one more of it where nobody else takes the processors"
+                "{name} computes: faster code, or {} where nobody else takes the processors",
+                self.more()
             ),
         };
         Some(self.finding("cpu", title, saving, evidence, "bottlenecks"))
+    }
+
+    /// How more of it could be done at a time.
+    fn more(&self) -> &'static str {
+        let Some((&(from, _), &(_, to))) = self.intervals.first().zip(self.intervals.last()) else {
+            return "one more of it";
+        };
+        let (workflow, timeline) = (self.bound.workflow, self.bound.timeline);
+        let task = self.cause.task.map(|task| &self.result.tasks.tasks[task]);
+        let lives: Vec<(i64, i64)> = self.parts.iter().map(|one| (one.from, one.to)).collect();
+        let jobs = task.map(|task| jobs_of(timeline, task, (from, to)));
+        match jobs.and_then(|jobs| Jobs::of(workflow, timeline, &jobs)) {
+            Some(jobs) if jobs.makespan(usize::MAX) > 0.95 * jobs.makespan(at_once(&lives)) => {
+                match jobs.need_each_other() {
+                    true => "each of its runs divided, for they need each other",
+                    false => "its work divided",
+                }
+            }
+            _ => "one more of it",
+        }
     }
 
     /// How many of its instances were at work and how many lived, where the others waited for locks and take turns:

@@ -8,7 +8,7 @@
 
 use super::order::{Dependencies, Room, Schedule};
 use super::steps::{Runners, Step};
-use super::{alone, is_worth_a_word, processors, rule_at};
+use super::{Need, alone, is_worth_a_word, need, processors, rule_at};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::managers::{Runner, runner_of};
@@ -40,6 +40,8 @@ pub struct LateStart {
     pub could_ns: i64,
     /// What the run could save, ns: no more than the critical path allows.
     pub saving_ns: i64,
+    /// As of [`super::Serial`]; `None` as well where the runner is no build.
+    pub needs: Option<Need>,
 }
 
 /// Finds them, at most one for each runner, those that could save most first. Nothing is found where [`super::serial`] finds
@@ -67,6 +69,7 @@ pub fn late_starts(
             let from = steps[0].from;
             let most = bound.of_steps_below(id, from..from + one.took_ns, share);
             one.saving_ns = one.saving_ns.min(most);
+            one.needs = need(workflow, timeline, &mut runners, id);
             found.push(one);
         }
     }
@@ -125,6 +128,7 @@ fn judge(
         took_ns: took,
         could_ns: took - saved,
         saving_ns: saving as i64,
+        needs: None,
     })
 }
 
@@ -144,7 +148,7 @@ fn most_at_a_time(steps: &[Step]) -> usize {
 }
 
 /// How long each step and the longest chain after it take, ns.
-fn ways_to_the_end(steps: &[Step], dependencies: &Dependencies) -> Vec<i64> {
+pub(super) fn ways_to_the_end(steps: &[Step], dependencies: &Dependencies) -> Vec<i64> {
     let after = dependencies.after();
     let mut way = vec![0; steps.len()];
     // Who comes after another has a later place.

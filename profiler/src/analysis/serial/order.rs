@@ -61,6 +61,31 @@ impl Dependencies {
         found
     }
 
+    /// Pairs of which the later one used what the earlier one had made, with the name of that; at most so many. What a shell
+    /// read is left out.
+    pub(super) fn data(
+        steps: &[Step],
+        most: usize,
+        name: impl Fn(FileIndex) -> String,
+    ) -> Vec<(usize, usize, String)> {
+        let mut written: HashMap<FileIndex, usize> = HashMap::new();
+        let mut made: HashMap<&str, usize> = HashMap::new();
+        let mut found = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            let files = step.touched.iter();
+            let files = files.filter_map(|file| Some((*written.get(file)?, name(*file))));
+            let paths = step.paths.iter();
+            let paths = paths.filter_map(|path| Some((*made.get(&**path)?, path.clone())));
+            found.extend(files.chain(paths).map(|(by, what)| (by, at, what)).min());
+            if found.len() >= most {
+                break;
+            }
+            written.extend(step.written.iter().map(|&file| (file, at)));
+            made.extend(step.made.iter().map(|path| (&**path, at)));
+        }
+        found
+    }
+
     /// The same without those that ran at the same time: who began before another had ended did not wait for it.
     pub(super) fn without_overlapping(mut self, steps: &[Step]) -> Dependencies {
         self.pairs = 0;
@@ -208,6 +233,28 @@ fn beside(begin: &[i64], end: &[i64]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_step_used_of_an_earlier_one() {
+        let step = |touched: &[u32], written: &[u32], made: &[&str]| Step {
+            touched: touched.iter().copied().map(FileIndex).collect(),
+            written: written.iter().copied().map(FileIndex).collect(),
+            made: made.iter().map(ToString::to_string).collect(),
+            paths: made.iter().map(ToString::to_string).collect(),
+            ..Step::default()
+        };
+        let name = |file: FileIndex| format!("f{}", file.0);
+        // A source that several read connects nothing.
+        let apart = [step(&[1, 9], &[1], &[]), step(&[2, 9], &[2], &[])];
+        assert_eq!(Dependencies::data(&apart, 9, name), []);
+        let through = [step(&[1], &[1], &[]), step(&[1, 2], &[2], &[])];
+        assert_eq!(Dependencies::data(&through, 9, name), [(0, 1, "f1".into())]);
+        let directory = [step(&[], &[], &["/d"]), step(&[], &[], &["/d"])];
+        assert_eq!(
+            Dependencies::data(&directory, 9, name),
+            [(0, 1, "/d".into())]
+        );
+    }
 
     /// Numbers that are always the same.
     struct Dice(u64);

@@ -243,7 +243,8 @@ fn accesses(workflow: &Workflow, id: ProcessId) -> &[crate::model::Access] {
     &all[first..last]
 }
 
-fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
+/// Fills in when the members of a step lived, what they did and what they touched.
+pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
     let mut most = (-1.0, String::new());
     let mut longest = 0;
     let (mut storage, mut pause, mut life) = (0.0, 0.0, 0.0);

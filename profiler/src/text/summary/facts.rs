@@ -108,6 +108,8 @@ pub struct Data {
     pub files_by_open: i64,
     pub files_not_moved: i64,
     pub not_moved_bytes: i64,
+    pub files_read_in_part: i64,
+    pub unread_part_bytes: i64,
 }
 
 /// Files of one directory and ending.
@@ -274,6 +276,8 @@ pub fn facts(workflow: &Workflow) -> Facts {
             files_by_open: sums.files_by_open,
             files_not_moved: sums.files_not_moved,
             not_moved_bytes: sums.not_moved_bytes,
+            files_read_in_part: sums.files_read_in_part,
+            unread_part_bytes: sums.unread_part_bytes,
         },
         never_read_bytes: unread.iter().map(|used| used.bytes).sum(),
         never_read_files: unread.len() as i64,

@@ -43,6 +43,8 @@ rows! {
         max_rss_bytes: Option<i64>,
         read_bytes: Option<i64>,
         write_bytes: Option<i64>,
+        read_calls: Option<i64>,
+        write_calls: Option<i64>,
         threads: Option<i64>,
     }
 }

@@ -160,6 +160,8 @@ impl Run {
             processing_ns: self.processing[task] as f64,
             cpu_ns: self.processing[task] as f64,
             read_bytes: None,
+            jobs: None,
+            times_ns: Vec::new(),
             advised: 0,
         };
         let binding = (0..6)

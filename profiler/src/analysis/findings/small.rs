@@ -1,0 +1,162 @@
+//! Steps that move their data in many calls of few bytes each: the kernel takes nearly as long for a call of two bytes as
+//! for one of a thousand, and a reader on the other side of a pipe is woken for each.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::Finding;
+use crate::analysis::bottlenecks::Confidence;
+use crate::analysis::bound::Bound;
+use crate::model::{Image, Moved, ProcessId, Way};
+use crate::text::units;
+use crate::timeline::{State, sum_of};
+
+/// So many calls of a program are many.
+const MANY: i64 = 1000;
+/// So many bytes a call, in the mean, are few: the buffers of C and Python have 4096 or more.
+const FEW: i64 = 512;
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Direction {
+    Write,
+    Read,
+}
+
+impl Direction {
+    fn of(self, image: &Image) -> Moved {
+        match self {
+            Direction::Write => image.writes,
+            Direction::Read => image.reads,
+        }
+    }
+}
+
+/// What the programs of one rule did so.
+#[derive(Default)]
+struct Small {
+    calls: i64,
+    bytes: i64,
+    kernel_ns: f64,
+    cpu_ns: i64,
+    /// Share of the work of each program that would go, by its place.
+    share: HashMap<usize, f64>,
+}
+
+/// The steps, each with what it would gain by larger calls.
+pub(super) fn small_calls(bound: &Bound<'_>) -> Vec<Finding> {
+    let workflow = bound.workflow;
+    let (both, streams) = partners(bound);
+    // The program of a process that reads so what others send it in small pieces.
+    let mut readers: HashMap<ProcessId, (usize, f64)> = HashMap::new();
+    let mut found: BTreeMap<(Direction, &str), Small> = BTreeMap::new();
+    let mut writers: HashSet<ProcessId> = HashSet::new();
+    let stints = &bound.timeline.programs.stints;
+    for direction in [Direction::Write, Direction::Read] {
+        for (place, stint) in stints.iter().enumerate() {
+            let image = workflow.program(stint);
+            let moved = direction.of(image);
+            // Who asks and answers in turn cannot wait until there is more.
+            if !is_small(moved) || both.contains(&stint.process) {
+                continue;
+            }
+            let Some(share) = share(bound, place, moved.calls) else {
+                continue;
+            };
+            let fed = streams.get(&stint.process);
+            if direction == Direction::Read && fed.is_some_and(|by| !by.is_disjoint(&writers)) {
+                readers.insert(stint.process, (place, share));
+                continue;
+            }
+            if direction == Direction::Write {
+                writers.insert(stint.process);
+            }
+            let one = found.entry((direction, &image.rule)).or_default();
+            let cpu_ns = image.cpu_ns.unwrap_or(0);
+            one.calls += moved.calls;
+            one.bytes += moved.bytes;
+            one.cpu_ns += cpu_ns;
+            one.kernel_ns += image.kernel_share.unwrap_or(0.0) * cpu_ns as f64;
+            one.share.insert(place, share);
+        }
+    }
+    for ((direction, _), one) in &mut found {
+        if *direction == Direction::Write {
+            let own: HashSet<ProcessId> = one.share.keys().map(|&at| stints[at].process).collect();
+            let woken = readers.iter().filter(|(reader, _)| {
+                let by = streams.get(reader);
+                by.is_some_and(|by| !by.is_disjoint(&own))
+            });
+            let woken: Vec<(usize, f64)> = woken.map(|(_, &reader)| reader).collect();
+            one.share.extend(woken);
+        }
+    }
+    let found = found.into_iter();
+    found
+        .map(|((direction, rule), one)| finding(bound, direction, rule, &one))
+        .collect()
+}
+
+fn is_small(moved: Moved) -> bool {
+    moved.calls >= MANY && moved.bytes > 0 && moved.bytes / moved.calls < FEW
+}
+
+/// The processes that talk with another one both ways, and of the others those that each reads from.
+fn partners(bound: &Bound<'_>) -> (HashSet<ProcessId>, HashMap<ProcessId, HashSet<ProcessId>>) {
+    let mut both = HashSet::new();
+    let mut streams: HashMap<ProcessId, HashSet<ProcessId>> = HashMap::new();
+    for stream in &bound.workflow.streams {
+        let is_back = streams
+            .get(&stream.from)
+            .is_some_and(|by| by.contains(&stream.to));
+        if stream.way == Way::Both || is_back {
+            both.extend([stream.from, stream.to]);
+        }
+        streams.entry(stream.to).or_default().insert(stream.from);
+    }
+    (both, streams)
+}
+
+/// The share of a program's work that its small calls are, by the CPU time that it was in the kernel; `None`: not known.
+fn share(bound: &Bound<'_>, place: usize, calls: i64) -> Option<f64> {
+    let stint = &bound.timeline.programs.stints[place];
+    let image = bound.workflow.program(stint);
+    let of_calls = calls as f64 / (image.reads.calls + image.writes.calls).max(1) as f64;
+    let totals = bound
+        .timeline
+        .within(stint.process, stint.from_ns, stint.to_ns);
+    let no_work = [State::In, State::Out, State::Child, State::Stopped];
+    let work = sum_of(&totals, |state| !no_work.contains(&state));
+    let busy = totals[State::Cpu as usize] + totals[State::Queue as usize];
+    (work > 0.0).then_some(image.kernel_share? * of_calls * busy / work)
+}
+
+fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> Finding {
+    let each = units::bytes(one.bytes / one.calls.max(1));
+    let times = units::short_count(one.calls);
+    let name = units::shorten(&units::plain(rule), 40);
+    let (title, causes) = match direction {
+        Direction::Write => (
+            format!("{name} makes {times} tiny writes, {each} each: let it buffer what it writes"),
+            "PYTHONUNBUFFERED, python -u, stdbuf, a flush after each line",
+        ),
+        Direction::Read => (
+            format!("{name} makes {times} tiny reads, {each} each: let it read more at a time"),
+            "input without a buffer, dd with a small bs, read in a loop of a shell",
+        ),
+    };
+    Finding {
+        kind: "small calls",
+        step: Some(rule.to_owned()),
+        title,
+        saving_ns: bound.without_programs(&one.share),
+        evidence: format!(
+            "{} in all, {} of its {} of CPU time in the kernel; as by {causes}",
+            units::bytes(one.bytes),
+            units::duration(one.kernel_ns as i64),
+            units::duration(one.cpu_ns)
+        ),
+        confidence: Confidence::Medium.name(),
+        command: "stats",
+        why: None,
+    }
+}

@@ -1,0 +1,165 @@
+//! How many runs of one step there were, and how many of them could have been at work at once: what advice on more
+//! instances of a step rests on.
+
+use std::collections::{HashMap, HashSet};
+
+use super::order::{Dependencies, Room, Schedule};
+use super::steps::{Step, fill};
+use crate::model::{ProcessId, Workflow};
+use crate::timeline::Timeline;
+
+/// What one process did of the work of a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    /// The process.
+    pub(crate) process: ProcessId,
+    /// What it was processing, ns; without waits.
+    pub(crate) processing_ns: f64,
+    /// Its part on CPUs, ns.
+    pub(crate) cpu_ns: f64,
+}
+
+/// The runs of one step, each of which is one piece of work that no other can share.
+pub(crate) struct Jobs {
+    steps: Vec<Step>,
+    dependencies: Dependencies,
+}
+
+impl Jobs {
+    /// Those that there were, and which of them used what another one had made; `None`: it is a stage of a pipeline
+    /// whose instances share the data that others send them, so that more of them could share it, too.
+    pub(crate) fn of(workflow: &Workflow, timeline: &Timeline, jobs: &[Job]) -> Option<Jobs> {
+        let places: HashMap<ProcessId, usize> = jobs
+            .iter()
+            .enumerate()
+            .map(|(at, job)| (job.process, at))
+            .collect();
+        if shares_a_stream(workflow, timeline, &places) {
+            return None;
+        }
+        let children = workflow.children();
+        let step = |job: &Job| {
+            let mut step = Step {
+                from: i64::MAX,
+                to: i64::MIN,
+                ..Step::default()
+            };
+            let mut left = vec![job.process];
+            while let Some(id) = left.pop() {
+                step.members.push(id);
+                let below = children[id.0 as usize].iter().copied();
+                left.extend(below.filter(|id| !places.contains_key(id)));
+            }
+            fill(workflow, timeline, &mut step);
+            (step, *job)
+        };
+        let mut steps: Vec<(Step, Job)> = jobs.iter().map(step).collect();
+        steps.sort_by_key(|(step, _)| (step.from, step.to));
+        let (steps, jobs): (Vec<Step>, Vec<Job>) = steps.into_iter().unzip();
+        Some(Jobs::from(steps, &jobs))
+    }
+
+    fn from(mut steps: Vec<Step>, jobs: &[Job]) -> Jobs {
+        let dependencies = Dependencies::of(&steps).without_overlapping(&steps);
+        for (step, job) in steps.iter_mut().zip(jobs) {
+            *step = Step {
+                to: job.processing_ns.max(1.0) as i64,
+                cpu_ns: job.cpu_ns,
+                ..Step::default()
+            };
+        }
+        Jobs {
+            steps,
+            dependencies,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether some of them used what others had made.
+    pub(crate) fn need_each_other(&self) -> bool {
+        self.dependencies.pairs > 0
+    }
+
+    /// How long all of them take with so many at a time, first those with the longest way to the end, ns.
+    pub(crate) fn makespan(&self, at_once: usize) -> f64 {
+        let way = super::late::ways_to_the_end(&self.steps, &self.dependencies);
+        let room = Room {
+            cores: f64::MAX,
+            jobs: at_once.max(1),
+        };
+        Schedule::by(&self.steps, &self.dependencies, room, |at| -way[at]).end as f64
+    }
+}
+
+/// Whether one process, that is no manager of others, feeds several of these or the only one.
+fn shares_a_stream(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    jobs: &HashMap<ProcessId, usize>,
+) -> bool {
+    let mut fed: HashMap<ProcessId, HashSet<ProcessId>> = HashMap::new();
+    for stream in &workflow.streams {
+        let is_source =
+            !jobs.contains_key(&stream.from) && !timeline.instance(stream.from).is_orchestrator;
+        if is_source && jobs.contains_key(&stream.to) {
+            fed.entry(stream.from).or_default().insert(stream.to);
+        }
+    }
+    fed.values()
+        .any(|fed| fed.len() > 1 || fed.len() == jobs.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::FileIndex;
+
+    fn jobs(lengths: &[i64], needs: &[(usize, usize)]) -> Jobs {
+        let mut from = 0;
+        let mut steps: Vec<Step> = Vec::new();
+        for (at, &length) in lengths.iter().enumerate() {
+            let mut step = Step {
+                from,
+                to: from + length,
+                ..Step::default()
+            };
+            from += length;
+            step.written.insert(FileIndex(at as u32));
+            step.touched.insert(FileIndex(at as u32));
+            for &(_, need) in needs.iter().filter(|(by, _)| *by == at) {
+                step.touched.insert(FileIndex(need as u32));
+            }
+            steps.push(step);
+        }
+        let jobs: Vec<Job> = lengths
+            .iter()
+            .enumerate()
+            .map(|(at, &length)| Job {
+                process: ProcessId(at as u32),
+                processing_ns: length as f64,
+                cpu_ns: length as f64,
+            })
+            .collect();
+        Jobs::from(steps, &jobs)
+    }
+
+    #[test]
+    fn the_longest_job_and_their_number_bound_the_time() {
+        let three = jobs(&[10, 10, 20], &[]);
+        let times: Vec<f64> = (1..=4).map(|n| three.makespan(n)).collect();
+        assert_eq!(times, [40.0, 20.0, 20.0, 20.0]);
+        assert_eq!(three.count(), 3);
+    }
+
+    #[test]
+    fn jobs_that_need_each_other_gain_nothing() {
+        let chain = jobs(&[10, 10, 10], &[(1, 0), (2, 1)]);
+        assert_eq!(chain.makespan(3), 30.0);
+        let two_chains = jobs(&[10, 10, 10, 10], &[(2, 0), (3, 1)]);
+        assert_eq!(two_chains.makespan(4), 20.0);
+    }
+}
