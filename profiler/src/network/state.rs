@@ -85,6 +85,8 @@ struct Sent {
     out_ns: i64,
     /// Bytes of its frames on the wire.
     bytes: f64,
+    /// Of these, what was sent again: it did not come out of the link the first time.
+    lost: f64,
     /// Bytes that were on their way before it, itself included.
     under_way: i64,
     /// The connection had more to send than the segment before, and nothing that the receiver says held it back.
@@ -166,6 +168,7 @@ impl Direction {
             t_ns: packet.t_ns,
             out_ns: i64::MAX,
             bytes: f64::from(packet.payload + header * frames),
+            lost: 0.0,
             under_way,
             is_waiting: self.has_more
                 && has_room
@@ -175,7 +178,7 @@ impl Direction {
         self.sent.push((sent, begin..end));
     }
 
-    /// What is sent again was lost the first time, before it took time of the link.
+    /// What is sent again was lost the first time.
     fn sends_again(&mut self, packet: &Packet) {
         let begin = self.place(packet.seq);
         let end = begin + i64::from(packet.payload);
@@ -186,7 +189,7 @@ impl Direction {
             }
             let lost = end.min(place.end) - begin.max(place.start);
             let length = (place.end - place.start).max(1);
-            sent.bytes *= 1.0 - lost as f64 / length as f64;
+            sent.lost = (sent.lost + sent.bytes * lost as f64 / length as f64).min(sent.bytes);
         }
     }
 
@@ -200,8 +203,7 @@ impl Direction {
     fn finished(self) -> impl Iterator<Item = Sent> {
         let mut at = 0;
         let Direction { sent, arrived, .. } = self;
-        let sent = sent.into_iter().filter(|(sent, _)| sent.bytes > 0.5);
-        sent.filter_map(move |(sent, place)| {
+        sent.into_iter().filter_map(move |(sent, place)| {
             while arrived.get(at).is_some_and(|(_, until)| *until < place.end) {
                 at += 1;
             }
@@ -375,9 +377,9 @@ fn carried(sent: &[Sent], within_ns: i64) -> Option<f64> {
     }
     let (mut from, mut sum, mut most) = (0, 0.0, 0.0f64);
     for segment in sent {
-        sum += segment.bytes;
+        sum += segment.bytes - segment.lost;
         while segment.out_ns - sent[from].out_ns > within_ns {
-            sum -= sent[from].bytes;
+            sum -= sent[from].bytes - sent[from].lost;
             from += 1;
         }
         most = most.max(sum);
@@ -406,10 +408,10 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
         let delay = |k: usize| sent[k].out_ns - sent[k].t_ns;
         let grew = |&&(from, to): &&(usize, usize)| delay(to) > delay(from);
         found.congested = trains.iter().filter(grew).count();
-        // No more than came out at best was ever left: a busy link leaves the sender no more than it takes from it.
-        let best = [CARRIED_NS, *BLOCK_NS.end()]
-            .into_iter()
-            .find_map(|within_ns| carried(sent, within_ns))
+        // No more than came out at best was ever left. Where segments were lost, blocks hold what never came out.
+        let has_losses = sent.iter().any(|segment| segment.lost > 0.0);
+        let best = carried(sent, CARRIED_NS)
+            .filter(|_| has_losses)
             .unwrap_or_else(|| blocks.iter().map(Block::out).fold(0.0, f64::max))
             * (1.0 + SLACK);
         let middle = (range.low + range.high) / 2.0;
@@ -557,12 +559,13 @@ mod tests {
 
     /// Of six segments the third and the fourth are dropped before the link, and come when they are sent again.
     #[test]
-    fn lost_segments_took_no_time_of_the_link() {
+    fn lost_segments_did_not_come_out_of_the_link() {
+        const MS: i64 = 1_000_000;
         let segment = |seq, t_ns| Packet {
             seq,
             t_ns,
             payload: 1448,
-            wire: 1514,
+            wire: 1500,
             ..Packet::default()
         };
         let mut direction = Direction::default();
@@ -573,10 +576,10 @@ mod tests {
             direction.sends_again(&segment(k * 1448, 50));
         }
         for (end, t_ns) in [(1, 10), (2, 20), (5, 30), (6, 40)] {
-            direction.arrives(t_ns, end * 1448);
+            direction.arrives(t_ns * MS, end * 1448);
         }
-        let out: Vec<i64> = direction.finished().map(|sent| sent.out_ns).collect();
-        assert_eq!(out, [10, 20, 30, 40]);
+        let sent: Vec<Sent> = direction.finished().collect();
+        assert_eq!(carried(&sent, 30 * MS), Some(4.0 * 1500.0 / 0.03));
     }
 
     /// Bursts at the speed of memory that a token bucket lets through say nothing of the link.
