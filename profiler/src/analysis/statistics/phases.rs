@@ -153,7 +153,7 @@ pub fn by_level(workflow: &Workflow, dag: &Dag) -> Phases {
 }
 
 /// The level of every process: how many processes lie before it on the longest path of data, and of forks that
-/// [order](forks::orders).
+/// order.
 ///
 /// Of a process that is cut into versions it is that of the first, and what came after a later one lies above all that this had got.
 /// A level on which only later versions stand does not count.
