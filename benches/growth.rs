@@ -227,23 +227,7 @@ fn children_s() -> f64 {
 
 /// A lookup that finds nothing.
 fn look(s: &mut Script, image: u32, file: u32, at_ns: u64) {
-    failed(s, image, file, Op::Lookup, (at_ns, -2));
-}
-
-fn failed(s: &mut Script, image: u32, file: u32, op: Op, (at_ns, result): (u64, i64)) {
-    s.call_of(Call {
-        start_ns: at_ns,
-        duration_ns: 1000,
-        upid: Some(Upid(image)),
-        tid: None,
-        op,
-        file: Some(FileId(file)),
-        offset: None,
-        length: None,
-        flags: None,
-        result,
-        fidelity: Fidelity::Exact,
-    });
+    s.bare_call(image, file, Op::Lookup, at_ns, -2);
 }
 
 /// A name that is absent until a moment, and the file that is there then.
@@ -271,7 +255,7 @@ fn names(s: &mut Script, root: u32, n: u64) -> u64 {
             look(s, root, absent, at * MS + number * 10_000);
         }
         for (number, op) in (0..).zip(ops) {
-            failed(s, root, file, op, ((at + 1) * MS + number * 5000, 0));
+            s.bare_call(root, file, op, (at + 1) * MS + number * 5000, 0);
         }
     }
     n * 2 + 10

@@ -25,7 +25,7 @@ fn collector(
         "120",
     ];
     let mut child = flowtrace(directory, &[&arguments[..], more].concat())
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -108,45 +108,19 @@ fn last_totals_are_exact_and_the_trace_tells_of_the_machine() {
 #[test]
 fn an_agent_is_stopped_by_the_collector_and_only_what_was_chosen_is_stored() {
     let directory = tempfile::tempdir().unwrap();
-    let arguments = [
-        "collect",
-        "--key",
-        "key",
-        "--listen",
-        "127.0.0.1:0",
-        "--for",
-        "120",
-    ];
-    let more = [
-        "--until",
-        "1",
-        "--rate",
-        "20",
-        "--counters",
-        "cpu,disk.busy",
-    ];
-    let mut collector = flowtrace(directory.path(), &[&arguments[..], &more].concat())
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let (mut collector, _said, address) = collector(
+        directory.path(),
+        &[
+            "--until",
+            "1",
+            "--rate",
+            "20",
+            "--counters",
+            "cpu,disk.busy",
+        ],
+    );
     let mut controls = collector.stdin.take().unwrap();
-    let mut said = BufReader::new(collector.stderr.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
-    let address = said.find_map(|line| {
-        let rest = line.strip_prefix("flowtrace: listening at ")?;
-        Some(rest.split(' ').next()?.to_owned())
-    });
-    let arguments = [
-        "agent",
-        "--to",
-        &address.unwrap(),
-        "--key",
-        "key",
-        "--name",
-        "n1",
-    ];
+    let arguments = ["agent", "--to", &address, "--key", "key", "--name", "n1"];
     let mut agent = flowtrace(directory.path(), &arguments)
         .stderr(Stdio::piped())
         .spawn()

@@ -15,6 +15,7 @@ const SIGPIPE: i64 = 13;
 
 mod access;
 mod activity;
+mod descent;
 mod ends;
 mod names;
 mod naming;
@@ -24,6 +25,7 @@ mod way;
 
 pub use access::{Access, Relation, Return};
 pub use activity::{Activity, Doing, HeldEnd, Side, Span};
+pub(crate) use descent::Descent;
 pub use ends::ChannelEnds;
 pub use names::Names;
 pub use parts::Part;

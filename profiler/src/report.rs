@@ -102,6 +102,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     let groups = workflow_graph::groups::by_rule(workflow, &steps);
     let critical = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
     let calls = calls::of(workflow, &numbers, trace)?;
+    let packets = network::run(trace)?;
     let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
     let stays = critical.stays(workflow, &steps);
     Ok(Report {
@@ -110,7 +111,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         bottlenecks: bottlenecks::of(workflow, (&dag, &critical), &numbers, trace)?,
         path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
-        pictures: pictures::of(workflow, trace, &calls, &machine)?,
+        pictures: pictures::of(workflow, &calls, packets.as_ref(), &machine),
         machine,
         graph: graph::of(workflow, (&steps, &stays), &groups, &drawn, &numbers),
         members: graph::members(
@@ -124,7 +125,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         calls,
         channels: channels::of(workflow, trace, &kept, limits.channels)?,
         flows: channels::flows(workflow, trace, &kept, limits.channels)?,
-        network: network::of(trace)?,
+        network: packets.as_ref().map(network::of).unwrap_or_default(),
         waits: waits::of(workflow, &numbers, trace)?,
     })
 }

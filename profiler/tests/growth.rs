@@ -3,29 +3,13 @@
 use std::time::Duration;
 
 use flowtrace_profiler::load::load;
-use flowtrace_schema::{Call, Fidelity, FileId, FileKind, Op, Upid};
+use flowtrace_schema::{FileKind, Op};
 use nix::sys::resource::{UsageWho, getrusage};
 
 #[path = "support/script.rs"]
 mod script;
 
 const MS: u64 = 1_000_000;
-
-fn call(image: u32, file: u32, op: Op, at_ns: u64, result: i64) -> Call {
-    Call {
-        start_ns: at_ns,
-        duration_ns: 1000,
-        upid: Some(Upid(image)),
-        tid: None,
-        op,
-        file: Some(FileId(file)),
-        offset: None,
-        length: None,
-        flags: None,
-        result,
-        fidelity: Fidelity::Exact,
-    }
-}
 
 fn cpu() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
@@ -55,15 +39,15 @@ fn names_looked_for_in_vain_cost_no_more_than_their_calls() {
             let file = s.file(&path, FileKind::File, 10, made);
             for look in 0..4 {
                 let at_ns = at * MS + look * if is_last { 7 * MS } else { 10_000 };
-                s.call_of(call(root, absent, Op::Lookup, at_ns, -2));
+                s.bare_call(root, absent, Op::Lookup, at_ns, -2);
             }
             let maker = if is_last { other } else { root };
             for (number, op) in
                 (0..).zip([Op::Create, Op::Write, Op::Write, Op::Flush, Op::Release])
             {
-                s.call_of(call(maker, file, op, made * MS + number * 5000, 0));
+                s.bare_call(maker, file, op, made * MS + number * 5000, 0);
             }
-            s.call_of(call(root, file, Op::Open, (made + 3) * MS, 0));
+            s.bare_call(root, file, Op::Open, (made + 3) * MS, 0);
         }
         s.end(root, end, Some(0), None, 1);
     };

@@ -5,7 +5,7 @@ use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::waits::{Root, waits};
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::timeline::{self, State};
-use flowtrace_schema::{Activity, Call, Fidelity, FileId, FileKind, Op, Trace, Upid};
+use flowtrace_schema::{Activity, FileKind, Op, Trace};
 
 #[path = "support/script.rs"]
 mod script;
@@ -13,19 +13,7 @@ mod script;
 use script::Script;
 
 fn look(s: &mut Script, image: u32, file: u32, result: i64, at: u64) {
-    s.call_of(Call {
-        start_ns: at * 1_000_000,
-        duration_ns: 50_000,
-        upid: Some(Upid(image)),
-        tid: None,
-        op: Op::Lookup,
-        file: Some(FileId(file)),
-        offset: None,
-        length: None,
-        flags: None,
-        result,
-        fidelity: Fidelity::Exact,
-    });
+    s.bare_call(image, file, Op::Lookup, at * 1_000_000, result);
 }
 
 /// A worker that makes the file at 900, and a script that looks for it every 200 ms; `is_found`: and finds it.

@@ -35,30 +35,29 @@ fn name() -> String {
     format!(r"(?:[a-z0-9]+[-_.])*?(?:{words})")
 }
 
-/// Name or scheme, and value: what the first group has stays.
-static VALUES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+/// A name with its value, or a URL with its password; the two groups are what stays.
+static VALUES: LazyLock<Regex> = LazyLock::new(|| {
     let (name, value) = (name(), r#"(?:"[^"]*"|'[^']*'|[^\s'"&;|]+)"#);
     let assigned = format!(r"(?:^|[^a-z0-9])(?:{name}=|--?{name}\s+|{name}:\s*)");
     let header = r"authorization:\s*(?:[a-z]+\s+)?";
     let url = r"[a-z][a-z0-9+.-]*://[^/\s:@]*:";
     // Of an option and its value as two words the second is no option.
-    Regex::new(&format!(
+    pattern(&format!(
         r"(?i-u)({assigned}|{header}){value}|({url})[^/\s@]+@"
     ))
-    .ok()
 });
 
 /// An option alone, so that its value is the next argument.
-static OPTION: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!(r"(?i-u)^--?{}$", name())).ok());
+static OPTION: LazyLock<Regex> = LazyLock::new(|| pattern(&format!(r"(?i-u)^--?{}$", name())));
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the patterns are those of this file")
+}
 
 /// A text without its secrets, and how many these were.
 pub fn masked(text: &[u8]) -> (Cow<'_, [u8]>, u64) {
-    let Some(values) = VALUES.as_ref() else {
-        return (Cow::Borrowed(text), 0);
-    };
     let mut count = 0;
-    let masked = values.replace_all(text, |found: &Captures<'_>| {
+    let masked = VALUES.replace_all(text, |found: &Captures<'_>| {
         count += 1;
         match (found.get(1), found.get(2)) {
             (Some(before), _) => [before.as_bytes(), MASK.as_bytes()].concat(),
@@ -73,25 +72,18 @@ pub fn masked(text: &[u8]) -> (Cow<'_, [u8]>, u64) {
 pub(crate) fn mask_arguments(argv: &mut Vec<u8>) -> u64 {
     let mut count = 0;
     let mut is_value = false;
-    let mut changed: Vec<u8> = Vec::new();
-    for (at, argument) in argv.split(|&b| b == 0).enumerate() {
-        if at > 0 {
-            changed.push(0);
-        }
-        if is_value && !argument.is_empty() && !argument.starts_with(b"-") {
-            changed.extend_from_slice(MASK.as_bytes());
-            count += 1;
-        } else {
-            let (masked, found) = masked(argument);
-            changed.extend_from_slice(&masked);
-            count += found;
-        }
-        is_value = OPTION
-            .as_ref()
-            .is_some_and(|option| option.is_match(argument));
+    let mut parts: Vec<Cow<'_, [u8]>> = Vec::new();
+    for argument in argv.split(|&b| b == 0) {
+        let (part, found) = match is_value && !argument.is_empty() && !argument.starts_with(b"-") {
+            true => (Cow::Borrowed(MASK.as_bytes()), 1),
+            false => masked(argument),
+        };
+        count += found;
+        parts.push(part);
+        is_value = OPTION.is_match(argument);
     }
     if count > 0 {
-        *argv = changed;
+        *argv = parts.join(&0);
     }
     count
 }

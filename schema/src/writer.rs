@@ -212,12 +212,8 @@ impl Recorder {
         self.shared.keeps_secrets.store(true, Ordering::Relaxed);
     }
 
-    /// Hands over a record, its secrets masked; waits while the queue is full.
-    pub fn record(&self, mut record: Record) {
-        if !self.shared.keeps_secrets.load(Ordering::Relaxed) {
-            let masked = record.mask_secrets();
-            self.lost(Loss::SecretsMasked, masked);
-        }
+    /// Hands over a record; waits while the queue is full.
+    pub fn record(&self, record: Record) {
         match self.queue.try_send(record) {
             // Disconnected: the writer is gone, and its end was or will be reported by finish.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
@@ -313,7 +309,8 @@ fn run(
         let stopping = shared.stop.load(Ordering::Acquire);
         // Before the queue, for that holds the flow of each of these packets.
         shared.packets.drain(&mut packets);
-        let mut drained = drain_queue(&mut batches, records, &mut settling);
+        let keeps_secrets = shared.keeps_secrets.load(Ordering::Relaxed);
+        let mut drained = drain_queue(&mut batches, records, &mut settling, keeps_secrets);
         if !settling.is_empty() {
             shared.packets.drain(&mut packets);
         }
@@ -357,13 +354,24 @@ fn drain_queue(
     batches: &mut Batches<'_>,
     records: &Receiver<Record>,
     settling: &mut Vec<SyncSender<bool>>,
+    keeps_secrets: bool,
 ) -> usize {
     let mut drained = 0;
     while drained < COMMIT_ROWS {
         match records.try_recv() {
             Ok(Record::Settle(done)) => settling.push(done),
-            Ok(record) => {
+            Ok(mut record) => {
+                // Here, where nobody waits for it.
+                let count = if keeps_secrets {
+                    0
+                } else {
+                    record.mask_secrets()
+                };
                 batches.record(&record);
+                if count > 0 {
+                    let loss = Loss::SecretsMasked;
+                    batches.record(&Record::Lost { loss, count });
+                }
                 drained += 1;
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,

@@ -111,7 +111,7 @@ fn once(args: &Args) -> super::Outcome {
     let result = analyse(&read, &args.by, options(args))?;
     let path = args.output.path();
     let answer = || text::bottlenecks::answer(&result, &read.timeline);
-    let why = why(args, &read, &result)?;
+    let why = || why(args, &read, &result);
     output::write_to(&args.output, &args.trace, |out| {
         match format {
             Format::Text => {
@@ -120,7 +120,7 @@ fn once(args: &Args) -> super::Outcome {
                 let text = text::bottlenecks::text(
                     &result,
                     &read.timeline,
-                    why.as_deref(),
+                    why()?.as_deref(),
                     (&name, width),
                 );
                 out.write_all(text.as_bytes())?;
@@ -135,7 +135,7 @@ fn once(args: &Args) -> super::Outcome {
             Format::Json => {
                 let mut facts = facts::facts(&result, answer());
                 let cores = args.cores.map(usize::from).filter(|&cores| cores > 0);
-                facts.why = why;
+                facts.why = why()?;
                 facts.advice = advice(&read.workflow, &result, &read.timeline, cores);
                 output::json(out, &facts)?;
             }

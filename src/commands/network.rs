@@ -458,13 +458,21 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     let options = &common.options;
     let format = options.output.format(options.format, Format::Table)?;
     check_format(&question, format)?;
+    let is_drawn = crate::graphviz::picture(&format).is_some();
     let mut growing = answer::growing(options);
     let mut pace = options.watch.map(watch::Pace::new);
     loop {
         let begun = Instant::now();
         let trace = Trace::open(&common.trace)?;
         let is_growing = trace.is_being_recorded();
-        let page = answer::ask(&question, &trace, options, growing.as_mut(), is_growing)?;
+        let page = answer::ask(
+            &question,
+            &trace,
+            options,
+            growing.as_mut(),
+            is_growing,
+            is_drawn,
+        )?;
         if pace.is_some() && options.output.path().is_none() {
             write::separator(format)?;
         }

@@ -1,5 +1,5 @@
-//! A step that serves files (FUSE) to the next ones: who follows both must not wait for the server, which may wait for whoever
-//! follows it.
+//! A step serves files (FUSE) to the next ones. The tracer of both must not wait for the server, for the server may wait for
+//! the tracer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -223,32 +223,28 @@ fn moments(rows: &[HostSampleRow], last_ns: i64) -> Vec<i64> {
 }
 
 /// The value of a counter at each moment: a value that has not changed is not stored again.
-fn levels(rows: &[HostSampleRow], t_ns: &[i64]) -> Vec<f32> {
+fn values(rows: &[HostSampleRow], t_ns: &[i64]) -> Vec<i64> {
     let mut next = 0;
-    let mut level = rows.first().map_or(0, |row| row.value);
+    let mut value = rows.first().map_or(0, |row| row.value);
     let at = |&t: &i64| {
-        // What belongs to one look lies within 10 ms.
+        // Counters that are read together lie within 10 ms.
         while next < rows.len() && rows[next].t_ns < t.saturating_add(10_000_000) {
-            level = rows[next].value;
+            value = rows[next].value;
             next += 1;
         }
-        level as f32
+        value
     };
     t_ns.iter().map(at).collect()
 }
 
+/// The same for a screen.
+fn levels(rows: &[HostSampleRow], t_ns: &[i64]) -> Vec<f32> {
+    values(rows, t_ns).into_iter().map(|n| n as f32).collect()
+}
+
 /// Growth of a counter from each moment to the next: its units for each `per`-th of a nanosecond.
 fn rates(rows: &[HostSampleRow], t_ns: &[i64], per: f64) -> Vec<f32> {
-    let mut next = 0;
-    let mut level = rows.first().map_or(0, |row| row.value);
-    let at = |&t: &i64| {
-        while next < rows.len() && rows[next].t_ns < t.saturating_add(10_000_000) {
-            level = rows[next].value;
-            next += 1;
-        }
-        level
-    };
-    let values: Vec<i64> = t_ns.iter().map(at).collect();
+    let values = values(rows, t_ns);
     let growth = |i: usize| {
         let (Some(&b), Some(&end)) = (values.get(i + 1), t_ns.get(i + 1)) else {
             return 0.0;

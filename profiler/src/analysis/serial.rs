@@ -134,11 +134,13 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     let bound = Bound::new(workflow, timeline, path);
     for one in &mut found {
         one.saving_ns = one.saving_ns.min(bound.side_by_side(one));
+    }
+    found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
+    for one in &mut found {
         if one.run_by != RunBy::Shell {
             one.needs = need(workflow, timeline, &mut runners, one.runner);
         }
     }
-    found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
     found.sort_by_key(|one| (-one.saving_ns, one.from));
     found
 }

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
+use crate::argv::path_from;
+
 /// What a description is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -118,11 +120,7 @@ struct Adder<'a> {
 impl Adder<'_> {
     /// The name of a file as the trace has it: relative to the root, without `.` and `..`.
     fn name(&self, name: &str) -> String {
-        let absolute = match name.starts_with('/') {
-            true => name.to_owned(),
-            false => format!("{}/{name}", self.base.trim_end_matches('/')),
-        };
-        let absolute = clean(&absolute);
+        let absolute = path_from(self.base, name);
         crate::generate::relative_to(&absolute, self.root).to_owned()
     }
 
@@ -135,21 +133,6 @@ impl Adder<'_> {
         };
         names.insert(self.name(needs));
     }
-}
-
-/// A path without `.`, `..` and doubled slashes.
-fn clean(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "." | "" => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 /// The section "Files" of make's data base. Names are printed as they are, so that one with a blank

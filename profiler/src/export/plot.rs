@@ -450,6 +450,11 @@ mod tests {
         assert!(
             text.contains("<polyline") && text.contains("boxes") && text.contains("a note &lt;")
         );
+        for RGBColor(r, g, b) in &COLOURS[..3] {
+            let colour = format!("#{r:02X}{g:02X}{b:02X}");
+            // Its sign in the legend, and its values.
+            assert!(text.matches(&colour).count() > 1, "{colour}: {text}");
+        }
         assert!(!text.contains("NaN") && !text.contains("inf"));
     }
 

@@ -193,3 +193,61 @@ fn life(workflow: &Workflow, id: ProcessId) -> (i64, i64) {
     let process = workflow.process(id);
     (process.start_ns, process.end_ns.unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(t_ns: i64, end_ns: i64, activity: Activity) -> SampleRow {
+        SampleRow {
+            t_ns,
+            end_ns,
+            activity: activity as i64,
+            ..SampleRow::default()
+        }
+    }
+
+    /// Place of the one who is taken to have ended a wait from 0 to 100.
+    fn who(fellows: &[&[SampleRow]]) -> Option<usize> {
+        let wait = row(0, 100, Activity::Lock);
+        let ranked = fellows
+            .iter()
+            .enumerate()
+            .filter_map(|(at, rows)| Some((rank(&[rows], &wait)?, at)));
+        ranked.max_by_key(|(rank, _)| *rank).map(|(_, at)| at)
+    }
+
+    #[test]
+    fn the_last_one_at_a_barrier_lets_the_others_go() {
+        let slow = [row(-20, 101, Activity::Running)];
+        let fast = [
+            row(-20, 10, Activity::Running),
+            row(10, 100, Activity::Lock),
+        ];
+        let parent = [row(-50, 300, Activity::Child)];
+        assert_eq!(who(&[&fast, &slow, &parent]), Some(1));
+        assert_eq!(who(&[&fast, &parent]), None);
+    }
+
+    #[test]
+    fn who_got_the_lock_last_frees_it() {
+        let first = [
+            row(-90, 50, Activity::Running),
+            row(50, 300, Activity::Lock),
+        ];
+        let second = [
+            row(-10, 50, Activity::Lock),
+            row(50, 102, Activity::Running),
+        ];
+        let beside = [row(-90, 300, Activity::Running)];
+        assert_eq!(who(&[&first, &beside, &second]), Some(2));
+        assert_eq!(who(&[&first, &beside]), Some(1));
+    }
+
+    #[test]
+    fn who_has_a_lock_and_waits_for_something_else_is_waited_for() {
+        let reads = [row(-50, 300, Activity::Channel)];
+        assert_eq!(who(&[&reads]), Some(0));
+        assert_eq!(who(&[&[]]), None);
+    }
+}

@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::descent::{Descent, Ranked};
-use crate::model::{Access, FileIndex, Workflow};
+use super::ranked::Ranked;
+use crate::model::{Access, Descent, FileIndex, Workflow};
 
 /// Gives what a process opened, and did not read or write itself, to the descendant that read or wrote it
 /// without opening it: of several the one that began first.
@@ -75,9 +75,9 @@ struct Users {
     writers: Ranked<Reverse<(i64, usize)>>,
     /// The same of reading.
     readers: Ranked<Reverse<(i64, usize)>>,
-    /// Who got it open, and asked for its size or mapped it: whoever got it only because it was open closes it, which is
-    /// one call. The greatest is the one with the most calls. The moments are those of the first use. The descendant of an opener that
-    /// opened it for reading alone is its reader if none read it by calls: an open for reading counts without.
+    /// Processes that inherited the open file and asked for its size or mapped it. A process that inherited it by chance
+    /// closes it, which is one call. The greatest has the most calls; the moments are those of the first use. Where the file
+    /// was opened for reading alone and no process read it by calls, this one is taken for its reader.
     holders: Ranked<(i64, Reverse<i64>, usize)>,
     /// Bytes that all wrote.
     written: i128,

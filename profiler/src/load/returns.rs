@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use flowtrace_schema::{CallRow, Class, Op};
 
 use super::accesses::{O_ACCMODE, O_RDONLY, O_TRUNC, widen};
-use super::descent::Descent;
-use crate::model::{Access, FileIndex, ProcessId, Relation, Return, Workflow};
+use crate::model::{Access, Descent, FileIndex, ProcessId, Relation, Return, Workflow};
 
 /// Nobody yet.
 const NOBODY: (ProcessId, i64) = (ProcessId(u32::MAX), i64::MIN);

@@ -15,6 +15,7 @@ pub use balance::{application, balance, bias, court, multiload};
 pub use between::{predict, series, slowdown_cdf};
 pub use decomposition::{bandwidth, component, decomposition, latency, messages};
 pub use overview::overview;
+pub use pictures::{cdf_picture, series_picture};
 pub use rates::{cdf, components, iterations, peaks, period, spectrum, stationary};
 pub use sampling::{records, trigger};
 pub use topology::{changes, matrix, topology};

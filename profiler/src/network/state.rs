@@ -369,22 +369,25 @@ fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<balance::Range> {
     })
 }
 
-/// The most that came out within some time, bytes/s; `None`: all came out in less.
-fn carried(sent: &[Sent], within_ns: i64) -> Option<f64> {
-    let whole = sent.last()?.out_ns - sent.first()?.out_ns;
-    if whole < within_ns {
-        return None;
-    }
-    let (mut from, mut sum, mut most) = (0, 0.0, 0.0f64);
-    for segment in sent {
+/// The highest rate at which segments came out over spans of this length, bytes/s; `None`: all came out in less. The first
+/// segment of a span came out before it, and what was lost never did.
+fn carried(sent: &[Sent], span_ns: i64) -> Option<f64> {
+    let (mut from, mut sum) = (0, 0.0);
+    let mut most: Option<f64> = None;
+    for (at, segment) in sent.iter().enumerate().skip(1) {
         sum += segment.bytes - segment.lost;
-        while segment.out_ns - sent[from].out_ns > within_ns {
-            sum -= sent[from].bytes - sent[from].lost;
+        // The shortest span that is long enough and ends here.
+        while from + 1 < at && segment.out_ns - sent[from + 1].out_ns >= span_ns {
             from += 1;
+            sum -= sent[from].bytes - sent[from].lost;
         }
-        most = most.max(sum);
+        let took_ns = segment.out_ns - sent[from].out_ns;
+        if took_ns >= span_ns {
+            let rate = sum / took_ns as f64 * 1e9;
+            most = Some(most.map_or(rate, |most| most.max(rate)));
+        }
     }
-    Some(most / (within_ns as f64 / 1e9))
+    most
 }
 
 /// What the segments of a pair say.
@@ -408,10 +411,8 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
         let delay = |k: usize| sent[k].out_ns - sent[k].t_ns;
         let grew = |&&(from, to): &&(usize, usize)| delay(to) > delay(from);
         found.congested = trains.iter().filter(grew).count();
-        // No more than came out at best was ever left. Where segments were lost, blocks hold what never came out.
-        let has_losses = sent.iter().any(|segment| segment.lost > 0.0);
-        let best = carried(sent, CARRIED_NS)
-            .filter(|_| has_losses)
+        // No more than came out at best was ever left: a busy link leaves the sender no more than it takes.
+        let best = carried(sent, *BLOCK_NS.end())
             .unwrap_or_else(|| blocks.iter().map(Block::out).fold(0.0, f64::max))
             * (1.0 + SLACK);
         let middle = (range.low + range.high) / 2.0;
@@ -579,7 +580,8 @@ mod tests {
             direction.arrives(t_ns * MS, end * 1448);
         }
         let sent: Vec<Sent> = direction.finished().collect();
-        assert_eq!(carried(&sent, 30 * MS), Some(4.0 * 1500.0 / 0.03));
+        // Behind the first segment.
+        assert_eq!(carried(&sent, 30 * MS), Some(3.0 * 1500.0 / 0.03));
     }
 
     /// Bursts at the speed of memory that a token bucket lets through say nothing of the link.

@@ -77,10 +77,6 @@ struct Curve {
     periods_s: Vec<f64>,
 }
 
-pub(super) fn of(trace: &Trace) -> Result<Network> {
-    Ok(run(trace)?.map_or_else(Network::default, |run| of_run(&run)))
-}
-
 /// The packets; `None`: there are none between hosts.
 pub(super) fn run(trace: &Trace) -> Result<Option<Run>> {
     if trace.captures()?.is_empty() {
@@ -94,7 +90,7 @@ pub(super) fn run(trace: &Trace) -> Result<Option<Run>> {
     Ok(run.ok().filter(|run| !run.nodes().is_empty()))
 }
 
-fn of_run(run: &Run) -> Network {
+pub(super) fn of(run: &Run) -> Network {
     let overview = pages::overview(run);
     let mut network = Network {
         answers: answers(&overview),
@@ -248,7 +244,7 @@ mod tests {
         }
         packets.sort_by_key(|packet| packet.t_ns);
         let run = delayed_run_of(4, &packets, 100_000);
-        let network = of_run(&run);
+        let network = of(&run);
         let known = calls::traffic_matrix(&run, None).unwrap();
         let sum: u64 = known
             .value

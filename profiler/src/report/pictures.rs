@@ -1,7 +1,6 @@
 //! Pictures of the page: those that the commands draw, too, as SVG. The page shows them as images, in which
 //! nothing runs.
 
-use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
 use super::calls::Calls;
@@ -31,10 +30,10 @@ struct Drawn {
 
 pub(super) fn of(
     workflow: &Workflow,
-    trace: &Trace,
     calls: &Calls,
+    packets: Option<&Run>,
     machines: &Machines,
-) -> Result<Pictures> {
+) -> Pictures {
     let mut pictures = Pictures::default();
     if !calls.latency.is_empty() {
         let picture = statistics::latency_chart(&calls.latency).into();
@@ -54,9 +53,7 @@ pub(super) fn of(
             pictures.calls.extend(drawn(&picture, command));
         }
     }
-    if let Some(run) = super::network::run(trace)? {
-        pictures.network = of_network(&run);
-    }
+    pictures.network = packets.map_or_else(Vec::new, of_network);
     // One machine under its run is in the timeline.
     if machines.hosts.len() > 1 || machines.hosts.iter().any(|host| host.watched.is_some()) {
         let picture = Picture {
@@ -65,18 +62,18 @@ pub(super) fn of(
         };
         pictures.machines.extend(drawn(&picture, "stats machines"));
     }
-    Ok(pictures)
+    pictures
 }
 
 fn of_network(run: &Run) -> Vec<Drawn> {
     let pictures = [
-        (pages::series(run, true), "network series --by-pair"),
-        (pages::cdf(run), "network cdf"),
+        (pages::series_picture(run, true), "network series --by-pair"),
+        (pages::cdf_picture(run), "network cdf"),
     ];
     // Why there is none is said where the rate of all pairs stands.
     let pictures = pictures.into_iter();
     pictures
-        .filter_map(|(page, command)| drawn(&page.picture?, command))
+        .filter_map(|(picture, command)| drawn(&picture.ok()?, command))
         .collect()
 }
 

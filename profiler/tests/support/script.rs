@@ -278,6 +278,24 @@ impl Script {
         self.calls.as_mut().expect("before the end").push(call);
     }
 
+    /// A call that moves no data, at a moment in ns; it takes 1 µs.
+    #[allow(dead_code, reason = "not every test that includes this file has one")]
+    pub(crate) fn bare_call(&mut self, image: u32, file: u32, op: Op, at_ns: u64, result: i64) {
+        self.call_of(Call {
+            start_ns: at_ns,
+            duration_ns: 1000,
+            upid: Some(Upid(image)),
+            tid: None,
+            op,
+            file: Some(FileId(file)),
+            offset: None,
+            length: None,
+            flags: None,
+            result,
+            fidelity: Fidelity::Exact,
+        });
+    }
+
     /// Opens and reads a file as `calls` calls of `bytes` each.
     pub(crate) fn read(&mut self, image: u32, file: u32, calls: u64, bytes: u64, at: u64) {
         self.call(image, file, Op::Open, Some(0), None, at);

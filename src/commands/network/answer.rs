@@ -38,15 +38,17 @@ fn selection(options: &Options, within_ns: Option<(i64, i64)>) -> Selection {
     }
 }
 
-/// Answers one question about a trace; of one that does not grow any more for the last time.
+/// Answers one question about a trace; of one that does not grow any more for the last time. `is_drawn`: a picture is
+/// wanted.
 pub(super) fn ask(
     question: &Question,
     trace: &Trace,
     options: &Options,
     growing: Option<&mut Growing>,
     is_growing: bool,
+    is_drawn: bool,
 ) -> Result<Page, Failure> {
-    let mut page = asked(question, trace, options, growing, is_growing)?;
+    let mut page = asked(question, trace, options, growing, is_growing, is_drawn)?;
     page.notes.extend(lost::notes(trace)?);
     Ok(page)
 }
@@ -57,6 +59,7 @@ fn asked(
     options: &Options,
     growing: Option<&mut Growing>,
     is_growing: bool,
+    is_drawn: bool,
 ) -> Result<Page, Failure> {
     let ns = |seconds: f64| (seconds * 1e9).clamp(-9e18, 9e18) as i64;
     let within_ns = options.within.map(|(from, to)| (ns(from), ns(to)));
@@ -107,7 +110,15 @@ fn asked(
         );
         return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }
-    answer(question, &run, options)
+    let mut page = answer(question, &run, options)?;
+    if is_drawn {
+        page.picture = match question {
+            Question::Series { by_pair, .. } => pages::series_picture(&run, *by_pair).ok(),
+            Question::Cdf(_) => pages::cdf_picture(&run).ok(),
+            _ => None,
+        };
+    }
+    Ok(page)
 }
 
 /// The run with the options that methods have.

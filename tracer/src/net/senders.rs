@@ -14,7 +14,7 @@ use flowtrace_schema::Upid;
 
 use crate::proc::channels::sockets;
 use crate::proc::observer::{Observer, Tracee};
-use crate::proc::topology::{Call, CallKind, some_at};
+use crate::proc::topology::{Call, CallKind};
 use crate::proc::tracepoints::Called;
 
 /// Connections that wait for somebody to look for their flow; of more nobody is told.
@@ -91,7 +91,7 @@ enum Pending {
     Connect {
         fd: i32,
         /// Where the address is that it is to reach, and its length.
-        to: (u64, usize),
+        to: (u64, u64),
         from_ns: i64,
     },
 }
@@ -137,14 +137,11 @@ impl Observer for Watch {
         let pending = match call.kind {
             CallKind::Socket => Pending::Made,
             CallKind::Bind => Pending::Bind(fd),
-            CallKind::Connect => {
-                let length = (length as usize).min(size_of::<libc::sockaddr_storage>());
-                Pending::Connect {
-                    fd,
-                    to: (address, length),
-                    from_ns: now as i64,
-                }
-            }
+            CallKind::Connect => Pending::Connect {
+                fd,
+                to: (address, length),
+                from_ns: now as i64,
+            },
             _ => return false,
         };
         self.pending.insert(tracee.tid, pending);
@@ -168,14 +165,8 @@ impl Observer for Watch {
             Pending::Bind(fd) | Pending::Connect { fd, .. } if result >= 0 => {
                 self.named(tracee, fd);
             }
-            Pending::Connect {
-                fd,
-                to: (address, length),
-                from_ns,
-            } if is_in_vain(result) => {
-                // The kernel has read it: whoever reads it now waits for nobody ([`crate::proc::near`]).
-                let to = some_at(tracee.tid, address, length);
-                if let Some(to) = to.and_then(|to| sockets::address_in(&to)) {
+            Pending::Connect { fd, to, from_ns } if is_in_vain(result) => {
+                if let Some(to) = sockets::address_at(tracee.tid, to) {
                     self.failed(tracee, fd, to, (from_ns, now as i64));
                 }
             }

@@ -15,7 +15,7 @@ use super::near;
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside};
 use super::reading;
-use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_at_hand, path_at, some_at};
+use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_at_hand, path_at};
 use super::tracepoints::Called;
 use super::views::Views;
 use crate::fs::FileTable;
@@ -58,7 +58,7 @@ enum Pending {
     Accept,
     Bind(i32),
     /// A socket, and where the address is that it is to reach, with its length.
-    Connect(i32, (u64, usize)),
+    Connect(i32, (u64, u64)),
     Open(Open),
     /// What it names is read when it returns.
     Unread(Call, u64),
@@ -143,10 +143,7 @@ impl Wiring {
             CallKind::Pipe => Some(Pending::Pair(a)),
             CallKind::SocketPair => Some(Pending::Pair(d)),
             CallKind::Bind => Some(Pending::Bind(fd(a))),
-            CallKind::Connect => {
-                let length = (c as usize).min(size_of::<libc::sockaddr_storage>());
-                Some(Pending::Connect(fd(a), (b, length)))
-            }
+            CallKind::Connect => Some(Pending::Connect(fd(a), (b, c))),
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
             CallKind::Umask
@@ -346,9 +343,8 @@ impl Observer for Wiring {
             return;
         };
         let in_progress = result == -i64::from(libc::EINPROGRESS);
-        if let (Pending::Connect(fd, (address, length)), true) = (&pending, in_progress) {
-            let address = some_at(tracee.tid, *address, *length);
-            if let Some(address) = address.and_then(|address| sockets::address_in(&address)) {
+        if let (Pending::Connect(fd, address), true) = (&pending, in_progress) {
+            if let Some(address) = sockets::address_at(tracee.tid, *address) {
                 self.channels.connecting(tracee, *fd, address, now);
                 if let Some(told) = &self.told {
                     told.made(tracee, &[*fd], now);

@@ -1,10 +1,9 @@
 //! The critical path as one way through a graph.
 //!
-//! In time the path comes back to whoever starts the steps: make waits for each job and starts the next. Drawn
-//! like that it were a star. In a graph it enters each node once, where it came there first, and goes on from
-//! one node to the next by the data that lead there, else by the fork, else by a wait: what comes next began,
-//! or went on, when the one before had ended or let it go. So every process of the path is on the way, and no
-//! edge but those on it.
+//! In time the path returns to the process that starts the steps: make waits for each job and then starts the next.
+//! A drawing of that would be a star. Here the path enters each node once, when it first reaches it. It goes from one
+//! node to the next along data, else along the fork, else along a wait: the next one began, or went on, when the one
+//! before had ended or let it go. So every process of the path is on the way, and only the edges between them.
 
 use std::collections::{HashMap, VecDeque};
 

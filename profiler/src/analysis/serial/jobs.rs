@@ -23,6 +23,8 @@ pub(crate) struct Job {
 pub(crate) struct Jobs {
     steps: Vec<Step>,
     dependencies: Dependencies,
+    /// How long each and the longest chain after it take, ns.
+    ways: Vec<i64>,
 }
 
 impl Jobs {
@@ -69,6 +71,7 @@ impl Jobs {
             };
         }
         Jobs {
+            ways: super::late::ways_to_the_end(&steps, &dependencies),
             steps,
             dependencies,
         }
@@ -86,12 +89,11 @@ impl Jobs {
 
     /// How long all of them take with so many at a time, first those with the longest way to the end, ns.
     pub(crate) fn makespan(&self, at_once: usize) -> f64 {
-        let way = super::late::ways_to_the_end(&self.steps, &self.dependencies);
         let room = Room {
             cores: f64::MAX,
             jobs: at_once.max(1),
         };
-        Schedule::by(&self.steps, &self.dependencies, room, |at| -way[at]).end as f64
+        Schedule::by(&self.steps, &self.dependencies, room, |at| -self.ways[at]).end as f64
     }
 }
 

@@ -69,11 +69,13 @@ pub fn late_starts(
             let from = steps[0].from;
             let most = bound.of_steps_below(id, from..from + one.took_ns, share);
             one.saving_ns = one.saving_ns.min(most);
-            one.needs = need(workflow, timeline, &mut runners, id);
             found.push(one);
         }
     }
     found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
+    for one in &mut found {
+        one.needs = need(workflow, timeline, &mut runners, one.runner);
+    }
     found.sort_by_key(|one| (-one.saving_ns, one.began_ns));
     found
 }

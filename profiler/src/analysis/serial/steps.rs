@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::managers::runner_of;
-use crate::model::{FileIndex, ProcessId, Relation, Stream, Workflow};
+use crate::model::{Descent, FileIndex, ProcessId, Relation, Stream, Workflow};
 use crate::timeline::{State, Timeline};
 
 /// What a shell ran as one: a command with all that it started, or a pipeline.
@@ -89,7 +89,7 @@ pub(super) struct Runners<'a> {
     workflow: &'a Workflow,
     timeline: &'a Timeline,
     pub(super) children: Vec<Vec<ProcessId>>,
-    descendants: Vec<usize>,
+    descent: Descent,
     handed_on: HashSet<FileIndex>,
     /// So many members of steps are still looked at.
     left: usize,
@@ -102,7 +102,7 @@ impl<'a> Runners<'a> {
     pub(super) fn of(workflow: &'a Workflow, timeline: &'a Timeline) -> Runners<'a> {
         let children = workflow.children();
         Runners {
-            descendants: descendants(workflow, &children),
+            descent: Descent::of(workflow),
             handed_on: handed_on(workflow),
             left: workflow.processes.len().saturating_mul(MOST_RUNNERS),
             children,
@@ -114,7 +114,7 @@ impl<'a> Runners<'a> {
     /// The steps of a shell in the order of their begins. `None`: what runs within very many shells, each within the one
     /// before, was looked at with the outermost of these.
     pub(super) fn steps(&mut self, shell: ProcessId) -> Option<Vec<Step>> {
-        self.left = self.left.checked_sub(self.descendants[shell.0 as usize])?;
+        self.left = self.left.checked_sub(self.descent.below(shell).len())?;
         let Runners {
             workflow, timeline, ..
         } = *self;
@@ -128,33 +128,12 @@ impl<'a> Runners<'a> {
     }
 }
 
-/// Files that somebody read who had not opened them. What a shell opens for a command (`command < file`) it does not read
+/// Files that a process read without having opened them. What a shell opens for a command (`command < file`) it does not read
 /// itself.
 fn handed_on(workflow: &Workflow) -> HashSet<FileIndex> {
     let accesses = workflow.accesses.iter();
     let handed = accesses.filter(|access| access.reads > 0 && access.read_opens == 0);
     handed.map(|access| access.file).collect()
-}
-
-/// How many processes each one started, with all that these started.
-fn descendants(workflow: &Workflow, children: &[Vec<ProcessId>]) -> Vec<usize> {
-    // Whoever is started comes behind who started it.
-    let roots = workflow.process_ids();
-    let mut order: Vec<ProcessId> = roots
-        .filter(|&id| workflow.process(id).parent.is_none())
-        .collect();
-    let mut next = 0;
-    while let Some(&id) = order.get(next) {
-        order.extend(&children[id.0 as usize]);
-        next += 1;
-    }
-    let mut count = vec![0; workflow.processes.len()];
-    for &id in order.iter().rev() {
-        if let Some(parent) = workflow.process(id).parent {
-            count[parent.0 as usize] += count[id.0 as usize] + 1;
-        }
-    }
-    count
 }
 
 fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
@@ -164,7 +143,7 @@ fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
     &all[first..last]
 }
 
-/// The steps of a shell in the order of their begins. `handed_on`: files that somebody reads who has not opened them.
+/// The steps of a shell in the order of their begins. `handed_on`: files that a process reads without having opened them.
 fn steps(
     workflow: &Workflow,
     timeline: &Timeline,

@@ -1,6 +1,6 @@
 //! Series of the iteration rate, and what one run says of another.
 
-use super::{name, page, pictures};
+use super::{name, page};
 use crate::network::calls::{self, Prediction};
 use crate::network::page::{self, Cell, Page};
 use crate::network::rir::SlowdownTable;
@@ -45,7 +45,6 @@ pub fn series(run: &Run, by_pair: bool) -> Page {
                 &found.all,
             );
         }
-        page.picture = Some(pictures::series(run, found, by_pair));
         page
     })
 }

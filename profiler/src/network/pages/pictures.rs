@@ -3,12 +3,29 @@
 use super::called;
 use crate::export::plot::{Axis, Chart, Picture, Series, Shape};
 use crate::export::sheet::Unit;
-use crate::network::calls::{PairSeries, RateSeries};
-use crate::network::run::Run;
+use crate::network::calls::{self, PairSeries, RateSeries};
+use crate::network::run::{Run, Unknown};
 
 /// The rate over time: of all pairs together, or a plot for each pair, the busiest first, over the same axes
 /// (thesis, figures 3.8 and 3.9).
-pub(super) fn series(run: &Run, found: &RateSeries, by_pair: bool) -> Picture {
+///
+/// # Errors
+/// As [`calls::rir_series_by_pair`].
+pub fn series_picture(run: &Run, by_pair: bool) -> Result<Picture, Unknown> {
+    let found = calls::rir_series_by_pair(run, None)?.value;
+    Ok(series(run, &found, by_pair))
+}
+
+/// The distribution of the rate of every pair over its windows (thesis, figure 3.11).
+///
+/// # Errors
+/// As [`calls::rir_series_by_pair`].
+pub fn cdf_picture(run: &Run) -> Result<Picture, Unknown> {
+    let found = calls::rir_series_by_pair(run, None)?.value;
+    Ok(cdf(run, &found))
+}
+
+fn series(run: &Run, found: &RateSeries, by_pair: bool) -> Picture {
     let mut drawn: Vec<(String, &[f64])> = match by_pair {
         true => busiest_first(found)
             .into_iter()
@@ -47,8 +64,7 @@ pub(super) fn series(run: &Run, found: &RateSeries, by_pair: bool) -> Picture {
     charts.into()
 }
 
-/// The distribution of the rate of every pair over its windows (thesis, figure 3.11).
-pub(super) fn cdf(run: &Run, found: &RateSeries) -> Picture {
+fn cdf(run: &Run, found: &RateSeries) -> Picture {
     let steps = |pair: &PairSeries| {
         let mut rates = pair.rates.clone();
         rates.sort_by(f64::total_cmp);
@@ -100,7 +116,6 @@ fn title(run: &Run, pair: &PairSeries) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::calls;
     use crate::network::run::Mode;
     use crate::network::testing::{data, run_of};
 

@@ -1,6 +1,6 @@
 //! Iteration rate, spectrum and period.
 
-use super::{called, cell, name, page, pictures};
+use super::{called, cell, name, page};
 use crate::network::calls::{self, SuperPhase};
 use crate::network::page::{self, Cell, Page, Rows};
 use crate::network::periods::{Basis, Component, Period};
@@ -93,8 +93,6 @@ pub fn cdf(run: &Run) -> Page {
             page.rows
                 .push(vec![Cell::Count(i as u64 + 1), Cell::PerSecond(*value)]);
         }
-        let series = calls::rir_series_by_pair(run, None).ok();
-        page.picture = series.map(|series| pictures::cdf(run, &series.value));
         page
     })
 }

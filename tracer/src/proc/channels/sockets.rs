@@ -14,6 +14,7 @@ use nix::sys::socket::{
 use nix::unistd::{read, write};
 
 use super::super::pidfd::PidFd;
+use super::super::topology::some_at;
 
 /// Transport of an Internet socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -167,7 +168,13 @@ fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
 }
 
 /// The address at which a `sockaddr` in a program's memory points, for a connection that is still
-/// being made.
+/// being made. The kernel has read it: a read of it now waits for no server ([`crate::proc::near`]).
+pub(crate) fn address_at(tid: u32, (address, length): (u64, u64)) -> Option<SocketAddr> {
+    let most = (length as usize).min(size_of::<libc::sockaddr_storage>());
+    address_in(&some_at(tid, address, most)?)
+}
+
+/// The address that a `sockaddr` holds.
 pub(crate) fn address_in(bytes: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
