@@ -227,6 +227,5 @@ fn what_is_left_of_a_shaped_link_lies_in_its_bracket() {
             }
         }
     }
-    // Where the slow start overran the queue, and most of it was lost, nothing is known; that happens more on a busy machine.
-    assert!(known >= 2, "{known} of 9 known");
+    assert!(known >= 5, "{known} of 9 known");
 }

@@ -47,6 +47,8 @@ const PAIR_NS: f64 = 50_000.0;
 const LEAST_PAIRS: usize = 8;
 /// Without these: others take no more than nine tenths of a link.
 const MOST_OF_OTHERS: f64 = 10.0;
+/// Rates of blocks differ by more than about the root of this, so that they say what the link carries.
+const APART: f64 = 1e-3;
 /// Payload of a full segment where no smaller frame shows it, bytes.
 const SEGMENT: u32 = 1448;
 
@@ -304,11 +306,16 @@ fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> 
     let mut found = Vec::new();
     for &(first, last) in trains {
         let mut from = first;
-        let mut bytes = 0.0;
+        let (mut bytes, mut lost) = (0.0, 0.0);
         for k in first + 1..=last {
             bytes += sent[k].bytes;
+            lost += sent[k].lost;
             let sent_ns = sent[k].t_ns - sent[from].t_ns;
-            if sent_ns >= block_ns {
+            if sent_ns < block_ns {
+                continue;
+            }
+            // When lost segments would have come out nobody knows.
+            if lost == 0.0 {
                 let growth_ns = sent[k].out_ns - sent[from].out_ns - sent_ns;
                 found.push(Block {
                     bytes,
@@ -318,8 +325,8 @@ fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> 
                         Queue::Before => 0.0,
                     },
                 });
-                (from, bytes) = (k, 0.0);
             }
+            (from, bytes, lost) = (k, 0.0, 0.0);
         }
     }
     found
@@ -348,6 +355,27 @@ fn carries(sent: &[Sent], trains: &[(usize, usize)], blocks: &[Block]) -> [f64; 
     [low, at(most, 0.75).unwrap_or(low).max(low)]
 }
 
+/// What the link carries of all, bytes/s, by blocks that were sent at different rates: each took as long to come out as its own bytes
+/// take, and those that others sent meanwhile, as long as these come at one rate. `None`: all were sent at nearly one rate.
+fn fitted(blocks: &[&Vec<f64>]) -> Option<f64> {
+    // Least squares of out = own / link + others · sent.
+    let sum = |of: &dyn Fn(f64, f64, f64) -> f64| {
+        let terms = blocks
+            .iter()
+            .map(|block| of(block[0], block[1], block[1] + block[2]));
+        terms.sum::<f64>()
+    };
+    let (ll, ls, ss) = (
+        sum(&|l, _, _| l * l),
+        sum(&|l, s, _| l * s),
+        sum(&|_, s, _| s * s),
+    );
+    let (ol, os) = (sum(&|l, _, o| o * l), sum(&|_, s, o| o * s));
+    let apart = ll * ss - ls * ls;
+    let per_byte = (ol * ss - os * ls) / apart;
+    (apart > APART * ll * ss && per_byte > 0.0).then(|| 1.0 / per_byte)
+}
+
 /// The bracket that blocks leave, bytes/s; `None`: they are too few.
 fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<balance::Range> {
     let lasted: f64 = blocks.iter().map(|block| block.sent_s).sum();
@@ -360,6 +388,10 @@ fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<balance::Range> {
         .collect();
     let range = bootstrap::range(&parts, |drawn| {
         let sum = |of: usize| drawn.iter().map(|part| part[of]).sum::<f64>();
+        let carries = match fitted(drawn) {
+            Some(rate) => [rate.clamp(carries[0], carries[1]); 2],
+            None => carries,
+        };
         let [a, b] = carries.map(|rate| (sum(0) - rate * sum(2)) / sum(1));
         (a.min(b), a.max(b))
     });
@@ -556,6 +588,20 @@ mod tests {
         let carried = found.at_least.unwrap();
         assert!((carried / 1e6 - 1.0).abs() < 0.1, "{carried}");
         assert!(found.why.is_some());
+    }
+
+    /// Blocks that were sent at two rates over a link of 2.5 MB/s, of which others take 1 MB/s.
+    #[test]
+    fn blocks_of_different_rates_say_what_the_link_carries() {
+        let block = |bytes: f64, sent_s: f64| {
+            let out_s = (bytes + 1e6 * sent_s) / 2.5e6;
+            vec![bytes, sent_s, out_s - sent_s]
+        };
+        let blocks = [block(400e3, 0.1), block(150e3, 0.1), block(160e3, 0.1)];
+        let rate = fitted(&blocks.iter().collect::<Vec<_>>()).unwrap();
+        assert!((rate / 2.5e6 - 1.0).abs() < 1e-9, "{rate}");
+        let alike = [block(150e3, 0.1), block(300e3, 0.2)];
+        assert_eq!(fitted(&alike.iter().collect::<Vec<_>>()), None);
     }
 
     /// Of six segments the third and the fourth are dropped before the link, and come when they are sent again.
