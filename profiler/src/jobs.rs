@@ -14,7 +14,6 @@ use flowtrace_schema::ProgramRow;
 
 use crate::argv::unquote;
 use crate::managers::runner;
-use crate::rules;
 
 pub use records::Records;
 
@@ -36,7 +35,6 @@ pub fn name_jobs(rows: &[ProgramRow], rules: &mut [String], records: Option<&mut
             "fork" => Vec::new(),
             _ => row.command.as_deref().map(unquote).unwrap_or_default(),
         };
-        let by = parent.map(|parent| rules[parent].clone());
         let own = of_arguments(&argv).or_else(|| {
             let records = records.as_deref_mut()?;
             records.name(row.cwd.as_deref(), &argv)
@@ -53,10 +51,6 @@ pub fn name_jobs(rows: &[ProgramRow], rules: &mut [String], records: Option<&mut
         });
         if let Some(name) = job[i].and_then(|job| names.get(&job)) {
             rules[i].clone_from(name);
-        } else if by.as_deref() == Some("parallel")
-            && let Some(name) = of_line(&argv)
-        {
-            rules[i] = name;
         }
     }
 }
@@ -90,30 +84,6 @@ fn of_arguments(argv: &[String]) -> Option<String> {
     rules.all(|rule| rule == first).then(|| first.to_owned())
 }
 
-/// The program of the command in a line that a shell was given. A line of several is none of them: the shell
-/// starts them.
-fn of_line(argv: &[String]) -> Option<String> {
-    let line = shell_line(argv)?;
-    if line.contains([';', '|', '&', '\n']) {
-        return None;
-    }
-    let words = unquote(line);
-    let is_assignment = |word: &&String| {
-        let name = word.split_once('=').map(|(name, _)| name);
-        name.is_some_and(|n| {
-            !n.is_empty() && n.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        })
-    };
-    let command: Vec<&String> = words.iter().skip_while(is_assignment).collect();
-    let is_name = |word: &str| {
-        word.chars()
-            .all(|c| c.is_alphanumeric() || "._-+/".contains(c))
-    };
-    command.first().filter(|word| is_name(word))?;
-    let quoted = flowtrace_schema::quote_argv(command.iter().map(|word| word.as_bytes()));
-    Some(rules::rule(None, Some(&quoted.text())))
-}
-
 /// The text after `-c` of a shell.
 pub(crate) fn shell_line(argv: &[String]) -> Option<&str> {
     let name = argv.first()?.rsplit('/').next()?;
@@ -134,6 +104,7 @@ pub(crate) fn shell_line(argv: &[String]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules;
 
     fn row(
         upid: i64,
@@ -201,24 +172,19 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_parallel_is_named_after_its_command() {
+    fn a_shell_that_starts_one_program_is_no_second_one() {
         let rows = [
             row(
                 1,
                 None,
                 None,
-                "perl /usr/bin/parallel 'sort {}' ::: a",
+                "perl /usr/bin/parallel 'gzip {}' ::: a",
                 "/w",
             ),
-            row(2, Some(1), None, "/bin/bash -c 'LC_ALL=C sort a > b'", "/w"),
-            row(3, Some(1), None, "/bin/bash -c '{ a; }'", "/w"),
-            row(4, Some(2), None, "/bin/bash -c 'x a'", "/w"),
-            row(5, Some(1), None, "/bin/bash -c 'gzip a; x a.gz'", "/w"),
+            row(2, Some(1), None, "/bin/sh -c 'gzip a > b'", "/w"),
+            row(3, Some(2), None, "gzip a", "/w"),
         ];
-        assert_eq!(
-            named(&rows, None),
-            ["parallel", "sort", "bash -c", "bash -c", "bash -c"]
-        );
+        assert_eq!(named(&rows, None), ["parallel", "sh -c", "gzip"]);
     }
 
     #[test]

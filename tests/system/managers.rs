@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::process::finish;
 use crate::support::trace::Trace;
-use crate::support::{Scratch, need_fuse, run_in, skip, succeeds};
+use crate::support::{Scratch, flowtrace, need_fuse, run_in, skip, succeeds};
 
 /// Whether a manager that no system has by itself is there.
 fn has(program: &str) -> bool {
@@ -65,7 +65,12 @@ fn commands_of_parallel() {
     run.env("HOME", scratch.dir("home")).env("SHELL", "/bin/sh");
     finish(&mut run).expect(0);
     let trace = Trace::open(&scratch.join("trace.db"));
-    let shells =
-        "SELECT COUNT(*) FROM processes WHERE rule = 'sort' AND command LIKE '%sh -c %sorted%'";
-    assert_eq!(trace.one::<i64>(shells), 2);
+    let sorts = "SELECT COUNT(DISTINCT host || pid) FROM processes WHERE rule = 'sort'";
+    assert_eq!(trace.one::<i64>(sorts), 2);
+    for (view, row) in [("stats", "sort 2 2"), ("resources", "sort 2")] {
+        let out = flowtrace(&scratch, &[view, "trace.db"]);
+        let text = String::from_utf8(out.stdout).unwrap();
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&text).contains(row), "{view:?}: {text}");
+    }
 }
