@@ -58,6 +58,8 @@ pub struct Missing {
     pub first_ns: i64,
     /// Bytes read by calls.
     pub bytes: i64,
+    /// Whether it is a directory, into which the command wrote.
+    pub is_directory: bool,
 }
 
 /// A declared dependency of which nothing was read.
@@ -184,7 +186,13 @@ pub fn check(
                 upid: steps[by].upid,
                 first_ns: reading.first_ns,
                 bytes: reading.bytes,
+                is_directory: false,
             });
+        }
+        if let Some(missing) = missing_directory(declared, steps, at, targets[0], &before)
+            && seen.insert((missing.target.clone(), missing.needs.clone()))
+        {
+            findings.missing.push(missing);
         }
         // All that a command made is there as soon as some of it is.
         for &by in makers_of_it.keys().filter(|&&by| by != at) {
@@ -212,7 +220,7 @@ pub fn check(
         let read = read_for.get(target).unwrap_or(&none);
         for needs in &rule.needs {
             let is_used = read.contains(needs.as_str())
-                || declared.phony.contains(needs)
+                || declared.phony.contains_key(needs)
                 || !declared.is_file(needs, &made);
             if !is_used {
                 findings.unused.push(Unused {
@@ -238,6 +246,62 @@ pub fn check(
         })
         .collect();
     findings
+}
+
+/// The directory that a step wrote into, that the command of another rule made, and that nothing declares to be there first: neither
+/// itself nor a rule that may make directories is among `before`. Only the innermost one.
+fn missing_directory(
+    declared: &Declared,
+    steps: &[StepFiles],
+    at: usize,
+    target: &str,
+    before: &HashSet<&str>,
+) -> Option<Missing> {
+    let makers = declared.make_directories.as_ref()?;
+    if makers.contains(target) || before.iter().any(|name| makers.contains(*name)) {
+        return None;
+    }
+    let step = &steps[at];
+    let maker_of = |directory: &str| {
+        let earlier = steps[..at].iter();
+        earlier
+            .filter(|other| !is_build(&other.rule))
+            .find(|other| {
+                other
+                    .directories
+                    .iter()
+                    .any(|made| made.path() == directory)
+            })
+    };
+    let mut directories: BTreeSet<&str> = BTreeSet::new();
+    for place in step.writes.keys().filter(|place| place.is_below()) {
+        directories.extend(place.path().rsplit_once('/').map(|(above, _)| above));
+    }
+    let is_own = |directory: &str| {
+        let mut own = step.directories.iter().chain(&step.checked);
+        own.any(|place| place.path() == directory)
+    };
+    directories.into_iter().find_map(|directory| {
+        let maker = maker_of(directory)?;
+        // What comes with something that is declared.
+        let is_before = maker
+            .writes
+            .keys()
+            .any(|place| before.contains(place.path()));
+        if is_before || is_own(directory) || before.contains(directory) {
+            return None;
+        }
+        Some(Missing {
+            target: target.into(),
+            needs: directory.into(),
+            is_race: true,
+            command: step.command.clone(),
+            upid: step.upid,
+            first_ns: step.start_ns,
+            bytes: 0,
+            is_directory: true,
+        })
+    })
 }
 
 /// What a step read, itself and through files of other steps that are no targets, with who read it.

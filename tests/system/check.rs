@@ -395,6 +395,41 @@ fn a_side_output_of_another_rule_is_missing() {
 }
 
 #[test]
+fn a_directory_that_another_rule_makes_is_missing() {
+    let outputs = "all: dirs out/x out/y\ndirs:\n\tmkdir -p out\n";
+    let missing = format!("{outputs}out/x out/y: in\n\tcp in $@\n");
+    let files = [("Makefile", &*missing), ("in", "1\n")];
+    let Some((.., found)) = built_and_checked(&files, &["make"]) else {
+        return;
+    };
+    let text = found.expect(1).stdout_text();
+    assert!(text.contains("2 dependencies are missing"), "{text}");
+    assert!(text.contains("out/y: out   (a directory made"), "{text}");
+    for rules in [
+        format!("{outputs}out/x out/y: in | dirs\n\tcp in $@\n"),
+        format!(".PHONY: all dirs\n{outputs}out/x out/y: in | dirs\n\tcp in $@\n"),
+        format!("{outputs}out/x out/y: in\n\t@mkdir -p $(@D)\n\tcp in $@\n"),
+        format!("{outputs}out/x out/y: in\n\t@test -d out || mkdir out\n\tcp in $@\n"),
+        "all: out/x\nout:\n\tmkdir $@\nout/x: in | out\n\tcp in $@\n".into(),
+        "_ := $(shell mkdir -p out)\nall: out/x\nout/x: in\n\tcp in $@\n".into(),
+        "all: out/x\nout/x: in out/first\n\tcp in $@\nout/first:\n\tmkdir out; touch $@\n".into(),
+    ] {
+        let files = [("Makefile", &*rules), ("in", "1\n")];
+        if let Some((.., found)) = built_and_checked(&files, &["make"]) {
+            found.expect(0);
+        }
+    }
+}
+
+#[test]
+fn what_a_phony_rule_needs_is_declared() {
+    let rules = ".PHONY: all first\nall: b\nfirst: a\na: in\n\tcp in a\nb: first\n\tcat a > b\n";
+    if let Some((.., found)) = built_and_checked(&[("Makefile", rules), ("in", "1\n")], &["make"]) {
+        found.expect(0);
+    }
+}
+
+#[test]
 fn several_outputs_of_one_command_come_together() {
     let rules = "all: t\nq r &: s\n\tcp s q; cp s r\nt: q\n\tcat r > t\n";
     if let Some((.., found)) = built_and_checked(&[("Makefile", rules), ("s", "1\n")], &["make"]) {

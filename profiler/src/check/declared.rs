@@ -24,10 +24,13 @@ pub enum Kind {
 pub struct Declared {
     /// By the file that is made, relative to the directory of the run.
     pub rules: BTreeMap<String, Rule>,
-    /// Targets that are no files.
-    pub phony: BTreeSet<String>,
+    /// Targets that are no files, and what comes before them.
+    pub phony: BTreeMap<String, Rule>,
     /// Files that are named and not made.
     pub sources: BTreeSet<String>,
+    /// Rules of make whose recipe may make directories, as its text says; `None`: recipes are not known, or the build makes the
+    /// directories of its outputs by itself.
+    pub make_directories: Option<BTreeSet<String>>,
 }
 
 /// What a file is declared to be made from.
@@ -67,9 +70,9 @@ impl Declared {
             Kind::Snakemake => snakemake(&mut declared, text, &add)?,
             Kind::Edges => edges(&mut declared, text, &add)?,
         }
-        declared
-            .rules
-            .retain(|name, _| !declared.phony.contains(name));
+        for (name, rule) in &mut declared.phony {
+            *rule = declared.rules.remove(name).unwrap_or_default();
+        }
         let named = declared
             .rules
             .values()
@@ -92,14 +95,13 @@ impl Declared {
         found: &mut HashSet<&'a str>,
     ) {
         let mut left: Vec<&str> = vec![target];
-        let mut through_phony: HashSet<&str> = HashSet::new();
         while let Some(name) = left.pop() {
-            let Some(rule) = self.rules.get(name) else {
+            let Some(rule) = self.rules.get(name).or_else(|| self.phony.get(name)) else {
                 continue;
             };
             let of_before = rule.found.iter().filter(|_| with_found);
             for next in rule.needs.iter().chain(&rule.after).chain(of_before) {
-                if found.insert(next) || through_phony.insert(next) && self.phony.contains(next) {
+                if found.insert(next) {
                     left.push(next);
                 }
             }
@@ -141,6 +143,8 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
     let mut is_files = false;
     let mut was_found = false;
     let mut is_target = true;
+    let mut last: Vec<String> = Vec::new();
+    let mut make_directories = BTreeSet::new();
     for line in text.lines() {
         if line == "# Files" {
             is_files = true;
@@ -152,7 +156,13 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
         {
             is_files = false;
         }
-        if !is_files || line.starts_with('\t') {
+        if !is_files {
+            continue;
+        }
+        if let Some(recipe) = line.strip_prefix('\t') {
+            if may_make_directories(recipe) {
+                make_directories.extend(last.iter().cloned());
+            }
             continue;
         }
         if line.starts_with('#') {
@@ -161,6 +171,7 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
         }
         if line.is_empty() {
             is_target = true;
+            last.clear();
             continue;
         }
         let Some((names, rest)) = line.split_once(':') else {
@@ -180,9 +191,9 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
         }
         let names = names.trim_end_matches('&').trim();
         if names == ".PHONY" {
-            declared
-                .phony
-                .extend(rest.split_whitespace().map(|name| add.name(name)));
+            let names = rest.split_whitespace();
+            let rules = names.map(|name| (add.name(name), Rule::default()));
+            declared.phony.extend(rules);
             continue;
         }
         // Special targets and suffix rules; a hidden file has another letter.
@@ -197,6 +208,10 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
             continue;
         }
         let (needs, order) = rest.split_once('|').unwrap_or((rest, ""));
+        last = names
+            .split_whitespace()
+            .map(|name| add.name(name))
+            .collect();
         for name in names.split_whitespace() {
             declared.rules.entry(add.name(name)).or_default();
             for need in needs.split_whitespace() {
@@ -207,12 +222,22 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
             }
         }
     }
+    declared.make_directories = Some(make_directories);
     match was_found {
         true => Ok(()),
         false => Err(Unreadable(
             "it has no line \"# Files\", as the output of make -pn has".into(),
         )),
     }
+}
+
+/// Whether a line of a recipe may make a directory. Variables are not expanded in it: a name as `MKDIR_P` tells, a called function
+/// may hold anything.
+fn may_make_directories(recipe: &str) -> bool {
+    let recipe = recipe.to_ascii_lowercase();
+    ["dir", "install", "$(call", "${call"]
+        .iter()
+        .any(|word| recipe.contains(word))
 }
 
 /// `"id" [label="name"]`, `"id" -> "id" [label=" rule"]`; a rule with several files is an ellipse.

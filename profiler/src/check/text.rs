@@ -33,6 +33,9 @@ pub fn text(findings: &Findings, width: usize) -> String {
     };
     for missing in findings.missing.iter().take(SHOWN) {
         let meaning = match missing.is_race {
+            true if missing.is_directory => {
+                "a directory made in this run: with -j it may not be there yet"
+            }
             true => "made in this run: with -j it may be read too early",
             false => "a change to it goes unnoticed",
         };
@@ -43,6 +46,7 @@ pub fn text(findings: &Findings, width: usize) -> String {
             plain(&missing.needs)
         );
         let read = match missing.bytes {
+            _ if missing.is_directory => "wrote into it".into(),
             0 => "opened it".into(),
             n => format!("read {} of it", bytes(n)),
         };

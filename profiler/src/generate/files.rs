@@ -1,6 +1,6 @@
 //! Which files each step read and wrote, without asking whether it can be written down.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use flowtrace_schema::{Result, Trace};
@@ -21,11 +21,17 @@ pub struct StepFiles {
     pub command: String,
     /// Image of its first program.
     pub upid: Option<i64>,
+    /// When it began, ns.
+    pub start_ns: i64,
     /// Files that it read, or had open for that, and did not write: those below the root and those
     /// elsewhere that do not belong to the machine.
     pub reads: BTreeMap<Place, Reading>,
     /// Names of files that it wrote or made, and whether they were there at the end of the run.
     pub writes: BTreeMap<Place, bool>,
+    /// Directories that it made; none of a command in `$(…)`, which its script waits for.
+    pub directories: BTreeSet<Place>,
+    /// Directories that it asked for (`stat`): it may be what makes them where they are missing.
+    pub checked: BTreeSet<Place>,
 }
 
 /// How a step read a file.
@@ -76,11 +82,35 @@ pub fn files_of_steps(
                 rule: Arc::clone(&draft.rule),
                 command: row.and_then(|row| row.command.clone()).unwrap_or_default(),
                 upid,
+                start_ns: draft.start_ns,
                 reads: BTreeMap::new(),
                 writes: BTreeMap::new(),
+                directories: BTreeSet::new(),
+                checked: BTreeSet::new(),
             }
         })
         .collect();
+    for (step, path) in &effects.made_directories {
+        if !split.drafts[*step].answers_script {
+            let place = Place::of(path, &source.root);
+            found[*step].directories.insert(place);
+        }
+    }
+    for action in source
+        .actions
+        .iter()
+        .filter(|action| action.op == "getattr")
+    {
+        let Some(&step) = step_of.get(&action.upid) else {
+            continue;
+        };
+        for name in source.names_during(action.file_id, action.first_ns, action.last_ns) {
+            if source.is_directory_at(&name.path, action.first_ns) {
+                let place = Place::of(&name.path, &source.root);
+                found[step].checked.insert(place);
+            }
+        }
+    }
     let mut own: HashSet<(usize, i64)> = HashSet::new();
     for (thing, touches) in &effects.touches {
         for touch in touches {
