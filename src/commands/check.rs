@@ -1,5 +1,6 @@
 //! `flowtrace check`.
 
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -72,19 +73,37 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     }
     let trace = Trace::open(&args.trace)?;
     let working = progress::working(format!("checking {}", args.trace.display()));
-    let (root, steps) = files_of_steps(&trace)?.map_err(|unfit| {
+    let run = trace.runs()?.into_iter().next();
+    let (command, cwd) = run.map_or_else(Default::default, |run| (run.command, run.cwd));
+    let build = match &args.declared {
+        Some(_) => None,
+        None => builder(&trace, &cwd)?,
+    };
+    let upids = build.as_ref().map(|build| &build.upids[..]);
+    let (root, steps) = files_of_steps(&trace, upids)?.map_err(|unfit| {
         let what = args.trace.display();
         Failure::usage(format!("cannot check {what}: {}", unfit.reason)).hint(unfit.hint)
     })?;
-    let (kind, declared, name, base) = match (&args.declared, args.kind) {
-        (Some(path), Some(kind)) => {
+    let (kind, declared, name, base) = match (&args.declared, args.kind, build) {
+        (Some(path), Some(kind), _) => {
             let name = path.display().to_string();
             (kind.into(), read(path)?, name, root.clone())
         }
-        _ => {
-            let (command, directory) = builder(&trace, &root)?;
+        (
+            ..,
+            Some(Build {
+                command, directory, ..
+            }),
+        ) => {
             let (kind, text, name) = ask(&command, Path::new(&directory))?;
             (kind, text, name, base_of(&command, &directory))
+        }
+        _ => {
+            let what = command.unwrap_or_else(|| "the traced run".into());
+            return Err(Failure::usage(format!(
+                "cannot ask {what} for its rules: only make, ninja and snakemake can be asked"
+            ))
+            .hint("give them with --declared FILE --kind make|ninja|snakemake|edges"));
         }
     };
     let declared = Declared::read(kind, &declared, &root, &base)
@@ -97,6 +116,18 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             "nothing was checked: none of the {} declared files was made in the traced run",
             findings.declared
         );
+        if findings.nested > 0 {
+            let what = format!(
+                "nothing was checked: {} in the run built by itself, with rules that are not read",
+                match findings.nested {
+                    1 => "1 command".into(),
+                    n => format!("each of {n} commands"),
+                }
+            );
+            return Err(Failure::usage(what).hint(
+                "a make that calls itself is not looked into: trace such a call by itself; cmake -G Ninja makes rules without them",
+            ));
+        }
         let made: Vec<&str> = findings
             .undeclared_outputs
             .iter()
@@ -154,52 +185,98 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The command that knows the rules, and its directory: what was run, what that became by an exec
-/// (`nice make`), or the only one of its kind below it (`sh -c 'make && …'`).
-fn builder(trace: &Trace, root: &str) -> Result<(String, String), Failure> {
-    let runs = trace.runs()?;
-    let command = runs
-        .first()
-        .and_then(|run| run.command.clone())
-        .unwrap_or_default();
+/// The build of a run that can be asked for its rules.
+struct Build {
+    /// The command to ask.
+    command: String,
+    /// The directory in which it was started.
+    directory: String,
+    /// Its process images: several where the run began it several times (`make clean && make`).
+    upids: Vec<i64>,
+}
+
+/// The build that a run consists of, wherever a script, a wrapper or cmake starts it; `None`: there is none.
+///
+/// # Errors
+/// When the run has builds of different rules.
+fn builder(trace: &Trace, root: &str) -> Result<Option<Build>, Failure> {
     let rows = trace.processes()?;
-    let knows = |command: &str| knowing(&unquote(command)).is_some();
-    if knows(&command) {
-        return Ok((command, root.into()));
-    }
-    let is_one =
-        |row: &&ProcessRow| row.origin != "fork" && row.command.as_deref().is_some_and(knows);
-    let ones: Vec<&ProcessRow> = rows.iter().filter(is_one).collect();
-    let below = |row: &ProcessRow| {
-        // make begins again in its own place after it has made a file that it includes.
-        let before = |row: &ProcessRow| row.prev_upid.or(row.parent_upid);
-        let mut above = before(row);
-        while let Some(upid) = above {
-            if ones.iter().any(|one| one.upid == upid) {
-                return true;
-            }
-            let at = rows.iter().find(|row| row.upid == upid);
-            above = at.and_then(before);
-        }
-        false
+    let of: HashMap<i64, &ProcessRow> = rows.iter().map(|row| (row.upid, row)).collect();
+    let is_build = |row: &&ProcessRow| {
+        let command = row.command.as_deref().filter(|_| row.origin != "fork");
+        command
+            .is_some_and(|command| knowing(&unquote(command)).is_some_and(|words| !is_query(words)))
     };
-    // make calls itself for directories below.
-    let mut first = ones.iter().filter(|one| !below(one));
-    match (first.next(), first.next()) {
-        (Some(one), None) => Ok((
-            one.command.clone().unwrap_or_default(),
-            one.cwd.clone().unwrap_or_else(|| root.into()),
-        )),
-        (Some(one), Some(other)) => {
-            let shown = |row: &ProcessRow| row.command.clone().unwrap_or_default();
-            let (one, other) = (shown(one), shown(other));
-            Err(Failure::usage(format!(
-                "cannot check {command}: it ran several builds, {one} and {other}"
-            ))
-            .hint("trace one of them by itself: make clean, then flowtrace run -- make"))
-        }
-        _ => Ok((command, root.into())),
+    let builds: HashSet<i64> = rows.iter().filter(is_build).map(|row| row.upid).collect();
+    // make calls itself for directories below, and begins again in its own place after it has made a file that it includes.
+    let is_first = |row: &&ProcessRow| {
+        let before = |row: &ProcessRow| of.get(&row.prev_upid.or(row.parent_upid)?).copied();
+        let mut above = std::iter::successors(before(row), |row| before(row));
+        builds.contains(&row.upid) && !above.any(|row| builds.contains(&row.upid))
+    };
+    let mut builds: Vec<Build> = Vec::new();
+    for row in rows.iter().filter(is_first) {
+        builds.push(Build {
+            command: row.command.clone().unwrap_or_default(),
+            directory: row.cwd.clone().unwrap_or_else(|| root.into()),
+            upids: vec![row.upid],
+        });
     }
+    // What cmake builds to try the compiler is gone when the run ends.
+    if builds
+        .iter()
+        .any(|build| Path::new(&build.directory).is_dir())
+    {
+        builds.retain(|build| Path::new(&build.directory).is_dir());
+    }
+    let Some(mut last) = builds.pop() else {
+        return Ok(None);
+    };
+    for other in &builds {
+        if rules_of(other) != rules_of(&last) {
+            let what = format!("{} and {}", other.command, last.command);
+            return Err(Failure::usage(format!(
+                "cannot check this run: it ran several builds, {what}"
+            ))
+            .hint("trace one of them by itself: make clean, then flowtrace run -- make"));
+        }
+    }
+    last.upids
+        .extend(builds.iter().flat_map(|build| &build.upids));
+    Ok(Some(last))
+}
+
+/// Where the rules of a build come from: its program, the directory, and the options that name a file of rules or set a variable.
+fn rules_of(build: &Build) -> (String, String, Vec<String>) {
+    let argv = unquote(&build.command);
+    let words = knowing(&argv).unwrap_or(&argv);
+    let mut others: Vec<String> = Vec::new();
+    let mut is_file = false;
+    for word in words.iter().skip(1) {
+        if is_file || word.starts_with("-f") || word.contains('=') {
+            others.push(word.clone());
+        }
+        is_file = word == "-f";
+    }
+    let program = words.first().map_or("", |word| base_name(word));
+    (
+        program.into(),
+        base_of(&build.command, &build.directory),
+        others,
+    )
+}
+
+/// Whether a build is only asked for something and builds nothing.
+fn is_query(words: &[String]) -> bool {
+    let is_ninja = words.first().is_some_and(|word| base_name(word) == "ninja");
+    let is_tool = |word: &String| is_ninja && word.starts_with("-t");
+    words
+        .iter()
+        .any(|word| word == "--version" || is_tool(word))
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The directory that a build goes to before it reads its rules (`-C`), from the one where it was started.
@@ -225,23 +302,26 @@ fn base_of(command: &str, directory: &str) -> String {
 
 /// The words of a command that knows its rules, without the interpreter that runs it.
 fn knowing(argv: &[String]) -> Option<&[String]> {
-    let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();
     let knows = |words: &[String]| {
-        let first = words.first().map(name);
-        first.is_some_and(|name| ["make", "gmake", "ninja", "snakemake"].contains(&name.as_str()))
+        let first = words.first().map(|word| base_name(word));
+        first.is_some_and(|name| ["make", "gmake", "ninja", "snakemake"].contains(&name))
     };
-    let is_python = argv.first().map(name)?.starts_with("python");
+    let is_python = base_name(argv.first()?).starts_with("python");
     let words = if is_python { &argv[1..] } else { argv };
     knows(words).then_some(words)
 }
+
+/// Bytes of the names of targets that are given to ninja at most: the kernel takes 2 MiB of arguments.
+const MOST_TARGETS: usize = 1 << 20;
 
 /// Lets the build that was traced tell its rules: the same command, told to print and not to build.
 fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
     let argv = unquote(command);
     let argv = knowing(&argv).unwrap_or(&argv);
     let program = argv.first().map_or("", String::as_str);
-    let name = program.rsplit('/').next().unwrap_or(program);
+    let name = base_name(program);
     let mut given = argv.iter().skip(1).map(String::as_str).collect::<Vec<_>>();
+    let all: Vec<String>;
     let (kind, calls): (Kind, Vec<Vec<&str>>) = match name {
         "make" | "gmake" => {
             given.push("-pn");
@@ -259,57 +339,65 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
                     kept.push(word);
                 }
             }
-            let of = |tool: &'static str| [&kept[..], &["-t", tool]].concat();
-            (Kind::Ninja, vec![of("graph"), of("deps")])
-        }
-        "snakemake" => {
-            given.push("--detailed-summary");
-            (Kind::Snakemake, vec![given])
+            let of = |tool: &[&'static str]| [&kept[..], &["-t"], tool].concat();
+            // By default the graph is of the default targets alone.
+            let targets = printed(program, &of(&["targets", "all"]), root)?;
+            let targets = targets
+                .lines()
+                .filter_map(|line| Some(line.rsplit_once(": ")?.0));
+            all = targets.map(String::from).collect::<Vec<_>>();
+            let mut graph = of(&["graph"]);
+            if all.iter().map(String::len).sum::<usize>() < MOST_TARGETS {
+                graph.extend(all.iter().map(String::as_str));
+            }
+            (Kind::Ninja, vec![graph, of(&["deps"])])
         }
         _ => {
-            return Err(Failure::usage(format!(
-                "cannot ask {} for its rules: only make, ninja and snakemake can be asked",
-                if command.is_empty() {
-                    "the traced run"
-                } else {
-                    command
-                }
-            ))
-            .hint("give them with --declared FILE --kind make|ninja|snakemake|edges"));
+            given.push("--detailed-summary");
+            (Kind::Snakemake, vec![given])
         }
     };
     let mut text = String::new();
     for arguments in calls {
-        let shown = format!("{program} {}", arguments.join(" "));
-        let output = Command::new(program)
-            .args(&arguments)
-            .current_dir(root)
-            .env("LC_ALL", "C")
-            .env_remove("MAKEFLAGS")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| {
-                let place = root.display();
-                let failure = Failure::usage(format!("cannot run {shown} in {place}: {error}"));
-                match root.is_dir() {
-                    true => failure,
-                    false => failure.hint("the directory of the build is gone; give what is declared with --declared FILE"),
-                }
-            })?;
-        if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-            let last = errors.lines().rfind(|line| !line.trim().is_empty());
-            return Err(Failure::usage(format!(
-                "{shown} failed in {} ({}): {}",
-                root.display(),
-                output.status,
-                last.unwrap_or("it said nothing")
-            ))
-            .hint("give what is declared with --declared FILE"));
-        }
-        text += &String::from_utf8_lossy(&output.stdout);
+        text += &printed(program, &arguments, root)?;
     }
     Ok((kind, text, name.to_owned()))
+}
+
+/// The standard output of a build that is asked for its rules.
+fn printed(program: &str, arguments: &[&str], root: &Path) -> Result<String, Failure> {
+    let shown = || {
+        let shown = format!("{program} {}", arguments.join(" "));
+        flowtrace_profiler::text::units::shorten(&shown, 200)
+    };
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(root)
+        .env("LC_ALL", "C")
+        .env_remove("MAKEFLAGS")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            let place = root.display();
+            let failure = Failure::usage(format!("cannot run {} in {place}: {error}", shown()));
+            match root.is_dir() {
+                true => failure,
+                false => failure.hint("the directory of the build is gone; give what is declared with --declared FILE"),
+            }
+        })?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let last = errors.lines().rfind(|line| !line.trim().is_empty());
+        return Err(Failure::usage(format!(
+            "{} failed in {} ({}): {}",
+            shown(),
+            root.display(),
+            output.status,
+            last.unwrap_or("it said nothing")
+        ))
+        .hint("give what is declared with --declared FILE"));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

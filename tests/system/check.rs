@@ -172,9 +172,19 @@ fn rules_without_files_are_told_from_files_that_were_there_before() {
     let Some((scratch, work)) = build_by(&makefile, &twice) else {
         return;
     };
+    let text = check(&scratch, &work, &[]).expect(0).stdout_text();
+    assert!(text.contains("read for 4 rules is declared"), "{text}");
+    let other = [
+        "sh",
+        "-c",
+        "make --version && make gen.h && make CC=gcc prog",
+    ];
+    let Some((scratch, work)) = build_by(&makefile, &other) else {
+        return;
+    };
     let refused = check(&scratch, &work, &[]).expect(2).stderr;
     assert!(
-        refused.contains("it ran several builds, make clean and make gen.h prog"),
+        refused.contains("it ran several builds, make gen.h and make CC=gcc prog"),
         "{refused}"
     );
 }
@@ -418,6 +428,52 @@ fn a_directory_that_another_rule_makes_is_missing() {
         if let Some((.., found)) = built_and_checked(&files, &["make"]) {
             found.expect(0);
         }
+    }
+}
+
+/// As a script configures and builds: ninja is asked for all of its targets, not for those of the default alone.
+#[test]
+fn a_build_by_cmake_is_checked() {
+    if !(has("ninja") && need_program("cmake") && need_program("cc")) {
+        return;
+    }
+    let lists = "cmake_minimum_required(VERSION 3.10)\nproject(p C)\n\
+                 add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/gen.h DEPENDS src.h\n  \
+                 COMMAND cp ${CMAKE_SOURCE_DIR}/src.h ${CMAKE_BINARY_DIR}/gen.h)\n\
+                 add_custom_target(gen DEPENDS ${CMAKE_BINARY_DIR}/gen.h)\n\
+                 include_directories(${CMAKE_BINARY_DIR})\nadd_executable(p main.c)\n";
+    let script = |generator: &str| {
+        format!(
+            "set -e\ncmake -G '{generator}' -S . -B b\ncmake --build b --target gen\ncmake --build b --target p\n"
+        )
+    };
+    let built = |script: &str| {
+        let files = [
+            ("CMakeLists.txt", lists),
+            ("src.h", "int k;\n"),
+            (
+                "main.c",
+                "#include \"gen.h\"\nint main(void) { return k; }\n",
+            ),
+            ("build.sh", script),
+        ];
+        built_and_checked(&files, &["sh", "build.sh"])
+    };
+    // As `ninja -t missingdeps` says.
+    if let Some((.., found)) = built(&script("Ninja")) {
+        let text = found.expect(1).stdout_text();
+        assert!(
+            text.contains("1 dependency is missing in 3 rules"),
+            "{text}"
+        );
+        assert!(text.contains("main.c.o: b/gen.h   (made in"), "{text}");
+    }
+    if let Some((.., found)) = built(&script("Unix Makefiles")) {
+        let text = found.expect(2).stderr;
+        assert!(
+            text.contains("each of 2 commands in the run built by itself"),
+            "{text}"
+        );
     }
 }
 

@@ -248,7 +248,7 @@ fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unr
         ));
     }
     let mut files: HashMap<&str, String> = HashMap::new();
-    let mut rules: HashSet<&str> = HashSet::new();
+    let (mut rules, mut phony): (HashSet<&str>, HashSet<&str>) = Default::default();
     let mut arrows: Vec<(&str, &str, bool)> = Vec::new();
     let mut output: Option<String> = None;
     for line in text.lines() {
@@ -274,6 +274,9 @@ fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unr
             let label = &rest[at + "label=".len()..];
             if rest.contains("shape=ellipse") {
                 rules.insert(from);
+                if label.starts_with("phony\"") {
+                    phony.insert(from);
+                }
             } else if let Some((label, _)) = quoted(label) {
                 files.insert(from, label.replace("\\\\", "\\"));
             }
@@ -283,7 +286,8 @@ fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unr
     for &(from, to, _) in &arrows {
         if rules.contains(from) {
             of_rule.entry(from).or_default().push(to);
-            if let Some(file) = files.get(to) {
+            // A file that is phony and made of nothing is a source that may be missing.
+            if let Some(file) = files.get(to).filter(|_| !phony.contains(from)) {
                 declared.rules.entry(add.name(file)).or_default();
             }
         }

@@ -9,7 +9,7 @@ use crate::load::load;
 
 use super::effects::{How, Thing, effects};
 use super::source::{Source, Unfit};
-use super::steps::splits;
+use super::steps::{splits, started_by_all};
 use super::words::Place;
 
 /// What a step did to files.
@@ -43,18 +43,24 @@ pub struct Reading {
     pub bytes: i64,
 }
 
-/// The files of every step, in the order of steps, and the directory in which the run was started.
+/// The files of every step, in the order of steps, and the directory in which the run was started. The steps are those that these
+/// process images started; `None`: those of the innermost command that only starts others.
 ///
 /// # Errors
 /// When the file cannot be read; inside, when the trace does not hold what it takes.
 pub fn files_of_steps(
     trace: &Trace,
+    starters: Option<&[i64]>,
 ) -> Result<std::result::Result<(String, Vec<StepFiles>), Unfit>> {
     let source = match Source::read(trace, load(trace)?)? {
         Ok(source) => source,
         Err(unfit) => return Ok(Err(unfit)),
     };
-    let Some(split) = splits(&source).into_iter().next() else {
+    let split = match starters {
+        Some(upids) => Some(started_by_all(&source, upids)),
+        None => splits(&source).into_iter().next(),
+    };
+    let Some(split) = split else {
         return Ok(Ok((source.root.clone(), Vec::new())));
     };
     let effects = effects(&source, &split);

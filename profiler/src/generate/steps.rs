@@ -79,6 +79,15 @@ pub(super) struct Split {
     pub(super) is_manager: bool,
 }
 
+impl Split {
+    fn add_drivers(&mut self, source: &Source, places: &[usize]) {
+        for image in places.iter().map(|&at| &source.workflow.images[at]) {
+            self.is_manager |= is_one_of(image, MANAGERS);
+            self.drivers.insert(image.upid);
+        }
+    }
+}
+
 /// A process from one of its images on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
@@ -110,9 +119,7 @@ pub(super) fn splits(source: &Source) -> Vec<Split> {
         if inner.is_empty() {
             break;
         }
-        let drivers: Vec<&Image> = own.iter().map(|&at| &source.workflow.images[at]).collect();
-        split.is_manager |= drivers.iter().any(|image| is_one_of(image, MANAGERS));
-        split.drivers.extend(drivers.iter().map(|image| image.upid));
+        split.add_drivers(source, &own);
         units = inner;
         found.push(Split {
             drafts: drafts(source, &units),
@@ -125,6 +132,23 @@ pub(super) fn splits(source: &Source) -> Vec<Split> {
     }
     found.reverse();
     found
+}
+
+/// The steps that these images of drivers started.
+pub(super) fn started_by_all(source: &Source, upids: &[i64]) -> Split {
+    let mut split = Split::default();
+    let mut units = Vec::new();
+    for (from, image) in source.workflow.images.iter().enumerate() {
+        let process = image.process;
+        if upids.contains(&image.upid)
+            && let Some((own, inner)) = inside(source, Unit { process, from })
+        {
+            split.add_drivers(source, &own);
+            units.extend(inner);
+        }
+    }
+    split.drafts = drafts(source, &units);
+    split
 }
 
 fn drafts(source: &Source, units: &[Unit]) -> Vec<Draft> {
