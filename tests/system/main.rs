@@ -19,6 +19,7 @@ mod exit_status;
 mod fallback;
 mod generate;
 mod growing;
+mod hints;
 mod io_uring;
 mod kernel_equals_strace;
 mod kernel_int80;

@@ -280,12 +280,12 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
 }
 
 /// The directory with most of the data of which only opens were seen, and how much all of that is, where it is more than
-/// what calls moved.
+/// half of what calls moved.
 fn outside(workflow: &Workflow, facts: &Facts) -> Option<(String, i64)> {
     let moved = facts.data.read_bytes.saturating_add(facts.data.write_bytes);
     let is_mounted = facts.directories.iter().any(is_traced);
     crate::analysis::data::by_open_alone(workflow)
-        .filter(|&(_, bytes)| is_mounted && bytes > moved)
+        .filter(|&(_, bytes)| is_mounted && bytes > moved / 2)
         .map(|(directory, bytes)| {
             let quoted = flowtrace_schema::quote_argv([directory.as_bytes()]);
             (quoted.text().into_owned(), bytes)

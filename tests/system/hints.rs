@@ -1,0 +1,74 @@
+//! Lines of the summary that say what was not recorded, or what a program could do better.
+
+use std::fs;
+
+use crate::support::process::finish;
+use crate::support::{Scratch, need_fuse, need_program, prints, run_in};
+
+/// The summary of a run of these words in a directory with a file of 4 MB.
+fn summary(command: &[&str]) -> Option<String> {
+    if !(need_fuse() && need_program("python3")) {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    fs::write(work.join("data"), vec![b'x'; 4_000_000]).unwrap();
+    let mut run = run_in(&work, &scratch.join("trace.db"));
+    finish(run.arg("--").args(command)).expect(0);
+    Some(prints(&scratch, &["summary", "trace.db"]))
+}
+
+#[test]
+fn many_tiny_writes_are_a_finding_with_its_gain() {
+    let loop_ = "import sys\nfor i in range(200000): sys.stdout.write('ab\\n')";
+    let script = |option: &str| format!("python3 {option} -c \"{loop_}\" | wc -l > n");
+    for (option, is_found) in [("-u", true), ("-E", false)] {
+        let Some(text) = summary(&["sh", "-c", &script(option)]) else {
+            return;
+        };
+        let found = "makes 200 k tiny writes, 3 B each";
+        assert_eq!(text.contains(found), is_found, "{option}: {text}");
+    }
+}
+
+#[test]
+fn what_is_read_by_mapping_after_a_small_read_is_said() {
+    let reads = "import mmap\nf = open('data', 'rb')\nf.read(4096)\n\
+                 m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)\nprint(sum(m[::4096]))";
+    if let Some(text) = summary(&["python3", "-c", reads]) {
+        assert!(
+            text.contains("1 of 1 file read by calls only in part"),
+            "{text}"
+        );
+        assert!(
+            text.contains("was mapped into memory, which is not counted"),
+            "{text}"
+        );
+    }
+    if let Some(text) = summary(&["sh", "-c", "cat data > copy"]) {
+        assert!(!text.contains("mapped into memory"), "{text}");
+    }
+}
+
+#[test]
+fn data_outside_of_the_traced_directories_names_the_option() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, data) = (scratch.dir("work"), scratch.dir("data"));
+    fs::write(data.join("in"), vec![b'x'; 4_000_000]).unwrap();
+    let script = format!("sort {0}/in > {0}/out", data.display());
+    let run = |options: &[&str]| {
+        let mut run = run_in(&work, &scratch.join("trace.db"));
+        run.args(["--force"]).args(options);
+        finish(run.args(["--", "sh", "-c", &script])).expect(0);
+        prints(&scratch, &["summary", "trace.db"])
+    };
+    let text = run(&[]);
+    let hint = format!("flowtrace run --dir {}", data.display());
+    assert!(text.contains(&hint), "{text}");
+    let text = run(&["--dir", data.to_str().unwrap()]);
+    assert!(!text.contains("flowtrace run --dir"), "{text}");
+    assert!(text.contains("read 4.0 MB"), "{text}");
+}
