@@ -292,6 +292,20 @@ impl Trace {
         self.rows("SELECT * FROM settings ORDER BY upid")
     }
 
+    /// The first image of each run, in order.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn first_of_runs(&self) -> Result<Vec<i64>> {
+        let read = || -> rusqlite::Result<Vec<i64>> {
+            let mut statement = self
+                .db
+                .prepare("SELECT first_upid FROM run ORDER BY first_upid")?;
+            statement.query_map([], |row| row.get(0))?.collect()
+        };
+        read().map_err(|source| self.unreadable(source))
+    }
+
     /// The environment variables that were recorded by name, in the order of images.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::analysis::bottlenecks::tasks::Task;
 use crate::analysis::bottlenecks::{Bottlenecks, cause::states};
 use crate::analysis::serial::{Job, Jobs};
 use crate::model::{ProcessId, Workflow};
-use crate::timeline::{State, Timeline, sum_of};
+use crate::timeline::{Limit, State, Timeline, sum_of};
 
 /// The demand of a task in the phase that is looked at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,6 +73,8 @@ pub struct Advice {
     pub demands: Vec<Demand>,
     /// Processors that the advice is for.
     pub cores: usize,
+    /// Why that is less than what was asked for: what the run may use of its machine, in words.
+    pub limit: Option<String>,
     /// How long the phase took, ns.
     pub now_ns: f64,
     /// How long it would take with one more instance of the binding task, ns.
@@ -100,6 +102,10 @@ pub fn advice(
     let cores = cores
         .or_else(|| usize::try_from(timeline.cpus()?).ok())?
         .max(1);
+    // No number of cores helps who may not use them.
+    let limit = cause.limit.as_ref().or(timeline.limit.as_ref());
+    let limit = limit.filter(|limit| limit.cores < cores as f64);
+    let cores = limit.map_or(cores, |limit| (limit.cores as usize).max(1));
     let span = (cause.intervals.first()?.0, cause.intervals.last()?.1);
     let now_ns = (span.1 - span.0) as f64;
     let mut demands: Vec<Demand> = Vec::new();
@@ -152,7 +158,10 @@ pub fn advice(
     let binding = demands
         .iter()
         .position(|demand| demand.task == binding_task)?;
-    Some(balance(demands, binding, cores, span))
+    Some(Advice {
+        limit: limit.map(Limit::text),
+        ..balance(demands, binding, cores, span)
+    })
 }
 
 /// What each process did of the work of a task within a time.
@@ -244,6 +253,7 @@ pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i6
         binding,
         span,
         cores,
+        limit: None,
         now_ns: measured,
         one_more_ns: one_more * scale,
         balanced_ns: balanced * scale,

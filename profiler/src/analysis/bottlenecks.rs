@@ -16,7 +16,7 @@ pub mod windows;
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{Programs, Workflow};
-use crate::timeline::Timeline;
+use crate::timeline::{Limit, Timeline};
 pub use cause::{Confidence, Resource};
 use tasks::Tasks;
 
@@ -154,6 +154,8 @@ pub struct Cause {
     pub at_work: Option<(f64, f64)>,
     /// Processors that the run itself had then, on average.
     pub own_cores: f64,
+    /// What the task may use of the machine; `None`: all, or it is not known.
+    pub limit: Option<Limit>,
     /// Looks that it rests on.
     pub samples: u64,
     /// How sure that is.

@@ -37,7 +37,7 @@ const BY_LOCK: f64 = 0.2;
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
+    /// What kind of thing: cpu, cpu limit, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
     /// small calls.
     pub kind: &'static str,
     /// The step that it is about, if it is about one.

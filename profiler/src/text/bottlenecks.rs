@@ -44,6 +44,12 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     let lacked = match cause.resource {
         Resource::Cpu => format!("CPU{cores}"),
         Resource::Processors => format!("it waited for a processor{cores}"),
+        Resource::Limit => match &cause.limit {
+            Some(limit) => format!("it waited for a CPU, for {}{cores}", limit.text()),
+            None => format!(
+                "it waited for a CPU while others were idle: an affinity mask or a quota keeps them from it{cores}"
+            ),
+        },
         Resource::Disk => "storage".into(),
         Resource::View => {
             "file calls, slow because they are traced; with --no-mount they are not".into()
@@ -309,7 +315,10 @@ pub fn advice(advice: &Advice) -> String {
     let name =
         |demand: &crate::analysis::advice::Demand| units::shorten(&units::plain(&demand.name), 32);
     let gain = |ns: f64| percent(1.0 - ns / advice.now_ns.max(1.0));
-    let mut out = format!("\nscale-out for {} cores: ", advice.cores);
+    let cores = units::counted(advice.cores as i64, "core", "cores");
+    let limit = advice.limit.iter();
+    let limit: String = limit.map(|limit| format!(" ({limit})")).collect();
+    let mut out = format!("\nscale-out for {cores}{limit}: ");
     let is_changed = advice
         .demands
         .iter()

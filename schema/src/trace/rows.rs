@@ -312,6 +312,8 @@ rows! {
         upid: i64,
         umask: Option<i64>,
         environment: Option<i64>,
+        cpus: Option<String>,
+        cpu_quota_ns: Option<i64>,
     }
 
     /// A call that took or freed locks of a file for which somebody waited, or that closed it.

@@ -124,6 +124,19 @@ impl<'a> Blame<'a> {
             | Resource::Stopped
             | Resource::Tracer
             | Resource::Other => None,
+            Resource::Limit => Some(self.finding(
+                Resource::Limit.kind(),
+                match &self.cause.limit {
+                    Some(limit) => format!("{name} waits for a CPU: {}", limit.text()),
+                    None => format!(
+                        "{name} waits for a CPU while others are idle: an affinity mask or a quota keeps them from it"
+                    ),
+                },
+                self.spent(|state| state == State::Queue)
+                    .min(self.bound.without_limit(&self.parts)),
+                evidence,
+                "bottlenecks",
+            )),
             Resource::Disk => Some(self.finding(
                 "disk",
                 format!("{name} waits for storage"),
@@ -333,7 +346,8 @@ impl<'a> Blame<'a> {
     /// Reckoned for a machine that does nothing else: what waited for a CPU is left out, of the step and of all others.
     fn by_one_more(&self) -> Option<(i64, f64)> {
         let (timeline, result, intervals) = (self.bound.timeline, self.result, &self.intervals);
-        let cpus = timeline.cpus()? as f64;
+        let cpus = self.cause.limit.as_ref().map(|limit| limit.cores);
+        let cpus = cpus.or(timeline.cores())?;
         let task = self.cause.task?;
         let own = |sums: &Shares| sum_of(sums, |state| state.is_own() && state != State::Queue);
         let alive = self.parts.iter().map(|part| {

@@ -116,8 +116,8 @@ fn of_round(
     let tail = (to - from) as f64;
     let alone = (1.0 - others / tail).max(0.0);
     // Its rest, spread over all that were there and have a processor.
-    let cpus = timeline.cpus().unwrap_or(1).max(1) as f64;
-    let side_by_side = (round.len() as f64).min(cpus).max(1.0);
+    let cores = timeline.cores().unwrap_or(1.0);
+    let side_by_side = (round.len() as f64).min(cores).max(1.0);
     let saving = tail * alone * (1.0 - 1.0 / side_by_side);
     // Who only waits for time or for something else has no work that could be spread.
     if idle_share(timeline, result, task, (from, to)) > 0.5 {
