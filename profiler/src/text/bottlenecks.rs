@@ -45,9 +45,9 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         Resource::Cpu => format!("CPU{cores}"),
         Resource::Processors => format!("it waited for a processor{cores}"),
         Resource::Limit => match &cause.limit {
-            Some(limit) => format!("it waited for a CPU, for {}{cores}", limit.text()),
+            Some(limit) => format!("it waited for a CPU{cores}: {}", limit.text()),
             None => format!(
-                "it waited for a CPU while others were idle: an affinity mask or a quota keeps them from it{cores}"
+                "it waited for a CPU while others were idle{cores}: an affinity mask or a quota keeps it from them"
             ),
         },
         Resource::Disk => "storage".into(),

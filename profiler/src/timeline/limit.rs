@@ -37,10 +37,11 @@ impl Limit {
                 format!("its affinity mask allows CPUs {cpus} only")
             }
             Some(cpus) => format!("its affinity mask allows CPU {cpus} only"),
-            None => format!(
-                "a CPU quota (cpu.max) allows {} cores",
-                (self.cores * 100.0).round() / 100.0
-            ),
+            None => {
+                let cores = (self.cores * 100.0).round() / 100.0;
+                let word = if cores == 1.0 { "core" } else { "cores" };
+                format!("a CPU quota (cpu.max) allows {cores} {word}")
+            }
         }
     }
 }

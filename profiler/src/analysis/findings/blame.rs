@@ -129,7 +129,7 @@ impl<'a> Blame<'a> {
                 match &self.cause.limit {
                     Some(limit) => format!("{name} waits for a CPU: {}", limit.text()),
                     None => format!(
-                        "{name} waits for a CPU while others are idle: an affinity mask or a quota keeps them from it"
+                        "{name} waits for a CPU while others are idle: an affinity mask or a quota keeps it from them"
                     ),
                 },
                 self.spent(|state| state == State::Queue)
