@@ -1,7 +1,7 @@
 //! From processes to the tasks of Battré et al., and from pipes, sockets and files to the edges
 //! between them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use petgraph::Direction;
 use petgraph::algo::toposort;
@@ -103,7 +103,7 @@ impl TaskEdge {
 pub struct Tasks {
     /// The tasks.
     pub tasks: Vec<Task>,
-    /// Every program of every process and its task; `None`: it only runs others.
+    /// Every program of every process and its task; `None`: it only runs others, or is the pause between two looks for something.
     pub parts: Vec<(Part, Option<usize>)>,
     /// Task of each process that its data counts for; `None`: it only runs others.
     pub of: Vec<Option<usize>>,
@@ -136,9 +136,14 @@ pub fn tasks(
         ..Tasks::default()
     };
     let mut at: HashMap<(&str, (u32, u32)), usize> = HashMap::new();
+    let pollers: HashSet<ProcessId> = workflow.polls.iter().map(|poll| poll.poller).collect();
     for (program, name) in names.iter().enumerate() {
         let part = timeline.part(program);
-        if timeline.only_runs[program] {
+        let is_pause = || {
+            let parent = workflow.process(part.process).parent;
+            parent.is_some_and(|parent| pollers.contains(&parent)) && is_pause(timeline, part)
+        };
+        if timeline.only_runs[program] || is_pause() {
             tasks.parts.push((part, None));
             continue;
         }
@@ -163,6 +168,17 @@ pub fn tasks(
     number_parts(&mut tasks.tasks, &at);
     tasks.edges = edges(workflow, &part, timeline, &tasks.of);
     tasks
+}
+
+/// Whether a program that was started between two looks for something is mostly the wait for it: it shares no work with others
+/// of its name, such as the one that makes what is looked for.
+fn is_pause(timeline: &Timeline, part: Part) -> bool {
+    let pieces = timeline.pieces_within(part.process, part.from, part.to);
+    let waits = pieces
+        .iter()
+        .filter(|piece| piece.state == State::In && piece.channel.is_none());
+    let waited: i64 = waits.map(|piece| piece.overlap(part.from, part.to)).sum();
+    2 * waited > part.to - part.from
 }
 
 /// Of each process the program that its data counts for: the graph has one node for all of them. The one that
