@@ -304,6 +304,13 @@ impl Workflow {
         &self.files[index.0 as usize]
     }
 
+    /// Whether data also went the other way between the ends of a stream.
+    pub fn is_answered(&self, stream: &Stream) -> bool {
+        let key = |stream: &Stream| (stream.from, stream.to);
+        let back = (stream.to, stream.from);
+        stream.way == Way::Both || self.streams.binary_search_by_key(&back, key).is_ok()
+    }
+
     /// The file with this id in the trace.
     pub fn file_with(&self, file_id: i64) -> Option<&File> {
         let at = self

@@ -203,6 +203,8 @@ fn scale_out(read: &Explained, result: &Bottlenecks, cores: u16) -> String {
     let cores = Some(usize::from(cores)).filter(|&cores| cores > 0);
     match advice(&read.workflow, result, &read.timeline, cores) {
         Some(advice) => text::bottlenecks::advice(&advice),
-        None => "\nscale-out: no step is to blame, so there is nothing to run more of\n".into(),
+        None => {
+            "\nscale-out: not known: no step limited the run for a tenth of it or more\n".into()
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::model::{FileCalls, ProcessId, Workflow};
 use crate::timeline::Timeline;
-pub(crate) use jobs::{Job, Jobs};
+pub(crate) use jobs::{Job, Work};
 pub use late::{LateStart, late_starts};
 use order::{Dependencies, Room, Schedule};
 pub use runs::RunBy;

@@ -1,9 +1,11 @@
 //! Which way data went through sockets, and what that says of who waited, on hand-made runs.
 
+use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::chart::subject_name;
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
 use flowtrace_profiler::graph::EdgeKind;
 use flowtrace_profiler::model::Way;
+use flowtrace_profiler::text;
 use flowtrace_schema::{ChannelKind, Direction};
 
 use crate::play::Doing::{Cpu, In, Out};
@@ -199,5 +201,44 @@ fn counted_bytes_decide_before_waits() {
 fn hold(play: &mut Play, channel: u32, upids: [u32; 2]) {
     for upid in upids {
         play.end(channel, upid, Direction::Both, 15, 400);
+    }
+}
+
+/// A client that asks `servers` for 4 s, of which the first one works all of the time and each other for `busy` ms of it.
+fn asked(servers: usize, busy: u64) -> Run {
+    run(|mut play| {
+        let channels: Vec<u32> = (0..servers)
+            .map(|_| play.channel(ChannelKind::Socketpair))
+            .collect();
+        let client = play.process("client", None, 0, &[(20, Cpu), (4000, In(channels[0]))]);
+        for (at, &channel) in channels.iter().enumerate() {
+            let life: &[_] = match at {
+                0 => &[(4000, Cpu)],
+                _ => &[(busy, Cpu), (4000, In(channel))],
+            };
+            let server = play.process("server", None, 0, life);
+            for (upid, moved) in [(client, (1000, 2000)), (server, (2000, 1000))] {
+                play.end(channel, upid, Direction::Both, 0, 4000);
+                play.moved(channel, upid, moved.0, moved.1);
+            }
+        }
+        play.busy(2, 50, 4000);
+        play.finish(4000);
+    })
+}
+
+/// One server, or two of which one has nothing to do: another one may never be asked. Where both always have work, a third has, too.
+#[test]
+fn more_servers_for_who_waits_for_each_answer_promise_nothing() {
+    for (servers, busy, is_known) in [(1, 0, false), (2, 200, false), (2, 3990, true)] {
+        let run = asked(servers, busy);
+        let result = run.bottlenecks();
+        let advice = advice(&run.workflow, &result, &run.timeline, Some(4)).unwrap();
+        assert_eq!(advice.demands[advice.binding].name, "server");
+        assert_eq!(advice.one_more_ns.is_some(), is_known, "{servers} {busy}");
+        assert_eq!(advice.balanced_ns.is_some(), is_known);
+        let text = text::bottlenecks::advice(&advice);
+        let says_so = text.contains("not known whether more instances gain anything");
+        assert_eq!(says_so, !is_known, "{text}");
     }
 }

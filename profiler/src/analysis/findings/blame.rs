@@ -7,7 +7,7 @@ use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::cause::Confidence;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
 use crate::analysis::bound::Bound;
-use crate::analysis::serial::Jobs;
+use crate::analysis::serial::Work;
 use crate::analysis::threads::together;
 use crate::intervals::minus;
 use crate::model::ProcessId;
@@ -320,8 +320,11 @@ impl<'a> Blame<'a> {
         let task = self.cause.task.map(|task| &self.result.tasks.tasks[task]);
         let lives: Vec<(i64, i64)> = self.parts.iter().map(|one| (one.from, one.to)).collect();
         let jobs = task.map(|task| jobs_of(timeline, task, (from, to)));
-        match jobs.and_then(|jobs| Jobs::of(workflow, timeline, &jobs)) {
-            Some(jobs) if jobs.makespan(usize::MAX) > 0.95 * jobs.makespan(at_once(&lives)) => {
+        match jobs.map(|jobs| Work::of(workflow, timeline, &jobs, to - from)) {
+            Some(Work::InTurn) => "the work of each answer divided",
+            Some(Work::Jobs(jobs))
+                if jobs.makespan(usize::MAX) > 0.95 * jobs.makespan(at_once(&lives)) =>
+            {
                 match jobs.need_each_other() {
                     true => "each of its runs divided, for they need each other",
                     false => "its work divided",
