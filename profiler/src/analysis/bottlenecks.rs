@@ -152,6 +152,8 @@ pub struct Cause {
     pub cpu: Option<f64>,
     /// Where single instances of the task limit the run: how many of its instances were at work on average, and how many lived.
     pub at_work: Option<(f64, f64)>,
+    /// Of these the program that was at work nearly all of that time while no other was, a place in [`crate::model::Programs::stints`].
+    pub busiest: Option<usize>,
     /// Processors that the run itself had then, on average.
     pub own_cores: f64,
     /// What the task may use of the machine; `None`: all, or it is not known.

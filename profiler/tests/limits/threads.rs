@@ -3,7 +3,7 @@
 use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::analysis::waits::waits;
 
-use crate::play::Doing::{Cpu, Futex, Queue};
+use crate::play::Doing::{Child, Cpu, Futex, Lock, Queue};
 use crate::run;
 
 #[test]
@@ -91,4 +91,28 @@ fn threads_side_by_side_are_load() {
     let bottlenecks = run.bottlenecks();
     let cores = bottlenecks.causes[0].own_cores;
     assert!((cores - 2.0).abs() < 0.05, "{cores}");
+}
+
+/// Four ranks that wait for each other at the end of each round: the one with the most work is named.
+#[test]
+fn a_slow_rank_at_a_barrier_is_named() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        for rank in 0..4 {
+            let busy = if rank == 2 { 390 } else { 100 };
+            let life: Vec<_> = (0..10)
+                .flat_map(|round| [(round * 400 + busy, Cpu), (round * 400 + 400, Lock)])
+                .collect();
+            play.process(&format!("rank -n {rank}"), Some(shell), 0, &life);
+        }
+        play.busy(4, 44, 4000);
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let why = verdict.why.unwrap();
+    assert!(
+        why.starts_with("one of 4 rank, -n 2, computes while the others wait for it"),
+        "{why} {:?}",
+        verdict.findings
+    );
 }

@@ -2,7 +2,7 @@
 
 use super::{Bottleneck, Bottlenecks, Cause, Subject, view};
 use crate::intervals::union;
-use crate::timeline::{Limit, STATES, Shares, State, Timeline, sum_of};
+use crate::timeline::{Limit, Part, STATES, Shares, State, Timeline, sum_of};
 
 /// What a step lacked while it limited the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -255,6 +255,7 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
                 share: 0.0,
                 cpu: None,
                 at_work: found.by_single.then_some((0.0, 0.0)),
+                busiest: None,
                 own_cores: 0.0,
                 limit: None,
                 samples: found.samples,
@@ -278,10 +279,39 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
                 sum_of(&sums, State::is_at_work) / ns,
                 sum_of(&sums, |_| true) / ns,
             );
+            cause.busiest = busiest(
+                timeline,
+                &result.tasks.tasks[task].members,
+                &cause.intervals,
+            );
         }
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.ns));
     causes
+}
+
+/// The one of several instances that was at work for most of some intervals, where none of the others was for as long.
+fn busiest(timeline: &Timeline, members: &[Part], intervals: &[(i64, i64)]) -> Option<usize> {
+    /// The share of the time, and the share of that which the next one may have.
+    const MOST: f64 = 0.75;
+    let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    let at_work = |part: &Part| -> f64 {
+        let first = intervals.partition_point(|&(_, to)| to <= part.from);
+        let lived = intervals[first..].iter().take_while(|one| one.0 < part.to);
+        let within = lived.map(|&(from, to)| {
+            let (from, to) = (from.max(part.from), to.min(part.to));
+            sum_of(&timeline.within(part.process, from, to), State::is_at_work)
+        });
+        within.sum()
+    };
+    let mut times: Vec<(f64, usize)> = members
+        .iter()
+        .map(|part| (at_work(part), part.program))
+        .collect();
+    times.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let &(most, program) = times.first()?;
+    let next = times.get(1).map_or(0.0, |next| next.0);
+    (most >= MOST * length as f64 && next <= MOST * most).then_some(program)
 }
 
 /// How many processors the run itself had within intervals, and how many it wanted: the mean

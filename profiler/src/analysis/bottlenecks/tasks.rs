@@ -10,7 +10,7 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::rounds::rounds;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
-use crate::model::{FileIndex, ProcessId, Stream, Way, Workflow};
+use crate::model::{Access, FileIndex, ProcessId, Relation, Stream, Way, Workflow};
 use crate::timeline::{Part, State, Timeline};
 
 /// Files named for an edge; more are only counted.
@@ -181,12 +181,16 @@ fn is_pause(timeline: &Timeline, part: Part) -> bool {
     2 * waited > part.to - part.from
 }
 
-/// Of each process the program that its data counts for: the graph has one node for all of them. The one that
-/// most of its files were used in first; else the last that did not only run others.
+/// Of each process the program that its data counts for: the graph has one node for all of them. The one that used most of the
+/// files first that were written in the run, for only such lead from step to step; else the longest that did not only run others.
 fn with_data(workflow: &Workflow, timeline: &Timeline) -> Vec<usize> {
     let programs = &timeline.programs;
+    let is_written = |access: &&Access| access.relation() >= Relation::Write;
+    let written = workflow.accesses.iter().filter(is_written);
+    let written: HashSet<FileIndex> = written.map(|access| access.file).collect();
     let mut uses = vec![0_usize; programs.stints.len()];
-    for access in &workflow.accesses {
+    let accesses = workflow.accesses.iter();
+    for access in accesses.filter(|access| written.contains(&access.file)) {
         uses[programs.at(access.process, access.span_ns.0)] += 1;
     }
     let of_process = |id| {
@@ -194,7 +198,10 @@ fn with_data(workflow: &Workflow, timeline: &Timeline) -> Vec<usize> {
         let last = places.end - 1;
         let steps = places.filter(|&place| !timeline.only_runs[place]);
         steps
-            .max_by_key(|&place| (uses[place], place))
+            .max_by_key(|&place| {
+                let part = timeline.part(place);
+                (uses[place], part.to - part.from)
+            })
             .unwrap_or(last)
     };
     workflow.process_ids().map(of_process).collect()

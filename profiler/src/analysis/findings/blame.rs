@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::stragglers::distinction;
 use super::{Finding, LEAST, limited};
 use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::cause::Confidence;
@@ -293,6 +294,18 @@ impl<'a> Blame<'a> {
                 evidence,
                 "waits",
             ));
+        }
+        if let Some((program, (_, alive))) = self.cause.busiest.zip(self.cause.at_work) {
+            let peers: Vec<usize> = self.parts.iter().map(|part| part.program).collect();
+            let which = distinction(self.bound.workflow, timeline, program, &peers);
+            let title = format!(
+                "one of {alive:.0} {name}, {which}, computes while the others wait for it: more even shares, or faster code"
+            );
+            let finding = self.finding("cpu", title, saving, evidence, "bottlenecks");
+            return Some(Finding {
+                why: None,
+                ..finding
+            });
         }
         let title = match is_taken {
             _ if let Some(at_work) = self.cause.at_work => format!(

@@ -161,7 +161,12 @@ fn of_round(
 
 /// How one of several programs of a step is told apart: by the arguments that it alone has, with the option before each, and the
 /// file that it wrote; else by its process id.
-fn distinction(workflow: &Workflow, timeline: &Timeline, one: usize, peers: &[usize]) -> String {
+pub(super) fn distinction(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    one: usize,
+    peers: &[usize],
+) -> String {
     /// Words of a command line that are named.
     const WORDS: usize = 3;
     let stint = |at: usize| &timeline.programs.stints[at];

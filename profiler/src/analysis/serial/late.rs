@@ -134,10 +134,15 @@ fn judge(
     })
 }
 
+/// Most steps that ran side by side. A step that begins shortly before the end of another came after it: the end is seen late
+/// where no CPU is free at once.
 fn most_at_a_time(steps: &[Step]) -> usize {
+    /// An end may be seen late by one of so many parts of the step, and by so many ns.
+    const LATE: (i64, i64) = (10, 20_000_000);
     let mut changes: Vec<(i64, i32)> = Vec::with_capacity(2 * steps.len());
     for step in steps {
-        changes.extend([(step.from, 1), (step.to, -1)]);
+        let early = LATE.1.min(step.length() / LATE.0);
+        changes.extend([(step.from, 1), (step.to - early, -1)]);
     }
     // At one moment ends come first.
     changes.sort_unstable();
@@ -226,6 +231,19 @@ mod tests {
         let dependencies = Dependencies::of(&steps).without_overlapping(&steps);
         let (late, ready) = head_of_the_end(&steps, &dependencies, 0).unwrap();
         assert_eq!((late.from, ready), (10, 0));
+    }
+
+    /// A machine that is busy shows the end of a step after the begin of the next one that had its place.
+    #[test]
+    fn an_end_that_is_seen_late_is_no_other_place_to_run() {
+        let steps = [
+            step(0, 0, 100, &[]),
+            step(1, 0, 100, &[]),
+            step(2, 95, 500, &[]),
+        ];
+        assert_eq!(most_at_a_time(&steps), 2);
+        let beside = [step(0, 0, 100, &[]), step(1, 50, 150, &[])];
+        assert_eq!(most_at_a_time(&beside), 2);
     }
 
     #[test]
