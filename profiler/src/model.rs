@@ -304,6 +304,21 @@ impl Workflow {
         &self.files[index.0 as usize]
     }
 
+    /// Bytes that each process received and sent through sockets to others of the run; `None`: that was not counted.
+    pub fn socket_bytes(&self) -> HashMap<ProcessId, Option<(i64, i64)>> {
+        let mut sums = HashMap::new();
+        for stream in self.streams.iter().filter(|stream| stream.is_socket) {
+            let back = stream.moved.map(|(forth, back)| (back, forth));
+            for (end, moved) in [(stream.from, back), (stream.to, stream.moved)] {
+                let sum = sums.entry(end).or_insert(Some((0_i64, 0_i64)));
+                *sum = sum
+                    .zip(moved)
+                    .map(|(sum, own)| (sum.0.saturating_add(own.0), sum.1.saturating_add(own.1)));
+            }
+        }
+        sums
+    }
+
     /// Whether data also went the other way between the ends of a stream.
     pub fn is_answered(&self, stream: &Stream) -> bool {
         let key = |stream: &Stream| (stream.from, stream.to);

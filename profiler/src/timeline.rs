@@ -260,6 +260,10 @@ pub struct Books {
     /// Of that in waits that lasted for more than half of the image's life, ns: for the end of the other threads, or for something
     /// to do.
     pub thread_idle_ns: i64,
+    /// The others of these waits, of threads that share work with others: not those that only hand data on, ns.
+    pub thread_wait_ns: i64,
+    /// Life of those that only hand data on, ns.
+    pub thread_help_ns: i64,
     /// Thread time sampled in all, ns.
     pub sampled_ns: i64,
     /// Times a thread had to give up its processor to others.

@@ -153,7 +153,8 @@ fn why(args: &Args, read: &Explained, result: &Bottlenecks) -> Result<Option<Str
     }
     let path = explained::critical_path(&read.trace, &read.workflow)?;
     let verdict = findings::of_bottlenecks(&read.workflow, &read.timeline, result, &path);
-    Ok(verdict.why.filter(|_| verdict.bottleneck.is_some()))
+    let is_more = verdict.bottleneck.is_some() || verdict.kind == Some(findings::OUTSIDE);
+    Ok(verdict.why.filter(|_| is_more))
 }
 
 fn options(args: &Args) -> Options {

@@ -196,6 +196,16 @@ impl Bottlenecks {
         (self.span.1 - self.span.0).max(0)
     }
 
+    /// Whether it is known for most of the time what the steps did.
+    pub fn is_known(&self) -> bool {
+        let unknown = self
+            .without
+            .iter()
+            .filter(|(why, _)| *why != Without::Balanced);
+        let unknown: i64 = unknown.map(|&(_, ns)| ns).sum();
+        2 * unknown < self.length()
+    }
+
     /// What was closest to being one in the time of [`Without::Balanced`], the busiest first, with the share of
     /// that time in which it was processing.
     pub fn nearest(&self) -> Vec<(Subject, f64)> {

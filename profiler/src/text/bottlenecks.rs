@@ -84,6 +84,22 @@ pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
     }
 }
 
+/// Below this share of a run it matters to nobody what limited it.
+pub(crate) const MATTERS: f64 = 0.1;
+
+/// That no step limited the run for long.
+pub(crate) fn nothing(result: &Bottlenecks) -> String {
+    let longest = result.causes.first().map(|cause| {
+        let name = units::shorten(&units::plain(&who(result, cause)), 40);
+        format!(", at most {name} for {}", percent(cause.share))
+    });
+    format!(
+        "nothing stands out: no step limited the run for {} of it{}",
+        percent(MATTERS),
+        longest.unwrap_or_default()
+    )
+}
+
 /// The answer in a line: which step, which resource, how much of the run, how sure.
 pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
     let length = units::duration(result.length());
@@ -100,6 +116,9 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
             .map_or("nothing ran", |(why, _)| why.text());
         return format!("no bottleneck in {length}: {why}");
     };
+    if cause.share < MATTERS {
+        return nothing(result);
+    }
     let name = units::plain(&who(result, cause));
     let when = match cause.intervals.as_slice() {
         [(from, to)] => format!(", {}", span(*from, *to)),

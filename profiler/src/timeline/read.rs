@@ -292,9 +292,20 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
         // One that others have do next to nothing is a help to them, as what feeds a queue of Python.
         let is_help = sum(&is_at_work, thread) < even_ns / 20;
         let waits = |sample: &SampleRow| is_lock(sample) && sample.is_futex;
+        // One that mostly hands data on from a pipe or socket shares no work with the others, as those that a pool of processes has
+        // for its workers.
+        let is_channel = |sample: &SampleRow| sample.activity == Activity::Channel as i64;
+        let hands_on = sum(&is_channel, thread);
+        if hands_on > sum(&is_at_work, thread) && 2 * hands_on > sum(&|_| true, thread) {
+            books.thread_lock_ns += sum(&waits, thread);
+            books.thread_help_ns += sum(&|_| true, thread);
+            continue;
+        }
         let is_idle = |sample: &SampleRow| waits(sample) && (is_help || length(sample) > life / 2);
-        books.thread_lock_ns += sum(&waits, thread);
-        books.thread_idle_ns += sum(&is_idle, thread);
+        let (locks, idle) = (sum(&waits, thread), sum(&is_idle, thread));
+        books.thread_lock_ns += locks;
+        books.thread_idle_ns += idle;
+        books.thread_wait_ns += locks - idle;
     }
 }
 

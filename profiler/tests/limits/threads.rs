@@ -3,7 +3,7 @@
 use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::analysis::waits::waits;
 
-use crate::play::Doing::{Child, Cpu, Futex, Lock, Queue};
+use crate::play::Doing::{Child, Cpu, Futex, In, Lock, Queue};
 use crate::run;
 
 #[test]
@@ -113,6 +113,42 @@ fn a_slow_rank_at_a_barrier_is_named() {
     assert!(
         why.starts_with("one of 4 rank, -n 2, computes while the others wait for it"),
         "{why} {:?}",
+        verdict.findings
+    );
+}
+
+/// The first process of a pool has threads that hand work to its workers and take their results: these have no work to share.
+#[test]
+fn threads_that_hand_data_on_get_no_advice_about_locks() {
+    let run = run(|mut play| {
+        let pipe = play.channel(flowtrace_schema::ChannelKind::Pipe);
+        let hands_on: Vec<_> = (0..20)
+            .flat_map(|at| {
+                let begin = at * 200;
+                [
+                    (begin + 120, In(pipe)),
+                    (begin + 160, Futex),
+                    (begin + 200, Cpu),
+                ]
+            })
+            .collect();
+        let main: Vec<_> = (0..20)
+            .flat_map(|at| [(at * 200 + 110, Futex), (at * 200 + 200, Cpu)])
+            .collect();
+        let pool = play.threads("pool", None, 0, &[&main, &hands_on, &hands_on]);
+        let worker = play.process("worker", Some(pool), 0, &[(4000, Cpu)]);
+        play.pipe(pipe, worker, pool, 0, 4000);
+        play.busy(4, 50, 4000);
+        play.finish(4000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    let pool = &found.threads[0];
+    assert!((pool.alive - 1.0).abs() < 0.05, "{pool:?}");
+    assert!(!pool.keep_each_other_waiting(), "{pool:?}");
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert!(
+        verdict.findings.iter().all(|one| one.kind != "lock"),
+        "{:?}",
         verdict.findings
     );
 }
