@@ -2,13 +2,15 @@
 
 use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::chart::subject_name;
+use flowtrace_profiler::analysis::findings::{self, verdict};
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
 use flowtrace_profiler::graph::EdgeKind;
 use flowtrace_profiler::model::Way;
 use flowtrace_profiler::text;
+use flowtrace_profiler::text::tree::Style;
 use flowtrace_schema::{ChannelKind, Direction};
 
-use crate::play::Doing::{Cpu, In, Out};
+use crate::play::Doing::{Child, Cpu, In, Out};
 use crate::play::{Life, Play};
 use crate::{Run, run};
 
@@ -241,4 +243,56 @@ fn more_servers_for_who_waits_for_each_answer_promise_nothing() {
         let says_so = text.contains("not known whether more instances gain anything");
         assert_eq!(says_so, !is_known, "{text}");
     }
+}
+
+/// A client of a server that was not traced, and a step after it.
+#[test]
+fn who_waits_for_what_is_outside_of_the_run_is_named() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        let channel = play.channel(ChannelKind::Tcp);
+        let client = play.process(
+            "fetch",
+            Some(shell),
+            0,
+            &[(100, Cpu), (3000, In(channel)), (3010, Cpu)],
+        );
+        play.end(channel, client, Direction::Both, 10, 3010);
+        play.process("pack", Some(shell), 3010, &[(4000, Cpu)]);
+        play.busy(2, 10, 4000);
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(verdict.kind, Some(findings::OUTSIDE));
+    let why = verdict.why.unwrap();
+    let expected = "fetch waited for something outside of the run for 72 % of it: tcp";
+    assert!(why.starts_with(expected), "{why}");
+    assert!(verdict.bottleneck.unwrap().starts_with("pack limited"));
+}
+
+/// Bytes that went through sockets stand in columns of their own, where there are sockets; those not counted are no zeros.
+#[test]
+fn the_tree_has_the_bytes_of_sockets() {
+    let style = Style {
+        width: 120,
+        is_full: true,
+    };
+    let run = asked(1, 0);
+    let tree = text::tree::text(&run.workflow, style);
+    let (head, lines) = tree.split_once('\n').unwrap();
+    assert!(head.contains("wrote    recv    sent  process"), "{tree}");
+    let line = |name: &str| lines.lines().find(|line| line.ends_with(name)).unwrap();
+    assert!(line("client").contains(" 2.0 kB  1.0 kB "), "{tree}");
+    assert!(line("server").contains(" 1.0 kB  2.0 kB "), "{tree}");
+
+    let unknown = chain(
+        ChannelKind::Unix,
+        [
+            &|_, _| vec![(4000, Cpu)],
+            &|_, _| vec![(4000, Cpu)],
+            &|_, _| vec![(4000, Cpu)],
+        ],
+    );
+    let tree = text::tree::text(&unknown.workflow, style);
+    assert!(tree.contains("      ?       ? "), "{tree}");
 }
