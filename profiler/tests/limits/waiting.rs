@@ -422,3 +422,23 @@ fn a_long_wait_of_its_own_is_in_the_first_line() {
         "no step waited long for another; the longest wait is that of work, 858 ms: storage"
     );
 }
+
+/// A runner with three places gave it the first that was free: to begin it earlier would help, and not to divide it.
+#[test]
+fn who_had_to_wait_for_its_turn_is_no_straggler() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        for end in [900, 1000, 1100] {
+            play.process("work", Some(shell), 0, &[(end, Cpu)]);
+        }
+        play.process("work", Some(shell), 900, &[(4000, Cpu)]);
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let mut findings = verdict.findings.iter();
+    assert!(
+        findings.all(|one| one.kind != "straggler"),
+        "{:?}",
+        verdict.findings
+    );
+}

@@ -26,6 +26,9 @@ type Life = (i64, i64, usize);
 /// It must take this many times as long as the median of its task.
 const LONGER: f64 = 1.5;
 
+/// One that began later than the first by this share of what it takes began late.
+const LATE: f64 = 0.1;
+
 /// The stragglers of all tasks with three instances or more that ran side by side.
 pub(super) fn stragglers(
     workflow: &Workflow,
@@ -100,6 +103,11 @@ fn of_round(
     let median = lengths[lengths.len() / 2 - usize::from(lengths.len().is_multiple_of(2))];
     let (length, from, to) = (without_locks(&last), before.1.max(last.0), last.1);
     if (length as f64) < LONGER * median as f64 || to <= from {
+        return None;
+    }
+    // One that began when others had ended is last for having waited for its turn: a matter of order, not of shares.
+    let begun = round.first()?.0;
+    if last.0 >= by_end.first()?.1 && (last.0 - begun) as f64 > LATE * length as f64 {
         return None;
     }
     // Where other steps have work meanwhile, nobody waits for it.
