@@ -251,6 +251,7 @@ fn findings(
         let blame = Blame::of(bound, result, cause, &explained, &locked);
         found.extend(blame.iter().filter_map(Blame::foremost));
         found.extend(blame.iter().filter_map(Blame::sleeps_too));
+        found.extend(blame.iter().filter_map(Blame::limited_too));
     }
     let least = |kind: &str| match kind {
         // There is always something that computes alone for a while, if only to begin.

@@ -87,3 +87,33 @@ fn who_waits_for_others_is_not_limited() {
     let (_, resource, _) = run.cause().unwrap();
     assert_eq!(resource, "CPU");
 }
+
+/// A quota that takes a fifth of the time is a finding, too, where the step mostly computes.
+#[test]
+fn a_quota_that_stops_a_step_now_and_then_is_a_finding() {
+    let run = run(|mut play| {
+        let life: Vec<_> = (0..40)
+            .flat_map(|at| [(at * 100 + 80, Cpu), (at * 100 + 100, Queue)])
+            .collect();
+        let work = play.process("work", None, 0, &life);
+        play.confine(work, None, Some(800_000_000));
+        play.busy(2, 40, 4000);
+        play.finish(4000);
+    });
+    let (_, resource, _) = run.cause().unwrap();
+    assert_eq!(resource, "CPU");
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let [one] = verdict.findings.as_slice() else {
+        panic!("{:?}", verdict.findings);
+    };
+    assert_eq!(
+        (one.kind, one.title.as_str()),
+        (
+            "cpu limit",
+            "work waits for a CPU: a CPU quota (cpu.max) allows 0.8 cores"
+        )
+    );
+    assert!((one.saving_ns - 800_000_000).abs() < 20_000_000, "{one:?}");
+    assert_eq!(verdict.why.as_ref(), Some(&one.title));
+    assert!(verdict.bottleneck.is_some());
+}

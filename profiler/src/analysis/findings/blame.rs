@@ -125,19 +125,7 @@ impl<'a> Blame<'a> {
             | Resource::Stopped
             | Resource::Tracer
             | Resource::Other => None,
-            Resource::Limit => Some(self.finding(
-                Resource::Limit.kind(),
-                match &self.cause.limit {
-                    Some(limit) => format!("{name} waits for a CPU: {}", limit.text()),
-                    None => format!(
-                        "{name} waits for a CPU while others are idle: an affinity mask or a quota keeps it from them"
-                    ),
-                },
-                self.spent(|state| state == State::Queue)
-                    .min(self.bound.without_limit(&self.parts)),
-                evidence,
-                "bottlenecks",
-            )),
+            Resource::Limit => Some(self.limited(evidence)),
             Resource::Disk => Some(self.finding(
                 "disk",
                 format!("{name} waits for storage"),
@@ -188,6 +176,50 @@ impl<'a> Blame<'a> {
                 "waits",
             )),
         }
+    }
+
+    /// That it also waited for CPUs that it may not use, which a stretch named after what it mostly did does not tell.
+    pub(super) fn limited_too(&self) -> Option<Finding> {
+        /// Share of the time that it must be.
+        const MUCH: f64 = 0.1;
+        let limit = self.cause.limit.as_ref()?;
+        let waited = self.spent(|state| state == State::Queue);
+        let wanted = sum_of(&self.sums, State::is_active) / self.ns.max(1) as f64;
+        if self.cause.resource != Resource::Cpu
+            || wanted <= limit.cores
+            || (waited as f64) < MUCH * self.ns as f64
+        {
+            return None;
+        }
+        let waited = units::duration(waited);
+        let evidence = format!(
+            "{waited} of the {} for which it is the bottleneck, {}",
+            units::duration(self.ns),
+            looks(self.cause.samples, self.bound.timeline)
+        );
+        Some(Finding {
+            why: None,
+            ..self.limited(evidence)
+        })
+    }
+
+    fn limited(&self, evidence: String) -> Finding {
+        let name = &self.name;
+        let title = match &self.cause.limit {
+            Some(limit) => format!("{name} waits for a CPU: {}", limit.text()),
+            None => format!(
+                "{name} waits for a CPU while others are idle: an affinity mask or a quota keeps it from them"
+            ),
+        };
+        let waited = self.spent(|state| state == State::Queue);
+        let saving = waited.min(self.bound.without_limit(&self.parts));
+        self.finding(
+            Resource::Limit.kind(),
+            title,
+            saving,
+            evidence,
+            "bottlenecks",
+        )
     }
 
     /// That it also slept for much of the time, which a stretch named after what it mostly did does not tell. Only of steps
