@@ -413,9 +413,11 @@ impl<'a> Blame<'a> {
         };
         // What one of them would take alone, the least that the CPUs take for all, and what the next slowest step takes.
         let alone = own(&self.sums) / degree;
-        // A step that mostly waited for a CPU says little of what it would take on a free machine.
+        // A step that mostly waited for a CPU says little of what it would take on a free machine, unless one of it has the work:
+        // then its CPU time tells.
         let of = |state: State| self.sums[state as usize];
-        if alone <= 0.0 || of(State::Queue) > of(State::Cpu) {
+        let is_starved = of(State::Queue) > of(State::Cpu);
+        if alone <= 0.0 || is_starved && self.cause.busiest.is_none() {
             return None;
         }
         let all = bottlenecks::cause::own_load(timeline, intervals).0 * ns;
@@ -430,7 +432,8 @@ impl<'a> Blame<'a> {
             least = least.max(own(&sums) / members);
         }
         let shorter = (alone * degree / could).max(least) / alone;
-        Some(((ns * (1.0 - shorter)).max(0.0) as i64, free))
+        let now = if is_starved { alone.min(ns) } else { ns };
+        Some(((now * (1.0 - shorter)).max(0.0) as i64, free))
     }
 }
 
