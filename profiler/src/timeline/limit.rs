@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use flowtrace_schema::SettingRow;
+use flowtrace_schema::ConfinedRow;
 
 use super::{Timeline, sum_of};
 use crate::model::{ProcessId, Workflow};
@@ -69,7 +69,7 @@ fn text(numbers: &BTreeSet<u32>) -> String {
 /// What each process may use, by its place; empty: all of them the whole machine. `runs`: the first image of each run.
 pub(super) fn confined(
     workflow: &Workflow,
-    settings: &[SettingRow],
+    settings: &[ConfinedRow],
     runs: &[i64],
 ) -> Vec<Option<Arc<Confined>>> {
     if settings
@@ -78,7 +78,7 @@ pub(super) fn confined(
     {
         return Vec::new();
     }
-    let of_row = |row: &SettingRow| {
+    let of_row = |row: &ConfinedRow| {
         let is_confined = row.cpus.is_some() || row.cpu_quota_ns.is_some();
         is_confined.then(|| {
             Arc::new(Confined {

@@ -312,6 +312,11 @@ rows! {
         upid: i64,
         umask: Option<i64>,
         environment: Option<i64>,
+    }
+
+    /// What a program of the view `settings` could use of its machine.
+    ConfinedRow {
+        upid: i64,
         cpus: Option<String>,
         cpu_quota_ns: Option<i64>,
     }
