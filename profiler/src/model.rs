@@ -319,7 +319,7 @@ impl Workflow {
         sums
     }
 
-    /// Whether data also went the other way between the ends of a stream.
+    /// True where data also went the other way between the ends of a stream.
     pub fn is_answered(&self, stream: &Stream) -> bool {
         let key = |stream: &Stream| (stream.from, stream.to);
         let back = (stream.to, stream.from);

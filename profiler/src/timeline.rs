@@ -179,7 +179,7 @@ pub struct Instance {
     pub cwd: Option<Arc<str>>,
     /// Books of its images, summed.
     pub books: Books,
-    /// What it may use of its machine; `None`: all.
+    /// The part of its machine that it may use; `None`: all.
     pub confined: Option<Arc<Confined>>,
 }
 
@@ -369,7 +369,7 @@ pub struct Timeline {
     pub counters: Counters,
     /// The machines.
     pub hosts: Vec<HostRow>,
-    /// What the steps of the run may use of its machine; `None`: all, or it is not known.
+    /// The part of its machine that the steps of the run may use; `None`: all, or it is not known.
     pub limit: Option<Limit>,
     /// Begin of the run and end of its command, ns: processes that it left behind may live longer. Of a run that goes on, or was
     /// cut short, up to when the trace is complete ([`crate::model::Workflow::complete_ns`]).

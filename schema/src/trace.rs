@@ -292,7 +292,7 @@ impl Trace {
         self.rows("SELECT * FROM settings ORDER BY upid")
     }
 
-    /// What programs could use of their machine, in the order of images; nothing where that was not recorded.
+    /// The part of their machine that programs could use, in the order of images; nothing where that was not recorded.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -16,7 +16,7 @@ use crate::analysis::serial::{Job, Work};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{Limit, State, Timeline, sum_of};
 
-/// What limits a run for less than this share of it is not worth advice.
+/// A cause of less than this share of the run is not worth advice.
 const LEAST: f64 = 0.1;
 /// Why more instances may gain nothing.
 const IN_TURN: &str = "each request waits for the answer to the one before";

@@ -156,7 +156,7 @@ pub struct Cause {
     pub busiest: Option<usize>,
     /// Processors that the run itself had then, on average.
     pub own_cores: f64,
-    /// What the task may use of the machine; `None`: all, or it is not known.
+    /// The part of the machine that the task may use; `None`: all, or it is not known.
     pub limit: Option<Limit>,
     /// Looks that it rests on.
     pub samples: u64,
@@ -196,7 +196,7 @@ impl Bottlenecks {
         (self.span.1 - self.span.0).max(0)
     }
 
-    /// Whether it is known for most of the time what the steps did.
+    /// True where the doings of the steps are known for most of the time.
     pub fn is_known(&self) -> bool {
         let unknown = self
             .without

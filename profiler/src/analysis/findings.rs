@@ -34,7 +34,7 @@ const LEAST: f64 = 0.04;
 const LEAST_NS: f64 = 30e6;
 /// One that promises this share of the run is why it took so long, whatever step was the bottleneck meanwhile.
 const DECISIVE: f64 = 0.1;
-/// Who limited the run for this share of it is why it took so long, where nothing else is.
+/// A step that limited the run for this share of it is why it took so long, where nothing else is.
 const LIMITS: f64 = 0.3;
 /// The waits for a lock explain the time in which they were where doing without them saves this share of it.
 const BY_LOCK: f64 = 0.2;

@@ -333,7 +333,7 @@ fn short_name(demand: &Demand) -> String {
     units::shorten(&units::plain(&demand.name), 32)
 }
 
-/// What the degrees advised gain, and one more instance of the step that limits, ns.
+/// The gain of the degrees advised, and of one more instance of the step that limits; times in ns.
 fn gains(advice: &Advice, one_more: f64, balanced: f64) -> String {
     let binding = &advice.demands[advice.binding];
     let name = short_name;

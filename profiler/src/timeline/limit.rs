@@ -8,10 +8,10 @@ use flowtrace_schema::ConfinedRow;
 use super::{Timeline, sum_of};
 use crate::model::{ProcessId, Workflow};
 
-/// Who had less than this share of the CPU time of some processes does not count among them.
+/// A process with less than this share of the CPU time of several does not count among them.
 const LITTLE: f64 = 0.05;
 
-/// What a process may use of its machine.
+/// The part of its machine that a process may use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Confined {
     /// CPUs of its affinity mask; `None`: all.
@@ -20,7 +20,7 @@ pub struct Confined {
     pub quota: Option<f64>,
 }
 
-/// What several processes together may use of a machine, less than all of it.
+/// The part of a machine that several processes together may use, less than all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     /// How many CPUs.
@@ -66,7 +66,7 @@ fn text(numbers: &BTreeSet<u32>) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// What each process may use, by its place; empty: all of them the whole machine. `runs`: the first image of each run.
+/// The part of the machine that each process may use, by its place; empty: all of them the whole machine. `runs`: the first image of each run.
 pub(super) fn confined(
     workflow: &Workflow,
     settings: &[ConfinedRow],
@@ -88,7 +88,7 @@ pub(super) fn confined(
         })
     };
     let of: BTreeMap<i64, _> = settings.iter().map(|row| (row.upid, of_row(row))).collect();
-    // Who has no row began as the first program of its run.
+    // A program without a row began as the first program of its run.
     let of_first = |upid: i64| {
         let run = runs.partition_point(|&first| first <= upid);
         let first = run.checked_sub(1).map_or(i64::MIN, |at| runs[at]);
@@ -113,7 +113,7 @@ pub(super) fn confined(
 }
 
 impl Timeline {
-    /// What some processes together may use; `None`: all CPUs of the machine, or it is not known.
+    /// The CPUs that some processes together may use; `None`: all of the machine, or it is not known.
     pub fn limit_of(&self, processes: impl Iterator<Item = ProcessId>) -> Option<Limit> {
         let [host] = &self.hosts[..] else {
             return None;

@@ -318,9 +318,9 @@ fn a_run_cut_short_ends_with_its_last_event() {
     );
 }
 
-/// What limits a run for a moment is not named as what limited it.
+/// A step that limits a run for a short time is not named as the one that limited it.
 #[test]
-fn a_step_that_limits_the_run_for_a_moment_does_not_stand_out() {
+fn a_step_that_limits_the_run_for_a_short_time_does_not_stand_out() {
     let run = run(|mut play| {
         let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
         let pipe = play.channel(ChannelKind::Pipe);

@@ -33,7 +33,7 @@ fn in_turn(
 
 /// By a mask, a quota, or for a reason that was not recorded: side by side they would take half the time.
 #[test]
-fn who_may_not_use_idle_cpus_lacks_them_by_that_limit() {
+fn a_step_that_may_not_use_idle_cpus_lacks_them_by_that_limit() {
     let cases = [
         ((Some("1"), None), "its affinity mask allows CPU 1 only"),
         (
@@ -82,7 +82,7 @@ fn a_step_may_be_limited_alone() {
 
 /// The others on the machine had the CPUs.
 #[test]
-fn who_waits_for_others_is_not_limited() {
+fn a_wait_for_others_is_no_limit() {
     let run = in_turn((None, None), true, 100);
     let (_, resource, _) = run.cause().unwrap();
     assert_eq!(resource, "CPU");

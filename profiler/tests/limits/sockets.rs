@@ -231,7 +231,7 @@ fn asked(servers: usize, busy: u64) -> Run {
 
 /// One server, or two of which one has nothing to do: another one may never be asked. Where both always have work, a third has, too.
 #[test]
-fn more_servers_for_who_waits_for_each_answer_promise_nothing() {
+fn more_servers_for_a_client_that_waits_for_each_answer_promise_nothing() {
     for (servers, busy, is_known) in [(1, 0, false), (2, 200, false), (2, 3990, true)] {
         let run = asked(servers, busy);
         let result = run.bottlenecks();
@@ -247,7 +247,7 @@ fn more_servers_for_who_waits_for_each_answer_promise_nothing() {
 
 /// A client of a server that was not traced, and a step after it.
 #[test]
-fn who_waits_for_what_is_outside_of_the_run_is_named() {
+fn a_step_that_waits_for_something_outside_of_the_run_is_named() {
     let run = run(|mut play| {
         let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
         let channel = play.channel(ChannelKind::Tcp);

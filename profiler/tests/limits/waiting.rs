@@ -425,7 +425,7 @@ fn a_long_wait_of_its_own_is_in_the_first_line() {
 
 /// A runner with three places gave it the first that was free: to begin it earlier would help, and not to divide it.
 #[test]
-fn who_had_to_wait_for_its_turn_is_no_straggler() {
+fn a_step_that_had_to_wait_for_its_turn_is_no_straggler() {
     let run = run(|mut play| {
         let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
         for end in [900, 1000, 1100] {

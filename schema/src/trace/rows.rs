@@ -314,7 +314,7 @@ rows! {
         environment: Option<i64>,
     }
 
-    /// What a program of the view `settings` could use of its machine.
+    /// The part of its machine that a program of the view `settings` could use.
     ConfinedRow {
         upid: i64,
         cpus: Option<String>,

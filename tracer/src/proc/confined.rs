@@ -11,7 +11,7 @@ use procfs::process::MountInfos;
 
 use super::reading::contents;
 
-/// What a process may use; nothing in it: all of the machine.
+/// The part of the machine that a process may use; nothing in it: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Confined {
     /// CPUs of its affinity mask, as `0-3,8`; `None`: all that are online.
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_use_all_is_not_confined_by_a_mask() {
+    fn a_process_that_may_use_all_is_not_confined_by_a_mask() {
         let all = Confined::of(std::process::id(), &Groups::here()).unwrap();
         let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let count = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap());

@@ -393,13 +393,13 @@ fn lacking(
     }
 }
 
-/// What the instances of some tasks together may use of the machine, if that is less than all.
+/// The part of the machine that the instances of some tasks together may use, if that is less than all.
 fn limit(result: &Bottlenecks, timeline: &Timeline, members: &[usize]) -> Option<Limit> {
     let tasks = members.iter().map(|&task| &result.tasks.tasks[task]);
     timeline.limit_of(tasks.flat_map(|task| task.members.iter().map(|part| part.process)))
 }
 
-/// What most of the processing was. `limit`: what the processes may use of the machine.
+/// The resource that most of the processing was. `limit`: the part of the machine that the processes may use.
 pub fn resource(
     timeline: &Timeline,
     sums: &Shares,
@@ -447,7 +447,7 @@ pub fn resource(
     }
 }
 
-/// What a wait for a CPU was for, where others on the machine are not all of it: the run wants clearly more CPUs than there
+/// The reason of a wait for a CPU, where it is not that others on the machine had all: the run wants clearly more CPUs than there
 /// are, or it may not use all of them. `wanted`: CPUs that some processes wanted, and of these what they waited for.
 fn lacks(
     timeline: &Timeline,

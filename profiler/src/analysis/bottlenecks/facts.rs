@@ -51,7 +51,7 @@ pub struct CauseFact {
     pub cpu_busy: Option<f64>,
     /// Where single instances of the step limit the run: how many were at work on average, and how many lived.
     pub instances: Option<(f64, f64)>,
-    /// What the step may use of the machine, where that is less than all and known.
+    /// The part of the machine that the step may use, where that is less than all and known.
     pub limit: Option<String>,
     pub samples: u64,
     pub confidence: &'static str,

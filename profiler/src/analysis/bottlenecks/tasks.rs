@@ -170,7 +170,7 @@ pub fn tasks(
     tasks
 }
 
-/// Whether a program that was started between two looks for something is mostly the wait for it: it shares no work with others
+/// True of a program that was started between two looks for something and is mostly the wait for it: it shares no work with others
 /// of its name, such as the one that makes what is looked for.
 fn is_pause(timeline: &Timeline, part: Part) -> bool {
     let pieces = timeline.pieces_within(part.process, part.from, part.to);

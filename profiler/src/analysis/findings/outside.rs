@@ -60,7 +60,7 @@ pub(super) fn outside(
     })
 }
 
-/// Whether a process waited at a channel of which nobody else of the run had the other end.
+/// True where a process waited at a channel of which nobody else of the run had the other end.
 fn is_outside(channel: &Channel, process: ProcessId, piece: &Piece) -> bool {
     let others = match piece.state {
         State::In => [&channel.writers, &channel.write_keepers],

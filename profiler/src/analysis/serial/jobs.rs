@@ -132,8 +132,8 @@ impl Jobs {
     }
 }
 
-/// Whether one process, that is no manager of others, feeds several of these or the only one, and if so, whether it gets
-/// answers from them.
+/// Of a process that is no manager of others and feeds several of these, or the only one, whether it gets answers from them;
+/// `None`: there is no such process.
 fn shared_stream(
     workflow: &Workflow,
     timeline: &Timeline,
