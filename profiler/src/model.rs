@@ -304,6 +304,28 @@ impl Workflow {
         &self.files[index.0 as usize]
     }
 
+    /// Bytes that each process received and sent through sockets to others of the run; `None`: that was not counted.
+    pub fn socket_bytes(&self) -> HashMap<ProcessId, Option<(i64, i64)>> {
+        let mut sums = HashMap::new();
+        for stream in self.streams.iter().filter(|stream| stream.is_socket) {
+            let back = stream.moved.map(|(forth, back)| (back, forth));
+            for (end, moved) in [(stream.from, back), (stream.to, stream.moved)] {
+                let sum = sums.entry(end).or_insert(Some((0_i64, 0_i64)));
+                *sum = sum
+                    .zip(moved)
+                    .map(|(sum, own)| (sum.0.saturating_add(own.0), sum.1.saturating_add(own.1)));
+            }
+        }
+        sums
+    }
+
+    /// True where data also went the other way between the ends of a stream.
+    pub fn is_answered(&self, stream: &Stream) -> bool {
+        let key = |stream: &Stream| (stream.from, stream.to);
+        let back = (stream.to, stream.from);
+        stream.way == Way::Both || self.streams.binary_search_by_key(&back, key).is_ok()
+    }
+
     /// The file with this id in the trace.
     pub fn file_with(&self, file_id: i64) -> Option<&File> {
         let at = self

@@ -7,6 +7,7 @@
 
 mod books;
 mod channels;
+mod limit;
 pub mod machine;
 mod read;
 mod threads;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use flowtrace_schema::{HostRow, StorageRow};
 
 use crate::model::{FileCalls, FileIndex, ProcessId, Programs, ViewUse};
+pub use limit::{Confined, Limit};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
@@ -177,6 +179,8 @@ pub struct Instance {
     pub cwd: Option<Arc<str>>,
     /// Books of its images, summed.
     pub books: Books,
+    /// The part of its machine that it may use; `None`: all.
+    pub confined: Option<Arc<Confined>>,
 }
 
 /// Where the traced files are, as far as that tells what a wait for them can have been.
@@ -256,6 +260,10 @@ pub struct Books {
     /// Of that in waits that lasted for more than half of the image's life, ns: for the end of the other threads, or for something
     /// to do.
     pub thread_idle_ns: i64,
+    /// The others of these waits, of threads that share work with others: not those that only hand data on, ns.
+    pub thread_wait_ns: i64,
+    /// Life of those that only hand data on, ns.
+    pub thread_help_ns: i64,
     /// Thread time sampled in all, ns.
     pub sampled_ns: i64,
     /// Times a thread had to give up its processor to others.
@@ -361,6 +369,8 @@ pub struct Timeline {
     pub counters: Counters,
     /// The machines.
     pub hosts: Vec<HostRow>,
+    /// The part of its machine that the steps of the run may use; `None`: all, or it is not known.
+    pub limit: Option<Limit>,
     /// Begin of the run and end of its command, ns: processes that it left behind may live longer. Of a run that goes on, or was
     /// cut short, up to when the trace is complete ([`crate::model::Workflow::complete_ns`]).
     pub span: (i64, i64),
@@ -396,7 +406,7 @@ impl Timeline {
         (self.span.1 - self.span.0).max(0)
     }
 
-    /// Processors of all machines; `None`: not recorded.
+    /// CPUs of all machines; `None`: not recorded. The run may use less ([`Timeline::cores`]).
     pub fn cpus(&self) -> Option<i64> {
         let known: Vec<i64> = self.hosts.iter().filter_map(|host| host.cpus).collect();
         (!known.is_empty()).then(|| known.iter().sum())

@@ -1,8 +1,10 @@
 //! `while [ ! -e done ]; do sleep .2; done`: who looks for a file now and then waits for who makes it. Times are
 //! milliseconds.
 
+use flowtrace_profiler::analysis::bottlenecks;
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::waits::{Root, waits};
+use flowtrace_profiler::graph;
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::timeline::{self, State};
 use flowtrace_schema::{Activity, FileKind, Op, Trace};
@@ -75,4 +77,46 @@ fn a_file_that_nobody_looked_for_again_was_not_waited_for() {
             .iter()
             .all(|(culprit, _)| culprit.as_deref() != Some("work"))
     );
+}
+
+/// Both are `sleep`: the one that is a pause between looks is no instance beside the one that is waited for.
+#[test]
+fn a_producer_of_the_same_name_as_the_pauses_is_the_bottleneck() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let mut script = Script::new(&path, "bash s.sh");
+    let s = &mut script;
+    let shell = s.root(("/bin/bash", &["bash", "s.sh"]), 0);
+    let maker = s.fork(shell, ("/bin/bash", &["bash", "s.sh"]), 2);
+    let work = s.program(maker, "sleep", (5, 1890), 1);
+    s.sample(work, (8, 1890), Activity::Sleep, None);
+    s.sample(maker, (5, 1890), Activity::Child, None);
+    let absent = s.file("/w/done", FileKind::Absent, 0, 20);
+    for at in (20..1900).step_by(200) {
+        look(s, shell, absent, -2, at);
+        let sleep = s.program(shell, "sleep", (at + 5, at + 195), 1);
+        s.sample(sleep, (at + 8, at + 195), Activity::Sleep, None);
+    }
+    s.name_end(absent, "/w/done", 1900);
+    let done = s.file("/w/done", FileKind::File, 1, 1900);
+    s.call(maker, done, Op::Create, Some(1), None, 1899);
+    s.end(maker, 1902, Some(0), None, 3);
+    look(s, shell, done, 0, 2020);
+    s.sample(shell, (25, 2020), Activity::Child, None);
+    s.end(shell, 2025, Some(0), None, 10);
+    script.finish(2026, 0);
+    let trace = Trace::open(&path).unwrap();
+    let workflow = load(&trace).unwrap();
+    let timeline = timeline::read(&trace, &workflow).unwrap();
+    let names = bottlenecks::by_rule(&workflow);
+    let options = bottlenecks::Options::default();
+    let dag = graph::build(&workflow);
+    let result = bottlenecks::analyse(&workflow, &dag, &timeline, &names, true, options);
+    let first = result.causes.first().expect("a cause");
+    let step = first.task.map(|task| result.tasks.tasks[task].name());
+    assert_eq!(
+        (step.as_deref(), first.resource.name()),
+        (Some("sleep"), "sleep")
+    );
+    assert!(first.share > 0.85, "{first:?}");
 }

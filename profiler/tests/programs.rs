@@ -6,6 +6,7 @@ use flowtrace_profiler::analysis::bottlenecks::{self, Options};
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::findings::{self, Finding, Verdict};
 use flowtrace_profiler::analysis::statistics::{calls, phases};
+use flowtrace_profiler::analysis::time;
 use flowtrace_profiler::analysis::waits::waits;
 use flowtrace_profiler::export::{drawing, wfformat};
 use flowtrace_profiler::graph::{self, Dag};
@@ -392,4 +393,29 @@ fn subcommands_are_rules_of_their_own() {
         "tool.py train",
     ];
     assert_eq!(rules, expected);
+}
+
+/// A shim forks a helper, and then becomes the program that waits: the helper is none of that program.
+#[test]
+fn what_was_forked_before_an_exec_hides_no_wait_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut s = Script::new(&file, "./shim.sh");
+    let shim = s.root(("/usr/bin/dash", &["sh", "./shim.sh"]), 0);
+    let helper = s.program(shim, "helper", (2, 8), 5);
+    let poll = ("/usr/bin/poll", &["poll"][..]);
+    let poll = s.exec_after(shim, 100, None, poll, (10, 8));
+    s.sample(poll, (10, 4010), Activity::Sleep, None);
+    s.end(poll, 4010, Some(0), None, 5);
+    assert_ne!(helper, poll);
+    s.finish(4010, 0);
+    let run = Run::read(&file);
+    let rules = time::by_rule(&run.workflow);
+    let of = |name: &str| rules.iter().find(|rule| &*rule.rule == name).unwrap();
+    assert_eq!(of("poll").leaf_ns, 4000 * MS);
+    assert_eq!(of("poll").blocked_ns(), 3995 * MS);
+    let shims = rules
+        .iter()
+        .filter(|rule| &*rule.rule != "poll" && &*rule.rule != "helper");
+    assert_eq!(shims.map(|rule| rule.leaf_ns).sum::<i64>(), 0);
 }

@@ -48,7 +48,7 @@ CREATE TABLE host (
   name TEXT NOT NULL,               -- node name (uname)
   boot_id TEXT,                     -- /proc/sys/kernel/random/boot_id
   system TEXT NOT NULL,             -- kernel name, release and machine (uname)
-  cpus INTEGER,                     -- processors available to the recording
+  cpus INTEGER,                     -- CPUs that are online
   memory_bytes INTEGER,             -- physical memory
   epoch_unix_ns INTEGER NOT NULL,   -- wall clock at time 0, ns since 1970
   clock_offset_ns INTEGER NOT NULL DEFAULT 0, -- to add to this host's times to reach the common scale
@@ -149,7 +149,9 @@ CREATE TABLE here_document (
 CREATE TABLE setting (
   upid INTEGER PRIMARY KEY,         -- process image that began by an exec
   umask INTEGER,                    -- file mode creation mask
-  environment INTEGER               -- equal for equal environments within the run, but for what is recorded by name and for PWD, OLDPWD, SHLVL, _, LINES, COLUMNS and make's own; a keyed hash whose key is not kept
+  environment INTEGER,              -- equal for equal environments within the run, but for what is recorded by name and for PWD, OLDPWD, SHLVL, _, LINES, COLUMNS and make's own; a keyed hash whose key is not kept
+  cpus TEXT,                        -- CPUs that its affinity mask allowed when it began, as 0-3,8; NULL: all that are online
+  cpu_quota_ns INTEGER              -- CPU time that the quotas of its control groups (cpu.max) allowed then in each second; NULL: no quota
 ) STRICT;
 
 -- A file: an inode, not a path. A name looked for and not found is a row of kind absent.

@@ -31,7 +31,7 @@ CREATE VIEW hosts (
   host_id,         -- its number in this file
   boot_id,         -- id of its boot
   system,          -- kernel and machine
-  cpus,            -- processors available to the recording
+  cpus,            -- CPUs that are online
   memory_bytes,    -- physical memory
   epoch_unix_ns,   -- wall clock at time 0, ns since 1970
   clock_offset_ns, -- to add to this host's times to reach the common scale
@@ -162,9 +162,11 @@ FROM here_document AS h JOIN here_document AS kept ON kept.channel_id = h.channe
 CREATE VIEW settings (
   upid,        -- process image that began by an exec
   umask,       -- file mode creation mask
-  environment  -- equal for equal environments within the run, but for what is recorded by name and what shells and make count in
+  environment, -- equal for equal environments within the run, but for what is recorded by name and what shells and make count in
+  cpus,        -- CPUs that its affinity mask allowed when it began, as 0-3,8; NULL: all that are online
+  cpu_quota_ns -- CPU time that the quotas of its control groups (cpu.max) allowed then in each second; NULL: no quota
 ) AS
-SELECT upid, umask, environment FROM setting;
+SELECT upid, umask, environment, cpus, cpu_quota_ns FROM setting;
 
 -- Every name of every file over time; a rename ends one row and begins another.
 CREATE VIEW file_names (

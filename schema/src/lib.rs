@@ -56,11 +56,11 @@ pub use trace::{AccessRow, CallRow, Kind};
 pub use trace::ClockCorrection;
 // For reports.
 pub use trace::{
-    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
-    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, Table, TimesRow, ToldRow, Trace,
-    TracedDirectoryRow, Value, VariableRow,
+    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, ConfinedRow, CounterRow, DescriptorRow,
+    FifoEndRow, FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow,
+    ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow,
+    SettingRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, Table, TimesRow,
+    ToldRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,

@@ -96,6 +96,10 @@ pub enum Record {
         umask: Option<u32>,
         /// Equal for equal environments within the run.
         environment: Option<u64>,
+        /// CPUs that its affinity mask allows, as `0-3,8`; `None`: all.
+        cpus: Option<String>,
+        /// CPU time that its control groups allow in each second; `None`: no quota.
+        cpu_quota_ns: Option<u64>,
     },
     /// A file is seen for the first time.
     File(FileRecord),

@@ -25,10 +25,10 @@ pub use network::{FlowEnds, PacketRow};
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
-    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, TimesRow, ToldRow,
+    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, ConfinedRow, CounterRow, DescriptorRow,
+    FifoEndRow, FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow,
+    ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow,
+    SettingRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, TimesRow, ToldRow,
     TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
@@ -290,6 +290,32 @@ impl Trace {
     /// When the file cannot be read.
     pub fn settings(&self) -> Result<Vec<SettingRow>> {
         self.rows("SELECT * FROM settings ORDER BY upid")
+    }
+
+    /// The part of their machine that programs could use, in the order of images; nothing where that was not recorded.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn confined(&self) -> Result<Vec<ConfinedRow>> {
+        let known = "SELECT COUNT(*) FROM pragma_table_info('setting') WHERE name = 'cpus'";
+        match self.value::<i64>(known)? {
+            0 => Ok(Vec::new()),
+            _ => self.rows("SELECT * FROM settings ORDER BY upid"),
+        }
+    }
+
+    /// The first image of each run, in order.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn first_of_runs(&self) -> Result<Vec<i64>> {
+        let read = || -> rusqlite::Result<Vec<i64>> {
+            let mut statement = self
+                .db
+                .prepare("SELECT first_upid FROM run ORDER BY first_upid")?;
+            statement.query_map([], |row| row.get(0))?.collect()
+        };
+        read().map_err(|source| self.unreadable(source))
     }
 
     /// The environment variables that were recorded by name, in the order of images.

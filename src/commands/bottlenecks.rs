@@ -153,7 +153,8 @@ fn why(args: &Args, read: &Explained, result: &Bottlenecks) -> Result<Option<Str
     }
     let path = explained::critical_path(&read.trace, &read.workflow)?;
     let verdict = findings::of_bottlenecks(&read.workflow, &read.timeline, result, &path);
-    Ok(verdict.why.filter(|_| verdict.bottleneck.is_some()))
+    let is_more = verdict.bottleneck.is_some() || verdict.kind == Some(findings::OUTSIDE);
+    Ok(verdict.why.filter(|_| is_more))
 }
 
 fn options(args: &Args) -> Options {
@@ -203,6 +204,8 @@ fn scale_out(read: &Explained, result: &Bottlenecks, cores: u16) -> String {
     let cores = Some(usize::from(cores)).filter(|&cores| cores > 0);
     match advice(&read.workflow, result, &read.timeline, cores) {
         Some(advice) => text::bottlenecks::advice(&advice),
-        None => "\nscale-out: no step is to blame, so there is nothing to run more of\n".into(),
+        None => {
+            "\nscale-out: not known: no step limited the run for a tenth of it or more\n".into()
+        }
     }
 }

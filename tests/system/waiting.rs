@@ -1,6 +1,7 @@
 //! What processes wait for and where their time goes, by workloads that know the answer.
 
 mod books;
+mod confined;
 mod counterparts;
 mod culprits;
 mod kinds;

@@ -75,7 +75,7 @@ def main():
         for demand in (advice or {}).get("demands", []):
             if demand["name"] in wanted:
                 wanted[demand["name"]] = max(demand["advised"], 1)
-        gain = advice and advice["balanced_ns"] < 0.95 * advice["now_ns"]
+        gain = advice and advice["balanced_ns"] and advice["balanced_ns"] < 0.95 * advice["now_ns"]
         if wanted == degrees or not gain or runs == 6:
             break
         degrees = wanted

@@ -73,6 +73,9 @@ case("one-of-xargs", "seq 4 | xargs -P 2 -I% ./s1 -n 100 -c 10000 -o", step="s1"
 case("healthy-pair", "./s1 -n 200 -c 10000 | ./s2 -c 10000 -o", healthy=True)
 case("healthy-side-by-side", "./s1 -n 200 -c 10000 -o & ./s1 -n 200 -c 10000 -o & wait", healthy=True)
 case("healthy-jobs-in-turn", "for r in 1 2 3; do ./s1 -n 60 -c 10000 > a$r & ./s1 -n 60 -c 10000 > b$r & wait; done", healthy=True)
+case("one-cpu-of-several", "taskset -c 0 sh -c 'for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o & done; wait'", step="s1", resource=["CPU limit"], finding="cpu limit", needs=["taskset -V", "test $(nproc) -gt 1"])
+case("producer-of-the-same-name-as-the-pauses", "(sleep 2; touch done) & while [ ! -e done ]; do sleep 0.1; done", step="sleep", resource=["sleep"], finding="sleep")
+case("stages-behind-a-wrapper", "./wrap.py ./s1 -n 200 -c 300 | ./wrap.py ./s1 -c 10000 | ./wrap.py ./s1 -c 300 -o", step="s1 (stage 2 of 3)", resource=["CPU"])
 case(
     "slow-network",
     # Frames of 64 KB, as lo has them, never fit into the bucket.
@@ -162,6 +165,10 @@ ranks = [multiprocessing.Process(target=rank, args=(barrier, lock, ms)) for ms i
 for one in ranks: one.start()
 for one in ranks: one.join()
 """
+WRAP = """#!/usr/bin/python3
+import json, os, subprocess, sys
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 TRIES = """#!/usr/bin/python3
 import fcntl, sys, time
 with open("lock", "w") as lock:
@@ -218,7 +225,7 @@ def run(flowtrace, stage, name, keep):
     try:
         for at in range(1, 7):
             shutil.copy(stage, f"{scratch}/s{at}")
-        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("link.py", LINK), ("pool.py", POOL), ("ranks.py", RANKS), ("tries.py", TRIES)):
+        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("link.py", LINK), ("pool.py", POOL), ("ranks.py", RANKS), ("tries.py", TRIES), ("wrap.py", WRAP)):
             with open(f"{scratch}/{program}", "w") as f:
                 f.write(text)
             os.chmod(f"{scratch}/{program}", 0o755)

@@ -12,9 +12,15 @@ use serde::Serialize;
 
 use crate::analysis::bottlenecks::tasks::Task;
 use crate::analysis::bottlenecks::{Bottlenecks, cause::states};
-use crate::analysis::serial::{Job, Jobs};
+use crate::analysis::serial::{Job, Work};
 use crate::model::{ProcessId, Workflow};
-use crate::timeline::{State, Timeline, sum_of};
+use crate::timeline::{Limit, State, Timeline, sum_of};
+
+/// A cause of less than this share of the run is not worth advice.
+const LEAST: f64 = 0.1;
+/// Why more instances may gain nothing.
+const IN_TURN: &str = "each request waits for the answer to the one before";
+const IN_A_CIRCLE: &str = "it waits for what it sends others to come back";
 
 /// The demand of a task in the phase that is looked at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,12 +79,16 @@ pub struct Advice {
     pub demands: Vec<Demand>,
     /// Processors that the advice is for.
     pub cores: usize,
+    /// Why that is less than what was asked for: what the run may use of its machine, in words.
+    pub limit: Option<String>,
     /// How long the phase took, ns.
     pub now_ns: f64,
-    /// How long it would take with one more instance of the binding task, ns.
-    pub one_more_ns: f64,
+    /// How long it would take with one more instance of the binding task, ns; `None`: that is not known.
+    pub one_more_ns: Option<f64>,
     /// The same with the degrees advised, ns.
-    pub balanced_ns: f64,
+    pub balanced_ns: Option<f64>,
+    /// Why that is not known.
+    pub unknown: Option<&'static str>,
     /// Degree of the binding task beyond which another task or the processors limit.
     pub enough: usize,
     /// What limits then: place in `demands`; `None`: the processors.
@@ -87,22 +97,26 @@ pub struct Advice {
     pub is_out_of_jobs: bool,
 }
 
-/// Makes advice for the run's first cause. `None`: there is none, it is no step, or it lacks
-/// something else than processors.
+/// Makes advice for the run's first cause. `None`: there is none, it is no step, or it limits the run for too short a time.
 pub fn advice(
     workflow: &Workflow,
     result: &Bottlenecks,
     timeline: &Timeline,
     cores: Option<usize>,
 ) -> Option<Advice> {
-    let cause = result.causes.first()?;
+    let cause = result.causes.first().filter(|cause| cause.share >= LEAST)?;
     let binding_task = cause.task?;
     let cores = cores
         .or_else(|| usize::try_from(timeline.cpus()?).ok())?
         .max(1);
+    // No number of cores helps who may not use them.
+    let limit = cause.limit.as_ref().or(timeline.limit.as_ref());
+    let limit = limit.filter(|limit| limit.cores < cores as f64);
+    let cores = limit.map_or(cores, |limit| (limit.cores as usize).max(1));
     let span = (cause.intervals.first()?.0, cause.intervals.last()?.1);
     let now_ns = (span.1 - span.0) as f64;
     let mut demands: Vec<Demand> = Vec::new();
+    let mut unknown = None;
     for (task, one) in result.tasks.tasks.iter().enumerate() {
         let (sums, _) = states(result, timeline, &[task], &[span]);
         let queue = sums[State::Queue as usize];
@@ -129,7 +143,16 @@ pub fn advice(
         });
         let degree = at_once(&lives);
         let jobs = jobs_of(timeline, one, span);
-        let jobs = Jobs::of(workflow, timeline, &jobs);
+        let work = Work::of(workflow, timeline, &jobs, span.1 - span.0);
+        if task == binding_task {
+            let vertex = result.graph.vertex_of[task];
+            unknown = match work {
+                Work::InTurn => Some(IN_TURN),
+                Work::Stream if result.graph.members[vertex].len() > 1 => Some(IN_A_CIRCLE),
+                _ => None,
+            };
+        }
+        let jobs = work.jobs();
         let times_ns = jobs.as_ref().map_or(Vec::new(), |jobs| {
             // One more than there are is asked for as well.
             let most = jobs.count().min(cores.max(degree) + 1);
@@ -152,7 +175,16 @@ pub fn advice(
     let binding = demands
         .iter()
         .position(|demand| demand.task == binding_task)?;
-    Some(balance(demands, binding, cores, span))
+    let mut advice = balance(demands, binding, cores, span);
+    advice.limit = limit.map(Limit::text);
+    if unknown.is_some() {
+        advice.unknown = unknown;
+        (advice.one_more_ns, advice.balanced_ns) = (None, None);
+        for demand in &mut advice.demands {
+            demand.advised = demand.degree;
+        }
+    }
+    Some(advice)
 }
 
 /// What each process did of the work of a task within a time.
@@ -244,9 +276,11 @@ pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i6
         binding,
         span,
         cores,
+        limit: None,
         now_ns: measured,
-        one_more_ns: one_more * scale,
-        balanced_ns: balanced * scale,
+        one_more_ns: Some(one_more * scale),
+        balanced_ns: Some(balanced * scale),
+        unknown: None,
         enough,
         then,
         is_out_of_jobs,
@@ -285,14 +319,17 @@ mod tests {
         let advice = balance(vec![three], 0, 16, (0, 40_000_000_000));
         assert_eq!((degrees(&advice), advice.enough), (vec![2], 2));
         assert!(advice.is_out_of_jobs);
-        assert!((advice.balanced_ns - 20e9).abs() < 1e6);
+        assert!((advice.balanced_ns.unwrap() - 20e9).abs() < 1e6);
         let one = Demand {
             jobs: Some(1),
             times_ns: vec![40e9],
             ..demand("solver", 1, 40.0)
         };
         let advice = balance(vec![one], 0, 16, (0, 40_000_000_000));
-        assert_eq!((degrees(&advice), advice.one_more_ns), (vec![1], 40e9));
+        assert_eq!(
+            (degrees(&advice), advice.one_more_ns),
+            (vec![1], Some(40e9))
+        );
     }
 
     fn degrees(advice: &Advice) -> Vec<usize> {
@@ -321,11 +358,11 @@ mod tests {
         let advice = paper(2);
         assert_eq!(degrees(&advice), [2, 1, 1, 1]);
         assert!(
-            (advice.balanced_ns - 25.75e9).abs() < 1e6,
+            (advice.balanced_ns.unwrap() - 25.75e9).abs() < 1e6,
             "{}",
-            advice.balanced_ns
+            advice.balanced_ns.unwrap()
         );
-        assert!((advice.one_more_ns - 25.75e9).abs() < 1e6);
+        assert!((advice.one_more_ns.unwrap() - 25.75e9).abs() < 1e6);
         assert!(paper(1).demands.iter().all(|demand| demand.advised == 1));
     }
 
@@ -346,7 +383,7 @@ mod tests {
         let demands = vec![demand("a", 1, 10.0), demand("b", 1, 9.5)];
         let advice = balance(demands, 0, 2, (0, 10_000_000_000));
         assert_eq!(degrees(&advice), [1, 1]);
-        assert!((advice.balanced_ns - 10e9).abs() < 1e6);
+        assert!((advice.balanced_ns.unwrap() - 10e9).abs() < 1e6);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub mod windows;
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{Programs, Workflow};
-use crate::timeline::Timeline;
+use crate::timeline::{Limit, Timeline};
 pub use cause::{Confidence, Resource};
 use tasks::Tasks;
 
@@ -152,8 +152,12 @@ pub struct Cause {
     pub cpu: Option<f64>,
     /// Where single instances of the task limit the run: how many of its instances were at work on average, and how many lived.
     pub at_work: Option<(f64, f64)>,
+    /// Of these the program that was at work nearly all of that time while no other was, a place in [`crate::model::Programs::stints`].
+    pub busiest: Option<usize>,
     /// Processors that the run itself had then, on average.
     pub own_cores: f64,
+    /// The part of the machine that the task may use; `None`: all, or it is not known.
+    pub limit: Option<Limit>,
     /// Looks that it rests on.
     pub samples: u64,
     /// How sure that is.
@@ -190,6 +194,16 @@ impl Bottlenecks {
     /// Length of the time that was judged, ns.
     pub fn length(&self) -> i64 {
         (self.span.1 - self.span.0).max(0)
+    }
+
+    /// True where the doings of the steps are known for most of the time.
+    pub fn is_known(&self) -> bool {
+        let unknown = self
+            .without
+            .iter()
+            .filter(|(why, _)| *why != Without::Balanced);
+        let unknown: i64 = unknown.map(|&(_, ns)| ns).sum();
+        2 * unknown < self.length()
     }
 
     /// What was closest to being one in the time of [`Without::Balanced`], the busiest first, with the share of

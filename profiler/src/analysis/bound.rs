@@ -36,8 +36,8 @@ impl<'a> Bound<'a> {
         &self.children[id.0 as usize]
     }
 
-    /// The least time in which the CPUs of the machine can do what the run had them do, ns; 0: not known.
-    fn cpu_ns(&self) -> i64 {
+    /// The least time in which so many CPUs can do what the run had them do, ns; 0: not known.
+    fn cpu_ns(&self, cores: Option<f64>) -> i64 {
         let used: f64 = self
             .timeline
             .instances
@@ -47,8 +47,8 @@ impl<'a> Bound<'a> {
                 false => instance.totals[State::Cpu as usize],
             })
             .sum();
-        let cpus = self.timeline.cpus().filter(|&cpus| cpus > 0);
-        cpus.map_or(0, |cpus| (used / cpus as f64) as i64)
+        let cores = cores.filter(|&cores| cores > 0.0);
+        cores.map_or(0, |cores| (used / cores) as i64)
     }
 
     /// How long the run would take if these waits for a lock had not been, ns. They come in the order of processes and time.
@@ -64,7 +64,7 @@ impl<'a> Bound<'a> {
         };
         let length = self.path.length_ns();
         let could = self.path.without_locks(waited);
-        could.max(self.cpu_ns()).min(length)
+        could.max(self.cpu_ns(self.timeline.cores())).min(length)
     }
 
     /// What the run saves if of the work of some programs, by their places in [`Programs::stints`], such a share goes,
@@ -90,6 +90,28 @@ impl<'a> Bound<'a> {
 
     /// The same if programs are never in some states. Waits for channels and children are no work, nor is to be stopped.
     pub(crate) fn without_states(&self, members: &[Part], of: impl Fn(State) -> bool) -> i64 {
+        let does_compute = of(State::Cpu);
+        let saved = self.without_share(members, of);
+        // What they compute is then still to be done.
+        match does_compute {
+            true => saved,
+            false => saved.min(self.beyond_cpus(self.timeline.cores())),
+        }
+    }
+
+    /// The same if programs never waited for a CPU that an affinity mask or a quota kept from them.
+    pub(crate) fn without_limit(&self, members: &[Part]) -> i64 {
+        let cpus = self.timeline.cpus().map(|cpus| cpus as f64);
+        let saved = self.without_share(members, |state| state == State::Queue);
+        saved.min(self.beyond_cpus(cpus))
+    }
+
+    /// By how much the run took longer than so many CPUs need for what it computed, ns.
+    fn beyond_cpus(&self, cores: Option<f64>) -> i64 {
+        (self.path.length_ns() - self.cpu_ns(cores)).max(0)
+    }
+
+    fn without_share(&self, members: &[Part], of: impl Fn(State) -> bool) -> i64 {
         let share = members.iter().map(|part| {
             let totals = self.timeline.within(part.process, part.from, part.to);
             let sum = |counts: &dyn Fn(State) -> bool| -> f64 {
@@ -101,12 +123,7 @@ impl<'a> Bound<'a> {
             let share = if work > 0.0 { sum(&of) / work } else { 0.0 };
             (part.program, share)
         });
-        let saved = self.without_programs(&share.collect());
-        // What they compute is then still to be done.
-        match of(State::Cpu) {
-            true => saved,
-            false => saved.min((self.path.length_ns() - self.cpu_ns()).max(0)),
-        }
+        self.without_programs(&share.collect())
     }
 
     /// The same if the steps of a stretch run side by side: each as much shorter as the stretch.

@@ -2,6 +2,7 @@
 //! No finding is better than a wrong one: each needs evidence and a saving worth a word.
 
 mod blame;
+mod outside;
 mod small;
 mod stragglers;
 mod turns;
@@ -17,12 +18,14 @@ use crate::analysis::serial::{LateStart, Serial, late_starts, serial};
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
-use crate::text::bottlenecks::{percent, want, who};
+use crate::text::bottlenecks::{MATTERS, nothing, percent, want, who};
 use crate::text::units;
 use crate::text::waits::{if_declared, serial_line};
 use crate::timeline::Timeline;
 use blame::Blame;
 
+/// The kind of a verdict that the run waited for something that is no part of it.
+pub const OUTSIDE: &str = "outside";
 /// Most findings.
 const MOST: usize = 5;
 /// A finding must promise this share of the run.
@@ -31,13 +34,15 @@ const LEAST: f64 = 0.04;
 const LEAST_NS: f64 = 30e6;
 /// One that promises this share of the run is why it took so long, whatever step was the bottleneck meanwhile.
 const DECISIVE: f64 = 0.1;
+/// A step that limited the run for this share of it is why it took so long, where nothing else is.
+const LIMITS: f64 = 0.3;
 /// The waits for a lock explain the time in which they were where doing without them saves this share of it.
 const BY_LOCK: f64 = 0.2;
 
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
+    /// What kind of thing: cpu, cpu limit, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
     /// small calls.
     pub kind: &'static str,
     /// The step that it is about, if it is about one.
@@ -62,7 +67,7 @@ pub struct Finding {
 pub struct Verdict {
     /// Why the run took as long as it did, in a line; none where that cannot be said.
     pub why: Option<String>,
-    /// The kind of that: of a [`Finding`], or the resource of a bottleneck for which there is no remedy.
+    /// The kind of that: of a [`Finding`], the resource of a bottleneck for which there is no remedy, or outside.
     pub kind: Option<&'static str>,
     /// What the step lacked that was the bottleneck most of the time, in a word.
     pub resource: Option<&'static str>,
@@ -109,14 +114,21 @@ pub fn of_bottlenecks(
     let decisive = findings
         .first()
         .filter(|one| one.saving_ns as f64 >= DECISIVE * timeline.length() as f64);
+    let saving = decisive.map_or(0.0, |one| one.saving_ns as f64 / timeline.length() as f64);
+    let limiting = first.map_or(0.0, |cause| cause.share);
+    let outside = outside::outside(workflow, timeline, path);
+    let outside = outside.filter(|one| one.share >= LIMITS && one.share > saving.max(limiting));
     let (why, kind, step) = match decisive {
+        _ if let Some(one) = outside => (Some(one.why), Some(OUTSIDE), Some(one.step)),
         Some(one) => (
             Some(one.why.as_ref().unwrap_or(&one.title).clone()),
             Some(one.kind),
             one.step.clone(),
         ),
         None => (
-            limit.clone(),
+            limit
+                .clone()
+                .or_else(|| result.is_known().then(|| nothing(result))),
             first.map(|cause| cause.resource.kind()),
             first.map(|cause| who(result, cause)),
         ),
@@ -152,7 +164,10 @@ fn foremost<'a>(result: &'a Bottlenecks, path: &CriticalPath) -> Option<&'a Caus
 }
 
 fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<String> {
-    if first.share >= 0.3 || result.causes.len() == 1 && first.share >= 0.1 {
+    if first.share < MATTERS {
+        return None;
+    }
+    if first.share >= LIMITS || result.causes.len() == 1 {
         return Some(limited(result, first, timeline));
     }
     let name = |cause: &Cause| units::shorten(&units::plain(&who(result, cause)), 40);
@@ -236,6 +251,7 @@ fn findings(
         let blame = Blame::of(bound, result, cause, &explained, &locked);
         found.extend(blame.iter().filter_map(Blame::foremost));
         found.extend(blame.iter().filter_map(Blame::sleeps_too));
+        found.extend(blame.iter().filter_map(Blame::limited_too));
     }
     let least = |kind: &str| match kind {
         // There is always something that computes alone for a while, if only to begin.

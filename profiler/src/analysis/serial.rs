@@ -15,7 +15,7 @@ use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::model::{FileCalls, ProcessId, Workflow};
 use crate::timeline::Timeline;
-pub(crate) use jobs::{Job, Jobs};
+pub(crate) use jobs::{Job, Work};
 pub use late::{LateStart, late_starts};
 use order::{Dependencies, Room, Schedule};
 pub use runs::RunBy;
@@ -104,7 +104,7 @@ fn need(
 /// outside the traced directories were not seen: then nothing is known of what depends on what. `path`
 /// bounds what they may save.
 pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> Vec<Serial> {
-    let Some(cpus) = processors(workflow, timeline) else {
+    let Some(cores) = cores(workflow, timeline) else {
         return Vec::new();
     };
     let mut runners = Runners::of(workflow, timeline);
@@ -127,7 +127,7 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
                 id,
                 run_by,
                 &steps[stretch],
-                cpus as f64,
+                cores,
             ));
         }
     }
@@ -145,11 +145,11 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     found
 }
 
-/// Processors of the machine; `None` where nothing can be said: there is one, or it is not known what depends on what.
-fn processors(workflow: &Workflow, timeline: &Timeline) -> Option<i64> {
+/// CPUs that the run may use; `None` where nothing can be said: there is one, or it is not known what depends on what.
+fn cores(workflow: &Workflow, timeline: &Timeline) -> Option<f64> {
     let is_seen = workflow.file_calls() != FileCalls::None && workflow.sees_outside();
-    let cpus = timeline.cpus().filter(|&cpus| cpus > 1);
-    cpus.filter(|_| is_seen && timeline.length() > 0)
+    let cores = timeline.cores().filter(|&cores| cores > 1.0);
+    cores.filter(|_| is_seen && timeline.length() > 0)
 }
 
 /// Runs of steps that stood alone, by their places. A pause that the script made on purpose ends
@@ -198,7 +198,7 @@ fn judge(
     runner: ProcessId,
     run_by: RunBy,
     steps: &[Step],
-    cpus: f64,
+    cores: f64,
 ) -> Option<Serial> {
     let (from, to) = (steps.first()?.from, steps.last()?.to);
     let length = timeline.length() as f64;
@@ -206,7 +206,6 @@ fn judge(
         return None;
     }
     let dependencies = Dependencies::of(steps);
-    let cores = cpus;
     let schedule = Schedule::of(steps, &dependencies, Room::of_cores(cores));
     let running: i64 = steps.iter().map(Step::length).sum();
     let could_ns = schedule.end.max((work(steps) / cores) as i64);

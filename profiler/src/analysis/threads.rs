@@ -17,7 +17,7 @@ pub struct Threads {
     pub processes: usize,
     /// Most threads that one of them had.
     pub most: i64,
-    /// Threads that existed, the mean over the lives of these processes.
+    /// Threads that existed, but for those that only hand data on, the mean over the lives of these processes.
     pub alive: f64,
     /// Threads that were on a processor, ready to be, or in storage, likewise.
     pub at_work: f64,
@@ -32,7 +32,8 @@ pub struct Threads {
 impl Threads {
     /// Whether they could work side by side and do not.
     pub fn keep_each_other_waiting(&self) -> bool {
-        self.waiting >= 0.5 && self.at_work < 0.7 * (self.alive - self.idle)
+        let could_work = self.alive - self.idle;
+        could_work >= 1.5 && self.waiting >= 0.5 && self.at_work < 0.7 * could_work
     }
 
     /// Whether most of them are idle, two or more: a pool with too few tasks, more than the one that waits for the others' end.
@@ -67,10 +68,10 @@ pub fn together(
         let books = &instance.books;
         found.processes += 1;
         found.most = found.most.max(books.threads);
-        found.waited_ns += books.thread_lock_ns - books.thread_idle_ns;
+        found.waited_ns += books.thread_wait_ns;
         idle += books.thread_idle_ns;
         life += instance.to - instance.from;
-        lives += books.thread_ns;
+        lives += books.thread_ns - books.thread_help_ns;
         work += books.on_cpu_ns + books.run_queue_ns + books.storage_ns;
     }
     let mean = |ns: i64| ns as f64 / life.max(1) as f64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::RunRow;
 
-use crate::model::{ProcessId, Workflow};
+use crate::model::Workflow;
 
 /// The time of all images of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,14 +37,9 @@ impl RuleTime {
 
 /// The rules by CPU time, the most first.
 pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
-    let mut has_children = vec![false; workflow.processes.len()];
-    for process in &workflow.processes {
-        if let Some(ProcessId(parent)) = process.parent {
-            has_children[parent as usize] = true;
-        }
-    }
+    let has_forked = forked(workflow);
     let mut rules: HashMap<&Arc<str>, RuleTime> = HashMap::new();
-    for image in &workflow.images {
+    for (at, image) in workflow.images.iter().enumerate() {
         let time = rules.entry(&image.rule).or_insert_with(|| RuleTime {
             rule: Arc::clone(&image.rule),
             processes: 0,
@@ -58,7 +53,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
         let is_known = image.cpu_ns.is_some();
         let cpu = image.cpu_ns.unwrap_or(0);
         time.cpu_ns += cpu;
-        if is_known && !has_children[image.process.0 as usize] {
+        if is_known && !has_forked[at] {
             time.leaf_ns += image.end_ns.map_or(0, |end| end - image.start_ns);
             time.leaf_cpu_ns += cpu;
             time.leaf_queue_ns += image.run_queue_ns.unwrap_or(0);
@@ -73,6 +68,21 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
     let mut rules: Vec<RuleTime> = rules.into_values().collect();
     rules.sort_by(|a, b| (b.cpu_ns, &a.rule).cmp(&(a.cpu_ns, &b.rule)));
     rules
+}
+
+/// Of each image whether it forked: what a process forked before an exec says nothing of the program after it.
+fn forked(workflow: &Workflow) -> Vec<bool> {
+    let mut forked = vec![false; workflow.images.len()];
+    for process in &workflow.processes {
+        let Some(parent) = process.parent else {
+            continue;
+        };
+        let images = workflow.process(parent).images.clone();
+        let begun = workflow.images[images.clone()]
+            .partition_point(|image| image.start_ns <= process.start_ns);
+        forked[images.start + begun.max(1) - 1] = true;
+    }
+    forked
 }
 
 /// Rules that were blocked for more than half of their life, the longest blocked first.

@@ -10,6 +10,7 @@ use super::run::{Mode, Node, Run, Unknown};
 mod arrivals;
 mod cut;
 mod pieces;
+mod queued;
 mod spells;
 
 /// One message of an ordered pair.
@@ -21,13 +22,13 @@ pub struct Message {
     pub dst: Node,
     /// Connection.
     pub flow: u32,
-    /// First and last segment at the sender, ns; the receiver's when the sender has no capture.
+    /// First and last segment at the sender, ns, or its begin where that was the end of the one before; the receiver's when the sender has no capture.
     pub sent_ns: (i64, i64),
     /// First and last segment at the receiver, ns; the sender's when it has no capture.
     pub received_ns: (i64, i64),
     /// Payload, bytes.
     pub bytes: u64,
-    /// Payload of its first segment, bytes.
+    /// Payload of its first segment, bytes; 0 where its begin was the end of the one before.
     pub first_bytes: u64,
     /// Segments.
     pub segments: u32,
@@ -96,6 +97,9 @@ fn cut(run: &Run) -> Vec<Message> {
             message.seq,
         )
     });
+    if run.settings.mode == Mode::Default {
+        queued::begin_earlier(&mut all);
+    }
     all
 }
 

@@ -1,6 +1,6 @@
 //! The bottlenecks of a run for people: the answer, a chart for the terminal, a table.
 
-use crate::analysis::advice::Advice;
+use crate::analysis::advice::{Advice, Demand};
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject, Without};
 use crate::text::table::{Align, Table, more};
@@ -44,6 +44,12 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     let lacked = match cause.resource {
         Resource::Cpu => format!("CPU{cores}"),
         Resource::Processors => format!("it waited for a processor{cores}"),
+        Resource::Limit => match &cause.limit {
+            Some(limit) => format!("it waited for a CPU{cores}: {}", limit.text()),
+            None => format!(
+                "it waited for a CPU while others were idle{cores}: an affinity mask or a quota keeps it from them"
+            ),
+        },
         Resource::Disk => "storage".into(),
         Resource::View => {
             "file calls, slow because they are traced; with --no-mount they are not".into()
@@ -78,6 +84,22 @@ pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
     }
 }
 
+/// Below this share of a run it matters to nobody what limited it.
+pub(crate) const MATTERS: f64 = 0.1;
+
+/// That no step limited the run for long.
+pub(crate) fn nothing(result: &Bottlenecks) -> String {
+    let longest = result.causes.first().map(|cause| {
+        let name = units::shorten(&units::plain(&who(result, cause)), 40);
+        format!(", at most {name} for {}", percent(cause.share))
+    });
+    format!(
+        "nothing stands out: no step limited the run for {} of it{}",
+        percent(MATTERS),
+        longest.unwrap_or_default()
+    )
+}
+
 /// The answer in a line: which step, which resource, how much of the run, how sure.
 pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
     let length = units::duration(result.length());
@@ -94,6 +116,9 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
             .map_or("nothing ran", |(why, _)| why.text());
         return format!("no bottleneck in {length}: {why}");
     };
+    if cause.share < MATTERS {
+        return nothing(result);
+    }
     let name = units::plain(&who(result, cause));
     let when = match cause.intervals.as_slice() {
         [(from, to)] => format!(", {}", span(*from, *to)),
@@ -303,18 +328,20 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
     out
 }
 
-/// How many instances of which step, in words and a table.
-pub fn advice(advice: &Advice) -> String {
+/// The name of a step in a line of its own.
+fn short_name(demand: &Demand) -> String {
+    units::shorten(&units::plain(&demand.name), 32)
+}
+
+/// The gain of the degrees advised, and of one more instance of the step that limits; times in ns.
+fn gains(advice: &Advice, one_more: f64, balanced: f64) -> String {
     let binding = &advice.demands[advice.binding];
-    let name =
-        |demand: &crate::analysis::advice::Demand| units::shorten(&units::plain(&demand.name), 32);
-    let gain = |ns: f64| percent(1.0 - ns / advice.now_ns.max(1.0));
-    let mut out = format!("\nscale-out for {} cores: ", advice.cores);
+    let name = short_name;
     let is_changed = advice
         .demands
         .iter()
         .any(|demand| demand.advised > demand.degree);
-    if is_changed && advice.balanced_ns < 0.95 * advice.now_ns {
+    let mut out = if is_changed && balanced < 0.95 * advice.now_ns {
         let degrees: Vec<String> = advice
             .demands
             .iter()
@@ -328,25 +355,23 @@ pub fn advice(advice: &Advice) -> String {
                 )
             })
             .collect();
-        out += &format!(
+        format!(
             "run {}; {} instead of {}, {} less\n",
             degrees.join(", "),
-            units::duration(advice.balanced_ns as i64),
+            units::duration(balanced as i64),
             units::duration(advice.now_ns as i64),
-            gain(advice.balanced_ns)
-        );
+            percent(1.0 - balanced / advice.now_ns.max(1.0))
+        )
     } else {
-        out += match (binding.jobs, advice.is_out_of_jobs) {
-            (Some(1), true) => "more instances gain nothing: there is one job, which one process does\n".into(),
-            (Some(jobs), true) => format!(
-                "more instances gain nothing: there are {jobs} jobs, and no more of them could be done at once\n"
-            ),
-            _ => String::from(
-                "more instances gain nothing: the steps are in balance, or the cores are taken\n",
-            ),
-        }
-        .as_str();
-    }
+        let reason = match (binding.jobs, advice.is_out_of_jobs) {
+            (Some(1), true) => "there is one job, which one process does".into(),
+            (Some(jobs), true) => {
+                format!("there are {jobs} jobs, and no more of them could be done at once")
+            }
+            _ => String::from("the steps are in balance, or the cores are taken"),
+        };
+        format!("more instances gain nothing: {reason}\n")
+    };
     let then = match (advice.is_out_of_jobs, advice.then) {
         (true, _) => "the longest of its jobs, or chain of them,".into(),
         (false, Some(at)) => name(&advice.demands[at]),
@@ -355,7 +380,7 @@ pub fn advice(advice: &Advice) -> String {
     out += &format!(
         "  one more {}: {} instead of {}; beyond {} of them {then} limits\n",
         name(binding),
-        units::duration(advice.one_more_ns as i64),
+        units::duration(one_more as i64),
         units::duration(advice.now_ns as i64),
         advice.enough,
     );
@@ -365,6 +390,24 @@ pub fn advice(advice: &Advice) -> String {
             name(binding)
         );
     }
+    out
+}
+
+/// How many instances of which step, in words and a table.
+pub fn advice(advice: &Advice) -> String {
+    let cores = units::counted(advice.cores as i64, "core", "cores");
+    let limit = advice.limit.iter();
+    let limit: String = limit.map(|limit| format!(" ({limit})")).collect();
+    let mut out = format!("\nscale-out for {cores}{limit}: ");
+    let name = short_name;
+    out += &match (advice.one_more_ns, advice.balanced_ns) {
+        (Some(one_more), Some(balanced)) => gains(advice, one_more, balanced),
+        _ => format!(
+            "not known whether more instances gain anything\n  {}: {}\n",
+            name(&advice.demands[advice.binding]),
+            advice.unknown.unwrap_or("nothing tells")
+        ),
+    };
     let mut table = Table::new(&[
         ("step", Align::Left),
         ("now", Align::Right),

@@ -8,6 +8,8 @@ mod json;
 pub use dot::dot;
 pub use json::{Row, rows};
 
+use std::collections::HashMap;
+
 use crate::analysis::time::Ending;
 use crate::model::{Process, ProcessId, Workflow};
 use crate::text::units;
@@ -42,13 +44,18 @@ impl Style {
 /// The tree, ended by a newline.
 pub fn text(workflow: &Workflow, style: Style) -> String {
     let chain = longest_chain(workflow);
+    let sockets = workflow.socket_bytes();
+    let of_sockets = match sockets.is_empty() {
+        true => String::new(),
+        false => format!(" {:>7} {:>7}", "recv", "sent"),
+    };
     let mut text = format!(
-        "{:>9} {:>10} {:>9} {:>7} {:>7}  process\n",
+        "{:>9} {:>10} {:>9} {:>7} {:>7}{of_sockets}  process\n",
         "start", "life", "cpu", "read", "wrote"
     );
     let begins_ns = workflow.begins_ns();
     for branch in branches(workflow, style.is_full, &chain) {
-        text += &line(workflow, style, &branch, begins_ns);
+        text += &line(workflow, &sockets, style, &branch, begins_ns);
     }
     text += &chain_line(workflow, &chain, style.width);
     if workflow.is_live {
@@ -83,7 +90,16 @@ fn chain_line(workflow: &Workflow, chain: &[ProcessId], width: usize) -> String 
     format!("{}\n", units::shorten(&line, width))
 }
 
-fn line(workflow: &Workflow, style: Style, branch: &Branch, begins_ns: i64) -> String {
+/// Bytes received and sent through sockets by process, where it had any; `None`: not counted.
+type Sockets = HashMap<ProcessId, Option<(i64, i64)>>;
+
+fn line(
+    workflow: &Workflow,
+    sockets: &Sockets,
+    style: Style,
+    branch: &Branch,
+    begins_ns: i64,
+) -> String {
     let members = || branch.members.iter().map(|&id| workflow.process(id));
     let sum =
         |of: fn(&Process) -> Option<i64>| members().filter_map(of).reduce(i64::saturating_add);
@@ -93,8 +109,20 @@ fn line(workflow: &Workflow, style: Style, branch: &Branch, begins_ns: i64) -> S
         Some(0) => "-".into(),
         n => shown(n, units::bytes),
     };
+    let of_sockets = match sockets.is_empty() {
+        true => String::new(),
+        false => {
+            let of = branch.members.iter().filter_map(|id| sockets.get(id));
+            let sum = of.copied().try_fold((0_i64, 0_i64), |sum, own| {
+                let own = own?;
+                Some((sum.0.saturating_add(own.0), sum.1.saturating_add(own.1)))
+            });
+            let [received, sent] = [sum.map(|sum| sum.0), sum.map(|sum| sum.1)].map(moved);
+            format!(" {received:>7} {sent:>7}")
+        }
+    };
     let numbers = format!(
-        "{:>9} {:>10} {:>9} {:>7} {:>7}  ",
+        "{:>9} {:>10} {:>9} {:>7} {:>7}{of_sockets}  ",
         units::moment(start, begins_ns),
         shown(sum(Process::duration_ns), units::duration),
         shown(sum(|p| p.cpu_ns), units::duration),

@@ -106,7 +106,19 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
             units::duration(idle),
             units::duration(timeline.length())
         ),
-        None => "no step waited long for another".into(),
+        None => {
+            let mut own = waits.waits.iter().filter(|wait| !wait.is_orchestrator);
+            let longest = own.find(|wait| wait.culprit.is_none() && wait.ns > 0.02 * length);
+            let longest = longest.map(|wait| {
+                let waiter = units::plain(&wait.waiter);
+                let time = units::duration(wait.ns as i64);
+                format!(
+                    "; the longest wait is that of {waiter}, {time}: {}",
+                    wait.kind.name()
+                )
+            });
+            "no step waited long for another".to_owned() + &longest.unwrap_or_default()
+        }
     }
 }
 

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    Activity, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
+    Activity, ChannelRow, ConfinedRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow,
+    Trace,
 };
 
 use super::books::{Threads, mixes};
 use super::channels::{Kept, add_channels, add_under_way, held_sides};
+use super::limit::confined;
 use super::machine::Counters;
 use super::threads::{Seen, seen};
 use super::{Books, Instance, LockWait, Piece, Place, STATES, Shares, State, Timeline};
@@ -34,6 +36,10 @@ pub struct Parts {
     pub counters: Vec<CounterRow>,
     /// By id.
     pub hosts: Vec<HostRow>,
+    /// By image.
+    pub settings: Vec<ConfinedRow>,
+    /// The first image of each run.
+    pub first_of_runs: Vec<i64>,
     /// Who ended waits for locks and FIFOs.
     pub grants: Grants,
     /// The samples were told by the scheduler: they have all that every thread did.
@@ -56,6 +62,8 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             channels: trace.channels()?,
             counters: trace.host_counters()?,
             hosts: trace.machines()?,
+            settings: trace.confined()?,
+            first_of_runs: trace.first_of_runs()?,
             exact: trace.is_exact(),
         },
     );
@@ -108,6 +116,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     timeline.lock_waits = lock_waits(workflow, &parts.grants, &process_of);
     let children = workflow.children();
     let holds = held_sides(&timeline);
+    let confined = confined(workflow, &parts.settings, &parts.first_of_runs);
     timeline.mixes = State::ALL.map(pure).to_vec();
     let mut texts: HashMap<String, Arc<str>> = HashMap::new();
     let mut intern = |text: &Option<String>| {
@@ -147,6 +156,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
                 view: view.copied().unwrap_or_default(),
                 ..Books::default()
             },
+            confined: confined.get(id.0 as usize).cloned().flatten(),
         };
         let images = workflow.images(id);
         for (i, image) in images.iter().enumerate() {
@@ -202,6 +212,9 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         let longest = timeline.programs.longest(workflow, id);
         timeline.instances[id.0 as usize].is_orchestrator = timeline.only_runs[longest];
     }
+    let is_step = |one: &&Instance| !one.is_orchestrator;
+    let steps = timeline.instances.iter().filter(is_step);
+    timeline.limit = timeline.limit_of(steps.map(|one| one.process));
     timeline
 }
 
@@ -279,9 +292,20 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
         // One that others have do next to nothing is a help to them, as what feeds a queue of Python.
         let is_help = sum(&is_at_work, thread) < even_ns / 20;
         let waits = |sample: &SampleRow| is_lock(sample) && sample.is_futex;
+        // One that mostly hands data on from a pipe or socket shares no work with the others, as those that a pool of processes has
+        // for its workers.
+        let is_channel = |sample: &SampleRow| sample.activity == Activity::Channel as i64;
+        let hands_on = sum(&is_channel, thread);
+        if hands_on > sum(&is_at_work, thread) && 2 * hands_on > sum(&|_| true, thread) {
+            books.thread_lock_ns += sum(&waits, thread);
+            books.thread_help_ns += sum(&|_| true, thread);
+            continue;
+        }
         let is_idle = |sample: &SampleRow| waits(sample) && (is_help || length(sample) > life / 2);
-        books.thread_lock_ns += sum(&waits, thread);
-        books.thread_idle_ns += sum(&is_idle, thread);
+        let (locks, idle) = (sum(&waits, thread), sum(&is_idle, thread));
+        books.thread_lock_ns += locks;
+        books.thread_idle_ns += idle;
+        books.thread_wait_ns += locks - idle;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use flowtrace_profiler::analysis::bottlenecks;
 use flowtrace_profiler::analysis::bottlenecks::tasks::Task;
+use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::text;
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Direction};
@@ -62,6 +63,9 @@ fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_told() {
         play.pipe(pipe, one, two, 0, 4000);
         play.finish(4000);
     });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let nothing = "nothing stands out: no step limited the run for 10 % of it";
+    assert_eq!(verdict.why.as_deref(), Some(nothing));
     let result = run.bottlenecks();
     assert_eq!(run.cause(), None);
     let nearest = result.nearest();
@@ -312,4 +316,30 @@ fn a_run_cut_short_ends_with_its_last_event() {
         (step.as_deref(), resource, share),
         (Some("step"), "CPU", 100)
     );
+}
+
+/// A step that limits a run for a short time is not named as the one that limited it.
+#[test]
+fn a_step_that_limits_the_run_for_a_short_time_does_not_stand_out() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        let pipe = play.channel(ChannelKind::Pipe);
+        let turns = |is_first: bool| -> Vec<_> {
+            let ends = (0..3800).step_by(20).map(|at| at + 20);
+            ends.map(|end| match (end % 40 == 0) == is_first {
+                true => (end, Cpu),
+                false if is_first => (end, Out(pipe)),
+                false => (end, In(pipe)),
+            })
+            .collect()
+        };
+        let one = play.process("one", Some(shell), 0, &turns(true));
+        let two = play.process("two", Some(shell), 0, &turns(false));
+        play.pipe(pipe, one, two, 0, 3800);
+        play.process("ip", Some(shell), 3800, &[(4000, Cpu)]);
+        play.finish(4000);
+    });
+    let answer = text::bottlenecks::answer(&run.bottlenecks(), &run.timeline);
+    let expected = "nothing stands out: no step limited the run for 10 % of it, at most ip for 5 %";
+    assert_eq!(answer, expected);
 }

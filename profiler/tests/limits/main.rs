@@ -10,6 +10,7 @@ use flowtrace_schema::Trace;
 
 mod beyond;
 mod bottleneck;
+mod confined;
 mod growing;
 #[path = "../support/play.rs"]
 mod play;

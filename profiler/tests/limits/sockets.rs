@@ -1,12 +1,16 @@
 //! Which way data went through sockets, and what that says of who waited, on hand-made runs.
 
+use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::chart::subject_name;
+use flowtrace_profiler::analysis::findings::{self, verdict};
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
 use flowtrace_profiler::graph::EdgeKind;
 use flowtrace_profiler::model::Way;
+use flowtrace_profiler::text;
+use flowtrace_profiler::text::tree::Style;
 use flowtrace_schema::{ChannelKind, Direction};
 
-use crate::play::Doing::{Cpu, In, Out};
+use crate::play::Doing::{Child, Cpu, In, Out};
 use crate::play::{Life, Play};
 use crate::{Run, run};
 
@@ -200,4 +204,95 @@ fn hold(play: &mut Play, channel: u32, upids: [u32; 2]) {
     for upid in upids {
         play.end(channel, upid, Direction::Both, 15, 400);
     }
+}
+
+/// A client that asks `servers` for 4 s, of which the first one works all of the time and each other for `busy` ms of it.
+fn asked(servers: usize, busy: u64) -> Run {
+    run(|mut play| {
+        let channels: Vec<u32> = (0..servers)
+            .map(|_| play.channel(ChannelKind::Socketpair))
+            .collect();
+        let client = play.process("client", None, 0, &[(20, Cpu), (4000, In(channels[0]))]);
+        for (at, &channel) in channels.iter().enumerate() {
+            let life: &[_] = match at {
+                0 => &[(4000, Cpu)],
+                _ => &[(busy, Cpu), (4000, In(channel))],
+            };
+            let server = play.process("server", None, 0, life);
+            for (upid, moved) in [(client, (1000, 2000)), (server, (2000, 1000))] {
+                play.end(channel, upid, Direction::Both, 0, 4000);
+                play.moved(channel, upid, moved.0, moved.1);
+            }
+        }
+        play.busy(2, 50, 4000);
+        play.finish(4000);
+    })
+}
+
+/// One server, or two of which one has nothing to do: another one may never be asked. Where both always have work, a third has, too.
+#[test]
+fn more_servers_for_a_client_that_waits_for_each_answer_promise_nothing() {
+    for (servers, busy, is_known) in [(1, 0, false), (2, 200, false), (2, 3990, true)] {
+        let run = asked(servers, busy);
+        let result = run.bottlenecks();
+        let advice = advice(&run.workflow, &result, &run.timeline, Some(4)).unwrap();
+        assert_eq!(advice.demands[advice.binding].name, "server");
+        assert_eq!(advice.one_more_ns.is_some(), is_known, "{servers} {busy}");
+        assert_eq!(advice.balanced_ns.is_some(), is_known);
+        let text = text::bottlenecks::advice(&advice);
+        let says_so = text.contains("not known whether more instances gain anything");
+        assert_eq!(says_so, !is_known, "{text}");
+    }
+}
+
+/// A client of a server that was not traced, and a step after it.
+#[test]
+fn a_step_that_waits_for_something_outside_of_the_run_is_named() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        let channel = play.channel(ChannelKind::Tcp);
+        let client = play.process(
+            "fetch",
+            Some(shell),
+            0,
+            &[(100, Cpu), (3000, In(channel)), (3010, Cpu)],
+        );
+        play.end(channel, client, Direction::Both, 10, 3010);
+        play.process("pack", Some(shell), 3010, &[(4000, Cpu)]);
+        play.busy(2, 10, 4000);
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(verdict.kind, Some(findings::OUTSIDE));
+    let why = verdict.why.unwrap();
+    let expected = "fetch waited for something outside of the run for 72 % of it: tcp";
+    assert!(why.starts_with(expected), "{why}");
+    assert!(verdict.bottleneck.unwrap().starts_with("pack limited"));
+}
+
+/// Bytes that went through sockets stand in columns of their own, where there are sockets; those not counted are no zeros.
+#[test]
+fn the_tree_has_the_bytes_of_sockets() {
+    let style = Style {
+        width: 120,
+        is_full: true,
+    };
+    let run = asked(1, 0);
+    let tree = text::tree::text(&run.workflow, style);
+    let (head, lines) = tree.split_once('\n').unwrap();
+    assert!(head.contains("wrote    recv    sent  process"), "{tree}");
+    let line = |name: &str| lines.lines().find(|line| line.ends_with(name)).unwrap();
+    assert!(line("client").contains(" 2.0 kB  1.0 kB "), "{tree}");
+    assert!(line("server").contains(" 1.0 kB  2.0 kB "), "{tree}");
+
+    let unknown = chain(
+        ChannelKind::Unix,
+        [
+            &|_, _| vec![(4000, Cpu)],
+            &|_, _| vec![(4000, Cpu)],
+            &|_, _| vec![(4000, Cpu)],
+        ],
+    );
+    let tree = text::tree::text(&unknown.workflow, style);
+    assert!(tree.contains("      ?       ? "), "{tree}");
 }

@@ -3,7 +3,7 @@
 use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::analysis::waits::waits;
 
-use crate::play::Doing::{Cpu, Futex, Queue};
+use crate::play::Doing::{Child, Cpu, Futex, In, Lock, Queue};
 use crate::run;
 
 #[test]
@@ -91,4 +91,69 @@ fn threads_side_by_side_are_load() {
     let bottlenecks = run.bottlenecks();
     let cores = bottlenecks.causes[0].own_cores;
     assert!((cores - 2.0).abs() < 0.05, "{cores}");
+}
+
+/// Ranks that wait for each other at the end of each round: the one with the most work is named, also where others on the
+/// machine have the CPUs for most of the time.
+#[test]
+fn a_slow_rank_at_a_barrier_is_named() {
+    for (others, ranks) in [(0, &[100, 100, 390, 100][..]), (60, &[50, 390])] {
+        let run = run(|mut play| {
+            let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+            for &busy in ranks {
+                let life: Vec<_> = (0..10)
+                    .flat_map(|round| {
+                        let begin = round * 400;
+                        let queued = begin + busy * others / 100;
+                        let life = [(queued, Queue), (begin + busy, Cpu), (begin + 400, Lock)];
+                        life.into_iter().skip(usize::from(others == 0))
+                    })
+                    .collect();
+                play.process(&format!("rank -n {busy}"), Some(shell), 0, &life);
+            }
+            play.busy(2, if others == 0 { 88 } else { 100 }, 4000);
+            play.finish(4000);
+        });
+        let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+        let why = verdict.why.unwrap();
+        let count = ranks.len();
+        let expected = format!("one of {count} rank, -n 390, computes while the others wait");
+        assert!(why.starts_with(&expected), "{why} {:?}", verdict.findings);
+    }
+}
+
+/// The first process of a pool has threads that hand work to its workers and take their results: these have no work to share.
+#[test]
+fn threads_that_hand_data_on_get_no_advice_about_locks() {
+    let run = run(|mut play| {
+        let pipe = play.channel(flowtrace_schema::ChannelKind::Pipe);
+        let hands_on: Vec<_> = (0..20)
+            .flat_map(|at| {
+                let begin = at * 200;
+                [
+                    (begin + 120, In(pipe)),
+                    (begin + 160, Futex),
+                    (begin + 200, Cpu),
+                ]
+            })
+            .collect();
+        let main: Vec<_> = (0..20)
+            .flat_map(|at| [(at * 200 + 110, Futex), (at * 200 + 200, Cpu)])
+            .collect();
+        let pool = play.threads("pool", None, 0, &[&main, &hands_on, &hands_on]);
+        let worker = play.process("worker", Some(pool), 0, &[(4000, Cpu)]);
+        play.pipe(pipe, worker, pool, 0, 4000);
+        play.busy(4, 50, 4000);
+        play.finish(4000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    let pool = &found.threads[0];
+    assert!((pool.alive - 1.0).abs() < 0.05, "{pool:?}");
+    assert!(!pool.keep_each_other_waiting(), "{pool:?}");
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert!(
+        verdict.findings.iter().all(|one| one.kind != "lock"),
+        "{:?}",
+        verdict.findings
+    );
 }

@@ -3,11 +3,11 @@
 use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::analysis::serial::serial;
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
-use flowtrace_profiler::text::waits::serial_line;
+use flowtrace_profiler::text::waits::{answer, serial_line};
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Loss, Op};
 
-use crate::play::Doing::{Child, Cpu, Flock, In, LockOf, Out, Sleep, Stopped, Timer};
+use crate::play::Doing::{Child, Cpu, File, Flock, In, LockOf, Out, Sleep, Stopped, Timer};
 use crate::play::Play;
 use crate::run;
 
@@ -407,4 +407,38 @@ fn who_sleeps_beside_a_longer_one_promises_nothing() {
         };
         assert!(finding.saving_ns <= most + 50_000_000, "{finding:?}");
     }
+}
+
+/// No other step keeps it waiting, but the first line names its own wait.
+#[test]
+fn a_long_wait_of_its_own_is_in_the_first_line() {
+    let run = run(|mut play| {
+        play.process("work", None, 0, &[(1000, Cpu), (1858, File), (3000, Cpu)]);
+        play.finish(3000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    assert_eq!(
+        answer(&found, &[], &run.timeline),
+        "no step waited long for another; the longest wait is that of work, 858 ms: storage"
+    );
+}
+
+/// A runner with three places gave it the first that was free: to begin it earlier would help, and not to divide it.
+#[test]
+fn a_step_that_had_to_wait_for_its_turn_is_no_straggler() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        for end in [900, 1000, 1100] {
+            play.process("work", Some(shell), 0, &[(end, Cpu)]);
+        }
+        play.process("work", Some(shell), 900, &[(4000, Cpu)]);
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let mut findings = verdict.findings.iter();
+    assert!(
+        findings.all(|one| one.kind != "straggler"),
+        "{:?}",
+        verdict.findings
+    );
 }

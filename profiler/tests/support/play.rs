@@ -394,6 +394,17 @@ impl Play {
     }
 
     /// Something is missing in the recording.
+    /// A program may use less than all of its machine.
+    pub(crate) fn confine(&mut self, upid: u32, cpus: Option<&str>, cpu_quota_ns: Option<u64>) {
+        self.recorder.record(Record::Setting {
+            upid: Upid(upid),
+            umask: None,
+            environment: None,
+            cpus: cpus.map(str::to_owned),
+            cpu_quota_ns,
+        });
+    }
+
     pub(crate) fn lost(&mut self, loss: Loss) {
         self.recorder.lost(loss, 1);
     }

@@ -314,6 +314,13 @@ rows! {
         environment: Option<i64>,
     }
 
+    /// The part of its machine that a program of the view `settings` could use.
+    ConfinedRow {
+        upid: i64,
+        cpus: Option<String>,
+        cpu_quota_ns: Option<i64>,
+    }
+
     /// A call that took or freed locks of a file for which somebody waited, or that closed it.
     LockCallRow {
         /// Begin.

@@ -281,11 +281,20 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             upid,
             umask,
             environment,
+            cpus,
+            cpu_quota_ns,
         } => {
             db.prepare_cached(
-                "INSERT OR IGNORE INTO setting (upid, umask, environment) VALUES (?1, ?2, ?3)",
+                "INSERT OR IGNORE INTO setting (upid, umask, environment, cpus, cpu_quota_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![upid.0, umask, environment.map(|v| v as i64)])?;
+            .execute(params![
+                upid.0,
+                umask,
+                environment.map(|v| v as i64),
+                cpus,
+                cpu_quota_ns.map(|v| v as i64)
+            ])?;
         }
         Record::File(r) => {
             db.prepare_cached(

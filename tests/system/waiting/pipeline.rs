@@ -1,7 +1,7 @@
 //! The pipeline whose compressor keeps everybody waiting.
 
 use super::{Traced, inodes};
-use crate::support::{need_fuse, need_program};
+use crate::support::{PYTHON, need_fuse, need_program, prints};
 
 #[test]
 fn the_compressor_is_the_culprit() {
@@ -73,4 +73,38 @@ fn the_compressor_is_the_culprit() {
             all()
         );
     }
+}
+
+/// A wrapper in Python reads more files than the stage that it becomes; the pipeline is that of the stages all the same.
+#[test]
+fn stages_behind_a_wrapper_are_stages() {
+    if !need_fuse() {
+        return;
+    }
+    let stage = "import sys, time
+def compute(ms):
+    end = time.process_time() + ms / 1000
+    while time.process_time() < end: pass
+ms = float(sys.argv[2])
+if sys.argv[1] == 'first':
+    for _ in range(60):
+        compute(ms); sys.stdout.write('x' * 16384)
+else:
+    while block := sys.stdin.read(16384):
+        compute(ms); sys.stdout.write(block)
+";
+    let wrap = "import json, os, subprocess, sys
+os.execvp(sys.executable, [sys.executable, 'stage.py', *sys.argv[1:]])
+";
+    let run = Traced::shell(&format!(
+        "cat > stage.py <<'E'\n{stage}E\ncat > wrap.py <<'E'\n{wrap}E
+         {PYTHON} wrap.py first 0.1 | {PYTHON} wrap.py middle 15 | {PYTHON} wrap.py last 0.1 > /dev/null"
+    ));
+    let path = run.scratch.join("trace.db");
+    let arguments = ["bottlenecks", "--format", "json", path.to_str().unwrap()];
+    let found: serde_json::Value = serde_json::from_str(&prints(&run.scratch, &arguments)).unwrap();
+    assert_eq!(
+        found["causes"][0]["step"], "stage.py (stage 2 of 3)",
+        "{found:#}"
+    );
 }

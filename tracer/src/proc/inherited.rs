@@ -1,7 +1,8 @@
 //! What a program begins with besides its arguments: redirected descriptors, the file mode creation
-//! mask, and whether its environment is that of the first program. With these a command can be
-//! run again as it was.
+//! mask, whether its environment is that of the first program, and how much of the machine it may use. With these a
+//! command can be run again as it was.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -9,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
+use super::confined::{Confined, Groups};
 use super::environment::{OfLast, Wanted};
 use super::moment::Moment;
 use super::reading;
@@ -34,6 +36,7 @@ pub(super) struct Inherited {
     first: Option<First>,
     key: RandomState,
     digests: OfLast<u64>,
+    groups: OnceCell<Groups>,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,7 @@ struct First {
     descriptors: BTreeMap<i32, OsString>,
     umask: Option<u32>,
     environment: Option<u64>,
+    confined: Confined,
 }
 
 impl Inherited {
@@ -69,6 +73,12 @@ impl Inherited {
             Some(first) => first.umask,
             None => umask_of(pid),
         });
+        // Of a program that is gone already nothing else is to be said.
+        let confined = Confined::of(pid, self.groups.get_or_init(Groups::here));
+        let confined = confined.unwrap_or_else(|| match &self.first {
+            Some(first) => first.confined.clone(),
+            None => Confined::default(),
+        });
         let targets = moment.targets();
         for (&fd, target) in &targets {
             let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
@@ -84,21 +94,23 @@ impl Inherited {
                 position,
             })));
         }
-        let is_other = self
-            .first
-            .as_ref()
-            .is_none_or(|first| (first.umask, first.environment) != (umask, environment));
+        let is_other = self.first.as_ref().is_none_or(|first| {
+            (first.umask, first.environment, &first.confined) != (umask, environment, &confined)
+        });
         if is_other {
             recorder.record(Record::Setting {
                 upid,
                 umask,
                 environment,
+                cpus: confined.cpus.clone(),
+                cpu_quota_ns: confined.quota_ns,
             });
         }
         self.first.get_or_insert(First {
             descriptors: targets,
             umask,
             environment,
+            confined,
         });
     }
 }

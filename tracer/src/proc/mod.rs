@@ -6,6 +6,7 @@
 
 pub(crate) mod channels;
 pub(crate) mod children;
+pub(crate) mod confined;
 mod connector;
 mod costs;
 pub(crate) mod descriptors;

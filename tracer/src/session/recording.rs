@@ -145,9 +145,7 @@ pub(crate) fn this_host(epoch_unix_ns: i64) -> HostRecord {
             .ok()
             .map(|id| id.trim().to_owned()),
         system: system.join(" "),
-        cpus: std::thread::available_parallelism()
-            .ok()
-            .map(|n| n.get() as u32),
+        cpus: crate::proc::confined::online().map(|cpus| cpus as u32),
         memory_bytes: memory,
         epoch_unix_ns,
     }

@@ -2,7 +2,7 @@
 
 use super::{Bottleneck, Bottlenecks, Cause, Subject, view};
 use crate::intervals::union;
-use crate::timeline::{STATES, Shares, State, Timeline, sum_of};
+use crate::timeline::{Limit, Part, STATES, Shares, State, Timeline, sum_of};
 
 /// What a step lacked while it limited the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +11,8 @@ pub enum Resource {
     Cpu,
     /// It was ready to compute and waited for a processor for much of the time.
     Processors,
+    /// The same, while others were idle or may not be used: an affinity mask or a quota keeps it from them.
+    Limit,
     /// It waited for storage.
     Disk,
     /// It waited for the answers to its file calls, which are so many that their way through the traced view
@@ -40,6 +42,7 @@ impl Resource {
         match self {
             Resource::Cpu => "CPU",
             Resource::Processors => "processors",
+            Resource::Limit => "CPU limit",
             Resource::Disk => "disk",
             Resource::View => "traced view",
             Resource::Memory => "memory",
@@ -57,6 +60,7 @@ impl Resource {
     pub const fn kind(self) -> &'static str {
         match self {
             Resource::Cpu => "cpu",
+            Resource::Limit => "cpu limit",
             other => other.name(),
         }
     }
@@ -251,7 +255,9 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
                 share: 0.0,
                 cpu: None,
                 at_work: found.by_single.then_some((0.0, 0.0)),
+                busiest: None,
                 own_cores: 0.0,
+                limit: None,
                 samples: found.samples,
                 confidence: found.confidence,
             }),
@@ -265,6 +271,7 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
         cause.share = cause.ns as f64 / length;
         cause.cpu = busy(timeline, &cause.intervals);
         cause.own_cores = own_load(timeline, &cause.intervals).0;
+        cause.limit = cause.task.and_then(|task| limit(result, timeline, &[task]));
         if let (Some(at_work), Some(task)) = (&mut cause.at_work, cause.task) {
             let (sums, _) = states(result, timeline, &[task], &cause.intervals);
             let ns = cause.ns.max(1) as f64;
@@ -272,10 +279,39 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
                 sum_of(&sums, State::is_at_work) / ns,
                 sum_of(&sums, |_| true) / ns,
             );
+            cause.busiest = busiest(
+                timeline,
+                &result.tasks.tasks[task].members,
+                &cause.intervals,
+            );
         }
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.ns));
     causes
+}
+
+/// The one of several instances that was at work for most of some intervals, where none of the others was for as long.
+fn busiest(timeline: &Timeline, members: &[Part], intervals: &[(i64, i64)]) -> Option<usize> {
+    /// The share of the time, and the share of that which the next one may have.
+    const MOST: f64 = 0.75;
+    let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    let at_work = |part: &Part| -> f64 {
+        let first = intervals.partition_point(|&(_, to)| to <= part.from);
+        let lived = intervals[first..].iter().take_while(|one| one.0 < part.to);
+        let within = lived.map(|&(from, to)| {
+            let (from, to) = (from.max(part.from), to.min(part.to));
+            sum_of(&timeline.within(part.process, from, to), State::is_at_work)
+        });
+        within.sum()
+    };
+    let mut times: Vec<(f64, usize)> = members
+        .iter()
+        .map(|part| (at_work(part), part.program))
+        .collect();
+    times.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let &(most, program) = times.first()?;
+    let next = times.get(1).map_or(0.0, |next| next.0);
+    (most >= MOST * length as f64 && next <= MOST * most).then_some(program)
 }
 
 /// How many processors the run itself had within intervals, and how many it wanted: the mean
@@ -348,7 +384,8 @@ fn lacking(
     sums: &Shares,
     intervals: &[(i64, i64)],
 ) -> Resource {
-    match resource(timeline, sums, intervals) {
+    let limit = limit(result, timeline, members);
+    match resource(timeline, sums, intervals, limit.as_ref()) {
         Resource::Disk if view::is_cost(result, timeline, members, sums, intervals) => {
             Resource::View
         }
@@ -356,12 +393,26 @@ fn lacking(
     }
 }
 
-/// What most of the processing was.
-pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) -> Resource {
+/// The part of the machine that the instances of some tasks together may use, if that is less than all.
+fn limit(result: &Bottlenecks, timeline: &Timeline, members: &[usize]) -> Option<Limit> {
+    let tasks = members.iter().map(|&task| &result.tasks.tasks[task]);
+    timeline.limit_of(tasks.flat_map(|task| task.members.iter().map(|part| part.process)))
+}
+
+/// The resource that most of the processing was. `limit`: the part of the machine that the processes may use.
+pub fn resource(
+    timeline: &Timeline,
+    sums: &Shares,
+    intervals: &[(i64, i64)],
+    limit: Option<&Limit>,
+) -> Resource {
     let of = |state: State| sums[state as usize];
+    let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    let mean = |ns: f64| ns / length.max(1) as f64;
+    let wanted = mean(of(State::Cpu) + of(State::Queue));
+    let lacks = lacks(timeline, intervals, (wanted, mean(of(State::Queue))), limit);
     // Waiting for a processor that others on the machine took tells nothing of the step.
-    let is_crowded = is_crowded(timeline, intervals);
-    let queue = if is_crowded || of(State::Cpu) <= 0.0 {
+    let queue = if lacks.is_some() || of(State::Cpu) <= 0.0 {
         of(State::Queue)
     } else {
         0.0
@@ -370,7 +421,6 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
     if processing <= 0.0 {
         return Resource::Other;
     }
-    let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let (pressure, swapped) = memory(timeline, intervals, length as f64);
     let waits = of(State::Fault) + of(State::File);
     // A page that is read for the first time is a fault, too; one that was given up and is needed
@@ -392,17 +442,39 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
     ];
     let most = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most.map_or(Resource::Other, |part| part.1) {
-        Resource::Cpu if is_crowded && queue > 0.35 * active => Resource::Processors,
+        Resource::Cpu if queue > 0.35 * active => lacks.unwrap_or(Resource::Cpu),
         other => other,
     }
 }
 
-/// Whether the run wants clearly more processors than there are.
-fn is_crowded(timeline: &Timeline, intervals: &[(i64, i64)]) -> bool {
-    let (_, wanted) = own_load(timeline, intervals);
-    timeline
-        .cpus()
-        .is_none_or(|cpus| wanted > 1.25 * cpus as f64)
+/// The reason of a wait for a CPU, where it is not that others on the machine had all: the run wants clearly more CPUs than there
+/// are, or it may not use all of them. `wanted`: CPUs that some processes wanted, and of these what they waited for.
+fn lacks(
+    timeline: &Timeline,
+    intervals: &[(i64, i64)],
+    (wanted, waited): (f64, f64),
+    limit: Option<&Limit>,
+) -> Option<Resource> {
+    /// CPUs idle beside processes that wait for one say that these may not have them.
+    const IDLE: f64 = 0.5;
+    let (_, of_run) = own_load(timeline, intervals);
+    let exceeds = |limit: &Limit, wanted: f64| wanted > 1.1 * limit.cores;
+    if limit.is_some_and(|limit| exceeds(limit, wanted))
+        || timeline
+            .limit
+            .as_ref()
+            .is_some_and(|limit| exceeds(limit, of_run))
+    {
+        return Some(Resource::Limit);
+    }
+    let Some(cpus) = timeline.cpus().map(|cpus| cpus as f64) else {
+        return Some(Resource::Processors);
+    };
+    let idle = busy(timeline, intervals).map_or(0.0, |busy| cpus * (1.0 - busy));
+    if idle >= IDLE.max(0.4 * cpus) && waited >= IDLE {
+        return Some(Resource::Limit);
+    }
+    (of_run > 1.25 * cpus).then_some(Resource::Processors)
 }
 
 /// Pressure on memory within intervals, `length` ns in all: ns in which some task waited for it, if that is known, and

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::chart::subject_name;
 use super::{Bottlenecks, Cause, Subject};
 use crate::analysis::advice::Advice;
+use crate::timeline::Limit;
 
 /// Everything that `flowtrace bottlenecks` says.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +51,8 @@ pub struct CauseFact {
     pub cpu_busy: Option<f64>,
     /// Where single instances of the step limit the run: how many were at work on average, and how many lived.
     pub instances: Option<(f64, f64)>,
+    /// The part of the machine that the step may use, where that is less than all and known.
+    pub limit: Option<String>,
     pub samples: u64,
     pub confidence: &'static str,
     pub intervals: Vec<(i64, i64)>,
@@ -112,6 +115,7 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
         share: cause.share,
         cpu_busy: cause.cpu,
         instances: cause.at_work,
+        limit: cause.limit.as_ref().map(Limit::text),
         samples: cause.samples,
         confidence: cause.confidence.name(),
         intervals: cause.intervals.clone(),

@@ -1,7 +1,7 @@
 //! From processes to the tasks of Battré et al., and from pipes, sockets and files to the edges
 //! between them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use petgraph::Direction;
 use petgraph::algo::toposort;
@@ -10,7 +10,7 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::rounds::rounds;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
-use crate::model::{FileIndex, ProcessId, Stream, Way, Workflow};
+use crate::model::{Access, FileIndex, ProcessId, Relation, Stream, Way, Workflow};
 use crate::timeline::{Part, State, Timeline};
 
 /// Files named for an edge; more are only counted.
@@ -103,7 +103,7 @@ impl TaskEdge {
 pub struct Tasks {
     /// The tasks.
     pub tasks: Vec<Task>,
-    /// Every program of every process and its task; `None`: it only runs others.
+    /// Every program of every process and its task; `None`: it only runs others, or is the pause between two looks for something.
     pub parts: Vec<(Part, Option<usize>)>,
     /// Task of each process that its data counts for; `None`: it only runs others.
     pub of: Vec<Option<usize>>,
@@ -136,9 +136,14 @@ pub fn tasks(
         ..Tasks::default()
     };
     let mut at: HashMap<(&str, (u32, u32)), usize> = HashMap::new();
+    let pollers: HashSet<ProcessId> = workflow.polls.iter().map(|poll| poll.poller).collect();
     for (program, name) in names.iter().enumerate() {
         let part = timeline.part(program);
-        if timeline.only_runs[program] {
+        let is_pause = || {
+            let parent = workflow.process(part.process).parent;
+            parent.is_some_and(|parent| pollers.contains(&parent)) && is_pause(timeline, part)
+        };
+        if timeline.only_runs[program] || is_pause() {
             tasks.parts.push((part, None));
             continue;
         }
@@ -165,12 +170,27 @@ pub fn tasks(
     tasks
 }
 
-/// Of each process the program that its data counts for: the graph has one node for all of them. The one that
-/// most of its files were used in first; else the last that did not only run others.
+/// True of a program that was started between two looks for something and is mostly the wait for it: it shares no work with others
+/// of its name, such as the one that makes what is looked for.
+fn is_pause(timeline: &Timeline, part: Part) -> bool {
+    let pieces = timeline.pieces_within(part.process, part.from, part.to);
+    let waits = pieces
+        .iter()
+        .filter(|piece| piece.state == State::In && piece.channel.is_none());
+    let waited: i64 = waits.map(|piece| piece.overlap(part.from, part.to)).sum();
+    2 * waited > part.to - part.from
+}
+
+/// Of each process the program that its data counts for: the graph has one node for all of them. The one that used most of the
+/// files first that were written in the run, for only such lead from step to step; else the longest that did not only run others.
 fn with_data(workflow: &Workflow, timeline: &Timeline) -> Vec<usize> {
     let programs = &timeline.programs;
+    let is_written = |access: &&Access| access.relation() >= Relation::Write;
+    let written = workflow.accesses.iter().filter(is_written);
+    let written: HashSet<FileIndex> = written.map(|access| access.file).collect();
     let mut uses = vec![0_usize; programs.stints.len()];
-    for access in &workflow.accesses {
+    let accesses = workflow.accesses.iter();
+    for access in accesses.filter(|access| written.contains(&access.file)) {
         uses[programs.at(access.process, access.span_ns.0)] += 1;
     }
     let of_process = |id| {
@@ -178,7 +198,10 @@ fn with_data(workflow: &Workflow, timeline: &Timeline) -> Vec<usize> {
         let last = places.end - 1;
         let steps = places.filter(|&place| !timeline.only_runs[place]);
         steps
-            .max_by_key(|&place| (uses[place], place))
+            .max_by_key(|&place| {
+                let part = timeline.part(place);
+                (uses[place], part.to - part.from)
+            })
             .unwrap_or(last)
     };
     workflow.process_ids().map(of_process).collect()

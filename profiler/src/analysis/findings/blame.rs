@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use super::stragglers::distinction;
 use super::{Finding, LEAST, limited};
 use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::cause::Confidence;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
 use crate::analysis::bound::Bound;
-use crate::analysis::serial::Jobs;
+use crate::analysis::serial::Work;
 use crate::analysis::threads::together;
 use crate::intervals::minus;
 use crate::model::ProcessId;
@@ -124,6 +125,7 @@ impl<'a> Blame<'a> {
             | Resource::Stopped
             | Resource::Tracer
             | Resource::Other => None,
+            Resource::Limit => Some(self.limited(evidence)),
             Resource::Disk => Some(self.finding(
                 "disk",
                 format!("{name} waits for storage"),
@@ -174,6 +176,50 @@ impl<'a> Blame<'a> {
                 "waits",
             )),
         }
+    }
+
+    /// That it also waited for CPUs that it may not use, which a stretch named after what it mostly did does not tell.
+    pub(super) fn limited_too(&self) -> Option<Finding> {
+        /// Share of the time that it must be.
+        const MUCH: f64 = 0.1;
+        let limit = self.cause.limit.as_ref()?;
+        let waited = self.spent(|state| state == State::Queue);
+        let wanted = sum_of(&self.sums, State::is_active) / self.ns.max(1) as f64;
+        if self.cause.resource != Resource::Cpu
+            || wanted <= limit.cores
+            || (waited as f64) < MUCH * self.ns as f64
+        {
+            return None;
+        }
+        let waited = units::duration(waited);
+        let evidence = format!(
+            "{waited} of the {} for which it is the bottleneck, {}",
+            units::duration(self.ns),
+            looks(self.cause.samples, self.bound.timeline)
+        );
+        Some(Finding {
+            why: None,
+            ..self.limited(evidence)
+        })
+    }
+
+    fn limited(&self, evidence: String) -> Finding {
+        let name = &self.name;
+        let title = match &self.cause.limit {
+            Some(limit) => format!("{name} waits for a CPU: {}", limit.text()),
+            None => format!(
+                "{name} waits for a CPU while others are idle: an affinity mask or a quota keeps it from them"
+            ),
+        };
+        let waited = self.spent(|state| state == State::Queue);
+        let saving = waited.min(self.bound.without_limit(&self.parts));
+        self.finding(
+            Resource::Limit.kind(),
+            title,
+            saving,
+            evidence,
+            "bottlenecks",
+        )
     }
 
     /// That it also slept for much of the time, which a stretch named after what it mostly did does not tell. Only of steps
@@ -281,6 +327,18 @@ impl<'a> Blame<'a> {
                 "waits",
             ));
         }
+        if let Some((program, (_, alive))) = self.cause.busiest.zip(self.cause.at_work) {
+            let peers: Vec<usize> = self.parts.iter().map(|part| part.program).collect();
+            let which = distinction(self.bound.workflow, timeline, program, &peers);
+            let title = format!(
+                "one of {alive:.0} {name}, {which}, computes while the others wait for it: more even shares, or faster code"
+            );
+            let finding = self.finding("cpu", title, saving, evidence, "bottlenecks");
+            return Some(Finding {
+                why: None,
+                ..finding
+            });
+        }
         let title = match is_taken {
             _ if let Some(at_work) = self.cause.at_work => format!(
                 "{name} computes with {}, the others wait: more even shares, or faster code",
@@ -307,8 +365,11 @@ impl<'a> Blame<'a> {
         let task = self.cause.task.map(|task| &self.result.tasks.tasks[task]);
         let lives: Vec<(i64, i64)> = self.parts.iter().map(|one| (one.from, one.to)).collect();
         let jobs = task.map(|task| jobs_of(timeline, task, (from, to)));
-        match jobs.and_then(|jobs| Jobs::of(workflow, timeline, &jobs)) {
-            Some(jobs) if jobs.makespan(usize::MAX) > 0.95 * jobs.makespan(at_once(&lives)) => {
+        match jobs.map(|jobs| Work::of(workflow, timeline, &jobs, to - from)) {
+            Some(Work::InTurn) => "the work of each answer divided",
+            Some(Work::Jobs(jobs))
+                if jobs.makespan(usize::MAX) > 0.95 * jobs.makespan(at_once(&lives)) =>
+            {
                 match jobs.need_each_other() {
                     true => "each of its runs divided, for they need each other",
                     false => "its work divided",
@@ -333,7 +394,8 @@ impl<'a> Blame<'a> {
     /// Reckoned for a machine that does nothing else: what waited for a CPU is left out, of the step and of all others.
     fn by_one_more(&self) -> Option<(i64, f64)> {
         let (timeline, result, intervals) = (self.bound.timeline, self.result, &self.intervals);
-        let cpus = timeline.cpus()? as f64;
+        let cpus = self.cause.limit.as_ref().map(|limit| limit.cores);
+        let cpus = cpus.or(timeline.cores())?;
         let task = self.cause.task?;
         let own = |sums: &Shares| sum_of(sums, |state| state.is_own() && state != State::Queue);
         let alive = self.parts.iter().map(|part| {
@@ -351,9 +413,11 @@ impl<'a> Blame<'a> {
         };
         // What one of them would take alone, the least that the CPUs take for all, and what the next slowest step takes.
         let alone = own(&self.sums) / degree;
-        // A step that mostly waited for a CPU says little of what it would take on a free machine.
+        // A step that mostly waited for a CPU says little of what it would take on a free machine, unless one of it has the work:
+        // then its CPU time tells.
         let of = |state: State| self.sums[state as usize];
-        if alone <= 0.0 || of(State::Queue) > of(State::Cpu) {
+        let is_starved = of(State::Queue) > of(State::Cpu);
+        if alone <= 0.0 || is_starved && self.cause.busiest.is_none() {
             return None;
         }
         let all = bottlenecks::cause::own_load(timeline, intervals).0 * ns;
@@ -368,7 +432,8 @@ impl<'a> Blame<'a> {
             least = least.max(own(&sums) / members);
         }
         let shorter = (alone * degree / could).max(least) / alone;
-        Some(((ns * (1.0 - shorter)).max(0.0) as i64, free))
+        let now = if is_starved { alone.min(ns) } else { ns };
+        Some(((now * (1.0 - shorter)).max(0.0) as i64, free))
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::Finding;
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
-use crate::model::{Image, Moved, ProcessId, Way};
+use crate::model::{Image, Moved, ProcessId};
 use crate::text::units;
 use crate::timeline::{State, sum_of};
 
@@ -105,10 +105,7 @@ fn partners(bound: &Bound<'_>) -> (HashSet<ProcessId>, HashMap<ProcessId, HashSe
     let mut both = HashSet::new();
     let mut streams: HashMap<ProcessId, HashSet<ProcessId>> = HashMap::new();
     for stream in &bound.workflow.streams {
-        let is_back = streams
-            .get(&stream.from)
-            .is_some_and(|by| by.contains(&stream.to));
-        if stream.way == Way::Both || is_back {
+        if bound.workflow.is_answered(stream) {
             both.extend([stream.from, stream.to]);
         }
         streams.entry(stream.to).or_default().insert(stream.from);

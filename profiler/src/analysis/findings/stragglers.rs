@@ -26,6 +26,9 @@ type Life = (i64, i64, usize);
 /// It must take this many times as long as the median of its task.
 const LONGER: f64 = 1.5;
 
+/// One that began later than the first by this share of what it takes began late.
+const LATE: f64 = 0.1;
+
 /// The stragglers of all tasks with three instances or more that ran side by side.
 pub(super) fn stragglers(
     workflow: &Workflow,
@@ -102,6 +105,11 @@ fn of_round(
     if (length as f64) < LONGER * median as f64 || to <= from {
         return None;
     }
+    // One that began when others had ended is last for having waited for its turn: a matter of order, not of shares.
+    let begun = round.first()?.0;
+    if last.0 >= by_end.first()?.1 && (last.0 - begun) as f64 > LATE * length as f64 {
+        return None;
+    }
     // Where other steps have work meanwhile, nobody waits for it.
     let others: f64 = result
         .tasks
@@ -116,8 +124,8 @@ fn of_round(
     let tail = (to - from) as f64;
     let alone = (1.0 - others / tail).max(0.0);
     // Its rest, spread over all that were there and have a processor.
-    let cpus = timeline.cpus().unwrap_or(1).max(1) as f64;
-    let side_by_side = (round.len() as f64).min(cpus).max(1.0);
+    let cores = timeline.cores().unwrap_or(1.0);
+    let side_by_side = (round.len() as f64).min(cores).max(1.0);
     let saving = tail * alone * (1.0 - 1.0 / side_by_side);
     // Who only waits for time or for something else has no work that could be spread.
     if idle_share(timeline, result, task, (from, to)) > 0.5 {
@@ -161,7 +169,12 @@ fn of_round(
 
 /// How one of several programs of a step is told apart: by the arguments that it alone has, with the option before each, and the
 /// file that it wrote; else by its process id.
-fn distinction(workflow: &Workflow, timeline: &Timeline, one: usize, peers: &[usize]) -> String {
+pub(super) fn distinction(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    one: usize,
+    peers: &[usize],
+) -> String {
     /// Words of a command line that are named.
     const WORDS: usize = 3;
     let stint = |at: usize| &timeline.programs.stints[at];

@@ -27,18 +27,53 @@ pub(crate) struct Jobs {
     ways: Vec<i64>,
 }
 
-impl Jobs {
-    /// Those that there were, and which of them used what another one had made; `None`: it is a stage of a pipeline
-    /// whose instances share the data that others send them, so that more of them could share it, too.
-    pub(crate) fn of(workflow: &Workflow, timeline: &Timeline, jobs: &[Job]) -> Option<Jobs> {
+/// How the work of a step comes to its instances.
+pub(crate) enum Work {
+    /// Each has a piece of its own.
+    Jobs(Jobs),
+    /// It is a stage of a pipeline: they share the data that another step sends them, so that more of them could share it, too.
+    Stream,
+    /// Another step asks them, and goes on by their answers: of several not all had work at a time, and of one it is not known
+    /// whether a second one would ever be asked meanwhile.
+    InTurn,
+}
+
+impl Work {
+    /// That of the runs of a step, within so long a time, ns.
+    pub(crate) fn of(workflow: &Workflow, timeline: &Timeline, jobs: &[Job], ns: i64) -> Work {
+        /// Share of the instances that are at work where there is work for more.
+        const ALL: f64 = 0.75;
         let places: HashMap<ProcessId, usize> = jobs
             .iter()
             .enumerate()
             .map(|(at, job)| (job.process, at))
             .collect();
-        if shares_a_stream(workflow, timeline, &places) {
-            return None;
+        let Some(is_answered) = shared_stream(workflow, timeline, &places) else {
+            return Work::Jobs(Jobs::of(workflow, timeline, jobs, &places));
+        };
+        let at_work = jobs.iter().map(|job| job.processing_ns).sum::<f64>() / ns.max(1) as f64;
+        match is_answered && at_work <= (ALL * jobs.len() as f64).max(1.0) {
+            true => Work::InTurn,
+            false => Work::Stream,
         }
+    }
+
+    /// The pieces, where each instance has its own.
+    pub(crate) fn jobs(self) -> Option<Jobs> {
+        match self {
+            Work::Jobs(jobs) => Some(jobs),
+            Work::Stream | Work::InTurn => None,
+        }
+    }
+}
+
+impl Jobs {
+    fn of(
+        workflow: &Workflow,
+        timeline: &Timeline,
+        jobs: &[Job],
+        places: &HashMap<ProcessId, usize>,
+    ) -> Jobs {
         let children = workflow.children();
         let step = |job: &Job| {
             let mut step = Step {
@@ -58,7 +93,7 @@ impl Jobs {
         let mut steps: Vec<(Step, Job)> = jobs.iter().map(step).collect();
         steps.sort_by_key(|(step, _)| (step.from, step.to));
         let (steps, jobs): (Vec<Step>, Vec<Job>) = steps.into_iter().unzip();
-        Some(Jobs::from(steps, &jobs))
+        Jobs::from(steps, &jobs)
     }
 
     fn from(mut steps: Vec<Step>, jobs: &[Job]) -> Jobs {
@@ -97,22 +132,31 @@ impl Jobs {
     }
 }
 
-/// Whether one process, that is no manager of others, feeds several of these or the only one.
-fn shares_a_stream(
+/// Of a process that is no manager of others and feeds several of these, or the only one, whether it gets answers from them;
+/// `None`: there is no such process.
+fn shared_stream(
     workflow: &Workflow,
     timeline: &Timeline,
     jobs: &HashMap<ProcessId, usize>,
-) -> bool {
-    let mut fed: HashMap<ProcessId, HashSet<ProcessId>> = HashMap::new();
+) -> Option<bool> {
+    let mut fed: HashMap<ProcessId, (HashSet<ProcessId>, bool)> = HashMap::new();
     for stream in &workflow.streams {
-        let is_source =
-            !jobs.contains_key(&stream.from) && !timeline.instance(stream.from).is_orchestrator;
-        if is_source && jobs.contains_key(&stream.to) {
-            fed.entry(stream.from).or_default().insert(stream.to);
+        let is_answered = workflow.is_answered(stream);
+        let ends = [(stream.from, stream.to), (stream.to, stream.from)];
+        for (from, to) in ends.into_iter().take(1 + usize::from(is_answered)) {
+            let is_source = !jobs.contains_key(&from) && !timeline.instance(from).is_orchestrator;
+            if is_source && jobs.contains_key(&to) {
+                let fed = fed.entry(from).or_default();
+                fed.0.insert(to);
+                fed.1 |= is_answered;
+            }
         }
     }
-    fed.values()
-        .any(|fed| fed.len() > 1 || fed.len() == jobs.len())
+    let shared = fed.values();
+    let shared = shared.filter(|(fed, _)| fed.len() > 1 || fed.len() == jobs.len());
+    shared
+        .map(|&(_, is_answered)| is_answered)
+        .reduce(|a, b| a || b)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use super::order::{Dependencies, Room, Schedule};
 use super::steps::{Runners, Step};
-use super::{Need, alone, is_worth_a_word, need, processors, rule_at};
+use super::{Need, alone, cores, is_worth_a_word, need, rule_at};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::managers::{Runner, runner_of};
@@ -51,7 +51,7 @@ pub fn late_starts(
     timeline: &Timeline,
     path: &CriticalPath,
 ) -> Vec<LateStart> {
-    let Some(cpus) = processors(workflow, timeline) else {
+    let Some(cores) = cores(workflow, timeline) else {
         return Vec::new();
     };
     let bound = Bound::new(workflow, timeline, path);
@@ -64,7 +64,7 @@ pub fn late_starts(
         let Some(steps) = runners.steps(id) else {
             continue;
         };
-        if let Some(mut one) = judge(workflow, timeline, id, &steps, cpus as f64) {
+        if let Some(mut one) = judge(workflow, timeline, id, &steps, cores) {
             let share = 1.0 - one.could_ns as f64 / one.took_ns.max(1) as f64;
             let from = steps[0].from;
             let most = bound.of_steps_below(id, from..from + one.took_ns, share);
@@ -94,7 +94,7 @@ fn judge(
     timeline: &Timeline,
     runner: ProcessId,
     steps: &[Step],
-    cpus: f64,
+    cores: f64,
 ) -> Option<LateStart> {
     let jobs = most_at_a_time(steps);
     if jobs < 2 || jobs >= steps.len() {
@@ -103,7 +103,7 @@ fn judge(
     let from = steps.first()?.from;
     let to = steps.iter().map(|step| step.to).max()?;
     let dependencies = Dependencies::of(steps).without_overlapping(steps);
-    let room = Room { cores: cpus, jobs };
+    let room = Room { cores, jobs };
     let way = ways_to_the_end(steps, &dependencies);
     let better = Schedule::by(steps, &dependencies, room, |at| -way[at]);
     let as_it_was = Schedule::of(steps, &dependencies, room);
@@ -134,10 +134,15 @@ fn judge(
     })
 }
 
+/// Most steps that ran side by side. A step that begins shortly before the end of another came after it: the end is seen late
+/// where no CPU is free at once.
 fn most_at_a_time(steps: &[Step]) -> usize {
+    /// An end may be seen late by one of so many parts of the step, and by so many ns.
+    const LATE: (i64, i64) = (10, 20_000_000);
     let mut changes: Vec<(i64, i32)> = Vec::with_capacity(2 * steps.len());
     for step in steps {
-        changes.extend([(step.from, 1), (step.to, -1)]);
+        let early = LATE.1.min(step.length() / LATE.0);
+        changes.extend([(step.from, 1), (step.to - early, -1)]);
     }
     // At one moment ends come first.
     changes.sort_unstable();
@@ -226,6 +231,19 @@ mod tests {
         let dependencies = Dependencies::of(&steps).without_overlapping(&steps);
         let (late, ready) = head_of_the_end(&steps, &dependencies, 0).unwrap();
         assert_eq!((late.from, ready), (10, 0));
+    }
+
+    /// A machine that is busy shows the end of a step after the begin of the next one that had its place.
+    #[test]
+    fn an_end_that_is_seen_late_is_no_other_place_to_run() {
+        let steps = [
+            step(0, 0, 100, &[]),
+            step(1, 0, 100, &[]),
+            step(2, 95, 500, &[]),
+        ];
+        assert_eq!(most_at_a_time(&steps), 2);
+        let beside = [step(0, 0, 100, &[]), step(1, 50, 150, &[])];
+        assert_eq!(most_at_a_time(&beside), 2);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::text::units;
 pub(super) struct Scale {
     from: f64,
     to: f64,
+    /// No two ticks may be closer: their labels would be the same, or name parts of what has none.
+    least_step: f64,
     axis: Axis,
 }
 
@@ -21,6 +23,8 @@ impl Scale {
     pub(super) fn of(values: impl Iterator<Item = f64>, axis: &Axis) -> Scale {
         let values = values.filter(|v| v.is_finite() && (!axis.is_log || *v > 0.0));
         let range = axis.range.map_or([None; 2], |(a, b)| [Some(a), Some(b)]);
+        let mut is_whole = true;
+        let values = values.inspect(|value| is_whole &= value.fract() == 0.0);
         let (mut from, mut to) = values
             .chain(range.into_iter().flatten())
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
@@ -29,11 +33,17 @@ impl Scale {
         if from > to {
             (from, to) = (1.0, 10.0);
         }
+        let has_parts = match axis.unit {
+            Unit::Ns | Unit::At(_) | Unit::Bytes | Unit::Rate => false,
+            Unit::Count => !is_whole,
+            Unit::Text | Unit::Path | Unit::Share => true,
+        };
+        let least_step = if has_parts { 0.0 } else { 1.0 };
         if !axis.names.is_empty() {
             (from, to) = (-0.5, axis.names.len() as f64 - 0.5);
         } else if axis.is_log {
             // Whole powers of ten.
-            from = 10_f64.powf((from.log10() + 1e-9).floor());
+            from = 10_f64.powf((from.log10() + 1e-9).floor()).max(least_step);
             to = 10_f64.powf((to.log10() - 1e-9).ceil()).max(from * 10.0);
         } else {
             from = from.min(0.0);
@@ -47,6 +57,7 @@ impl Scale {
         Scale {
             from,
             to,
+            least_step,
             axis: axis.clone(),
         }
     }
@@ -72,7 +83,8 @@ impl Scale {
             .into_iter()
             .map(|n| n * ten)
             .find(|step| *step >= rough)
-            .unwrap_or(rough);
+            .unwrap_or(rough)
+            .max(self.least_step);
         let first = (self.from / step).ceil();
         let count = ((self.to - first * step) / step + 1e-6).floor() as i32;
         (0..=count).map(|n| (first + f64::from(n)) * step).collect()
@@ -127,4 +139,43 @@ impl ValueFormatter<f64> for Scale {
 /// `1 ms` for `1.0 ms`.
 fn short(text: &str) -> String {
     text.replacen(".0 ", " ", 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(unit: Unit, is_log: bool, values: &[f64]) -> Vec<String> {
+        let axis = Axis {
+            unit,
+            is_log,
+            ..Axis::default()
+        };
+        let scale = Scale::of(values.iter().copied(), &axis);
+        let ticks = scale.ticks();
+        ticks.iter().map(|tick| scale.format_ext(tick)).collect()
+    }
+
+    #[test]
+    fn no_label_stands_twice_and_whole_numbers_have_no_parts() {
+        assert_eq!(labels(Unit::Rate, false, &[0.2, 1.0]), ["0 B/s", "1 B/s"]);
+        assert_eq!(
+            labels(Unit::Rate, true, &[0.02, 90.0]),
+            ["1 B/s", "10 B/s", "100 B/s"]
+        );
+        assert_eq!(labels(Unit::Count, false, &[0.0, 1.0]), ["0", "1"]);
+        assert_eq!(
+            labels(Unit::Count, false, &[3.0, 2.0]),
+            ["0", "1", "2", "3"]
+        );
+        // Means, as of busy CPUs, have parts.
+        assert_eq!(labels(Unit::Count, false, &[0.0, 0.7]).len(), 4);
+        for unit in [Unit::Ns, Unit::Bytes, Unit::Rate, Unit::Count, Unit::Share] {
+            for most in [1.0, 2.0, 3.0, 7.0, 40.0, 1e5, 3e9] {
+                let labels = labels(unit, false, &[0.0, most]);
+                let distinct: std::collections::HashSet<_> = labels.iter().collect();
+                assert_eq!(distinct.len(), labels.len(), "{labels:?}");
+            }
+        }
+    }
 }

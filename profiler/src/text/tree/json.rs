@@ -34,10 +34,14 @@ pub struct Row<'a> {
     pub end_ns: Option<i64>,
     /// CPU time of its own threads.
     pub cpu_ns: Option<i64>,
-    /// Bytes read from files, pipes and sockets.
+    /// Bytes read from files, pipes and sockets; the kernel does not count those of `recv`.
     pub read_bytes: Option<i64>,
-    /// Bytes written to them.
+    /// Bytes written to them, without those of `send`.
     pub write_bytes: Option<i64>,
+    /// Bytes received through sockets from others of the run, by whatever call; none: not counted, or it had no socket.
+    pub socket_received_bytes: Option<i64>,
+    /// The same, sent.
+    pub socket_sent_bytes: Option<i64>,
     /// Exit code.
     pub exit_code: Option<i64>,
     /// Signal that ended it.
@@ -63,6 +67,7 @@ pub fn rows(workflow: &Workflow) -> Vec<Row<'_>> {
             group[id.0 as usize] = number;
         }
     }
+    let sockets = workflow.socket_bytes();
     let mut is_on_chain = vec![false; workflow.processes.len()];
     for id in chain {
         is_on_chain[id.0 as usize] = true;
@@ -81,9 +86,12 @@ pub fn rows(workflow: &Workflow) -> Vec<Row<'_>> {
                 .map(|&child| (child, depth + 1)),
         );
         let place = id.0 as usize;
+        let moved = sockets.get(&id).copied().flatten();
         rows.push(Row {
             group: group[place],
             on_longest_chain: is_on_chain[place],
+            socket_received_bytes: moved.map(|moved| moved.0),
+            socket_sent_bytes: moved.map(|moved| moved.1),
             ..row(workflow, id, depth)
         });
     }
@@ -118,6 +126,8 @@ fn row(workflow: &Workflow, id: ProcessId, depth: usize) -> Row<'_> {
         cpu_ns: process.cpu_ns,
         read_bytes: process.read_bytes,
         write_bytes: process.write_bytes,
+        socket_received_bytes: None,
+        socket_sent_bytes: None,
         exit_code: process.exit_code,
         exit_signal: process.exit_signal,
     }

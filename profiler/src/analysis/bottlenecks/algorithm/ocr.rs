@@ -230,13 +230,13 @@ fn the_advice_leads_from_stage_to_stage_as_predicted() {
     );
     let second = simulate([1, 4, 1, 1, 1, 1]);
     assert!(
-        (second.ticks as f64 / first.balanced_ns - 1.0).abs() < 0.15,
+        (second.ticks as f64 / first.balanced_ns.unwrap() - 1.0).abs() < 0.15,
         "{} for {}",
-        first.balanced_ns,
+        first.balanced_ns.unwrap(),
         second.ticks
     );
     let one_more = simulate([1, 2, 1, 1, 1, 1]);
-    assert!((one_more.ticks as f64 / first.one_more_ns - 1.0).abs() < 0.02);
+    assert!((one_more.ticks as f64 / first.one_more_ns.unwrap() - 1.0).abs() < 0.02);
     let third = second.advice(24);
     let advised: Vec<usize> = third.demands.iter().map(|d| d.advised).collect();
     assert!(advised[1] >= 15 && advised[2] == 4, "{advised:?}");

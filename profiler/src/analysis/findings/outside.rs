@@ -1,0 +1,74 @@
+//! Waits for something that is no part of the run: a server of which only the connection is known.
+
+use std::collections::BTreeMap;
+
+use crate::analysis::critical_path::CriticalPath;
+use crate::model::{ProcessId, Workflow};
+use crate::text::bottlenecks::percent;
+use crate::text::units;
+use crate::timeline::{Channel, Piece, State, Timeline};
+
+/// The step that waited so for longest on the critical path.
+pub(super) struct Outside {
+    /// Its rule.
+    pub(super) step: String,
+    /// Share of the run.
+    pub(super) share: f64,
+    /// That in a line.
+    pub(super) why: String,
+}
+
+/// The longest such wait; `None`: nobody on the path waited so.
+pub(super) fn outside(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    path: &CriticalPath,
+) -> Option<Outside> {
+    // By rule, and then by channel.
+    let mut waits: BTreeMap<&str, BTreeMap<u32, f64>> = BTreeMap::new();
+    for step in &path.steps {
+        let pieces = timeline.pieces_within(step.process, step.from_ns, step.to_ns);
+        for piece in pieces {
+            let Some(at) = piece.channel else { continue };
+            if is_outside(&timeline.channels[at as usize], step.process, piece) {
+                let share = timeline.shares(piece)[piece.state as usize];
+                let ns = share * piece.overlap(step.from_ns, step.to_ns) as f64;
+                let rule = &*workflow.program(&step.program).rule;
+                *waits.entry(rule).or_default().entry(at).or_default() += ns;
+            }
+        }
+    }
+    let sum = |of: &BTreeMap<u32, f64>| of.values().sum::<f64>();
+    let (rule, of) = waits.iter().max_by(|a, b| sum(a.1).total_cmp(&sum(b.1)))?;
+    let (&most, _) = of.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+    let share = sum(of) / timeline.length().max(1) as f64;
+    let channel = &timeline.channels[most as usize];
+    let name = channel.name.as_deref().map(units::plain);
+    Some(Outside {
+        step: (*rule).to_owned(),
+        share,
+        why: format!(
+            "{} waited for something outside of the run for {} of it: {}{}",
+            units::shorten(&units::plain(rule), 40),
+            percent(share),
+            channel.kind,
+            name.map_or_else(String::new, |name| format!(
+                " {}",
+                units::shorten(&name, 60)
+            )),
+        ),
+    })
+}
+
+/// True where a process waited at a channel of which nobody else of the run had the other end.
+fn is_outside(channel: &Channel, process: ProcessId, piece: &Piece) -> bool {
+    let others = match piece.state {
+        State::In => [&channel.writers, &channel.write_keepers],
+        State::Out => [&channel.readers, &channel.read_keepers],
+        _ => return false,
+    };
+    let is_there = |&(other, from, to): &(ProcessId, i64, i64)| {
+        other != process && from < piece.to && to > piece.from
+    };
+    !channel.is_token && !others.into_iter().flatten().any(is_there)
+}

@@ -1,0 +1,186 @@
+//! How much of the machine processes may use: less than all of it by an affinity mask or a quota of their control group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use flowtrace_schema::ConfinedRow;
+
+use super::{Timeline, sum_of};
+use crate::model::{ProcessId, Workflow};
+
+/// A process with less than this share of the CPU time of several does not count among them.
+const LITTLE: f64 = 0.05;
+
+/// The part of its machine that a process may use.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Confined {
+    /// CPUs of its affinity mask; `None`: all.
+    pub cpus: Option<BTreeSet<u32>>,
+    /// Quota of its control groups, in CPUs; `None`: none.
+    pub quota: Option<f64>,
+}
+
+/// The part of a machine that several processes together may use, less than all of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// How many CPUs.
+    pub cores: f64,
+    /// The CPUs of their masks, as `0-3,8`, where it is these that limit.
+    pub cpus: Option<String>,
+}
+
+impl Limit {
+    /// In words.
+    pub fn text(&self) -> String {
+        match &self.cpus {
+            Some(cpus) if cpus.contains([',', '-']) => {
+                format!("its affinity mask allows CPUs {cpus} only")
+            }
+            Some(cpus) => format!("its affinity mask allows CPU {cpus} only"),
+            None => {
+                let cores = (self.cores * 100.0).round() / 100.0;
+                let word = if cores == 1.0 { "core" } else { "cores" };
+                format!("a CPU quota (cpu.max) allows {cores} {word}")
+            }
+        }
+    }
+}
+
+/// Numbers of a text such as `0-3,8`.
+fn numbers(text: &str) -> BTreeSet<u32> {
+    /// More CPUs than any machine has.
+    const MOST: u32 = 1 << 16;
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.trim().parse().ok()?..=to.trim().parse::<u32>().ok()?.min(MOST))
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
+fn text(numbers: &BTreeSet<u32>) -> String {
+    let numbers: Vec<u32> = numbers.iter().copied().collect();
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [one] => one.to_string(),
+        _ => format!("{}-{}", run[0], run[run.len() - 1]),
+    });
+    runs.collect::<Vec<_>>().join(",")
+}
+
+/// The part of the machine that each process may use, by its place; empty: all of them the whole machine. `runs`: the first image of each run.
+pub(super) fn confined(
+    workflow: &Workflow,
+    settings: &[ConfinedRow],
+    runs: &[i64],
+) -> Vec<Option<Arc<Confined>>> {
+    if settings
+        .iter()
+        .all(|row| row.cpus.is_none() && row.cpu_quota_ns.is_none())
+    {
+        return Vec::new();
+    }
+    let of_row = |row: &ConfinedRow| {
+        let is_confined = row.cpus.is_some() || row.cpu_quota_ns.is_some();
+        is_confined.then(|| {
+            Arc::new(Confined {
+                cpus: row.cpus.as_deref().map(numbers),
+                quota: row.cpu_quota_ns.map(|ns| ns as f64 / 1e9),
+            })
+        })
+    };
+    let of: BTreeMap<i64, _> = settings.iter().map(|row| (row.upid, of_row(row))).collect();
+    // A program without a row began as the first program of its run.
+    let of_first = |upid: i64| {
+        let run = runs.partition_point(|&first| first <= upid);
+        let first = run.checked_sub(1).map_or(i64::MIN, |at| runs[at]);
+        of.range(first..).next().and_then(|(_, it)| it.clone())
+    };
+    let mut found: Vec<Option<Arc<Confined>>> = vec![None; workflow.processes.len()];
+    let mut ids: Vec<ProcessId> = workflow.process_ids().collect();
+    ids.sort_by_key(|&id| workflow.process(id).start_ns);
+    for id in ids {
+        let executed = workflow.images(id).iter().rfind(|image| image.is_exec);
+        found[id.0 as usize] = match (executed, workflow.process(id).parent) {
+            (Some(image), _) => match of.get(&image.upid) {
+                Some(own) => own.clone(),
+                None => of_first(image.upid),
+            },
+            // A copy of its parent.
+            (None, Some(parent)) => found[parent.0 as usize].clone(),
+            (None, None) => None,
+        };
+    }
+    found
+}
+
+impl Timeline {
+    /// The CPUs that some processes together may use; `None`: all of the machine, or it is not known.
+    pub fn limit_of(&self, processes: impl Iterator<Item = ProcessId>) -> Option<Limit> {
+        let [host] = &self.hosts[..] else {
+            return None;
+        };
+        let mut active: Vec<(Option<&Confined>, f64)> = Vec::new();
+        for process in processes {
+            let instance = self.instance(process);
+            let ns = sum_of(&instance.totals, super::State::is_active);
+            let confined = instance.confined.as_deref();
+            match active.iter_mut().find(|(known, _)| *known == confined) {
+                Some((_, sum)) => *sum += ns,
+                None => active.push((confined, ns)),
+            }
+        }
+        let all: f64 = active.iter().map(|(_, ns)| ns).sum();
+        active.retain(|&(_, ns)| ns > LITTLE * all);
+        let mut cpus = Some(BTreeSet::new());
+        let mut quota = Some(0.0);
+        for (confined, _) in &active {
+            let confined = (*confined)?;
+            cpus = cpus
+                .zip(confined.cpus.as_ref())
+                .map(|(all, own)| &all | own);
+            quota = quota
+                .zip(confined.quota)
+                .map(|(most, own): (f64, f64)| most.max(own));
+        }
+        let of_mask = cpus.map(|cpus| Limit {
+            cores: cpus.len() as f64,
+            cpus: Some(text(&cpus)),
+        });
+        let of_quota = quota.map(|cores| Limit { cores, cpus: None });
+        let least = of_mask.into_iter().chain(of_quota);
+        let least = least.min_by(|a, b| a.cores.total_cmp(&b.cores))?;
+        let is_less = host.cpus.is_none_or(|cpus| least.cores < cpus as f64);
+        (is_less && least.cores > 0.0).then_some(least)
+    }
+
+    /// CPUs that the run may use; `None`: not recorded.
+    pub fn cores(&self) -> Option<f64> {
+        match &self.limit {
+            Some(limit) => Some(limit.cores),
+            None => self.cpus().map(|cpus| cpus as f64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read_and_written() {
+        assert_eq!(text(&numbers("0-3,8, 10-11")), "0-3,8,10-11");
+        assert_eq!(numbers("x,3-1,"), BTreeSet::new());
+        assert_eq!(numbers("0-4294967295").len(), (1 << 16) + 1);
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let limit = |cores, cpus: Option<&str>| Limit {
+            cores,
+            cpus: cpus.map(str::to_owned),
+        };
+        let text = |limit: Limit| limit.text();
+        assert!(text(limit(1.0, Some("0"))).ends_with("CPU 0 only"));
+        assert!(text(limit(2.0, Some("0-1"))).ends_with("CPUs 0-1 only"));
+        assert!(text(limit(0.3, None)).ends_with("allows 0.3 cores"));
+    }
+}
