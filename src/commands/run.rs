@@ -342,9 +342,9 @@ fn describe(notice: &Notice) -> String {
              hint: flowtrace doctor says what is missing"
         ),
         Notice::FewDescriptors { limit } => format!(
-            "flowtrace may have {limit} files open here, and each that is open in a traced directory takes two: with more \
-             than some {} at once the command's calls fail\n  hint: ulimit -Sn limits the command alone; ulimit -Hn 1048576, or LimitNOFILE= of the service, is for both",
-            limit * 2 / 5
+            "flowtrace may have {limit} files open here, and each that is open in a traced directory takes one: with more \
+             than some {} at once, all programs together, the command's calls fail\n  hint: ulimit -Sn limits the command alone; ulimit -Hn 1048576, or LimitNOFILE= of the service, is for both",
+            limit / 8 * 7
         ),
         Notice::NotTraced {
             refused,

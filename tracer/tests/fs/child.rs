@@ -68,6 +68,8 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
         "unprivileged" => crate::users::unprivileged(&arguments[0]),
         "exhaust" => crate::limits::exhaust(),
         "open_many" => crate::limits::open_many(&arguments[0], &arguments[1]),
+        "hold_open" => crate::limits::hold_open(),
+        "use_open" => crate::limits::use_open(&arguments[0]),
         "relieve" => crate::limits::relieve(),
         "walk" => crate::limits::walk(&arguments[0]),
         "rename_many" => crate::limits::rename_many(),

@@ -45,7 +45,7 @@ pub enum Notice {
         /// Which.
         processes: Vec<LeftBehind>,
     },
-    /// This process may have few open files, though each of a traced directory takes two: the command may meet that limit
+    /// This process may have few open files, though each of a traced directory takes one: the command may meet that limit
     /// before its own.
     FewDescriptors {
         /// So many.
