@@ -19,6 +19,16 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// A directory lies in a view of another flowtrace, and is given no second one.
+    SeenAlready {
+        /// Which.
+        directory: PathBuf,
+    },
+    /// The trace to write is that of a run to which this one belongs; nothing is recorded.
+    OuterTrace {
+        /// Which.
+        trace: PathBuf,
+    },
     /// File calls cannot be seen at all.
     NoFiles {
         /// Why.
