@@ -31,6 +31,7 @@ mod managers;
 mod many_hosts;
 mod montage;
 mod mount;
+mod nested;
 mod own_behaviour;
 mod redirections;
 mod replay;

@@ -222,8 +222,9 @@ fn the_view_of_a_run_is_not_unmounted_from_inside() {
     for options in [&[][..], &["--no-ptrace"]] {
         let scratch = Scratch::new();
         let work = scratch.dir("work");
+        scratch.dir("point");
         let script = format!(
-            "d=$PWD; {FLOWTRACE} run -o x.db -- true; cd /; {FLOWTRACE} unmount $d && exit 3\n\
+            "d=$PWD; {FLOWTRACE} mount . ../point -o ../x.db; cd /; {FLOWTRACE} unmount $d && exit 3\n\
              {FLOWTRACE} unmount --lazy $d && exit 4; echo x > $d/after"
         );
         let trace = scratch.join("trace.db");

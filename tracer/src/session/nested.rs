@@ -58,8 +58,12 @@ fn has_open(pid: u32, file: &Path) -> bool {
     let Ok(wanted) = fs::metadata(file) else {
         return false;
     };
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
-    let mut open = entries.flatten().filter_map(|entry| fs::metadata(entry.path()).ok());
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let mut open = entries
+        .flatten()
+        .filter_map(|entry| fs::metadata(entry.path()).ok());
     open.any(|open| (open.dev(), open.ino()) == (wanted.dev(), wanted.ino()))
 }
 

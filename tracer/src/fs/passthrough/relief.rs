@@ -67,7 +67,9 @@ impl View {
         let mut below = Vec::new();
         let mut hold = hold;
         let mut pin = loop {
-            let node = below.last().map_or(node, |(directory, _): &(Arc<Node>, _)| directory);
+            let node = below
+                .last()
+                .map_or(node, |(directory, _): &(Arc<Node>, _)| directory);
             match hold {
                 Hold::Held(pin) => break pin,
                 Hold::Open(fd) => break self.open_through(&fd, node)?,
@@ -86,7 +88,8 @@ impl View {
 
     /// Opens a node again of which something is open.
     fn open_through(&self, fd: &OwnedFd, node: &Node) -> Result<Arc<Pin>> {
-        self.reopen_fd(fd.as_fd(), OFlag::O_PATH).map(|fd| self.found_again(node, fd))
+        self.reopen_fd(fd.as_fd(), OFlag::O_PATH)
+            .map(|fd| self.found_again(node, fd))
     }
 
     fn open_again(&self, above: &Pin, name: &OsStr, node: &Node) -> Result<Arc<Pin>> {

@@ -105,7 +105,10 @@ impl Run<'_> {
         }
         let places = started.views.mounted.iter().map(|view| &*view.at);
         let views = mounting::devices_at(root, places);
-        let guard = told.as_ref().and_then(|feed| feed.guard(&views));
+        // Without a view the processes need nothing of us, and go on.
+        let needs_us = !started.views.mounted.is_empty();
+        let told_of = told.as_ref().filter(|_| needs_us);
+        let guard = told_of.and_then(|feed| feed.guard(&views));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
