@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use flowtrace_schema::{ProcessLayer, Text};
+use flowtrace_schema::{MOST_ARGUMENTS, ProcessLayer, Text};
 
 use super::super::launch::Calls;
 use super::super::recording::HOST;
@@ -153,7 +153,7 @@ impl Run<'_> {
         let exe = self.program.canonicalize().ok();
         let image = Image {
             exe: exe.map(|path| Text::from(path.as_path())),
-            argv: Some(argv.collect()),
+            argv: Some(argv.take(MOST_ARGUMENTS + 1).collect()),
             cwd: Some(Text::from(start.directory.as_path())),
             ..Image::default()
         };
