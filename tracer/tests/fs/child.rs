@@ -60,6 +60,7 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
     match function.to_str().unwrap() {
         "shared_mapping" => shared_mapping(&arguments[0]),
         "send_whole" => data::send_whole(&arguments[0], &arguments[1]),
+        "send_pieces" => data::send_pieces(&arguments[0], &arguments[1]),
         "sendfile_after_store" => sendfile_after_store(&arguments[0], &arguments[1]),
         "store_in_log" => store_in_log(&arguments[0]),
         "store" => store(&arguments[0]),
