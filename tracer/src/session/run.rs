@@ -274,7 +274,12 @@ impl Run<'_> {
         let waits = self.options.sample_hertz > 0;
         let start = move || Telling::start(root.as_raw() as u32, topology, calls, waits);
         let told = watched::are_told(self.options, without_ptrace).then(|| thread::spawn(start));
-        let recording = match Recording::start(&self.options.output, self.options.replace) {
+        let RunOptions {
+            replace,
+            keep_secrets,
+            ..
+        } = *self.options;
+        let recording = match Recording::start(&self.options.output, replace, keep_secrets) {
             Ok(recording) => recording,
             Err(error) if nested::is_outer_trace(&self.options.output, &error) => {
                 let trace = self.options.output.clone();
@@ -286,9 +291,6 @@ impl Run<'_> {
                 return Err(error);
             }
         };
-        if self.options.keep_secrets {
-            recording.recorder.keep_secrets();
-        }
         let live = self.options.net.as_ref().map(|net| {
             let (live, refused) = Live::start(net, HOST, recording.clock, &recording.recorder);
             recording
