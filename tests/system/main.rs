@@ -29,6 +29,7 @@ mod killed;
 mod lifetimes;
 mod managers;
 mod many_hosts;
+mod memory;
 mod montage;
 mod mount;
 mod nested;

@@ -10,6 +10,7 @@ use super::super::{Error, Result};
 use super::{Background, Following, Notice, Run, RunOptions, Started};
 use crate::bpf::followed::Followed;
 use crate::kernel::{CallSource, KernelLayer};
+use crate::memory;
 use crate::mounting;
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
@@ -107,6 +108,9 @@ impl Run<'_> {
         let views = mounting::devices_at(root, places);
         // Without a view the processes need nothing of us, and go on.
         let needs_us = !started.views.mounted.is_empty();
+        if !needs_us {
+            memory::be_given_up_first();
+        }
         let told_of = told.as_ref().filter(|_| needs_us);
         let guard = told_of.and_then(|feed| feed.guard(&views));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
