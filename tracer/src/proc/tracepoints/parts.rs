@@ -1,7 +1,5 @@
 //! What of an exec is told in parts of any length: strings in the program's memory, and paths.
 
-use flowtrace_schema::MOST_ARGUMENTS;
-
 use super::layout::Layout;
 use super::memory::{ENTRY, LIMIT, MISSING, MOUNT, OTHER, OUTER, PIECE, POSITION, field, in_part};
 use super::program::{
@@ -15,10 +13,9 @@ use crate::bpf::code::{
 
 /// What a part takes of scratch memory after its header.
 pub(super) const PART: i32 = 1 << 16;
-/// The most records that a part may take, and one more step that finds out that all is told. What is stored of arguments fits; an
-/// environment of more is looked at in /proc. All that execve(2) takes, 2 MiB with an ordinary stack, would fill the ring with
-/// four programs.
-const RECORDS: i32 = (MOST_ARGUMENTS + 1).div_ceil(PART as usize) as i32 + 1;
+/// The most records that a part may take: 3 MiB; execve(2) takes 2 with an ordinary stack. The kernel checks each step of the
+/// loop by itself when it takes the program.
+const RECORDS: i32 = 48;
 /// Bytes of a path with its end (`PATH_MAX`).
 pub(super) const LONGEST_PATH: usize = 4096;
 /// Bytes of a name with its end.
@@ -63,7 +60,7 @@ impl Code {
         self.numbered_part();
     }
 
-    /// Has no more than `most` bytes told of what begins at [`POSITION`].
+    /// Has no more than `most` bytes told of what begins at [`POSITION`]: all of it would fill the ring with four programs.
     pub(super) fn limit(&mut self, most: i32) {
         self.put(LOAD_64, R3, MEMORY, POSITION, 0);
         self.put(LOAD_64, R2, MEMORY, LIMIT, 0);
