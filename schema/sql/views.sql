@@ -98,7 +98,8 @@ CREATE VIEW processes (
   storage_device_ns     -- of storage_ns, while a device had requests of its own; the rest is neither: see docs/kernel-layer.md
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe,
-  COALESCE(command, (SELECT first.command FROM process AS first WHERE first.upid = image.command_upid)),
+  CAST(COALESCE(command,
+    (SELECT first.command FROM process AS first WHERE first.upid = image.command_upid)) AS TEXT),
   cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns,
   CASE waits_exact WHEN 1 THEN MAX(0, thread_ns - on_cpu_ns - held_ns - blocked_ns)
