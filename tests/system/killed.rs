@@ -264,7 +264,7 @@ fn a_workflow_of_a_user_without_views_and_ptrace_goes_on() {
     );
 }
 
-/// What a process of it has open is flowtrace, or flowtrace alone is there when it would go on.
+/// Its open files are served by flowtrace, or its stopped processes wait for flowtrace.
 #[test]
 fn a_workflow_with_views_or_ptrace_ends() {
     if !need_fuse() {
@@ -304,7 +304,7 @@ fn outlives(mut command: Command, options: &[&str], scratch: &Scratch) -> String
     let running = start(command.arg(&go));
     running.wait_for_output("begun");
     running.signal(Signal::SIGKILL);
-    // What ends with flowtrace has time for that.
+    // A workflow that ends with flowtrace has time for that.
     std::thread::sleep(Duration::from_millis(500));
     line.write_all(b"go\n").expect("room in a FIFO");
     running

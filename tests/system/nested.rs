@@ -152,7 +152,7 @@ fn an_ordinary_user_may_nest_runs() {
     }
 }
 
-/// What a mount session shows is given no second view either.
+/// A directory that a mount session shows is given no second view either.
 #[test]
 fn a_run_in_a_mounted_view_works() {
     let Some(view) = crate::mount::View::open() else {

@@ -39,7 +39,7 @@ fn a_trace_and_its_exports_are_for_their_owner_and_passwords_are_masked() {
     }
 }
 
-/// Who uses a view, or sends what is captured, is recorded with its command line, too.
+/// Users of a view, and of a connection that is captured, are recorded with their command lines, too.
 #[test]
 fn secrets_are_masked_in_mount_and_capture() {
     for (options, is_kept) in [(&[][..], false), (&["--keep-secrets"], true)] {

@@ -25,7 +25,7 @@ impl Origin {
 }
 
 /// Bytes of the arguments of a process that are stored, with their ends: as many as xargs(1) gives to a program, and as the
-/// longest argument has. Whoever reads arguments need not read more than one byte beyond.
+/// longest argument has. A reader of arguments needs no more than one byte beyond.
 pub const MOST_ARGUMENTS: usize = 128 << 10;
 
 /// The last argument of those that were cut to [`MOST_ARGUMENTS`].

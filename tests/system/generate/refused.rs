@@ -154,7 +154,7 @@ fn traces_without_some_of_the_files_are_refused() {
     assert!(errors.contains("nothing was mounted"), "{errors}");
 }
 
-/// What the trace does not have cannot be run again.
+/// A step of which the trace has not all arguments cannot be run again.
 #[test]
 fn arguments_that_are_not_all_stored_are_refused() {
     if !need_fuse() {

@@ -31,8 +31,8 @@ struct Call {
 }
 
 impl State {
-    /// A call that began at offset `from` asks for the pages at `offset`. Whether it reads on, so that it has not taken anything
-    /// of what lies there: it began behind the last one, or is that.
+    /// A call that began at offset `from` asks for the pages at `offset`. It reads on, and has not taken anything of
+    /// these, if it began behind the last one or is that.
     fn reads_on(&mut self, from: Option<u64>, offset: u64, at: Instant) -> bool {
         let Some(from) = from else {
             // The kernel reads ahead, maybe, for the last one.

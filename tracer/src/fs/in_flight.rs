@@ -105,7 +105,7 @@ fn bytes_of_buffers(tid: u32, array: u64, count: u64) -> Option<u64> {
     Some(words.skip(1).step_by(2).map(|size| size as u64).sum())
 }
 
-/// What a process with one thread has in its memory.
+/// Memory of a process with one thread.
 fn memory(tid: u32, address: u64, length: usize) -> Option<Vec<u8>> {
     let mut threads = fs::read_dir(format!("/proc/{tid}/task")).ok()?;
     if threads.nth(1).is_some() {

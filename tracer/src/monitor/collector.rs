@@ -114,14 +114,14 @@ struct Node {
 }
 
 impl Node {
-    /// Whether so many samples may have been sent in the session: twice as many as an agent sends at most are allowed, for
+    /// So many samples may have been sent in the session: twice as many as an agent sends at most are allowed, for
     /// clocks differ.
     fn may_have_sent(&self, count: u64, now: u64) -> bool {
         let elapsed = now.saturating_sub(self.begun_ns) / MS;
         count <= MOST_AT_ONCE + 2 * elapsed / u64::from(LEAST_PERIOD_MS)
     }
 
-    /// Whether a sample that came at `now` may be one of this machine's. Who has the key may say anything, and the trace has
+    /// A sample that came at `now` may be one of this machine's. An agent with the key may send anything, and the trace has
     /// signed integers.
     fn may_have_taken(&self, sample: &Sample, now: u64) -> bool {
         let is_stored_as_it_is = |value: u64| i64::try_from(value).is_ok();

@@ -469,7 +469,7 @@ fn what_strangers_say_or_repeat_changes_nothing() {
     assert!(world.collector.refused() > 0);
 }
 
-/// Who has the key is believed what an agent can say, and no more: all of it becomes integers of a trace.
+/// With the key one is believed what an agent can send, and no more: all of it becomes integers of a trace.
 #[test]
 fn what_cannot_be_is_refused() {
     let (mut collector, now) = (collector(1, 100), 10 * S);

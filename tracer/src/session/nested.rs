@@ -30,7 +30,7 @@ pub(super) fn may_be_of_own_run(view: &Mount) -> bool {
     is_of_own_run(view) || proc::tracer_of(std::process::id()).is_some()
 }
 
-/// Whether the trace that cannot be written, with this error, is that of a run that this process is part of.
+/// The trace that cannot be written, with this error, is that of a run that this process is part of.
 pub(super) fn is_outer_trace(trace: &Path, error: &Error) -> bool {
     match error {
         Error::Store(flowtrace_schema::Error::Recording(_)) => {
@@ -43,7 +43,7 @@ pub(super) fn is_outer_trace(trace: &Path, error: &Error) -> bool {
     }
 }
 
-/// Whether the view of an outer run hides a name: it refuses the name in a directory in which files may be made.
+/// The view of an outer run hides a name: it refuses the name in a directory in which files may be made.
 fn is_hidden(trace: &Path) -> bool {
     let files = own_files(trace);
     let Some(directory) = files.first().and_then(|file| file.parent()) else {

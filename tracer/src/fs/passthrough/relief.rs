@@ -3,7 +3,7 @@
 //! The kernel forgets a node only when it wants the memory, so a walk through many files leaves
 //! many nodes behind. When their descriptors take a large part of what this process may hold,
 //! the oldest are closed. When a call needs one, it is opened again: through an open file of the same
-//! inode where there is one, so that an open file takes one descriptor; otherwise by directory and name. What is
+//! inode where there is one, so that an open file takes one descriptor; otherwise by directory and name. The inode
 //! found there must be the same inode; otherwise, which takes a rename behind the mount's back, the
 //! call fails with `ESTALE` and the kernel looks the name up anew.
 

@@ -60,7 +60,7 @@ impl Code {
         self.numbered_part();
     }
 
-    /// Has no more than `most` bytes told of what begins at [`POSITION`]: all of it would fill the ring with four programs.
+    /// Limits what begins at [`POSITION`] to `most` bytes: all of it would fill the ring with four programs.
     pub(super) fn limit(&mut self, most: i32) {
         self.put(LOAD_64, R3, MEMORY, POSITION, 0);
         self.put(LOAD_64, R2, MEMORY, LIMIT, 0);

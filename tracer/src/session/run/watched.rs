@@ -111,8 +111,8 @@ impl Run<'_> {
         if !needs_us {
             memory::be_given_up_first();
         }
-        let told_of = told.as_ref().filter(|_| needs_us);
-        let guard = told_of.and_then(|feed| feed.guard(&views));
+        let guarded = told.as_ref().filter(|_| needs_us);
+        let guard = guarded.and_then(|feed| feed.guard(&views));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
