@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::process::finish;
 use crate::support::{
@@ -46,7 +47,13 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
+        // A process of it may still be ending.
+        for _ in 0..500 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
