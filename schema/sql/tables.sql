@@ -69,8 +69,9 @@ CREATE TABLE process (
   origin TEXT NOT NULL CHECK (origin IN ('exec', 'fork', 'seen')), -- how the image began; seen: found running
   exe TEXT,                         -- executable file
   exe_raw BLOB,                     -- exact bytes of exe where it is not UTF-8
-  command TEXT,                     -- arguments, quoted for a shell; the bare program name where only the kernel's last word on it is known
+  command TEXT,                     -- arguments, quoted for a shell; the bare program name where only the kernel's last word on it is known; NULL: not known, or see command_upid
   argv_raw BLOB,                    -- exact arguments, each ended by a NUL, where command is not UTF-8
+  command_upid INTEGER,             -- earlier image whose command and argv_raw hold for this one, too; NULL: its own do
   cwd TEXT,                         -- working directory when the image began
   cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8
   rule TEXT,                        -- name of the workflow step, inferred by the profiler when the run ends

@@ -64,7 +64,7 @@ CREATE VIEW processes (
   parent_upid,          -- image that forked this process; NULL: started by the recorder, or unknown
   prev_upid,            -- image before the exec in the same pid
   exe,                  -- executable file
-  command,              -- arguments, quoted for a shell
+  command,              -- arguments, quoted for a shell; the first 128 KiB and … where there are more
   cwd,                  -- working directory when the image began
   rule,                 -- name of the workflow step, inferred when the run ended
   start_ns,             -- begin
@@ -97,7 +97,10 @@ CREATE VIEW processes (
   storage_queue_ns,     -- of storage_ns, while requests of its own waited in a queue of the kernel and none was at a device; NULL: not told
   storage_device_ns     -- of storage_ns, while a device had requests of its own; the rest is neither: see docs/kernel-layer.md
 ) AS
-SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
+SELECT upid, host.name, pid, parent_upid, prev_upid, exe,
+  CAST(COALESCE(command,
+    (SELECT first.command FROM process AS first WHERE first.upid = image.command_upid)) AS TEXT),
+  cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns,
   CASE waits_exact WHEN 1 THEN MAX(0, thread_ns - on_cpu_ns - held_ns - blocked_ns)
     ELSE run_queue_ns END,
@@ -118,7 +121,7 @@ FROM (
         FROM (SELECT *, CASE waits_exact WHEN 1
                 THEN MIN(sampled_tracer_ns, MAX(0, thread_ns - on_cpu_ns))
                 ELSE tracer_ns END AS held_ns
-              FROM process)))
+              FROM process))) AS image
 LEFT JOIN host USING (host_id);
 
 -- The threads beside each process's first one.

@@ -36,6 +36,7 @@ pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use older::{Older, own_files};
 pub use op::{Class, Fidelity, Op};
+pub use record::{CUT, MOST_ARGUMENTS};
 pub use record::{
     Call, ChannelCall, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord,
     ChannelTraffic, CounterRecord, Coverage, DescriptorRecord, Direction, FileKind, FileLayer,

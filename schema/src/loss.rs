@@ -94,7 +94,9 @@ losses! {
     ExitUnseen "processes" "exit_unseen" Notice
         "processes of which the end was not seen: no longer followed, or over unheard",
     SecretsMasked "processes" "secrets_masked" Info
-        "passwords and keys in command lines that were masked; run --keep-secrets stores them",
+        "passwords and keys in command lines that were masked; --keep-secrets stores them",
+    ArgumentsCut "processes" "arguments_cut" Notice
+        "process images with more than 128 KiB of arguments, of which the rest is not stored: command ends with …",
     StillRunning "processes" "still_running" Info
         "processes that were still running when the recording ended, as the shell that works in a mounted view",
     SetuidExec "processes" "setuid_not_granted" Notice

@@ -23,7 +23,9 @@ pub use network::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
     FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
-pub use process::{DescriptorRecord, Origin, ProcessEnd, ProcessStart, ThreadRecord, Usage};
+pub use process::{
+    CUT, DescriptorRecord, MOST_ARGUMENTS, Origin, ProcessEnd, ProcessStart, ThreadRecord, Usage,
+};
 pub use run::{
     CounterRecord, FileLayer, HostClock, HostRecord, HostSample, LaunchRecord, NodeRecord,
     ProcessLayer, RunEnd, RunRecord, TracedDirectory,
@@ -178,6 +180,14 @@ pub enum Record {
 }
 
 impl Record {
+    /// Takes off what a process was called with beyond [`MOST_ARGUMENTS`]; says whether there was more.
+    pub(crate) fn cut_arguments(&mut self) -> bool {
+        match self {
+            Record::ProcessStart(start) => start.argv.as_mut().is_some_and(process::cut_arguments),
+            _ => false,
+        }
+    }
+
     /// Masks passwords and keys in what a process was called with; says how many there were.
     pub(crate) fn mask_secrets(&mut self) -> u64 {
         match self {

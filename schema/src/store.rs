@@ -139,9 +139,6 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
         if !metadata.is_file() {
             return Err(create_error(io::Error::other("it is no regular file")));
         }
-        if !replace {
-            return Err(Error::Exists(path.to_owned()));
-        }
         // A flowtrace that was just killed may still be ending.
         let begin = Instant::now();
         while is_being_recorded(path) {
@@ -149,6 +146,9 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
                 return Err(Error::Recording(path.to_owned()));
             }
             std::thread::sleep(Duration::from_millis(10));
+        }
+        if !replace {
+            return Err(Error::Exists(path.to_owned()));
         }
         match check_header(path) {
             Ok(())

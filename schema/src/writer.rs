@@ -24,6 +24,7 @@ mod bulk;
 mod calls;
 mod channel_calls;
 mod channels;
+mod commands;
 mod insert;
 mod network;
 mod packets;
@@ -213,7 +214,11 @@ impl Recorder {
     }
 
     /// Hands over a record; waits while the queue is full.
-    pub fn record(&self, record: Record) {
+    pub fn record(&self, mut record: Record) {
+        // Here, so that what waits in the queue has a bound.
+        if record.cut_arguments() {
+            self.lost(Loss::ArgumentsCut, 1);
+        }
         match self.queue.try_send(record) {
             // Disconnected: the writer is gone, and its end was or will be reported by finish.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}

@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// and does not end itself runs on)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
+    /// Store passwords and keys of command lines as they are: otherwise they are masked, and counted
+    #[arg(long)]
+    keep_secrets: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -67,6 +70,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
         live,
         output: output::resolved(&args.output),
         replace: args.force,
+        keep_secrets: args.keep_secrets,
         command: args.command,
         limit: args
             .seconds

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
     #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
     host_sample: u32,
+    /// Store passwords and keys of command lines as they are: otherwise they are masked, and counted
+    #[arg(long)]
+    keep_secrets: bool,
     /// Stay in the foreground
     #[arg(short, long)]
     foreground: bool,
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         mountpoint: output::resolved(&args.mountpoint),
         output: output::resolved(&args.output),
         replace: args.force,
+        keep_secrets: args.keep_secrets,
         seeing,
         host_hertz: args.host_sample,
     };

@@ -341,10 +341,19 @@ fn describe(notice: &Notice) -> String {
             "file calls cannot be seen here ({reason}), processes can\n  \
              hint: flowtrace doctor says what is missing"
         ),
+        Notice::SeenAlready { directory } => format!(
+            "another flowtrace shows {} already (an outer run, or flowtrace mount): no second view is mounted over it, its \
+             files are seen by open only",
+            directory.display()
+        ),
+        Notice::OuterTrace { trace } => format!(
+            "{} is the trace of an outer run: the command runs without a trace of its own\n  hint: name another file with -o",
+            trace.display()
+        ),
         Notice::FewDescriptors { limit } => format!(
-            "flowtrace may have {limit} files open here, and each that is open in a traced directory takes two: with more \
-             than some {} at once the command's calls fail\n  hint: ulimit -Sn limits the command alone; ulimit -Hn 1048576, or LimitNOFILE= of the service, is for both",
-            limit * 2 / 5
+            "flowtrace may have {limit} files open here, and each that is open in a traced directory takes one: with more \
+             than some {} at once, all programs together, the command's calls fail\n  hint: ulimit -Sn limits the command alone; ulimit -Hn 1048576, or LimitNOFILE= of the service, is for both",
+            limit / 8 * 7
         ),
         Notice::NotTraced {
             refused,
@@ -419,8 +428,6 @@ pub(super) fn failure(error: Error) -> Failure {
             let message = format!("{name} came before the command ran; nothing is recorded");
             Failure::new((128 + signal) as u8, message)
         }
-        Error::NestedTracer { .. } => Failure::new(OWN_FAILURE, message)
-            .hint("trace the outer command alone: it covers all that it starts"),
         Error::TracedTwice { view: None, .. } => Failure::new(OWN_FAILURE, message)
             .hint("trace the outer command alone: it covers all that it starts"),
         Error::TracedTwice {

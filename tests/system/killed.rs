@@ -1,7 +1,8 @@
 //! `kill -9` at any moment leaves a trace that opens and holds all but the last quarter second.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,7 +13,11 @@ use nix::sys::stat::minor;
 use crate::mount::{View, is_mounted};
 use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
-use crate::support::{PATIENCE, Scratch, need_fuse, need_root, run_in, wait_for};
+use crate::support::user::User;
+use crate::support::{
+    PATIENCE, Scratch, need_fuse, need_kernel_layer, need_process_tracepoints, need_root, run_in,
+    wait_for,
+};
 
 const ROUNDS: u32 = 20;
 /// Commits happen every 250 ms; the rest is for a busy machine and the clock's 10 ms.
@@ -217,22 +222,117 @@ fn nothing_of_a_killed_run_hangs() {
     assert!(written.starts_with("content\n"), "{written}");
 }
 
+/// Begins, waits for a line, starts programs, opens and closes files, and is over.
+const GOES_ON: &str = "echo begun; read -r line < $0; for n in 1 2 3; do sh -c 'echo x > made'; cat made; done; echo over";
+
+/// Where nothing is mounted and no process is traced by ptrace, a run needs nothing of flowtrace.
+#[test]
+fn a_workflow_without_views_and_ptrace_goes_on() {
+    if !(need_root() && need_process_tracepoints()) {
+        return;
+    }
+    let kernel: &[&[&str]] = match need_kernel_layer() {
+        true => &[&["--no-mount", "--layer", "kernel"]],
+        false => &[],
+    };
+    let modes: [&[&str]; 3] = [
+        &["--no-mount"],
+        &["--no-mount", "--no-ptrace"],
+        &["--no-mount", "--no-ptrace", "--no-topology"],
+    ];
+    for options in modes.iter().chain(kernel) {
+        let scratch = Scratch::new();
+        let command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+        assert_eq!(
+            outlives(command, options, &scratch),
+            "begun\nx\nx\nx\nover\n",
+            "{options:?}"
+        );
+    }
+}
+
+#[test]
+fn a_workflow_of_a_user_without_views_and_ptrace_goes_on() {
+    let scratch = Scratch::new();
+    let user = User::new(&scratch);
+    let mut command = user.command(&user.flowtrace);
+    command.args(["run", "-q", "--no-summary", "-o", "trace.db"]);
+    let options = ["--no-mount", "--no-ptrace"];
+    assert_eq!(
+        outlives(command, &options, &scratch),
+        "begun\nx\nx\nx\nover\n"
+    );
+}
+
+/// Its open files are served by flowtrace, or its stopped processes wait for flowtrace.
+#[test]
+fn a_workflow_with_views_or_ptrace_ends() {
+    if !need_fuse() {
+        return;
+    }
+    let modes: [&[&str]; 4] = [
+        &[],
+        &["--layer", "kernel"],
+        &["--ptrace"],
+        &["--no-mount", "--ptrace"],
+    ];
+    for options in modes {
+        if options.contains(&"kernel") && !(need_root() && need_kernel_layer()) {
+            continue;
+        }
+        let scratch = Scratch::new();
+        let command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+        assert_eq!(
+            outlives(command, options, &scratch),
+            "begun\n",
+            "{options:?}"
+        );
+    }
+}
+
+/// The output of a run with these options whose flowtrace is killed before the command gets its line. The output ends with
+/// the last of its processes.
+fn outlives(mut command: Command, options: &[&str], scratch: &Scratch) -> String {
+    let go = scratch.join("go");
+    finish(Command::new("mkfifo").arg(&go)).expect(0);
+    let mut line = File::options()
+        .read(true)
+        .write(true)
+        .open(&go)
+        .expect("a FIFO");
+    command.args(options).args(["--", "sh", "-c", GOES_ON]);
+    let running = start(command.arg(&go));
+    running.wait_for_output("begun");
+    running.signal(Signal::SIGKILL);
+    // A workflow that ends with flowtrace has time for that.
+    std::thread::sleep(Duration::from_millis(500));
+    line.write_all(b"go\n").expect("room in a FIFO");
+    running
+        .wait(Duration::from_secs(60))
+        .expect(128 + 9)
+        .stdout_text()
+}
+
 /// What a process of the run was is another one before flowtrace has heard of its end: that is nobody's to kill.
 #[test]
 fn who_has_got_the_pid_of_a_process_of_a_killed_run_lives_on() {
     if !need_root() {
         return;
     }
-    const SCRIPT: &str = "read -r line < go; sh -c 'echo child $$'; echo over; sleep 60; :";
+    if !need_fuse() {
+        return;
+    }
+    // Outside of the view, which does not answer while flowtrace is stopped.
+    const SCRIPT: &str =
+        "cd /; echo begun; read -r line < $0; sh -c 'echo child $$'; echo over; sleep 60; :";
     let scratch = Scratch::new();
-    let job = scratch.dir("job");
-    finish(Command::new("mkfifo").arg(job.join("go"))).expect(0);
-    let mut command = run_in(&job, &scratch.join("trace.db"));
-    command.args(["--no-mount", "--", "sh", "-c"]);
-    let running = start(command.arg(format!("echo begun; {SCRIPT}")));
+    let go = scratch.join("go");
+    finish(Command::new("mkfifo").arg(&go)).expect(0);
+    let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+    let running = start(command.args(["--", "sh", "-c", SCRIPT]).arg(&go));
     running.wait_for_output("begun");
     running.signal(Signal::SIGSTOP);
-    fs::write(job.join("go"), "\n").expect("the shell reads it");
+    fs::write(&go, "\n").expect("the shell reads it");
     running.wait_for_output("over");
     let output = running.stdout_so_far();
     let child = output.lines().find_map(|line| line.strip_prefix("child "));

@@ -31,11 +31,11 @@ pub(crate) struct View {
 impl View {
     /// None, with the reason said, where mounting in the namespace of everybody is not possible.
     pub(crate) fn open() -> Option<Self> {
-        Self::open_with(&[])
+        Self::open_with(&[], &[])
     }
 
-    /// The same with these environment variables.
-    pub(crate) fn open_with(variables: &[(&str, &str)]) -> Option<Self> {
+    /// The same with these options and environment variables.
+    pub(crate) fn open_with(options: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
         if !(need_fuse()
             && (nix::unistd::geteuid().is_root() || crate::support::need_program("fusermount3")))
         {
@@ -49,6 +49,7 @@ impl View {
         // Relative paths: the daemon leaves the directory in which they mean something.
         mount
             .args(["mount", "source", "point", "-o", "trace.db"])
+            .args(options)
             .envs(variables.iter().copied())
             .current_dir(scratch.join(""));
         let server = start(&mut mount);
@@ -222,8 +223,9 @@ fn the_view_of_a_run_is_not_unmounted_from_inside() {
     for options in [&[][..], &["--no-ptrace"]] {
         let scratch = Scratch::new();
         let work = scratch.dir("work");
+        scratch.dir("point");
         let script = format!(
-            "d=$PWD; {FLOWTRACE} run -o x.db -- true; cd /; {FLOWTRACE} unmount $d && exit 3\n\
+            "d=$PWD; {FLOWTRACE} mount . ../point -o ../x.db; cd /; {FLOWTRACE} unmount $d && exit 3\n\
              {FLOWTRACE} unmount --lazy $d && exit 4; echo x > $d/after"
         );
         let trace = scratch.join("trace.db");

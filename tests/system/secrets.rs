@@ -1,9 +1,11 @@
 //! What others may read of a trace, and which secrets it holds.
 
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
+use crate::mount::View;
 use crate::support::process::finish;
-use crate::support::{Scratch, prints, run_in};
+use crate::support::{FLOWTRACE, Scratch, need_root, prints, run_in};
 
 fn recorded(scratch: &Scratch, options: &[&str]) -> Vec<u8> {
     let directory = scratch.dir("job");
@@ -34,6 +36,33 @@ fn a_trace_and_its_exports_are_for_their_owner_and_passwords_are_masked() {
     for name in ["trace.db", "page.html", "dag.dot", "tables/processes.csv"] {
         let mode = scratch.join(name).metadata().unwrap().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+/// Users of a view, and of a connection that is captured, are recorded with their command lines, too.
+#[test]
+fn secrets_are_masked_in_mount_and_capture() {
+    for (options, is_kept) in [(&[][..], false), (&["--keep-secrets"], true)] {
+        if let Some(mut view) = View::open_with(options, &[]) {
+            let mut command = Command::new("sh");
+            command.args(["-c", "cat before; : --password=hunter2"]);
+            finish(command.current_dir(&view.point)).expect(0);
+            finish(&mut view.unmount()).expect(0);
+            let trace = view.complete_trace();
+            let commands = trace.rows("SELECT command FROM processes");
+            assert_eq!(format!("{commands:?}").contains("hunter2"), is_kept);
+        }
+        if need_root() {
+            let scratch = Scratch::new();
+            let mut command = Command::new(FLOWTRACE);
+            command.args(["capture", "-q", "-i", "lo", "-o", "net.db"]);
+            command
+                .args(options)
+                .args(["--", "true", "--password=hunter2"]);
+            finish(command.current_dir(scratch.join(""))).expect(0);
+            let trace = std::fs::read(scratch.join("net.db")).unwrap();
+            assert_eq!(holds(&trace, "hunter2"), is_kept);
+        }
     }
 }
 

@@ -129,7 +129,7 @@ fn a_storm_is_counted_in_a_view() {
 }
 
 fn storm_in_a_view(variables: &[(&str, &str)], expected: &str) {
-    let Some(mut view) = View::open_with(variables) else {
+    let Some(mut view) = View::open_with(&[], variables) else {
         return;
     };
     let mut command = Command::new("sh");
@@ -165,7 +165,7 @@ fn a_stopped_daemon_misses_nothing_that_was_told() {
 }
 
 fn catches_up(variables: &[(&str, &str)], are_of_storm: &str) {
-    let Some(mut view) = View::open_with(variables) else {
+    let Some(mut view) = View::open_with(&[], variables) else {
         return;
     };
     let go = view.scratch.join("go");

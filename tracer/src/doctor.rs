@@ -371,7 +371,7 @@ fn descriptors() -> Check {
         Ok((_, hard)) if hard < 65536 => check(
             WHAT,
             Verdict::Limited,
-            format!("{hard} open files at most, one for each file the kernel remembers"),
+            format!("{hard} files open at most, of all programs in a view together"),
             Some("ulimit -Hn 1048576, or LimitNOFILE= of the service"),
         ),
         Ok((_, hard)) => check(WHAT, Verdict::Works, format!("{hard} open files"), None),

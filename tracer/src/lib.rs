@@ -22,6 +22,7 @@ mod host;
 mod kernel;
 mod linux;
 mod mapping;
+mod memory;
 pub mod monitor;
 pub mod mounting;
 pub mod net;

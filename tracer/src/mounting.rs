@@ -212,13 +212,6 @@ pub(crate) fn is_mounted_on(tid: u32) -> bool {
     views.any(|view| mounts.iter().any(|mount| mount.parent == view.id))
 }
 
-/// The devices of the views that thread `tid` sees.
-pub(crate) fn view_devices(tid: u32) -> Vec<u64> {
-    let mounts = seen_by(tid).unwrap_or_default().into_iter();
-    let views = mounts.filter(|mount| mount.kind == FILESYSTEM_TYPE);
-    views.map(|view| view.device).collect()
-}
-
 /// The devices of the views at these places, as thread `tid` sees them: of each the topmost.
 pub(crate) fn devices_at<'a>(tid: u32, places: impl Iterator<Item = &'a Path>) -> Vec<u64> {
     let mounts = seen_by(tid).unwrap_or_default();

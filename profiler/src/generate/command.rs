@@ -1,7 +1,7 @@
 //! A step as a line of bash: programs with their redirections, joined by pipes, after each other, or
 //! at once.
 
-use flowtrace_schema::secrets;
+use flowtrace_schema::{CUT, MOST_ARGUMENTS, secrets};
 
 use crate::analysis::time::signal_name;
 use crate::argv::unquote;
@@ -349,6 +349,12 @@ impl Writer<'_> {
         if command.contains(secrets::MASK) {
             return Err(format!(
                 "a password or key that {name} was given is masked in the trace; run --keep-secrets stores it"
+            ));
+        }
+        if command.len() > MOST_ARGUMENTS / 2 && argv.last().is_some_and(|last| last == CUT) {
+            return Err(format!(
+                "{name} had more than {} KiB of arguments, and the trace has no more than those",
+                MOST_ARGUMENTS >> 10
             ));
         }
         let cwd = row.cwd.as_deref().unwrap_or_default();

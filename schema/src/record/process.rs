@@ -24,6 +24,27 @@ impl Origin {
     }
 }
 
+/// Bytes of the arguments of a process that are stored, with their ends: as many as xargs(1) gives to a program, and as the
+/// longest argument has. A reader of arguments needs no more than one byte beyond.
+pub const MOST_ARGUMENTS: usize = 128 << 10;
+
+/// The last argument of those that were cut to [`MOST_ARGUMENTS`].
+pub const CUT: &str = "…";
+
+/// Takes off the arguments that lie beyond [`MOST_ARGUMENTS`], and puts [`CUT`] in their place; says whether there were any.
+pub(super) fn cut_arguments(argv: &mut Vec<u8>) -> bool {
+    if argv.len() <= MOST_ARGUMENTS {
+        return false;
+    }
+    let last_end = argv[..MOST_ARGUMENTS].iter().rposition(|&b| b == 0);
+    argv.truncate(last_end.unwrap_or(MOST_ARGUMENTS - 1));
+    argv.push(0);
+    argv.extend_from_slice(CUT.as_bytes());
+    argv.push(0);
+    argv.shrink_to_fit();
+    true
+}
+
 /// The begin of a process image (table `process`).
 #[derive(Clone, Debug)]
 pub struct ProcessStart {
@@ -41,7 +62,8 @@ pub struct ProcessStart {
     pub origin: Origin,
     /// Executable.
     pub exe: Option<Text>,
-    /// Exact arguments, each ended by a NUL, as `/proc/PID/cmdline` gives them.
+    /// Exact arguments, each ended by a NUL, as `/proc/PID/cmdline` gives them; of more than [`MOST_ARGUMENTS`] bytes those
+    /// that fit are stored.
     pub argv: Option<Vec<u8>>,
     /// Working directory.
     pub cwd: Option<Text>,

@@ -11,6 +11,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::calls::CallTable;
 use super::channel_calls::ChannelCallTable;
+use super::commands::Commands;
 use super::packets::PacketTable;
 use super::{COMMIT_ROWS, insert};
 use crate::{Call, ChannelCall, Loss, Packet, Record, RunEnd, Summary};
@@ -98,6 +99,7 @@ pub(super) struct Batches<'db> {
     call_table: CallTable<'db>,
     channel_call_table: ChannelCallTable<'db>,
     packet_table: PacketTable<'db>,
+    commands: Commands,
     ballast: Ballast,
     /// Ends of runs, kept for the last transaction: a disk that is full until then must not
     /// leave a run without its end.
@@ -122,6 +124,7 @@ impl<'db> Batches<'db> {
             call_table: CallTable::default(),
             channel_call_table: ChannelCallTable::default(),
             packet_table: PacketTable::default(),
+            commands: Commands::default(),
             ballast,
             ends: Vec::new(),
             written: Vec::new(),
@@ -170,7 +173,7 @@ impl<'db> Batches<'db> {
     /// Inserts a row into the open transaction; `lost`: rows that are lost if that fails, beside those
     /// in it.
     fn insert(&mut self, record: &Record, lost: usize) -> bool {
-        match insert::record(self.db, record) {
+        match insert::record(self.db, record, &mut self.commands) {
             Ok(()) => self.pending += 1,
             Err(error) => self.fail(lost, &error),
         }
@@ -312,7 +315,7 @@ impl<'db> Batches<'db> {
             if !self.ready(1) {
                 continue;
             }
-            match insert::record(self.db, &Record::RunEnd(end)) {
+            match insert::record(self.db, &Record::RunEnd(end), &mut self.commands) {
                 Ok(()) => self.pending += 1,
                 Err(error) => self.fail(1, &error),
             }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Result, params};
 
+use super::commands::Commands;
 use super::packets::PacketTable;
 use super::{channels, network};
 use crate::{Loss, Record, SampleRecord, Side, quote_argv};
@@ -29,7 +30,7 @@ pub(super) fn losses(db: &Connection, losses: &HashMap<Loss, u64>) -> Result<()>
     Ok(())
 }
 
-pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
+pub(super) fn record(db: &Connection, record: &Record, commands: &mut Commands) -> Result<()> {
     match record {
         Record::Host(r) => {
             db.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -107,10 +108,15 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 Some(command) if command.raw().is_some() => r.argv.as_deref(),
                 _ => None,
             };
+            let same = match &command {
+                Some(command) => commands.same(db, r.upid, command, argv_raw)?,
+                None => None,
+            };
+            let own = command.as_ref().filter(|_| same.is_none());
             db.prepare_cached(
                 "INSERT INTO process (upid, host_id, pid, parent_upid, prev_upid, origin, exe,
-                   exe_raw, command, argv_raw, cwd, cwd_raw, start_ns, environment_upid)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                   exe_raw, command, argv_raw, command_upid, cwd, cwd_raw, start_ns, environment_upid)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             )?
             .execute(params![
                 r.upid.0,
@@ -121,8 +127,9 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.origin.name(),
                 r.exe.as_ref().map(|t| t.text()),
                 r.exe.as_ref().and_then(|t| t.raw()),
-                command.as_ref().map(|t| t.text()),
-                argv_raw,
+                own.map(|t| t.text()),
+                argv_raw.filter(|_| same.is_none()),
+                same.map(|id| id.0),
                 r.cwd.as_ref().map(|t| t.text()),
                 r.cwd.as_ref().and_then(|t| t.raw()),
                 r.start_ns as i64,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    FileId, FileKind, FileLayer, FileRecord, HostId, HostRecord, NameRecord, Op, Origin,
-    ProcessLayer, ProcessStart, RunId, RunRecord, Trace, Upid,
+    FileId, FileKind, FileLayer, FileRecord, HostId, HostRecord, MOST_ARGUMENTS, NameRecord, Op,
+    Origin, ProcessLayer, ProcessStart, RunId, RunRecord, Trace, Upid,
 };
 
 fn call(start_ns: u64) -> Call {
@@ -451,4 +451,77 @@ fn what_programs_could_use_is_read_where_it_was_recorded() {
     assert_eq!(confined(), []);
     let umask = Trace::open(&path).unwrap().settings().unwrap()[0].umask;
     assert_eq!(umask, Some(0o22));
+}
+
+/// An image with these arguments, each ended by a NUL.
+fn started(upid: u32, argv: &[u8]) -> Record {
+    Record::ProcessStart(Box::new(ProcessStart {
+        upid: Upid(upid),
+        host: HostId(1),
+        pid: upid,
+        parent: None,
+        prev: None,
+        origin: Origin::Exec,
+        exe: None,
+        argv: Some(argv.to_vec()),
+        cwd: None,
+        environment: None,
+        start_ns: u64::from(upid),
+    }))
+}
+
+#[test]
+fn a_command_line_is_stored_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    let long = [&b"cc\0-c\0"[..], &[b'x'; 1000], b"\0"].concat();
+    let raw = [&b"cc\0\xff"[..], &[b'x'; 1000], b"\0"].concat();
+    // Its text is the same, its bytes are not.
+    let other = [&b"cc\0\xfe"[..], &[b'x'; 1000], b"\0"].concat();
+    let all = [&long, &raw, &other, &b"true\0".to_vec()];
+    for (upid, argv) in (1..).zip(all.into_iter().cycle().take(12)) {
+        recorder.record(started(upid, argv));
+    }
+    writer.finish(&recorder, END);
+    let trace = Trace::open(&path).unwrap();
+    let stored = "SELECT SUM(command IS NOT NULL), SUM(argv_raw IS NOT NULL), MAX(command_upid) FROM process";
+    let integer = crate::Value::Integer;
+    let counts = one(&trace, stored);
+    assert_eq!(counts, [integer(3 + 3), integer(2), integer(3)]);
+    let seen = "SELECT COUNT(*), COUNT(command), COUNT(DISTINCT command), MAX(LENGTH(command)) FROM processes";
+    let counts = one(&trace, seen);
+    assert_eq!(
+        counts,
+        [integer(12), integer(12), integer(3), integer(1006)]
+    );
+}
+
+#[test]
+fn arguments_have_a_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    let argv = |arguments: usize| b"0123456789abcde\0".repeat(arguments);
+    recorder.record(started(1, &argv(MOST_ARGUMENTS / 16)));
+    recorder.record(started(2, &argv(MOST_ARGUMENTS / 16 + 1)));
+    // One that alone is more.
+    recorder.record(started(3, &vec![b'y'; 2 * MOST_ARGUMENTS]));
+    writer.finish(&recorder, END);
+    let trace = Trace::open(&path).unwrap();
+    let cut =
+        "SELECT group_concat(upid), (SELECT value FROM losses WHERE counter = 'arguments_cut')
+               FROM processes WHERE command LIKE '% …'";
+    let integer = crate::Value::Integer;
+    assert_eq!(
+        one(&trace, cut),
+        [crate::Value::Text("2,3".into()), integer(2)]
+    );
+    let longest = one(
+        &trace,
+        "SELECT MAX(LENGTH(command)) <= 131072 + 2 FROM processes",
+    );
+    assert_eq!(longest, [integer(1)]);
 }

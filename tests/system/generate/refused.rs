@@ -153,3 +153,22 @@ fn traces_without_some_of_the_files_are_refused() {
     assert_eq!(code, 2, "{errors}");
     assert!(errors.contains("nothing was mounted"), "{errors}");
 }
+
+/// A step of which the trace has not all arguments cannot be run again.
+#[test]
+fn arguments_that_are_not_all_stored_are_refused() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let directory = scratch.dir("job");
+    let script = "set -- $(seq 40000); /bin/echo \"$@\" > out; /bin/echo \"$1\" > few";
+    fs::write(directory.join("script"), script).unwrap();
+    let mut run = run_in(&directory, &scratch.join("trace.db"));
+    finish(run.args(["--", "bash", "script"])).expect(0);
+    let mut generate = Command::new(FLOWTRACE);
+    generate.arg("generate").arg(scratch.join("trace.db"));
+    let refused = finish(&mut generate).expect(1).stderr;
+    let reason = "had more than 128 KiB of arguments";
+    assert_eq!(refused.matches(reason).count(), 1, "{refused}");
+}

@@ -6,17 +6,20 @@ use std::path::Path;
 
 use crate::support::process::finish;
 use crate::support::programs::program;
-use crate::support::skip;
 use crate::support::trace::Trace;
+use crate::support::{Scratch, need_fuse, need_process_tracepoints, need_root, run_in, skip};
 
 use super::Stage;
 
 /// `command` and the exact arguments of the last image, where they are not UTF-8.
 fn last(trace: &Trace) -> (String, Vec<Vec<u8>>) {
     let last = "(SELECT MAX(upid) FROM process)";
-    let command: String = trace.one(&format!("SELECT command FROM process WHERE upid = {last}"));
+    let command: String = trace.one(&format!(
+        "SELECT command FROM processes WHERE upid = {last}"
+    ));
     let raw = trace.blobs(&format!(
-        "SELECT argv_raw FROM process WHERE upid = {last} AND argv_raw IS NOT NULL"
+        "SELECT argv_raw FROM process WHERE argv_raw IS NOT NULL
+         AND upid = (SELECT COALESCE(command_upid, upid) FROM process WHERE upid = {last})"
     ));
     (command, raw)
 }
@@ -48,14 +51,42 @@ fn arguments_are_kept_byte_by_byte() {
 
     let played = stage.play(&["odd-arguments", "huge"], 3);
     let (command, _) = last(&played.trace);
+    // 21 of them, of which one is within what is stored.
     let arguments: Vec<&str> = command.split(' ').skip(3).collect();
-    assert_eq!(arguments.len(), 21);
-    for (i, argument) in arguments.iter().enumerate() {
-        let letter = char::from(b'a' + (i as u8 + 3) % 26);
-        assert!(
-            argument.len() == 100_000 && argument.chars().all(|c| c == letter),
-            "{i}"
+    assert_eq!(arguments, ["d".repeat(100_000).as_str(), "…"]);
+}
+
+/// 1.6 MB of arguments for each of many programs: stored are the first 128 KiB, and those once.
+#[test]
+fn long_arguments_take_room_once() {
+    if !need_fuse() {
+        return;
+    }
+    const SCRIPT: &str = "set -- $(seq -f %0100.0f 15000)
+        for n in 1 2 3 4 5 6 7 8 9 10 11 12; do /bin/true \"$@\"; done";
+    for options in [&[][..], &["--ptrace"], &["--no-ptrace"]] {
+        let scratch = Scratch::new();
+        let path = scratch.join("trace.db");
+        let mut run = run_in(&scratch.dir("job"), &path);
+        finish(run.args(options).args(["--", "sh", "-c", SCRIPT])).expect(0);
+        let trace = Trace::open(&path);
+        let cut: i64 = trace.one(
+            "SELECT COUNT(*) FROM processes WHERE command LIKE '/bin/true 00% …'
+             AND LENGTH(command) BETWEEN 130000 AND 131072",
         );
+        let counted: i64 =
+            trace.one("SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'arguments_cut'");
+        // Without ptrace and programs in the kernel short programs are missed.
+        let is_all = options != ["--no-ptrace"] || need_root() && need_process_tracepoints();
+        assert!(
+            cut == counted && (cut == 12 || !is_all),
+            "{options:?}: {cut}, {counted}"
+        );
+        let stored: i64 = trace.one("SELECT SUM(LENGTH(command)) FROM process");
+        assert!(stored < 2 * 131_072, "{options:?}: {stored}");
+        let dropped: i64 =
+            trace.one("SELECT COUNT(*) FROM losses WHERE counter = 'events_dropped'");
+        assert_eq!(dropped, 0, "{options:?}");
     }
 }
 

@@ -1,17 +1,55 @@
-//! Pages that a `sendfile` or `splice` asks for again because they were dropped before it had taken them (`adapter::invalidate`).
+//! Pages that a `sendfile` or `splice` asks for again because they were dropped before it, or one that goes on where it ended,
+//! had taken them (`adapter::invalidate`).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So long the same pages are the same read, and kept where nobody can change them meanwhile.
+/// So long the same pages are the same read, and kept where nobody can change them meanwhile. Later they are if the reader went on.
 pub(crate) const SAME: Duration = Duration::from_millis(100);
 /// More are not asked for at a time.
 const MOST: usize = 64;
 
 /// What was asked for through an open file.
 #[derive(Debug, Default)]
-pub(crate) struct Again(Mutex<VecDeque<Asked>>);
+pub(crate) struct Again(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    asked: VecDeque<Asked>,
+    /// The last call.
+    call: Option<Call>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    /// The offset with which it began, and that of its first pages.
+    from: u64,
+    first: u64,
+    /// When it last asked.
+    at: Instant,
+}
+
+impl State {
+    /// A call that began at offset `from` asks for the pages at `offset`. It reads on, and has not taken anything of
+    /// these, if it began behind the last one or is that.
+    fn reads_on(&mut self, from: Option<u64>, offset: u64, at: Instant) -> bool {
+        let Some(from) = from else {
+            // The kernel reads ahead, maybe, for the last one.
+            return self.call.is_some_and(|last| offset > last.first);
+        };
+        let first = offset;
+        let last = self.call.replace(Call { from, first, at });
+        match last {
+            Some(last) if from == last.from && (offset > last.first || at <= last.at + SAME) => {
+                let first = last.first.min(offset);
+                self.call = Some(Call { from, first, at });
+                true
+            }
+            last => last.is_some_and(|last| from > last.from),
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
@@ -21,10 +59,13 @@ struct Asked {
 }
 
 impl Again {
-    /// How many of the first of these bytes were asked for a moment ago. The others are from now on.
-    pub(crate) fn known(&self, offset: u64, length: u64, at: Instant) -> u64 {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while all.front().is_some_and(|asked| asked.at + SAME < at) {
+    /// How many of the first of these bytes were asked for a short time ago, or earlier by a reader that only went on. The others
+    /// are from now on. `from`: the offset with which the call began, where that is known.
+    pub(crate) fn known(&self, offset: u64, length: u64, at: Instant, from: Option<u64>) -> u64 {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reads_on = state.reads_on(from, offset, at);
+        let all = &mut state.asked;
+        while !reads_on && all.front().is_some_and(|asked| asked.at + SAME < at) {
             all.pop_front();
         }
         let end = offset.saturating_add(length);
@@ -45,8 +86,8 @@ impl Again {
 
     /// Something was written: what is asked for now is another read.
     pub(crate) fn forget(&self) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.clear();
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.asked.clear();
     }
 }
 
@@ -59,15 +100,42 @@ mod tests {
         let again = Again::default();
         let start = Instant::now();
         let later = |ms| start + Duration::from_millis(ms);
-        assert_eq!(again.known(0, 4096, start), 0);
-        assert_eq!(again.known(4096, 4096, later(1)), 0);
-        assert_eq!(again.known(0, 4096, later(2)), 4096);
-        assert_eq!(again.known(100, 8000, later(3)), 8000);
-        assert_eq!(again.known(4096, 8192, later(4)), 4096);
-        assert_eq!(again.known(0, 16384, later(5)), 12288);
-        assert_eq!(again.known(0, 4096, later(300)), 0);
+        let known = |offset, length, ms| again.known(offset, length, later(ms), None);
+        assert_eq!(known(0, 4096, 0), 0);
+        assert_eq!(known(4096, 4096, 1), 0);
+        assert_eq!(known(0, 4096, 2), 4096);
+        assert_eq!(known(100, 8000, 3), 8000);
+        assert_eq!(known(4096, 8192, 4), 4096);
+        assert_eq!(known(0, 16384, 5), 12288);
+        assert_eq!(known(0, 4096, 300), 0);
         again.forget();
-        assert_eq!(again.known(0, 4096, later(301)), 0);
-        assert_eq!(again.known(u64::MAX, 10, later(302)), 0);
+        assert_eq!(known(0, 4096, 301), 0);
+        assert_eq!(known(u64::MAX, 10, 302), 0);
+    }
+
+    #[test]
+    fn who_reads_on_has_not_taken_the_pages_yet() {
+        let again = Again::default();
+        let start = Instant::now();
+        let mut seconds = 0;
+        let mut known = |offset, length, from| {
+            seconds += 1;
+            again.known(
+                offset,
+                length,
+                start + Duration::from_secs(seconds),
+                Some(from),
+            )
+        };
+        // Pieces of 3000 bytes, of which the first had the kernel read ahead.
+        assert_eq!(known(0, 16384, 0), 0);
+        assert_eq!(known(0, 16384, 3000), 16384);
+        assert_eq!(known(4096, 16384, 6000), 12288);
+        // One call that takes long.
+        assert_eq!(known(12288, 65536, 15000), 8192);
+        assert_eq!(known(16384, 65536, 15000), 61440);
+        // From the beginning, twice.
+        assert_eq!(known(0, 16384, 0), 0);
+        assert_eq!(known(0, 16384, 0), 0);
     }
 }

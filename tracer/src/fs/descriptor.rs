@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::inode::Node;
 
@@ -28,9 +28,9 @@ pub(crate) fn closed() {
     OPEN.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Descriptors that this process holds on behalf of the workflow.
-pub(crate) fn taken() -> usize {
-    held() + OPEN.load(Ordering::Relaxed)
+/// Files and directories that the workflow has open.
+pub(crate) fn open() -> usize {
+    OPEN.load(Ordering::Relaxed)
 }
 
 /// An `O_PATH` descriptor of an inode, counted. It pins the inode: its number is not used again,
@@ -74,57 +74,90 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) enum Hold {
     Held(Arc<Pin>),
+    /// An open file of the inode stands for it.
+    Open(Arc<OwnedFd>),
     GivenUp(Box<Place>),
 }
 
 /// What a node has of its inode.
 #[derive(Debug)]
-pub(crate) struct Descriptor(Mutex<Hold>);
+pub(crate) struct Descriptor(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    hold: Hold,
+    /// The file or directory of the inode that was opened last, until it is released.
+    open: Weak<OwnedFd>,
+}
 
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> Descriptor {
-        Descriptor(Mutex::new(Hold::Held(Pin::new(fd))))
+        Descriptor(Mutex::new(State {
+            hold: Hold::Held(Pin::new(fd)),
+            open: Weak::new(),
+        }))
     }
 
     /// What is there now.
     pub(crate) fn hold(&self) -> Hold {
-        self.state().clone()
+        self.state().hold.clone()
     }
 
     /// The descriptor, if it was not given up.
     pub(crate) fn pin(&self) -> Option<Arc<Pin>> {
-        match &*self.state() {
+        match &self.state().hold {
             Hold::Held(pin) => Some(Arc::clone(pin)),
-            Hold::GivenUp(_) => None,
+            Hold::Open(_) | Hold::GivenUp(_) => None,
         }
     }
 
     /// There is a descriptor again; the one to use, which another thread may have got first.
     pub(crate) fn found(&self, new: Arc<Pin>) -> Arc<Pin> {
-        let mut state = self.state();
-        match &*state {
-            Hold::Held(pin) => Arc::clone(pin),
-            Hold::GivenUp(_) => {
-                *state = Hold::Held(Arc::clone(&new));
-                new
-            }
+        let hold = &mut self.state().hold;
+        if let Hold::Held(pin) = hold {
+            return Arc::clone(pin);
         }
+        *hold = Hold::Held(Arc::clone(&new));
+        new
     }
 
     /// Gives the descriptor up.
     pub(crate) fn give_up(&self, place: Place) {
-        *self.state() = Hold::GivenUp(Box::new(place));
+        self.state().hold = Hold::GivenUp(Box::new(place));
+    }
+
+    /// Gives the descriptor up if an open file can stand for it.
+    pub(crate) fn give_up_to_open(&self) -> bool {
+        let mut state = self.state();
+        let Some(open) = state.open.upgrade() else {
+            return false;
+        };
+        state.hold = Hold::Open(open);
+        true
+    }
+
+    /// The inode was opened.
+    pub(crate) fn opened(&self, fd: &Arc<OwnedFd>) {
+        self.state().open = Arc::downgrade(fd);
+    }
+
+    /// An open file of the inode is about to be closed. Whether it stands for the descriptor.
+    pub(crate) fn closes(&self, fd: &Arc<OwnedFd>) -> bool {
+        let mut state = self.state();
+        if std::ptr::eq(state.open.as_ptr(), Arc::as_ptr(fd)) {
+            state.open = Weak::new();
+        }
+        matches!(&state.hold, Hold::Open(open) if Arc::ptr_eq(open, fd))
     }
 
     /// Where to find the node again, if its descriptor was given up.
     pub(crate) fn is_at(&self, place: Place) {
-        let mut state = self.state();
-        if let Hold::GivenUp(old) = &mut *state {
+        if let Hold::GivenUp(old) = &mut self.state().hold {
             **old = place;
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Hold> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

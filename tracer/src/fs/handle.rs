@@ -27,7 +27,7 @@ pub(crate) struct Opener {
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     /// The real file, opened with the access mode of the application.
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Arc<OwnedFd>,
     /// Its node.
     pub(crate) node: Arc<Node>,
     /// Its position, if that is shared with others outside of the view.

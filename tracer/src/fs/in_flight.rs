@@ -46,30 +46,39 @@ const TRIES: u32 = 100;
 /// The call of kind `op` in which thread `tid` is. `is_more` says which amounts are more than the
 /// request. `None`: the thread is in another call, or may not be looked at.
 pub(super) fn of(tid: u32, op: Op, is_more: impl Fn(Amount) -> bool) -> Option<Asked> {
-    for _ in 0..TRIES {
-        let mut buffer = [0; 256];
-        let text = read(&format!("/proc/{tid}/syscall"), &mut buffer)?;
-        if text == "running" {
-            yield_now();
-            continue;
-        }
-        let call = Call::parse(text)?;
-        let mut amount = call.amount(op)?;
-        if !is_more(amount) {
-            return Some(Asked::This);
-        }
-        if let Amount::Buffers(count) = amount
-            && let Some(bytes) = bytes_of_buffers(tid, call.arguments[1], count)
-        {
-            amount = Amount::Bytes(bytes);
-        }
-        let at = match call.offset() {
-            Some(offset) => offset,
-            None => position(tid, call.fd())?,
-        };
-        return Some(Asked::More { at, amount });
+    let call = Call::in_which(tid)?;
+    let mut amount = call.amount(op)?;
+    if !is_more(amount) {
+        return Some(Asked::This);
     }
-    None
+    if let Amount::Buffers(count) = amount
+        && let Some(bytes) = bytes_of_buffers(tid, call.arguments[1], count)
+    {
+        amount = Amount::Bytes(bytes);
+    }
+    let at = match call.offset() {
+        Some(offset) => offset,
+        None => position(tid, call.fd())?,
+    };
+    Some(Asked::More { at, amount })
+}
+
+/// The offset with which thread `tid` began the `sendfile` or `splice` in which it reads a file. `None`: it is in another call, or
+/// may not be looked at.
+pub(super) fn begin_of_splice(tid: u32) -> Option<u64> {
+    let call = Call::in_which(tid)?;
+    let (fd, offset) = match call.number {
+        libc::SYS_sendfile => (call.arguments[1], call.arguments[2]),
+        libc::SYS_splice => (call.arguments[0], call.arguments[1]),
+        _ => return None,
+    };
+    match offset {
+        0 => position(tid, fd),
+        offset => memory(tid, offset, size_of::<u64>())?
+            .try_into()
+            .ok()
+            .map(u64::from_ne_bytes),
+    }
 }
 
 /// Position of an open file. The kernel moves it at the end of a call.
@@ -84,21 +93,8 @@ fn position(tid: u32, fd: u64) -> Option<u64> {
 fn bytes_of_buffers(tid: u32, array: u64, count: u64) -> Option<u64> {
     /// Most buffers of a call (`UIO_MAXIOV` of include/uapi/linux/uio.h).
     const MOST: usize = 1024;
-    let mut threads = fs::read_dir(format!("/proc/{tid}/task")).ok()?;
-    let count = usize::try_from(count).ok()?;
-    if threads.nth(1).is_some() || count > MOST {
-        return None;
-    }
-    let mut bytes = vec![0; count * size_of::<libc::iovec>()];
-    let remote = RemoteIoVec {
-        base: usize::try_from(array).ok()?,
-        len: bytes.len(),
-    };
-    let pid = Pid::from_raw(i32::try_from(tid).ok()?);
-    let got = process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes)], &[remote]).ok()?;
-    if got < bytes.len() {
-        return None;
-    }
+    let count = usize::try_from(count).ok().filter(|&count| count <= MOST)?;
+    let bytes = memory(tid, array, count * size_of::<libc::iovec>())?;
     // Address and size of each buffer.
     let words = bytes
         .as_chunks()
@@ -107,6 +103,22 @@ fn bytes_of_buffers(tid: u32, array: u64, count: u64) -> Option<u64> {
         .copied()
         .map(usize::from_ne_bytes);
     Some(words.skip(1).step_by(2).map(|size| size as u64).sum())
+}
+
+/// Memory of a process with one thread.
+fn memory(tid: u32, address: u64, length: usize) -> Option<Vec<u8>> {
+    let mut threads = fs::read_dir(format!("/proc/{tid}/task")).ok()?;
+    if threads.nth(1).is_some() {
+        return None;
+    }
+    let mut bytes = vec![0; length];
+    let remote = RemoteIoVec {
+        base: usize::try_from(address).ok()?,
+        len: length,
+    };
+    let pid = Pid::from_raw(i32::try_from(tid).ok()?);
+    let got = process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes)], &[remote]).ok()?;
+    (got == length).then_some(bytes)
 }
 
 fn read<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
@@ -124,6 +136,19 @@ struct Call {
 }
 
 impl Call {
+    /// The one in which thread `tid` waits, or is about to.
+    fn in_which(tid: u32) -> Option<Call> {
+        for _ in 0..TRIES {
+            let mut buffer = [0; 256];
+            let text = read(&format!("/proc/{tid}/syscall"), &mut buffer)?;
+            if text != "running" {
+                return Call::parse(text);
+            }
+            yield_now();
+        }
+        None
+    }
+
     fn parse(text: &str) -> Option<Call> {
         let mut words = text.split(' ');
         let number = words.next()?.parse().ok()?;

@@ -15,6 +15,7 @@ use super::sample::{Decode, Decoder, Sample};
 use super::tracefs::TraceFs;
 use super::{block, sched, syscalls};
 use crate::mapping::Mapping;
+use crate::memory;
 
 /// Bytes of a ring: the smallest that is of use, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
@@ -24,7 +25,7 @@ const SIZE: &str = "FLOWTRACE_CALL_RING";
 /// What the idle task of a processor does is left out.
 const NOT_BY_IDLE: &std::ffi::CStr = c"common_pid != 0";
 /// Of the scheduler, which tells of fewer things.
-pub(super) const SCHEDULER: usize = 4 << 20;
+const SCHEDULER: usize = 4 << 20;
 
 const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
@@ -139,9 +140,10 @@ impl Rings {
             events.extend([(queued, false), (issued, false), (done, is_told)]);
         }
         let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
-        Self::joined(decoder, SCHEDULER, |cpu| {
+        let size = size_of_scheduler_rings()?;
+        Self::joined(decoder, size, |cpu| {
             let event = |&(id, is_told_of_idle): &(u64, bool)| {
-                let event = event(id, None, cpu, SCHEDULER)?;
+                let event = event(id, None, cpu, size)?;
                 if is_told_of_idle {
                     set_filter(&event, NOT_BY_IDLE)?;
                 }
@@ -376,6 +378,26 @@ fn named(error: &io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
+/// Bytes of each ring of calls, or of the scheduler, of which `usual` are enough: less where all of them would be more than a
+/// sixteenth of the memory that we may use.
+fn ring_within(usual: usize, memory: u64, processors: usize) -> usize {
+    let share = usize::try_from(memory / 16).unwrap_or(usize::MAX) / processors.max(1);
+    match share.checked_ilog2() {
+        Some(bits) => usual.min(1 << bits).max(SMALLEST),
+        None => SMALLEST,
+    }
+}
+
+/// The same on this machine.
+fn ring_here(usual: usize) -> io::Result<usize> {
+    Ok(ring_within(usual, memory::limit(), processors()?.len()))
+}
+
+/// Bytes of a ring of the scheduler.
+pub(super) fn size_of_scheduler_rings() -> io::Result<usize> {
+    ring_here(SCHEDULER)
+}
+
 /// Bytes of a ring of calls, a power of 2 of pages.
 ///
 /// # Errors
@@ -386,7 +408,7 @@ pub(super) fn size_of_rings() -> io::Result<usize> {
 
 fn ring_size(asked: Option<&str>) -> io::Result<usize> {
     let Some(asked) = asked.filter(|asked| !asked.is_empty()) else {
-        return Ok(USUAL);
+        return ring_here(USUAL);
     };
     let size = asked.parse::<usize>().ok().filter(|kib| *kib <= 1 << 20);
     let size = size.map(|kib| (kib << 10).next_power_of_two().max(SMALLEST));
@@ -430,8 +452,13 @@ mod tests {
 
     #[test]
     fn rings_have_the_size_that_is_asked_for() {
-        assert_eq!(ring_size(None).unwrap(), USUAL);
-        assert_eq!(ring_size(Some("")).unwrap(), USUAL);
+        for none in [None, Some("")] {
+            assert!((SMALLEST..=USUAL).contains(&ring_size(none).unwrap()));
+        }
+        assert_eq!(ring_within(USUAL, u64::MAX, 64), USUAL);
+        assert_eq!(ring_within(USUAL, 100 << 20, 2), 2 << 20);
+        assert_eq!(ring_within(SCHEDULER, 400 << 20, 2), SCHEDULER);
+        assert_eq!(ring_within(USUAL, 0, 2), SMALLEST);
         assert_eq!(ring_size(Some("0")).unwrap(), SMALLEST);
         assert_eq!(ring_size(Some("65")).unwrap(), 128 << 10);
         for wrong in ["-1", "x", "1048577"] {

@@ -30,14 +30,20 @@ use super::scheduler::Scheduler;
 use super::waits::Waits;
 use crate::bpf::followed::Followed;
 use crate::clock::Clock;
+use crate::memory;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
 /// Longest time between two looks, and where rings fill fast that do not say so. Perf's wake the reader when they are a quarter full.
 const PERIOD_MS: u16 = 20;
 const SHORT_PERIOD_MS: u16 = 3;
-/// Samples that may wait in memory, some 100 MB, to be joined.
+/// Samples that may wait in memory, some 100 MB, to be joined: fewer where that is more than an eighth of what we may use.
 const BACKLOG: usize = 1 << 20;
+
+fn most_backlog() -> usize {
+    let share = usize::try_from(memory::limit() / 8).unwrap_or(usize::MAX);
+    (share / size_of::<Sample>()).min(BACKLOG)
+}
 
 /// What is to be recorded.
 pub(crate) struct Watched {
@@ -106,6 +112,7 @@ impl KernelLayer {
             expected: 0,
             calls_read_ns: 0,
             backlog: Arc::clone(&backlog),
+            most_backlog: most_backlog(),
             hold,
         };
         let mut layer = KernelLayer {
@@ -196,6 +203,7 @@ struct Reader {
     calls_read_ns: u64,
     /// Samples that are still to be joined.
     backlog: Arc<AtomicUsize>,
+    most_backlog: usize,
     /// Where nobody else holds back who fills the rings.
     hold: Option<Hold>,
 }
@@ -210,14 +218,14 @@ impl Reader {
         loop {
             let last = room.ends();
             // What finds no room here stays in the rings, and who fills those is held back.
-            let has_room = self.backlog.load(Ordering::Relaxed) < BACKLOG;
+            let has_room = self.backlog.load(Ordering::Relaxed) < self.most_backlog;
             let batch = self.read(last || has_room, last);
             let waiting = self
                 .backlog
                 .fetch_add(batch.samples.len(), Ordering::Relaxed);
             if let Some(hold) = &mut self.hold {
                 hold.saw(&batch.samples);
-                match waiting < BACKLOG / 2 {
+                match waiting < self.most_backlog / 2 {
                     true => hold.release(),
                     false => hold.stop(),
                 }
@@ -225,7 +233,7 @@ impl Reader {
             if self.batches.send(batch).is_err() || last {
                 break;
             }
-            room.looked(has_room, waiting < BACKLOG / 2);
+            room.looked(has_room, waiting < self.most_backlog / 2);
             hurry.looked(self.calls.fill_fast());
             self.wait(room, &mut ends);
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::calls;
-use super::perf::{Rings, SCHEDULER};
+use super::perf::{Rings, size_of_scheduler_rings};
 use super::programs::Switches;
 use super::sample::Sample;
 
@@ -21,7 +21,8 @@ impl Scheduler {
     /// # Errors
     /// When there are no such rings.
     pub(crate) fn open() -> io::Result<Scheduler> {
-        let programs = || Switches::open(SCHEDULER / 2).ok();
+        let size = size_of_scheduler_rings()?;
+        let programs = || Switches::open(size / 2).ok();
         let switches = (!calls::are_by_perf()).then(programs).flatten();
         let rings = Rings::open_scheduler(switches.as_ref())?;
         Ok(Scheduler { switches, rings })

@@ -8,6 +8,8 @@ use super::exchange::Exchange;
 use super::key::Key;
 use super::wire::{Counters, Message, Nonce, Sample, Totals, Who, parse};
 
+/// The least time between samples, ms.
+pub(super) const LEAST_PERIOD_MS: u32 = 10;
 const MS: u64 = 1_000_000;
 /// First and longest time between two attempts to be heard.
 const HELLO_NS: (u64, u64) = (500 * MS, 5_000 * MS);
@@ -157,7 +159,7 @@ impl Agent {
                 self.asked.remove(at);
                 self.unanswered = 0;
                 self.exchange.add(t1, t2, t3, now);
-                self.period_ms = period_ms.clamp(10, 3_600_000);
+                self.period_ms = period_ms.clamp(LEAST_PERIOD_MS, 3_600_000);
                 self.counters = counters;
                 self.is_stopped = stop;
                 self.look_at_loss(received);

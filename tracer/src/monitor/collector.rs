@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::agent::session_key;
+use super::agent::{LEAST_PERIOD_MS, session_key};
 use super::key::Key;
 use super::timeline::{Moment, Timeline};
 use super::wire::{Counters, Message, Nonce, Sample, Session, Who, parse};
@@ -14,6 +14,12 @@ use super::wire::{Counters, Message, Nonce, Sample, Session, Who, parse};
 /// Most machines.
 const MOST_NODES: usize = 100_000;
 const MS: u64 = 1_000_000;
+/// Samples that may be said to have been sent when a session begins.
+const MOST_AT_ONCE: u64 = 1000;
+/// So much later than now a sample may be: clocks are related with an error.
+const EARLY_NS: u64 = 3_600_000 * MS;
+/// A clock that runs at another speed than this is none: 10 %.
+const MOST_DRIFT_PPB: u32 = 100_000_000;
 
 /// What a collector is told to do.
 #[derive(Clone, Debug)]
@@ -103,6 +109,33 @@ struct Node {
     earlier: Status,
     status: Status,
     last_ns: u64,
+    /// When the session began here.
+    begun_ns: u64,
+}
+
+impl Node {
+    /// So many samples may have been sent in the session: twice as many as an agent sends at most are allowed, for
+    /// clocks differ.
+    fn may_have_sent(&self, count: u64, now: u64) -> bool {
+        let elapsed = now.saturating_sub(self.begun_ns) / MS;
+        count <= MOST_AT_ONCE + 2 * elapsed / u64::from(LEAST_PERIOD_MS)
+    }
+
+    /// A sample that came at `now` may be one of this machine's. An agent with the key may send anything, and the trace has
+    /// signed integers.
+    fn may_have_taken(&self, sample: &Sample, now: u64) -> bool {
+        let is_stored_as_it_is = |value: u64| i64::try_from(value).is_ok();
+        let last_ns = i64::try_from(now.saturating_add(EARLY_NS)).unwrap_or(i64::MAX);
+        self.may_have_sent(sample.number, now)
+            && is_stored_as_it_is(sample.t_ns)
+            && is_stored_as_it_is(sample.error_ns)
+            && sample.drift_ppb.unsigned_abs() <= MOST_DRIFT_PPB
+            && on_scale(sample) <= last_ns
+            && sample
+                .totals
+                .iter()
+                .all(|(_, value)| is_stored_as_it_is(*value))
+    }
 }
 
 /// The state of all machines.
@@ -118,7 +151,7 @@ pub struct Collector {
     /// Machines that are to end.
     stopped: HashSet<String>,
     rows: Vec<Row>,
-    /// Messages that were refused: unsigned, of a stranger, of an earlier session.
+    /// Messages that were refused: unsigned, of a stranger, of an earlier session, or with what cannot be.
     refused: u64,
 }
 
@@ -174,9 +207,12 @@ impl Collector {
                 let key = session_key(&self.key, who, &self.answer_to(who));
                 match sealed.verified(&key)? {
                     Message::Ask { who, t1, sent } => {
-                        let at = self.node(&who, &key)?;
+                        let at = self.node(now, &who, &key)?;
                         let period_ms = self.period_of(&who.name);
                         let node = &mut self.nodes[at];
+                        if !node.may_have_sent(sent, now) {
+                            return None;
+                        }
                         node.status.heard_ns = now;
                         node.timeline.sent = node.timeline.sent.max(sent);
                         let answer = Message::Answer {
@@ -198,6 +234,11 @@ impl Collector {
                 let at = is_known(&sample.session)?;
                 let key = self.nodes[at].key.clone();
                 match sealed.verified(&key)? {
+                    Message::Sample(sample) | Message::Final(sample)
+                        if !self.nodes[at].may_have_taken(&sample, now) =>
+                    {
+                        None
+                    }
                     Message::Sample(sample) => {
                         self.sample(at, now, &sample);
                         Some(None)
@@ -324,7 +365,7 @@ impl Collector {
 
     /// The machine of a session that is proven; `None`: a later session of it was seen, or there
     /// are too many machines.
-    fn node(&mut self, who: &Who, key: &Key) -> Option<usize> {
+    fn node(&mut self, now: u64, who: &Who, key: &Key) -> Option<usize> {
         let machine = (who.name.clone(), who.boot.clone());
         let Some(&at) = self.by_machine.get(&machine) else {
             if self.nodes.len() >= MOST_NODES || self.by_session.contains_key(&who.session()) {
@@ -343,6 +384,7 @@ impl Collector {
                     ..Status::default()
                 },
                 last_ns: 0,
+                begun_ns: now,
             });
             self.by_machine.insert(machine, at);
             self.by_session.insert(who.session(), at);
@@ -369,6 +411,7 @@ impl Collector {
         node.timeline = Timeline::default();
         node.who = who.clone();
         node.key = key.clone();
+        node.begun_ns = now;
         Some(at)
     }
 

@@ -1,9 +1,9 @@
 //! Agents and a collector with a network between them that loses, doubles and delays.
 
-use super::agent::Agent;
+use super::agent::{Agent, session_key};
 use super::collector::{Collector, Rates, Row};
 use super::key::Key;
-use super::wire::{Counters, Message, Nonce, Sample, Totals, Who};
+use super::wire::{Counters, Message, Nonce, Sample, Totals, Who, parse};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -467,6 +467,92 @@ fn what_strangers_say_or_repeat_changes_nothing() {
     }
     assert_eq!(before, state(&mut world));
     assert!(world.collector.refused() > 0);
+}
+
+/// With the key one is believed what an agent can send, and no more: all of it becomes integers of a trace.
+#[test]
+fn what_cannot_be_is_refused() {
+    let (mut collector, now) = (collector(1, 100), 10 * S);
+    let who = Who {
+        name: "liar".into(),
+        boot: "boot".into(),
+        incarnation: 1,
+        nonce: [3; 16],
+    };
+    let welcome = collector.receive(now, &Message::Hello { who: who.clone() }.sealed(&key()));
+    let Some(Message::Welcome { answer, .. }) = parse(&welcome.unwrap()).map(|s| s.message) else {
+        panic!("no welcome");
+    };
+    let session = session_key(&key(), &who, &answer);
+    let ask = |sent| {
+        let (who, t1) = (who.clone(), now);
+        Message::Ask { who, t1, sent }.sealed(&session)
+    };
+    assert!(collector.receive(now, &ask(0)).is_some());
+    let said = Sample {
+        session: who.session(),
+        t_ns: now,
+        period_ms: 10,
+        totals: vec![(0, 7)],
+        ..Sample::default()
+    };
+    let lies = [
+        Sample {
+            number: u64::MAX,
+            ..said.clone()
+        },
+        Sample {
+            number: 100_000,
+            ..said.clone()
+        },
+        Sample {
+            t_ns: u64::MAX,
+            ..said.clone()
+        },
+        Sample {
+            offset_ns: i64::MAX,
+            ..said.clone()
+        },
+        Sample {
+            error_ns: u64::MAX,
+            ..said.clone()
+        },
+        Sample {
+            drift_ppb: i32::MIN,
+            ..said.clone()
+        },
+        Sample {
+            totals: vec![(0, u64::MAX)],
+            ..said.clone()
+        },
+    ];
+    let refused = collector.refused();
+    for lie in &lies {
+        for message in [Message::Sample(lie.clone()), Message::Final(lie.clone())] {
+            assert_eq!(
+                collector.receive(now, &message.sealed(&session)),
+                None,
+                "{lie:?}"
+            );
+        }
+    }
+    for sent in [u64::MAX, u64::MAX - 1, 1 << 40] {
+        assert_eq!(collector.receive(now, &ask(sent)), None);
+    }
+    assert_eq!(collector.refused() - refused, 2 * lies.len() as u64 + 3);
+    let status = collector.status(0).unwrap();
+    assert_eq!(
+        (status.expected, status.received, status.is_final),
+        (0, 0, false)
+    );
+    collector.receive(now, &Message::Sample(said).sealed(&session));
+    let status = collector.status(0).unwrap();
+    assert_eq!((status.expected, status.received), (1, 1));
+    // As many as there may be by then.
+    let later = now + 10 * S;
+    assert!(collector.receive(later, &ask(1000)).is_some());
+    let confidence = collector.status(0).unwrap().confidence();
+    assert!((0.0..=1.0).contains(&confidence), "{confidence}");
 }
 
 #[test]

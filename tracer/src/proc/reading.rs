@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 
-use flowtrace_schema::Text;
+use flowtrace_schema::{MOST_ARGUMENTS, Text};
 
 use super::descriptors;
 use super::environment::{Variables, Wanted};
@@ -49,8 +49,8 @@ impl Image {
     pub(super) fn at_exec(pid: u32, wanted: &Wanted) -> (Image, Option<Vec<u8>>) {
         let elsewhere = || ProcessStat::of(pid)?.arguments?.fetch(pid);
         let files = || {
-            let read = |name: &str| contents(&format!("/proc/{pid}/{name}")).ok();
-            (read("cmdline"), read("environ"))
+            let environ = contents(&format!("/proc/{pid}/environ"));
+            (arguments(pid), environ.ok())
         };
         let (argv, environ) = startup::on_stack(pid)
             .or_else(elsewhere)
@@ -69,21 +69,26 @@ impl Image {
     }
 }
 
-/// Arguments of process `pid`, each ended by a NUL.
+/// Arguments of process `pid`, each ended by a NUL, as far as they are stored.
 pub(super) fn arguments(pid: u32) -> Option<Vec<u8>> {
-    contents(&format!("/proc/{pid}/cmdline")).ok()
+    first(&format!("/proc/{pid}/cmdline"), MOST_ARGUMENTS + 1).ok()
 }
 
 /// What a file of `/proc` holds. Nearly all fit in one page, and then one read gives all: the kernel
 /// makes it up anew for each file that is opened, and does not say how long it will be.
 pub(super) fn contents(path: &str) -> io::Result<Vec<u8>> {
+    first(path, usize::MAX)
+}
+
+/// The first `most` bytes of that.
+fn first(path: &str, most: usize) -> io::Result<Vec<u8>> {
     const PAGE: usize = 4096;
     let mut file = File::open(path)?;
     let mut page = [0; PAGE];
     let length = file.read(&mut page)?;
     let mut all = page[..length].to_vec();
     if length == PAGE {
-        file.read_to_end(&mut all)?;
+        file.take((most - PAGE) as u64).read_to_end(&mut all)?;
     }
     Ok(all)
 }

@@ -57,7 +57,8 @@ impl Views {
 
     /// A process that sees them begins.
     pub(crate) fn seen_by(&mut self, pid: u32) {
-        self.devices = mounting::view_devices(pid);
+        let places = self.all.iter().map(|view| &*view.at);
+        self.devices = mounting::devices_at(pid, places);
     }
 
     /// The workflow mounts something.

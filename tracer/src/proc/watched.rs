@@ -28,7 +28,6 @@ mod told;
 mod unread;
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -391,7 +390,7 @@ impl Watched {
     fn look_up(&self, tid: u32) -> Option<Caller> {
         let pid = reading::thread_group(tid).filter(|&pid| pid != std::process::id())?;
         let stat = ProcessStat::of(pid)?;
-        let argv = fs::read(format!("/proc/{pid}/cmdline")).ok();
+        let argv = reading::arguments(pid);
         let mut state = self.state();
         let State { table, feed, .. } = &mut *state;
         let known = table.processes.get(&pid);

@@ -31,6 +31,8 @@ pub struct AttachOptions {
     pub output: PathBuf,
     /// Whether an older trace there may be replaced.
     pub replace: bool,
+    /// Store passwords and keys of command lines, instead of masking them.
+    pub keep_secrets: bool,
     /// How files are seen.
     pub seeing: Seeing,
     /// Samples of the machine's counters a second; 0: none.
@@ -77,7 +79,7 @@ impl Attach {
         }
         limits::lift().map_err(Error::system("trace here"))?;
         signals::block().map_err(Error::errno("block signals"))?;
-        let recording = Recording::start(&options.output, options.replace)?;
+        let recording = Recording::start(&options.output, options.replace, options.keep_secrets)?;
         match Attach::mount(options, source, &mountpoint.path, &recording) {
             Ok((served, callers)) => {
                 recording.older().remove();

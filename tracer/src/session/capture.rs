@@ -28,6 +28,8 @@ pub struct CaptureOptions {
     pub output: PathBuf,
     /// Whether an older trace there may be replaced.
     pub replace: bool,
+    /// Store passwords and keys of command lines, instead of masking them.
+    pub keep_secrets: bool,
     /// The command around which to capture; empty: until a signal ends it.
     pub command: Vec<OsString>,
     /// At most so long; then a command is ended.
@@ -66,7 +68,7 @@ pub fn capture(
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     // Those that end this process end the capture; they wait until it is asked for them.
     let mask = signals::block().map_err(Error::errno("block signals"))?;
-    let recording = Recording::start(&options.output, options.replace)?;
+    let recording = Recording::start(&options.output, options.replace, options.keep_secrets)?;
     let command = options.command.iter().map(|a| a.as_encoded_bytes());
     recording.recorder.record(Record::Run(Box::new(RunRecord {
         id: RUN,

@@ -90,24 +90,33 @@ impl Directory {
     }
 }
 
-/// Opens directories; `/` stands for all below it. One view covers those that lie in another.
-pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<Directory>> {
-    let mut directories = Vec::new();
+/// Opens directories; `/` stands for all below it. One view covers those that lie in another; those that a view of another
+/// flowtrace shows are left out, and come second.
+pub(super) fn open_all(paths: &[PathBuf]) -> Result<(Vec<Directory>, Vec<PathBuf>)> {
+    let mut asked = Vec::new();
     for path in paths {
         if path
             .canonicalize()
             .is_ok_and(|path| path == Path::new(ROOT))
         {
-            directories.extend(below_root()?);
+            asked.extend(below_root()?);
         } else {
-            directories.push(Directory::open(path)?);
+            asked.push(path.clone());
         }
     }
-    Ok(outermost(directories))
+    let (mut directories, mut in_views) = (Vec::new(), Vec::new());
+    for path in asked {
+        match Directory::open(&path) {
+            Ok(directory) => directories.push(directory),
+            Err(Error::TracedTwice { path, .. }) => in_views.push(path),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((outermost(directories), in_views))
 }
 
 /// The directories in the root directory that hold files. Symbolic links lead to one of them.
-fn below_root() -> Result<Vec<Directory>> {
+fn below_root() -> Result<Vec<PathBuf>> {
     let fail = |reason: String| Error::Directory {
         path: ROOT.into(),
         reason,
@@ -127,7 +136,7 @@ fn below_root() -> Result<Vec<Directory>> {
         }
         let mount = mounting::mount_of(&path).map_err(|e| fail(e.to_string()))?;
         if !mount.is_some_and(|mount| KERNEL_FILESYSTEMS.contains(&mount.kind.as_str())) {
-            directories.push(Directory::open(&path)?);
+            directories.push(path);
         }
     }
     Ok(directories)

@@ -72,14 +72,6 @@ pub enum Error {
         /// a `flowtrace run` traces.
         view: Option<PathBuf>,
     },
-    /// Another flowtrace is in the way.
-    #[error(
-        "cannot follow the processes of the command: flowtrace (pid {pid}) traces them already"
-    )]
-    NestedTracer {
-        /// Its process id.
-        pid: u32,
-    },
     /// `/proc` shows the processes of another pid namespace, under other numbers.
     #[error("cannot follow the processes of the command: /proc belongs to another pid namespace")]
     ForeignProc,

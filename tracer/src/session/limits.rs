@@ -12,7 +12,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 /// thread, are reserved but hardly ever used.
 const ADDRESS_SPACE: u64 = 512 << 20;
 
-/// Fewer open files than these are told of. A program may have 1024 where nothing else was set, and each takes two here.
+/// Fewer open files than these are reported. A program may have 1024 where nothing else was set, and all programs in the views count together.
 const DESCRIPTORS: u64 = 4096;
 
 /// How many open files this process may have at most, if these are few: raised as far as allowed.

@@ -1,8 +1,14 @@
 //! Whether this process belongs to what a `flowtrace run` traces.
 
-use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{fs, io};
 
-use crate::mounting::{Mount, SOURCE_PREFIX};
+use nix::unistd::{AccessFlags, access};
+
+use super::Error;
+use super::recording::own_files;
+use crate::mounting::{self, FILESYSTEM_TYPE, Mount, SOURCE_PREFIX};
 use crate::proc;
 
 /// More ancestors than these have nobody; a ring of them is a race of process ids.
@@ -24,9 +30,50 @@ pub(super) fn may_be_of_own_run(view: &Mount) -> bool {
     is_of_own_run(view) || proc::tracer_of(std::process::id()).is_some()
 }
 
+/// The trace that cannot be written, with this error, is that of a run that this process is part of.
+pub(super) fn is_outer_trace(trace: &Path, error: &Error) -> bool {
+    match error {
+        Error::Store(flowtrace_schema::Error::Recording(_)) => {
+            ancestors(std::process::id(), parent_of).any(|pid| has_open(pid, trace))
+        }
+        Error::Store(flowtrace_schema::Error::Create { source, .. }) => {
+            source.kind() == io::ErrorKind::PermissionDenied && is_hidden(trace)
+        }
+        _ => false,
+    }
+}
+
+/// The view of an outer run hides a name: it refuses the name in a directory in which files may be made.
+fn is_hidden(trace: &Path) -> bool {
+    let files = own_files(trace);
+    let Some(directory) = files.first().and_then(|file| file.parent()) else {
+        return false;
+    };
+    let view = mounting::mount_of(directory).ok().flatten();
+    view.is_some_and(|view| view.kind == FILESYSTEM_TYPE && is_of_own_run(&view))
+        && access(directory, AccessFlags::W_OK).is_ok()
+}
+
+fn has_open(pid: u32, file: &Path) -> bool {
+    let Ok(wanted) = fs::metadata(file) else {
+        return false;
+    };
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let mut open = entries
+        .flatten()
+        .filter_map(|entry| fs::metadata(entry.path()).ok());
+    open.any(|open| (open.dev(), open.ino()) == (wanted.dev(), wanted.ino()))
+}
+
+/// A process and its ancestors.
+fn ancestors(pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(pid), move |&pid| parent_of(pid)).take(MOST_ANCESTORS)
+}
+
 fn descends_from(pid: u32, ancestor: u32, parent_of: impl Fn(u32) -> Option<u32>) -> bool {
-    let ancestors = std::iter::successors(Some(pid), |&pid| parent_of(pid));
-    ancestors.take(MOST_ANCESTORS).any(|pid| pid == ancestor)
+    ancestors(pid, parent_of).any(|pid| pid == ancestor)
 }
 
 /// The parent of a process; `None`: it has none here, or is gone.

@@ -32,12 +32,15 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// Creates the trace and records this machine.
-    pub(crate) fn start(output: &Path, replace: bool) -> Result<Recording> {
+    pub(crate) fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
         // Those who record wait for the writer, so it must not wait behind a storm of processes.
         let (writer, recorder) = {
             let _ahead = Ahead::of_the_command();
             Writer::create(output, replace)?
         };
+        if keep_secrets {
+            recorder.keep_secrets();
+        }
         let (clock, epoch_unix_ns) = Clock::start();
         recorder.record(Record::Host(Box::new(this_host(epoch_unix_ns))));
         recorder.record(Record::HostClock(HostClock {

@@ -21,7 +21,7 @@ use super::seeing::{Layer, Seeing};
 use super::serving::{Served, Serving};
 use super::signals::{self, Sieve};
 use super::views::Views;
-use super::{Error, Result, limits};
+use super::{Error, Result, limits, nested};
 use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
 use crate::kernel::{self, Scheduler};
@@ -143,8 +143,11 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         [] => vec![cwd.clone()],
         directories => directories.to_vec(),
     };
-    let directories = open_all(&asked)?;
-    let everywhere = options.layer == Layer::Kernel && !options.mount;
+    let (directories, in_views) = open_all(&asked)?;
+    for directory in in_views {
+        notify(Notice::SeenAlready { directory });
+    }
+    let everywhere = options.layer == Layer::Kernel && directories.is_empty();
     let inherited = Inherited::find(&directories, everywhere);
     let permission = options.seeing.permission();
     let views = directories
@@ -271,16 +274,23 @@ impl Run<'_> {
         let waits = self.options.sample_hertz > 0;
         let start = move || Telling::start(root.as_raw() as u32, topology, calls, waits);
         let told = watched::are_told(self.options, without_ptrace).then(|| thread::spawn(start));
-        let recording = match Recording::start(&self.options.output, self.options.replace) {
+        let RunOptions {
+            replace,
+            keep_secrets,
+            ..
+        } = *self.options;
+        let recording = match Recording::start(&self.options.output, replace, keep_secrets) {
             Ok(recording) => recording,
+            Err(error) if nested::is_outer_trace(&self.options.output, &error) => {
+                let trace = self.options.output.clone();
+                notify(Notice::OuterTrace { trace });
+                return self.bare(views, inherited);
+            }
             Err(error) => {
                 views.child.abandon();
                 return Err(error);
             }
         };
-        if self.options.keep_secrets {
-            recording.recorder.keep_secrets();
-        }
         let live = self.options.net.as_ref().map(|net| {
             let (live, refused) = Live::start(net, HOST, recording.clock, &recording.recorder);
             recording
@@ -345,19 +355,16 @@ impl Run<'_> {
         }
         match proc::seize(root.as_raw() as u32) {
             Ok(()) => self.traced(started),
-            Err(error) => match traced::refused(root, &error) {
-                Ok(reason) if self.kernel.is_some() => {
-                    started.views.child.abandon();
-                    Err(Error::KernelLayer(format!(
-                        "processes cannot be followed by ptrace ({reason})"
-                    )))
+            Err(error) => {
+                let reason = traced::refused(root, &error);
+                if self.kernel.is_none() {
+                    return self.watched(started, Some(reason), None);
                 }
-                Ok(reason) => self.watched(started, Some(reason), None),
-                Err(error) => {
-                    started.views.child.abandon();
-                    Err(error)
-                }
-            },
+                started.views.child.abandon();
+                Err(Error::KernelLayer(format!(
+                    "processes cannot be followed by ptrace ({reason})"
+                )))
+            }
         }
     }
 

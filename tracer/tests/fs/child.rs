@@ -60,6 +60,7 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
     match function.to_str().unwrap() {
         "shared_mapping" => shared_mapping(&arguments[0]),
         "send_whole" => data::send_whole(&arguments[0], &arguments[1]),
+        "send_pieces" => data::send_pieces(&arguments[0], &arguments[1]),
         "sendfile_after_store" => sendfile_after_store(&arguments[0], &arguments[1]),
         "store_in_log" => store_in_log(&arguments[0]),
         "store" => store(&arguments[0]),
@@ -68,6 +69,8 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
         "unprivileged" => crate::users::unprivileged(&arguments[0]),
         "exhaust" => crate::limits::exhaust(),
         "open_many" => crate::limits::open_many(&arguments[0], &arguments[1]),
+        "hold_open" => crate::limits::hold_open(),
+        "use_open" => crate::limits::use_open(&arguments[0]),
         "relieve" => crate::limits::relieve(),
         "walk" => crate::limits::walk(&arguments[0]),
         "rename_many" => crate::limits::rename_many(),

@@ -6,11 +6,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use flowtrace_schema::FileLayer;
 use nix::fcntl::{
     AT_FDCWD, AtFlags, FallocateFlags, FcntlArg, OFlag, copy_file_range, fallocate, fcntl,
 };
+use nix::sys::sendfile::sendfile;
 use nix::unistd::{Whence, linkat, lseek};
 
 use crate::mounted::{Mounted, Options, Way};
@@ -184,6 +186,37 @@ fn what_sendfile_reads_is_read_once() {
         // A page may be asked for again where its reader did not run for long.
         let once = SIZE as i64;
         assert!((once..2 * once).contains(&read), "{way:?}: {read} bytes");
+    }
+}
+
+/// Entered through `child`: copies in pieces that end within pages, as a server does for a slow client.
+pub(crate) fn send_pieces(from: &Path, to: &Path) {
+    let (from, to) = (File::open(from).unwrap(), File::create(to).unwrap());
+    for piece in 0.. {
+        if sendfile(&to, &from, None, 3000).unwrap() == 0 {
+            break;
+        }
+        if piece % 3 == 0 {
+            // The pages that were read ahead are dropped meanwhile.
+            std::thread::sleep(Duration::from_millis(150));
+        }
+    }
+}
+
+#[test]
+fn what_sendfile_reads_in_pieces_is_read_once() {
+    const SIZE: usize = 26_500;
+    for way in [Way::Passthrough, Way::Mmap] {
+        let Some(mounted) = Mounted::new(way.options()) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), vec![7; SIZE]).unwrap();
+        let target = mounted.source.join("copy");
+        child::run("send_pieces", &[&mounted.path("data"), &target]);
+        assert_eq!(fs::read(&target).unwrap(), vec![7; SIZE]);
+        let calls = mounted.finish().of("read", "data");
+        let read: i64 = calls.iter().map(|call| call.result).sum();
+        assert_eq!(read, SIZE as i64, "{way:?}: {calls:?}");
     }
 }
 

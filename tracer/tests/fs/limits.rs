@@ -1,7 +1,8 @@
 //! What happens when something runs out.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
@@ -74,7 +75,7 @@ pub(crate) fn exhaust() {
     for number in 0..300 {
         fs::write(mounted.source.join(number.to_string()), "x").unwrap();
     }
-    // The child has as few, but each of its files takes two of ours.
+    // The child has as few, but uses hardly any for itself.
     child::run("open_many", &[&mounted.seen, &mounted.source]);
     assert_eq!(fs::read(mounted.path("299")).unwrap(), b"x");
     let trace = mounted.finish();
@@ -85,13 +86,13 @@ pub(crate) fn exhaust() {
 /// Entered through `child`: opens more than the daemon can.
 pub(crate) fn open_many(directory: &Path, source: &Path) {
     let open = |number: usize| File::open(directory.join(number.to_string()));
-    let mut opened: Vec<_> = (0..250).map(open).collect();
+    let mut opened: Vec<_> = (0..290).map(open).collect();
     let errno = |result: &std::io::Result<File>| {
         let error = result.as_ref().err();
         error.and_then(std::io::Error::raw_os_error)
     };
     assert!(opened[0].is_ok());
-    assert_eq!(errno(&opened[249]), Some(libc::EMFILE));
+    assert_eq!(errno(&opened[289]), Some(libc::EMFILE));
     // What fails leaves nothing behind: neither with one descriptor left, nor with none.
     for freed in 0..3 {
         let made = File::create_new(directory.join(format!("new{freed}")));
@@ -103,6 +104,49 @@ pub(crate) fn open_many(directory: &Path, source: &Path) {
         drop(opened.remove(0));
     }
     drop(opened);
+}
+
+#[test]
+fn an_open_file_takes_one_descriptor() {
+    run_with_descriptors(300, "hold_open");
+}
+
+/// Entered through `child`.
+pub(crate) fn hold_open() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    child::run("use_open", &[&mounted.seen]);
+    assert_eq!(fs::read(mounted.source.join("moved0")).unwrap(), b"x");
+    let refused = "SELECT COUNT(*) FROM calls WHERE result < 0 AND op <> 'lookup'";
+    assert_eq!(mounted.finish().number(refused), 0);
+}
+
+/// Entered through `child`: has many files open that are renamed, removed, or as they were, and uses them.
+pub(crate) fn use_open(seen: &Path) {
+    let path = |number: usize| seen.join(number.to_string());
+    let open = |number| {
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        options.open(path(number)).unwrap()
+    };
+    let opened: Vec<_> = (0..240).map(open).collect();
+    for number in (0..240).step_by(3) {
+        fs::rename(path(number), seen.join(format!("moved{number}"))).unwrap();
+        fs::remove_file(path(number + 1)).unwrap();
+    }
+    for (number, mut file) in opened.iter().enumerate() {
+        file.write_all(b"x").unwrap();
+        file.set_permissions(Permissions::from_mode(0o600)).unwrap();
+        let attributes = file.metadata().unwrap();
+        let links = u64::from(number % 3 != 1);
+        assert_eq!((attributes.len(), attributes.nlink()), (1, links));
+    }
+    // Closed, they are found by name again.
+    drop(opened);
+    for number in (2..240).step_by(3) {
+        assert_eq!(fs::read(path(number)).unwrap(), b"x");
+    }
 }
 
 #[test]

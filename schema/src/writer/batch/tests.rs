@@ -12,7 +12,7 @@ fn start(upid: u32) -> Record {
         prev: None,
         origin: Origin::Fork,
         exe: None,
-        argv: Some(vec![b'x'; 2000]),
+        argv: Some(format!("{upid:02000}").into()),
         cwd: None,
         environment: None,
         start_ns: u64::from(upid),

@@ -13,6 +13,7 @@ use super::{Adapter, Request};
 use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::handle::OpenFile;
+use crate::fs::in_flight;
 use crate::fs::log::{Event, Started, done, outcome};
 use crate::fs::passthrough::Write;
 use crate::fs::protocol::Reply;
@@ -58,9 +59,12 @@ impl Adapter {
         let size = u64::from(read.size);
         let is_dropped = !by_application && self.shared.registers();
         let is_kept = open.node.writable_maps.load(Ordering::Acquire) == 0;
-        let known = match is_dropped && !is_kept {
-            true => open.again.known(read.offset, size, Instant::now()),
-            false => 0,
+        let known = if is_dropped {
+            let from = in_flight::begin_of_splice(started.tid);
+            let now = Instant::now();
+            open.again.known(read.offset, size, now, from)
+        } else {
+            0
         };
         let event = Event::new(Op::Read, open.node.recorded())
             .offset(read.offset.saturating_add(known))

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::FileKind;
@@ -16,7 +15,6 @@ use super::{Entry, View};
 use crate::fs::Result;
 use crate::fs::attributes::kind_of_entry;
 use crate::fs::credentials::Requester;
-use crate::fs::descriptor;
 use crate::fs::handle::{OpenDirectory, Opener};
 use crate::fs::inode::Node;
 use crate::fs::sys::file::Argument;
@@ -57,8 +55,8 @@ impl View {
             let _as_caller = self.credentials.act_as(who)?;
             self.reopen(&node, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?
         };
-        node.opens.fetch_add(1, Ordering::Relaxed);
-        descriptor::opened();
+        let fd = Arc::new(fd);
+        self.is_opened(&node, &fd);
         let open = OpenDirectory {
             stream: Mutex::new(Stream::new(fd)),
             node,
@@ -155,8 +153,9 @@ impl View {
     /// The last descriptor of an open directory is gone.
     pub(in crate::fs) fn releasedir(&self, number: u64) -> Result<Arc<OpenDirectory>> {
         let open = self.directories.remove(number)?;
-        open.node.opens.fetch_sub(1, Ordering::Relaxed);
-        descriptor::closed();
+        let stream = open.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_closing(&open.node, stream.fd());
+        drop(stream);
         Ok(open)
     }
 

@@ -17,7 +17,6 @@ use crate::fs::Result;
 use crate::fs::again::Again;
 use crate::fs::attributes::Attributes;
 use crate::fs::credentials::{Requester, set_mask};
-use crate::fs::descriptor;
 use crate::fs::handle::{OpenFile, Opener};
 use crate::fs::inode::Node;
 use crate::fs::offers::Position;
@@ -166,14 +165,14 @@ impl View {
         position: Option<Arc<Position>>,
     ) -> Opened {
         let may_store = flags & libc::O_ACCMODE == libc::O_RDWR;
-        node.opens.fetch_add(1, Ordering::Relaxed);
+        let fd = Arc::new(fd);
+        self.is_opened(&node, &fd);
         node.writable_maps
             .fetch_add(u32::from(may_store), Ordering::AcqRel);
         // Of a shared position the page cache knows nothing.
         let may_write = flags & libc::O_ACCMODE != libc::O_RDONLY && position.is_none();
         node.writers
             .fetch_add(u32::from(may_write), Ordering::AcqRel);
-        descriptor::opened();
         let open = Arc::new(OpenFile {
             fd,
             node,
@@ -223,11 +222,10 @@ impl View {
     /// The last descriptor and mapping of an open file are gone.
     pub(in crate::fs) fn release(&self, number: u64) -> Result<Arc<OpenFile>> {
         let open = self.files.remove(number)?;
-        open.node.opens.fetch_sub(1, Ordering::Relaxed);
+        self.is_closing(&open.node, &open.fd);
         open.node
             .writable_maps
             .fetch_sub(u32::from(open.may_store), Ordering::AcqRel);
-        descriptor::closed();
         if open.wrote.load(Ordering::Relaxed)
             && open.node.file.is_some()
             && let Ok(attributes) = stat::of(open.fd.as_fd())

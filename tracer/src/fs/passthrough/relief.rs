@@ -2,9 +2,10 @@
 //!
 //! The kernel forgets a node only when it wants the memory, so a walk through many files leaves
 //! many nodes behind. When their descriptors take a large part of what this process may hold,
-//! those of nodes that nobody has open are closed, and opened again by directory and name when a
-//! call needs them. What is found there must be the same inode; otherwise, which takes a rename
-//! behind the mount's back, the call fails with `ESTALE` and the kernel looks the name up anew.
+//! the oldest are closed. When a call needs one, it is opened again: through an open file of the same
+//! inode where there is one, so that an open file takes one descriptor; otherwise by directory and name. The inode
+//! found there must be the same inode; otherwise, which takes a rename behind the mount's back, the
+//! call fails with `ESTALE` and the kernel looks the name up anew.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -27,65 +28,68 @@ use crate::fs::descriptor::{self, Hold, Pin, Place};
 use crate::fs::inode::Node;
 use crate::fs::sys::{c_string, stat};
 
-/// Shares of the descriptors that nodes may take: before some are given up, and after.
-const CROWDED: (usize, usize) = (5, 8);
-const RELIEVED: (usize, usize) = (1, 2);
-/// What is left to nodes when open files take the rest.
-const PRESSED: (usize, usize) = (1, 8);
-
-/// Nodes that may hold descriptors; descriptors are a matter of the whole process.
+/// Descriptors that nodes may hold; descriptors are a matter of the whole process.
 #[derive(Debug)]
 pub(super) struct Room {
-    crowded: usize,
-    relieved: usize,
-    pressed: usize,
+    limit: usize,
 }
 
 impl Room {
     pub(super) fn of_this_process() -> Room {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let share = |(part, of): (usize, usize)| limit / of * part;
-        Room {
-            crowded: share(CROWDED),
-            relieved: share(RELIEVED),
-            pressed: share(PRESSED),
-        }
+        Room { limit }
+    }
+
+    /// How many descriptors nodes may hold now: what open files leave of seven eighths of the limit, but for a few to work
+    /// with, and never more than five eighths.
+    fn for_nodes(&self) -> usize {
+        let eighth = self.limit / 8;
+        let left = (7 * eighth).saturating_sub(descriptor::open());
+        left.clamp(eighth / 4, 5 * eighth)
     }
 }
 
 impl View {
     /// The descriptor of a node.
     pub(in crate::fs) fn pin(&self, node: &Node) -> Result<Arc<Pin>> {
-        match node.descriptor.hold() {
-            Hold::Held(pin) => Ok(pin),
-            Hold::GivenUp(place) => {
-                // Before: what is found here is to stay for what is done with it.
-                self.relieve();
-                self.find_again(node, &place)
-            }
+        let hold = node.descriptor.hold();
+        if !matches!(hold, Hold::Held(_)) {
+            // Before: what is found here is to stay for what is done with it.
+            self.relieve();
         }
+        self.find(node, hold)
     }
 
-    /// Opens a node whose descriptor was given up, and the directories above it as far as theirs
+    /// The descriptor of a node, opened again if it was given up, and those of the directories above it as far as theirs
     /// were. A loop, because directories may be thousands deep.
-    fn find_again(&self, node: &Node, place: &Place) -> Result<Arc<Pin>> {
-        let mut above = Vec::new();
-        let mut directory = Arc::clone(&place.directory);
+    fn find(&self, node: &Node, hold: Hold) -> Result<Arc<Pin>> {
+        let mut below = Vec::new();
+        let mut hold = hold;
         let mut pin = loop {
-            match directory.descriptor.hold() {
+            let node = below
+                .last()
+                .map_or(node, |(directory, _): &(Arc<Node>, _)| directory);
+            match hold {
                 Hold::Held(pin) => break pin,
+                Hold::Open(fd) => break self.open_through(&fd, node)?,
                 Hold::GivenUp(place) => {
-                    let next = Arc::clone(&place.directory);
-                    above.push((directory, place.name));
-                    directory = next;
+                    hold = place.directory.descriptor.hold();
+                    below.push((place.directory, place.name));
                 }
             }
         };
-        for (directory, name) in above.iter().rev() {
-            pin = self.open_again(&pin, name.as_ref(), directory)?;
+        while let Some((_, name)) = below.pop() {
+            let node = below.last().map_or(node, |(directory, _)| directory);
+            pin = self.open_again(&pin, &name, node)?;
         }
-        self.open_again(&pin, &place.name, node)
+        Ok(pin)
+    }
+
+    /// Opens a node again of which something is open.
+    fn open_through(&self, fd: &OwnedFd, node: &Node) -> Result<Arc<Pin>> {
+        self.reopen_fd(fd.as_fd(), OFlag::O_PATH)
+            .map(|fd| self.found_again(node, fd))
     }
 
     fn open_again(&self, above: &Pin, name: &OsStr, node: &Node) -> Result<Arc<Pin>> {
@@ -98,16 +102,37 @@ impl View {
         if !is(node, &stat::of(fd.as_fd())?) {
             return Err(Errno::ESTALE);
         }
+        Ok(self.found_again(node, fd))
+    }
+
+    fn found_again(&self, node: &Node, fd: OwnedFd) -> Arc<Pin> {
         let pin = node.descriptor.found(Pin::new(fd));
         self.holders().push_back(node.id);
-        Ok(pin)
+        pin
+    }
+
+    /// A file or directory of a node was opened.
+    pub(super) fn is_opened(&self, node: &Node, fd: &Arc<OwnedFd>) {
+        node.opens.fetch_add(1, Ordering::Relaxed);
+        node.descriptor.opened(fd);
+        descriptor::opened();
+    }
+
+    /// A file or directory of a node is about to be closed.
+    pub(super) fn is_closing(&self, node: &Node, fd: &Arc<OwnedFd>) {
+        if node.descriptor.closes(fd) {
+            // Where this fails the file stays open for the node.
+            let _ = self.open_through(fd, node);
+        }
+        node.opens.fetch_sub(1, Ordering::Relaxed);
+        descriptor::closed();
     }
 
     /// Opens something; once more after making room, when descriptors ran out.
     pub(super) fn with_room(&self, open: impl Fn() -> Result<OwnedFd>) -> Result<OwnedFd> {
         match open() {
             Err(Errno::EMFILE | Errno::ENFILE) => {
-                self.give_up(self.room.pressed);
+                self.give_up(descriptor::held() / 2);
                 open()
             }
             result => result,
@@ -117,7 +142,7 @@ impl View {
     /// Whether there are as many descriptors as what is about to be made takes: it could not be
     /// taken back if they were found missing afterwards.
     pub(super) fn spare(&self, count: usize) -> Result<()> {
-        if descriptor::taken() <= self.room.crowded {
+        if descriptor::held() + descriptor::open() <= self.room.limit / 2 {
             return Ok(());
         }
         let taken = (0..count).map(|_| self.with_room(|| dup(self.descriptors.as_fd())));
@@ -133,10 +158,9 @@ impl View {
     /// Gives up descriptors where nodes have too many. What this takes itself, to find directories again, does not begin
     /// it anew.
     fn relieve(&self) {
-        if descriptor::held() > self.room.crowded
-            && !self.is_relieving.swap(true, Ordering::Acquire)
-        {
-            self.give_up(self.room.relieved);
+        let most = self.room.for_nodes();
+        if descriptor::held() > most && !self.is_relieving.swap(true, Ordering::Acquire) {
+            self.give_up(most / 5 * 4);
             self.is_relieving.store(false, Ordering::Release);
         }
     }
@@ -169,6 +193,9 @@ impl View {
 
     /// Closes the descriptor of a node, unless it is needed.
     fn give_up_one(&self, node: &Node) -> bool {
+        if node.descriptor.give_up_to_open() {
+            return true;
+        }
         let is_needed =
             node.opens.load(Ordering::Relaxed) > 0 || node.unlinked.load(Ordering::Relaxed);
         if is_needed {

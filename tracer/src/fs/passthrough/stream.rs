@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::unistd::{Whence, lseek};
 
@@ -15,7 +16,7 @@ const BUFFER: usize = 32 * 1024;
 /// that `seekdir` works and changes while reading behave as they do there.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     buffer: Box<[u8]>,
     /// Part of the buffer not yet consumed.
     unread: std::ops::Range<usize>,
@@ -24,7 +25,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(fd: OwnedFd) -> Stream {
+    pub(super) fn new(fd: Arc<OwnedFd>) -> Stream {
         Stream {
             fd,
             buffer: Box::default(),
@@ -34,7 +35,7 @@ impl Stream {
     }
 
     /// The real directory.
-    pub(super) fn fd(&self) -> &OwnedFd {
+    pub(super) fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
     }
 

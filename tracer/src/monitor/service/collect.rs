@@ -149,7 +149,7 @@ pub(super) fn gather(
     show: &mut dyn FnMut(&[NodeState]),
     controls: &mut dyn FnMut() -> Vec<Control>,
 ) -> Result<CollectReport, CollectError> {
-    let recording = Recording::start(&options.output, options.replace)?;
+    let recording = Recording::start(&options.output, options.replace, false)?;
     recording.recorder.record(Record::Run(Box::new(RunRecord {
         id: RUN,
         host: HOST,

@@ -3,6 +3,7 @@
 
 use std::io::IoSliceMut;
 
+use flowtrace_schema::MOST_ARGUMENTS;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
@@ -43,15 +44,17 @@ impl Strings {
 
     /// Reads both out of process `pid`. `None`: not allowed, or gone.
     pub(super) fn fetch(&self, pid: u32) -> Option<Startup> {
-        let mut argv = vec![0; self.environment - self.arguments];
+        let arguments = self.environment - self.arguments;
+        let mut argv = vec![0; arguments.min(MOST_ARGUMENTS + 1)];
         let mut environ = vec![0; self.end - self.environment];
+        let piece = |base, len| RemoteIoVec { base, len };
+        let remote = [
+            piece(self.arguments, argv.len()),
+            piece(self.environment, environ.len()),
+        ];
         let length = argv.len() + environ.len();
-        let remote = RemoteIoVec {
-            base: self.arguments,
-            len: length,
-        };
         let mut local = [IoSliceMut::new(&mut argv), IoSliceMut::new(&mut environ)];
-        let read = process_vm_readv(Pid::from_raw(pid as i32), &mut local, &[remote]).ok()?;
+        let read = process_vm_readv(Pid::from_raw(pid as i32), &mut local, &remote).ok()?;
         (read == length).then_some((argv, environ))
     }
 }

@@ -60,6 +60,17 @@ impl Code {
         self.numbered_part();
     }
 
+    /// Limits what begins at [`POSITION`] to `most` bytes: all of it would fill the ring with four programs.
+    pub(super) fn limit(&mut self, most: i32) {
+        self.put(LOAD_64, R3, MEMORY, POSITION, 0);
+        self.put(LOAD_64, R2, MEMORY, LIMIT, 0);
+        self.put(SUBTRACT, R2, R3, 0, 0);
+        let few = self.jump(IF_SIGNED_LESS, R2, 0, most);
+        self.add(R3, most);
+        self.put(STORE_64, MEMORY, R3, LIMIT, 0);
+        self.land(few);
+    }
+
     /// Tells what the program has in its memory from [`POSITION`] to [`LIMIT`].
     pub(super) fn memory(&mut self, part: u32, maps: &Maps<'_>) {
         self.part(part);

@@ -3,6 +3,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use flowtrace_schema::MOST_ARGUMENTS;
+
 use super::layout::{self, Layout};
 use super::memory::{
     HALTED_THREAD, HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, POSITION, PROCESS,
@@ -202,6 +204,9 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
         code.read(POSITION, 8, R3, from);
         code.put(LOAD_64, R3, MEMORY, SPACE, 0);
         code.read(LIMIT, 8, R3, to);
+        if part == ARGUMENTS {
+            code.limit(MOST_ARGUMENTS as i32 + 1);
+        }
         code.memory(part, maps);
     }
     code.put(LOAD_64, R3, MEMORY, SPACE, 0);

@@ -19,6 +19,16 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// A directory lies in a view of another flowtrace, and is given no second one.
+    SeenAlready {
+        /// Which.
+        directory: PathBuf,
+    },
+    /// The trace to write is that of a run to which this one belongs; nothing is recorded.
+    OuterTrace {
+        /// Which.
+        trace: PathBuf,
+    },
     /// File calls cannot be seen at all.
     NoFiles {
         /// Why.
@@ -45,7 +55,7 @@ pub enum Notice {
         /// Which.
         processes: Vec<LeftBehind>,
     },
-    /// This process may have few open files, though each of a traced directory takes two: the command may meet that limit
+    /// This process may have few open files, though each of a traced directory takes one: the command may meet that limit
     /// before its own.
     FewDescriptors {
         /// So many.

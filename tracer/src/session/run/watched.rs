@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use flowtrace_schema::{ProcessLayer, Text};
+use flowtrace_schema::{MOST_ARGUMENTS, ProcessLayer, Text};
 
 use super::super::launch::Calls;
 use super::super::recording::HOST;
@@ -10,6 +10,7 @@ use super::super::{Error, Result};
 use super::{Background, Following, Notice, Run, RunOptions, Started};
 use crate::bpf::followed::Followed;
 use crate::kernel::{CallSource, KernelLayer};
+use crate::memory;
 use crate::mounting;
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
@@ -105,7 +106,13 @@ impl Run<'_> {
         }
         let places = started.views.mounted.iter().map(|view| &*view.at);
         let views = mounting::devices_at(root, places);
-        let guard = told.as_ref().and_then(|feed| feed.guard(&views));
+        // Without a view the processes need nothing of us, and go on.
+        let needs_us = !started.views.mounted.is_empty();
+        if !needs_us {
+            memory::be_given_up_first();
+        }
+        let guarded = told.as_ref().filter(|_| needs_us);
+        let guard = guarded.and_then(|feed| feed.guard(&views));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
@@ -150,7 +157,7 @@ impl Run<'_> {
         let exe = self.program.canonicalize().ok();
         let image = Image {
             exe: exe.map(|path| Text::from(path.as_path())),
-            argv: Some(argv.collect()),
+            argv: Some(argv.take(MOST_ARGUMENTS + 1).collect()),
             cwd: Some(Text::from(start.directory.as_path())),
             ..Image::default()
         };
