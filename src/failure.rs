@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use flowtrace_profiler::text::units::plain;
+
 /// Exit code when flowtrace itself failed before a traced command ran, as `env` and `nohup` do.
 pub(crate) const OWN_FAILURE: u8 = 125;
 /// Exit code of a wrong invocation or unusable input of any other subcommand.
@@ -77,9 +79,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        // Names are in it that others chose: none of them ends the line.
+        f.write_str(&plain(&self.message))?;
         for line in &self.details {
-            write!(f, "\n  {line}")?;
+            write!(f, "\n  {}", plain(line))?;
         }
         Ok(())
     }
