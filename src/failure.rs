@@ -129,7 +129,7 @@ impl From<flowtrace_schema::Error> for Failure {
             Error::Truncated { .. } => {
                 failure.hint("copy it again, together with the -wal file beside it if there is one")
             }
-            _ if error.to_string().contains("malformed") => failure.hint(
+            _ if error.to_string().contains("malformed") || matches!(error, Error::Damaged { .. }) => failure.hint(
                 "the file is damaged: copy it again, or save what is left with   sqlite3 FILE .recover | sqlite3 saved.db",
             ),
             _ => failure,

@@ -4,6 +4,7 @@
 //! Whoever opens one looks at the header before SQLite does, so that a foreign or damaged file is named as such.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -222,9 +223,12 @@ fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Res
     let db = Connection::open_with_flags(path, flags).map_err(error)?;
     db.busy_timeout(patience).map_err(error)?;
     db.set_prepared_statement_cache_capacity(QUESTIONS);
-    db.execute_batch(&format!("{how} PRAGMA cache_size = -65536;"))
+    db.execute_batch("PRAGMA cache_size = -65536;")
         .map_err(error)?;
     check_version(&db, path)?;
+    check_schema(&db, path)?;
+    // Only now: it forbids views of one's own, too.
+    db.execute_batch(how).map_err(error)?;
     Ok(db)
 }
 
@@ -238,6 +242,64 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// The tables and views of the contract: kind, name and statement, as SQLite keeps it.
+const STATEMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/statements.rs"));
+
+/// Makes sure that what is asked of a trace is what this program knows: tables that hold rows and compute nothing, and
+/// its own views. Others can write a trace, and a view of theirs may never end or name its columns in bytes that are no text.
+fn check_schema(db: &Connection, path: &Path) -> Result<()> {
+    let error = |source| Error::Sqlite {
+        what: "cannot read",
+        path: path.to_owned(),
+        source,
+    };
+    let damaged = |what: String| Error::Damaged {
+        path: path.to_owned(),
+        what,
+    };
+    let found = || -> rusqlite::Result<HashMap<String, (String, String)>> {
+        let mut statement = db.prepare(
+            "SELECT name, type, sql FROM main.sqlite_schema WHERE type IN ('table', 'view')",
+        )?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+        rows.collect()
+    };
+    let found = found().map_err(error)?;
+    let columns = |table: &str, which: &str| -> rusqlite::Result<i64> {
+        let count = format!("SELECT COUNT(*) FROM pragma_table_xinfo(?1) WHERE {which}");
+        db.query_row(&count, [table], |row| row.get(0))
+    };
+    for &(kind, name, sql) in STATEMENTS {
+        match (kind, found.get(name)) {
+            (_, Some((found_kind, found_sql))) if found_kind == kind && found_sql == sql => {}
+            ("table", Some((found_kind, found_sql))) => {
+                let is_virtual = !found_sql.starts_with("CREATE TABLE");
+                if found_kind != kind
+                    || is_virtual
+                    || columns(name, "hidden <> 0").map_err(error)? > 0
+                {
+                    return Err(damaged(format!("{name} is no table of rows")));
+                }
+            }
+            // Whoever asks for it hears that it is not there.
+            ("table", None) => {}
+            (_, found) => {
+                let mut own = sql.replacen("CREATE VIEW", "CREATE TEMP VIEW", 1);
+                // An earlier flowtrace did not record it.
+                let knows = "name = 'filesystem'";
+                if found.is_some()
+                    && name == "traced_directories"
+                    && columns("traced_directory", knows).map_err(error)? == 0
+                {
+                    own = own.replace(", filesystem FROM", ", NULL FROM");
+                }
+                db.execute_batch(&own).map_err(error)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_number(found: i64, path: &Path) -> Result<()> {
