@@ -466,6 +466,65 @@ mod tests {
         );
     }
 
+    /// A trace that SQL changed, and what is said of it when a view is asked.
+    fn asked(change: &str, question: &str) -> std::result::Result<i64, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        drop(create(&path, false).unwrap());
+        let db = Connection::open(&path).unwrap();
+        db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+        db.execute_batch(change).unwrap();
+        drop(db);
+        let name = path.to_str().unwrap().to_owned();
+        let db = open_read_only(&path).map_err(|error| error.to_string().replace(&name, "t.db"))?;
+        db.query_row(question, [], |row| row.get(0))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn views_are_those_of_the_reader() {
+        let count = "SELECT COUNT(*) FROM runs";
+        assert_eq!(asked("", count), Ok(0));
+        // One that never ends, and none.
+        let endless = "DROP VIEW runs; CREATE VIEW runs AS
+            WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS run_id FROM r";
+        assert_eq!(asked(endless, count), Ok(0));
+        assert_eq!(asked("DROP VIEW runs", count), Ok(0));
+        // A name of a column that is no text.
+        let broken = "DROP VIEW runs; CREATE VIEW runs AS SELECT 1 AS a;
+            PRAGMA writable_schema = ON;
+            UPDATE sqlite_schema SET sql = CAST(x'ff' AS TEXT) || sql WHERE name = 'runs'";
+        let said = asked(broken, count).unwrap_err();
+        assert!(said.starts_with("cannot read t.db: "), "{said}");
+        // An earlier flowtrace did not record on which filesystem a directory is.
+        let earlier = "DROP VIEW traced_directories;
+            ALTER TABLE traced_directory DROP COLUMN filesystem;
+            CREATE VIEW traced_directories AS SELECT * FROM traced_directory";
+        assert_eq!(
+            asked(earlier, "SELECT COUNT(filesystem) FROM traced_directories"),
+            Ok(0)
+        );
+    }
+
+    #[test]
+    fn tables_hold_rows_and_compute_nothing() {
+        let none = "t.db is damaged: losses_of is no table of rows".to_owned();
+        let name = STATEMENTS
+            .iter()
+            .find(|(kind, ..)| *kind == "table")
+            .unwrap()
+            .1;
+        let none = none.replace("losses_of", name);
+        for change in [
+            format!("ALTER TABLE {name} ADD COLUMN x AS (zeroblob(1000000000))"),
+            format!("DROP TABLE {name}; CREATE VIEW {name} AS SELECT 1 AS a"),
+            format!("DROP TABLE {name}; CREATE VIRTUAL TABLE {name} USING fts5(a)"),
+        ] {
+            assert_eq!(asked(&change, "SELECT 1"), Err(none.clone()), "{change}");
+        }
+        assert_eq!(asked(&format!("DROP TABLE {name}"), "SELECT 1"), Ok(1));
+    }
+
     #[test]
     fn only_a_trace_is_ever_replaced() {
         let directory = tempfile::tempdir().unwrap();
