@@ -516,7 +516,7 @@ mod tests {
             .1;
         let none = none.replace("losses_of", name);
         for change in [
-            format!("ALTER TABLE {name} ADD COLUMN x AS (zeroblob(1000000000))"),
+            format!("ALTER TABLE {name} ADD COLUMN x BLOB AS (zeroblob(1000000000))"),
             format!("DROP TABLE {name}; CREATE VIEW {name} AS SELECT 1 AS a"),
             format!("DROP TABLE {name}; CREATE VIRTUAL TABLE {name} USING fts5(a)"),
         ] {

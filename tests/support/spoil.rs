@@ -92,10 +92,13 @@ pub(crate) fn trace(path: &Path, choose: &mut Choose<'_>) {
                 db.execute_batch(&format!("DROP VIEW IF EXISTS {name}; DROP TABLE IF EXISTS {name}; CREATE VIEW {name} AS {endless}"))
                     .map(|()| 0)
             }
-            5..10 => db.execute(
-                &format!("UPDATE OR IGNORE {table} SET {column} = random(){which}"),
-                [],
-            ),
+            5..10 => {
+                // Numbers of any size, the same for the same choices.
+                let (from, step) = (choose(1 << 16), choose(1 << 16) << choose(32));
+                let number = format!("(rowid + {from}) * {step} * IIF(rowid % 3, 1, -1)");
+                let set = format!("UPDATE OR IGNORE {table} SET {column} = {number}{which}");
+                db.execute(&set, [])
+            }
             10..13 => {
                 let other = &columns[choose(columns.len())];
                 db.execute(

@@ -22,8 +22,8 @@ use super::key::{Key, MAC};
 /// Longest message: it is never cut into fragments.
 pub const LONGEST: usize = 511;
 const MAGIC: &[u8; 4] = b"FTM2";
-/// Greatest time and count that is taken: 36 years.
-const MOST: u64 = 1 << 60;
+/// Greatest time and count that is taken, as of a trace: 9 years.
+const MOST: u64 = 1 << 58;
 /// Longest name of a machine that is sent, and of a boot.
 const LONGEST_NAME: usize = 64;
 const LONGEST_BOOT: usize = 40;

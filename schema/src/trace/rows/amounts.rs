@@ -15,8 +15,8 @@ impl Sound for Option<String> {}
 impl Sound for Vec<u8> {}
 impl Sound for bool {}
 
-/// The greatest time, size and count: 36 years or 1 EB. Differences and sums of several of them are numbers, too.
-const MOST: i64 = 1 << 60;
+/// The greatest time, size and count: 9 years or 0.3 EB. Differences and sums of several of them are numbers, too.
+const MOST: i64 = 1 << 58;
 
 impl Sound for i64 {
     fn is_sound(&self) -> bool {
