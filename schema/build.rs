@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={source}");
     }
     let directory = std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
-    let path = PathBuf::from(directory).join("blank.db");
+    let directory = PathBuf::from(directory);
+    let path = directory.join("blank.db");
     if path.exists() {
         std::fs::remove_file(&path)?;
     }
@@ -28,6 +29,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.execute_batch(&format!(
         "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     ))?;
+    let mut statement = db.prepare(
+        "SELECT type, name, sql FROM sqlite_schema
+         WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'",
+    )?;
+    let rows = statement.query_map([], |row| <(String, String, String)>::try_from(row))?;
+    let statements = rows.collect::<Result<Vec<_>, _>>()?;
+    std::fs::write(directory.join("statements.rs"), format!("&{statements:?}"))?;
+    drop(statement);
     db.close().map_err(|(_, error)| error)?;
     Ok(())
 }

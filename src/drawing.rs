@@ -275,7 +275,8 @@ impl View {
                 rules: &rules,
                 removed: &removed(trace, &workflow)?,
             };
-            bytes.extend(shape::text(shape, output::width(target.path())).as_bytes());
+            let text = shape::text(shape, output::width(target.path()));
+            output::text(&mut bytes, &text)?;
         } else if let Some(by) = by {
             let drawing = self.draw(trace, (&workflow, &dag), &labels, &by, asked.is_some())?;
             match format {

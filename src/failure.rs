@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use flowtrace_profiler::text::units::plain;
+
 /// Exit code when flowtrace itself failed before a traced command ran, as `env` and `nohup` do.
 pub(crate) const OWN_FAILURE: u8 = 125;
 /// Exit code of a wrong invocation or unusable input of any other subcommand.
@@ -77,9 +79,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        // Names are in it that others chose: none of them ends the line.
+        f.write_str(&plain(&self.message))?;
         for line in &self.details {
-            write!(f, "\n  {line}")?;
+            write!(f, "\n  {}", plain(line))?;
         }
         Ok(())
     }
@@ -126,7 +129,7 @@ impl From<flowtrace_schema::Error> for Failure {
             Error::Truncated { .. } => {
                 failure.hint("copy it again, together with the -wal file beside it if there is one")
             }
-            _ if error.to_string().contains("malformed") => failure.hint(
+            _ if error.to_string().contains("malformed") || matches!(error, Error::Damaged { .. }) => failure.hint(
                 "the file is damaged: copy it again, or save what is left with   sqlite3 FILE .recover | sqlite3 saved.db",
             ),
             _ => failure,

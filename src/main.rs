@@ -2,13 +2,11 @@
 //!
 //! This is the one crate that talks to the user. One file per subcommand in `commands/`.
 
-/// Says something on standard error. Who reads it may be gone (`2>&1 | head`): a recording goes on all the same,
-/// where `eprintln!` would end it.
+/// Says something on standard error.
 macro_rules! tell {
-    ($($part:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($part)*);
-    }};
+    ($($part:tt)*) => {
+        crate::output::tell(format_args!($($part)*))
+    };
 }
 
 mod args;
@@ -30,6 +28,7 @@ mod seeing;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use flowtrace_profiler::text::units;
 
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
@@ -54,7 +53,12 @@ fn main() -> ExitCode {
 /// Help and version are no errors. A wrong use of `run` must not look like the exit status of a
 /// command that never ran.
 fn usage(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
+    let text = error.render().to_string();
+    // Words of the command line are in it, which others may have chosen.
+    match error.use_stderr() && text != units::plain_lines(&text) {
+        true => output::tell(format_args!("{}", text.trim_end())),
+        false => drop(error.print()),
+    }
     let is_run = std::env::args_os().nth(1).is_some_and(|name| name == "run");
     match error.use_stderr() {
         false => ExitCode::SUCCESS,

@@ -7,12 +7,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use flowtrace_profiler::text::units;
 use flowtrace_schema::APPLICATION_ID;
 
 use crate::failure::Failure;
 
 pub(crate) mod ending;
+mod shown;
 mod written;
+
+use shown::Shown;
 
 /// Where the result of a command goes.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -187,6 +191,26 @@ fn refuse_others(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Says something on standard error, in plain lines of which only the first begins at the margin, whatever names are in
+/// them. Who reads it may be gone (`2>&1 | head`): a recording goes on all the same, where `eprintln!` would end it.
+pub(crate) fn tell(text: std::fmt::Arguments<'_>) {
+    let text = units::plain_lines(&text.to_string());
+    let mut said = String::with_capacity(text.len() + 1);
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 && !line.starts_with("  ") && !line.is_empty() {
+            said += "  ";
+        }
+        said += line;
+        said.push('\n');
+    }
+    let _ = io::stderr().write_all(said.as_bytes());
+}
+
+/// Writes a text for people, in plain lines whatever names are in them.
+pub(crate) fn text(out: &mut (impl Write + ?Sized), text: &str) -> io::Result<()> {
+    out.write_all(units::plain_lines(text).as_bytes())
+}
+
 /// Calls `write` with standard output.
 ///
 /// A reader that is gone (`| head -1`) ends what is written, and nothing else: the command goes on to
@@ -194,12 +218,23 @@ fn refuse_others(path: &Path) -> Result<(), Failure> {
 pub(crate) fn print(
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    let stdout = io::stdout();
+    let written = match stdout.is_terminal() {
+        true => into(Shown::new(stdout.lock()), write),
+        false => into(BufWriter::new(stdout.lock()), write),
+    };
     match written {
         Err(failure) if failure.is_reader_gone() => Ok(()),
         written => written,
     }
+}
+
+fn into(
+    mut out: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    write(&mut out)?;
+    Ok(out.flush()?)
 }
 
 /// Writes one JSON value, ended by a newline.

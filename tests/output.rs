@@ -14,6 +14,9 @@ mod hostile;
 mod montage;
 mod support;
 
+#[path = "output/escapes.rs"]
+mod escapes;
+
 use hostile::HOSTILE;
 use montage::Script;
 use support::{FLOWTRACE, flowtrace, prints};

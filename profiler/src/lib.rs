@@ -15,6 +15,8 @@ pub mod check;
 pub mod clocks;
 pub mod compare;
 pub mod export;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod generate;
 pub mod graph;
 mod intervals;
@@ -35,3 +37,6 @@ mod hostile;
 #[cfg(test)]
 #[path = "../tests/support/montage.rs"]
 mod montage;
+#[cfg(test)]
+#[path = "../../tests/support/spoil.rs"]
+mod spoil;

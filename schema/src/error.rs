@@ -83,6 +83,14 @@ pub enum Error {
         /// Bytes there should be.
         expected: u64,
     },
+    /// The file is a trace, but parts of it are not as a recording makes them.
+    #[error("{path} is damaged: {what}")]
+    Damaged {
+        /// File that was asked for.
+        path: PathBuf,
+        /// Which part, and what it is instead.
+        what: String,
+    },
     /// SQLite refused an operation on the file.
     #[error("{what} {path}: {source}")]
     Sqlite {

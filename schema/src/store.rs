@@ -4,6 +4,7 @@
 //! Whoever opens one looks at the header before SQLite does, so that a foreign or damaged file is named as such.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -222,9 +223,12 @@ fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Res
     let db = Connection::open_with_flags(path, flags).map_err(error)?;
     db.busy_timeout(patience).map_err(error)?;
     db.set_prepared_statement_cache_capacity(QUESTIONS);
-    db.execute_batch(&format!("{how} PRAGMA cache_size = -65536;"))
+    db.execute_batch("PRAGMA cache_size = -65536;")
         .map_err(error)?;
     check_version(&db, path)?;
+    check_schema(&db, path)?;
+    // Only now: it forbids views of one's own, too.
+    db.execute_batch(how).map_err(error)?;
     Ok(db)
 }
 
@@ -238,6 +242,64 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// The tables and views of the contract: kind, name and statement, as SQLite keeps it.
+const STATEMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/statements.rs"));
+
+/// Makes sure that what is asked of a trace is what this program knows: tables that hold rows and compute nothing, and
+/// its own views. Others can write a trace, and a view of theirs may never end or name its columns in bytes that are no text.
+fn check_schema(db: &Connection, path: &Path) -> Result<()> {
+    let error = |source| Error::Sqlite {
+        what: "cannot read",
+        path: path.to_owned(),
+        source,
+    };
+    let damaged = |what: String| Error::Damaged {
+        path: path.to_owned(),
+        what,
+    };
+    let found = || -> rusqlite::Result<HashMap<String, (String, String)>> {
+        let mut statement = db.prepare(
+            "SELECT name, type, sql FROM main.sqlite_schema WHERE type IN ('table', 'view')",
+        )?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+        rows.collect()
+    };
+    let found = found().map_err(error)?;
+    let columns = |table: &str, which: &str| -> rusqlite::Result<i64> {
+        let count = format!("SELECT COUNT(*) FROM pragma_table_xinfo(?1) WHERE {which}");
+        db.query_row(&count, [table], |row| row.get(0))
+    };
+    for &(kind, name, sql) in STATEMENTS {
+        match (kind, found.get(name)) {
+            (_, Some((found_kind, found_sql))) if found_kind == kind && found_sql == sql => {}
+            ("table", Some((found_kind, found_sql))) => {
+                let is_virtual = !found_sql.starts_with("CREATE TABLE");
+                if found_kind != kind
+                    || is_virtual
+                    || columns(name, "hidden <> 0").map_err(error)? > 0
+                {
+                    return Err(damaged(format!("{name} is no table of rows")));
+                }
+            }
+            // Whoever asks for it hears that it is not there.
+            ("table", None) => {}
+            (_, found) => {
+                let mut own = sql.replacen("CREATE VIEW", "CREATE TEMP VIEW", 1);
+                // An earlier flowtrace did not record it.
+                let knows = "name = 'filesystem'";
+                if found.is_some()
+                    && name == "traced_directories"
+                    && columns("traced_directory", knows).map_err(error)? == 0
+                {
+                    own = own.replace(", filesystem FROM", ", NULL FROM");
+                }
+                db.execute_batch(&own).map_err(error)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_number(found: i64, path: &Path) -> Result<()> {
@@ -402,6 +464,65 @@ mod tests {
             refused(&bytes),
             "t.db is a SQLite database, but not of flowtrace (application id 0x00000001)"
         );
+    }
+
+    /// A trace that SQL changed, and what is said of it when a view is asked.
+    fn asked(change: &str, question: &str) -> std::result::Result<i64, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        drop(create(&path, false).unwrap());
+        let db = Connection::open(&path).unwrap();
+        db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+        db.execute_batch(change).unwrap();
+        drop(db);
+        let name = path.to_str().unwrap().to_owned();
+        let db = open_read_only(&path).map_err(|error| error.to_string().replace(&name, "t.db"))?;
+        db.query_row(question, [], |row| row.get(0))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn views_are_those_of_the_reader() {
+        let count = "SELECT COUNT(*) FROM runs";
+        assert_eq!(asked("", count), Ok(0));
+        // One that never ends, and none.
+        let endless = "DROP VIEW runs; CREATE VIEW runs AS
+            WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS run_id FROM r";
+        assert_eq!(asked(endless, count), Ok(0));
+        assert_eq!(asked("DROP VIEW runs", count), Ok(0));
+        // A name of a column that is no text.
+        let broken = "DROP VIEW runs; CREATE VIEW runs AS SELECT 1 AS a;
+            PRAGMA writable_schema = ON;
+            UPDATE sqlite_schema SET sql = CAST(x'ff' AS TEXT) || sql WHERE name = 'runs'";
+        let said = asked(broken, count).unwrap_err();
+        assert!(said.starts_with("cannot read t.db: "), "{said}");
+        // An earlier flowtrace did not record on which filesystem a directory is.
+        let earlier = "DROP VIEW traced_directories;
+            ALTER TABLE traced_directory DROP COLUMN filesystem;
+            CREATE VIEW traced_directories AS SELECT * FROM traced_directory";
+        assert_eq!(
+            asked(earlier, "SELECT COUNT(filesystem) FROM traced_directories"),
+            Ok(0)
+        );
+    }
+
+    #[test]
+    fn tables_hold_rows_and_compute_nothing() {
+        let none = "t.db is damaged: losses_of is no table of rows".to_owned();
+        let name = STATEMENTS
+            .iter()
+            .find(|(kind, ..)| *kind == "table")
+            .unwrap()
+            .1;
+        let none = none.replace("losses_of", name);
+        for change in [
+            format!("ALTER TABLE {name} ADD COLUMN x BLOB AS (zeroblob(1000000000))"),
+            format!("DROP TABLE {name}; CREATE VIEW {name} AS SELECT 1 AS a"),
+            format!("DROP TABLE {name}; CREATE VIRTUAL TABLE {name} USING fts5(a)"),
+        ] {
+            assert_eq!(asked(&change, "SELECT 1"), Err(none.clone()), "{change}");
+        }
+        assert_eq!(asked(&format!("DROP TABLE {name}"), "SELECT 1"), Ok(1));
     }
 
     #[test]

@@ -23,7 +23,6 @@ pub use derived::ClockCorrection;
 pub use kinds::Kind;
 pub use network::{FlowEnds, PacketRow};
 pub use report::CallCost;
-use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, ConfinedRow, CounterRow, DescriptorRow,
     FifoEndRow, FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow,
@@ -35,6 +34,7 @@ pub use rows::{
     CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow,
     FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, StateRow, WaitSumRow,
 };
+use rows::{FromRow, amounts};
 
 /// A trace opened for reading. Opened by [`Trace::open`] it never changes the file.
 #[derive(Debug)]
@@ -146,12 +146,7 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn traced_directories(&self) -> Result<Vec<TracedDirectoryRow>> {
-        // An earlier flowtrace did not tell what they are on.
-        let tells = "SELECT filesystem FROM traced_directories";
-        match self.db.prepare(tells) {
-            Ok(_) => self.rows("SELECT * FROM traced_directories"),
-            Err(_) => self.rows("SELECT *, NULL AS filesystem FROM traced_directories"),
-        }
+        self.rows("SELECT * FROM traced_directories")
     }
 
     /// The process images in the order of their upids.
@@ -227,12 +222,13 @@ impl Trace {
             )?;
             let mut rows = statement.query([begin_ns.start(), begin_ns.end()])?;
             while let Some(row) = rows.next()? {
+                let time = |place, name| amounts::read::<i64>(row, place, name, true);
                 let what: i64 = row.get(3)?;
                 let length: Option<i64> = row.get(6)?;
                 let result: Option<i64> = row.get(7)?;
                 each(&CallRow {
-                    start_ns: row.get(0)?,
-                    duration_ns: row.get(1)?,
+                    start_ns: time(0, "start_ns")?,
+                    duration_ns: time(1, "duration_ns")?,
                     upid: row.get(2)?,
                     op: Op::from_number((what & 63) as u8),
                     tid: row.get(8)?,
@@ -418,7 +414,8 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn last_call_ns(&self) -> Result<Option<i64>> {
-        self.value("SELECT MAX(start_ns + duration_ns) FROM call")
+        let last = self.value("SELECT MAX(start_ns + duration_ns) FROM call")?;
+        amounts::checked(last, 0, "start_ns").map_err(|source| self.unreadable(source))
     }
 
     /// Whether a view has no row.

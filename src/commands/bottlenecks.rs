@@ -123,9 +123,9 @@ fn once(args: &Args) -> super::Outcome {
                     why()?.as_deref(),
                     (&name, width),
                 );
-                out.write_all(text.as_bytes())?;
+                output::text(out, &text)?;
                 if let Some(cores) = args.cores {
-                    out.write_all(scale_out(&read, &result, cores).as_bytes())?;
+                    output::text(out, &scale_out(&read, &result, cores))?;
                 }
             }
             Format::Svg => {

@@ -1,6 +1,5 @@
 //! `flowtrace calibrate`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let found = compare::variations(&machines.collect::<Result<Vec<_>, _>>()?);
         let mut out = std::io::stdout().lock();
         match args.format {
-            Format::Text => out.write_all(compare::text(&found).as_bytes())?,
+            Format::Text => output::text(&mut out, &compare::text(&found))?,
             Format::Json => crate::output::json(&mut out, &found)?,
         }
         return Ok(ExitCode::SUCCESS);
@@ -117,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let found = calibration::measure(&plan, &mut |what| tell!("flowtrace: measuring {what}"))?;
     let mut out = std::io::stdout().lock();
     match args.format {
-        Format::Text => out.write_all(text(&found).as_bytes())?,
+        Format::Text => output::text(&mut out, &text(&found))?,
         Format::Json => {
             output::json(&mut out, &found)?;
         }

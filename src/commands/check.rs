@@ -150,7 +150,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         match format {
             Format::Text => {
                 let width = output::width(args.output.path());
-                out.write_all(text::text(&findings, width).as_bytes())?;
+                output::text(out, &text::text(&findings, width))?;
             }
             Format::Json => {
                 output::json(out, &findings)?;

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 // Whoever reads it from a pipe or a file wants each finding on its line.
                 let is_terminal = path.is_none() && std::io::stdout().is_terminal();
                 let width = is_terminal.then(|| output::width(path));
-                out.write_all(text::text(&comparison, width).as_bytes())?;
+                output::text(out, &text::text(&comparison, width))?;
             }
             Format::Html => html::write(&comparison, out)?,
             Format::Json => {

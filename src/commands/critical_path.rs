@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                     is_full: args.full,
                 };
                 let text = critical_path::text(&workflow, &facts, style);
-                out.write_all(text.as_bytes())?;
+                output::text(out, &text)?;
             }
             Format::Json => {
                 output::json(out, &facts)?;

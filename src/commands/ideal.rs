@@ -188,7 +188,7 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
         match format {
             Format::Text => {
                 let begins = read.timeline.begins_ns;
-                out.write_all(text::ideal::text(&found, capacities, begins).as_bytes())?;
+                output::text(out, &text::ideal::text(&found, capacities, begins))?;
             }
             Format::Json => {
                 let whole = serde_json::json!({"ideal": found, "capacities": capacities});

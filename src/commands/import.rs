@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use flowtrace_profiler::clocks::{self, Alignment};
-use flowtrace_profiler::text::units::{self, bytes, counted, duration, plain};
+use flowtrace_profiler::text::units::{self, bytes, counted, duration};
 use flowtrace_tracer::net::import::{Error, FileError, Imported, Input, Report, import};
 
 use crate::failure::Failure;
@@ -79,10 +79,12 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     }
     let clocks = clocks::align(&output)?;
     if !args.quiet {
-        output::print(|out| Ok(print(out, &report, &clocks, &trace.to_string())?))?;
+        let mut text = Vec::new();
+        print(&mut text, &report, &clocks, &trace.to_string())?;
+        output::print(|out| Ok(output::text(out, &String::from_utf8_lossy(&text))?))?;
     }
     for (path, why) in &report.refused {
-        let name = plain(&path.display().to_string());
+        let name = path.display();
         tell!("flowtrace: {name} is not read: {why}; the others are in the trace");
     }
     for file in &report.files {
@@ -101,7 +103,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
 
 /// What of a file is not in the trace though it should be.
 fn complain(file: &Imported) {
-    let name = plain(&file.path.display().to_string());
+    let name = file.path.display();
     if let Some(damage) = &file.damage {
         tell!("flowtrace: {name} is read only in part: {damage}");
     }
@@ -133,13 +135,13 @@ fn print(out: &mut dyn Write, report: &Report, clocks: &Alignment, trace: &str) 
     for file in &report.files {
         let mut line = format!(
             "  {}: {} {}, {}",
-            plain(&file.path.display().to_string()),
+            file.path.display(),
             if file.hosts.len() == 1 {
                 "host"
             } else {
                 "hosts"
             },
-            plain(&file.hosts.join(", ")),
+            file.hosts.join(", "),
             counted(file.frames as i64, "frame", "frames")
         );
         let others = file.ignored - file.out_of_time - file.foreign;
@@ -166,14 +168,14 @@ fn print(out: &mut dyn Write, report: &Report, clocks: &Alignment, trace: &str) 
         writeln!(
             out,
             "  clock of {}: {said} ({matched} seen twice)",
-            plain(&relation.name)
+            relation.name
         )?;
     }
     if !clocks.unrelated.is_empty() {
         writeln!(
             out,
             "  clocks of {}: not related, for want of packets that two hosts captured in both directions",
-            plain(&clocks.unrelated.join(", "))
+            clocks.unrelated.join(", ")
         )?;
     }
     if let Ok(metadata) = std::fs::metadata(trace) {

@@ -1,6 +1,7 @@
 //! `flowtrace replay`.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -81,17 +82,18 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     output::print(|out| {
         match args.format {
             Format::Text => {
+                let mut text = Vec::new();
                 let share = (taken_ns as f64 / recorded_ns.max(1) as f64 - 1.0) * 100.0;
                 writeln!(
-                    out,
+                    text,
                     "flowtrace: played in {}, recorded {} ({share:+.0} %)",
                     duration(taken_ns),
                     duration(recorded_ns)
                 )?;
-                writeln!(out, "  played      {}", sums(&played))?;
-                writeln!(out, "  recorded    {}", sums(&recorded))?;
+                writeln!(text, "  played      {}", sums(&played))?;
+                writeln!(text, "  recorded    {}", sums(&recorded))?;
                 writeln!(
-                    out,
+                    text,
                     "  processors  computed {}, recorded {}; waited for one {}, recorded {}",
                     time(used.cpu_ns),
                     duration(held.cpu_ns),
@@ -99,29 +101,30 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                     duration(held.run_queue_ns)
                 )?;
                 if held.run_queue_ns + held.tracer_ns > 0 {
-                    writeln!(out, "  not played  {}", not_played(&held))?;
+                    writeln!(text, "  not played  {}", not_played(&held))?;
                 }
                 if left_out > 0 {
                     writeln!(
-                        out,
+                        text,
                         "  left out    {} that move no data: names looked up, attributes, locks; and on files that cannot be placed",
                         counted(left_out as i64, "call", "calls")
                     )?;
                 }
                 if failed.impatient > 0 {
                     writeln!(
-                        out,
+                        text,
                         "  order       {} did not wait for what came before: it did not come",
                         counted(failed.impatient as i64, "call", "calls")
                     )?;
                 }
                 if let Some(first) = &failed.first {
                     writeln!(
-                        out,
+                        text,
                         "  failed      {}; the first: {first}",
                         counted(failed.calls as i64, "call", "calls")
                     )?;
                 }
+                output::text(out, &String::from_utf8_lossy(&text))?;
             }
             Format::Json => {
                 let report = serde_json::json!({

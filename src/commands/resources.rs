@@ -79,11 +79,11 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         match format {
             Format::Text => match runs.as_slice() {
                 [(_, read, found)] => {
-                    out.write_all(text::resources::text(found, &read.timeline).as_bytes())?;
+                    output::text(out, &text::resources::text(found, &read.timeline))?;
                 }
                 several => {
                     let runs = compared(several);
-                    out.write_all(text::resources::against_hosts(&runs).as_bytes())?;
+                    output::text(out, &text::resources::against_hosts(&runs))?;
                 }
             },
             Format::Svg | Format::Png | Format::Jpeg | Format::Pdf | Format::Ps => {

@@ -224,7 +224,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 let is_free = target.is_some() || !std::io::stdout().is_terminal();
                 let width = output::width(target).max(if is_free { 240 } else { 0 });
                 let texts: Vec<String> = sheets.iter().map(|s| s.text(width, most)).collect();
-                out.write_all(texts.join("\n").as_bytes())?;
+                output::text(&mut out, &texts.join("\n"))?;
             }
         }
         Ok(())

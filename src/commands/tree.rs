@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                     },
                     is_full: args.full,
                 };
-                out.write_all(tree::text(&workflow, style).as_bytes())?;
+                output::text(out, &tree::text(&workflow, style))?;
             }
             Format::Json => output::json(out, &tree::rows(&workflow))?,
             _ => out.write_all(&dot)?,

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             Format::Text => {
                 let name = text::units::plain(&explained::typed(&args.trace));
                 let text = text::waits::text(&found, &stretches, &read.timeline, &name);
-                out.write_all(text.as_bytes())?;
+                output::text(out, &text)?;
             }
             Format::Json => {
                 let answer = text::waits::answer(&found, &stretches, &read.timeline);

@@ -239,9 +239,9 @@ fn line(columns: &[Column], cells: &[String], widths: &[usize], width: usize) ->
                 let room = width.saturating_sub(line.chars().count()).max(16);
                 units::shorten_path(cell, room)
             }
-            Unit::Path => format!("{:<wide$}", units::shorten_path(cell, wide)),
-            Unit::Text => format!("{:<wide$}", units::shorten(cell, wide.max(8))),
-            _ => format!("{cell:>wide$}"),
+            Unit::Path => units::left(&units::shorten_path(cell, wide), wide),
+            Unit::Text => units::left(&units::shorten(cell, wide.max(8)), wide),
+            _ => units::right(cell, wide),
         };
     }
     format!("{}\n", units::shorten(line.trim_end(), width.max(40)))

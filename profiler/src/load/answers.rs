@@ -65,7 +65,7 @@ impl Answers {
         let Some(sum) = of_process else { return };
         sum.calls += 1;
         match call.duration_ns {
-            quick @ ..LEAST_DEVICE_NS => sum.quick_ns += quick,
+            quick @ ..LEAST_DEVICE_NS => sum.quick_ns = sum.quick_ns.saturating_add(quick),
             slow => {
                 sum.slow_ns = sum.slow_ns.saturating_add(slow);
                 if call.op == Some(Op::Fsync) {

@@ -281,9 +281,9 @@ fn table(columns: &[&'static str], rows: &[Vec<Cell>]) -> String {
         let padded = cells.iter().enumerate().map(|(column, cell)| {
             let width = widths[column];
             if are_right[column] {
-                format!("{cell:>width$}")
+                units::right(cell, width)
             } else {
-                format!("{cell:<width$}")
+                units::left(cell, width)
             }
         });
         let joined: Vec<String> = padded.collect();

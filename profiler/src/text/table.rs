@@ -1,5 +1,10 @@
 //! A small table for people: a header, columns as wide as they need to be.
 
+use super::units;
+
+/// Most characters of a cell that are shown: one of them makes its column so wide in every row.
+const WIDEST: usize = 240;
+
 /// To which side a column leans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -30,7 +35,8 @@ impl Table {
 
     /// One row; missing cells are empty.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let shown = |cell: String| units::shorten(&units::plain(&cell), WIDEST);
+        self.rows.push(cells.into_iter().map(shown).collect());
     }
 
     /// Whether it has no row.
@@ -59,8 +65,8 @@ impl Table {
                     text += "  ";
                 }
                 text += &match self.columns[shown[i]].1 {
-                    Align::Left => format!("{cell:<width$}"),
-                    Align::Right => format!("{cell:>width$}"),
+                    Align::Left => units::left(cell, *width),
+                    Align::Right => units::right(cell, *width),
                 };
             }
             format!("{}\n", text.trim_end())
@@ -96,5 +102,15 @@ mod tests {
         table.row(vec!["a".into(), String::new(), "100".into()]);
         table.row(vec!["long".into(), String::new(), "7".into()]);
         assert_eq!(table.finish(" "), " step    n\n a     100\n long    7\n");
+    }
+
+    #[test]
+    fn a_cell_of_any_length_and_content_is_shown() {
+        let mut table = Table::new(&[("step", Align::Left), ("n", Align::Right)]);
+        table.row(vec!["x".repeat(100_000), "\u{1b}[2J\n".into()]);
+        let text = table.finish("");
+        assert!(text.contains("x…  \u{fffd}[2J\u{fffd}\n"), "{text}");
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.len() < 1000);
     }
 }

@@ -93,17 +93,43 @@ fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// Makes text from a trace safe to print and to write into any text format: control characters,
-/// and those that change the direction of writing, become U+FFFD.
+/// Makes a name that others chose safe to print and to write into any text format: control characters,
+/// and those that change the direction of writing, become U+FFFD. The result is one line.
 pub fn plain(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || is_noncharacter(c)
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let shown = |c| if is_hidden(c) { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// The same for a whole text, which keeps its lines and tabs.
+pub fn plain_lines(text: &str) -> String {
+    let shown = |c| match c {
+        '\n' | '\t' => c,
+        c if is_hidden(c) => '\u{fffd}',
+        c => c,
     };
-    text.chars()
-        .map(|c| if is_hidden(c) { '\u{fffd}' } else { c })
-        .collect()
+    text.chars().map(shown).collect()
+}
+
+/// Whether a terminal would act upon a character instead of showing it, or show others elsewhere for it.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || is_noncharacter(c)
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text in a cell of at least `width` characters, to the left of it.
+pub(crate) fn left(text: &str, width: usize) -> String {
+    // A width in a format string is at most 65 535.
+    text.to_owned() + &blanks(text, width)
+}
+
+/// The same to the right of it.
+pub(crate) fn right(text: &str, width: usize) -> String {
+    blanks(text, width) + text
+}
+
+fn blanks(text: &str, width: usize) -> String {
+    " ".repeat(width.saturating_sub(text.chars().count()))
 }
 
 /// Whether Unicode keeps a code point from being text, for ever.
@@ -226,6 +252,10 @@ mod tests {
             shorten_path("/very/long/path/to/file.txt", 16),
             "/very…o/file.txt"
         );
-        assert_eq!(plain("a\x1b[31m\u{202e}b"), "a\u{fffd}[31m\u{fffd}b");
+        assert_eq!(
+            plain("a\x1b[31m\u{202e}b\n"),
+            "a\u{fffd}[31m\u{fffd}b\u{fffd}"
+        );
+        assert_eq!(plain_lines("a\tb\r\n\u{9b}c"), "a\tb\u{fffd}\n\u{fffd}c");
     }
 }

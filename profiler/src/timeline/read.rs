@@ -263,15 +263,23 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
         row.thread_ns,
     ];
     books.is_complete &= known.iter().all(Option::is_some);
-    books.on_cpu_ns += row.on_cpu_ns.unwrap_or(0);
-    books.run_queue_ns += row.run_queue_ns.unwrap_or(0);
-    books.storage_ns += row.storage_ns.unwrap_or(0);
-    books.wait_ns += row.wait_ns.unwrap_or(0);
-    books.tracer_ns += row.tracer_ns.unwrap_or(0);
-    books.thread_ns += row.thread_ns.unwrap_or(0);
-    books.major_faults += row.major_faults.unwrap_or(0);
-    books.voluntary_switches += row.voluntary_switches.unwrap_or(0);
-    books.involuntary_switches += row.involuntary_switches.unwrap_or(0);
+    books.on_cpu_ns = books.on_cpu_ns.saturating_add(row.on_cpu_ns.unwrap_or(0));
+    books.run_queue_ns = books
+        .run_queue_ns
+        .saturating_add(row.run_queue_ns.unwrap_or(0));
+    books.storage_ns = books.storage_ns.saturating_add(row.storage_ns.unwrap_or(0));
+    books.wait_ns = books.wait_ns.saturating_add(row.wait_ns.unwrap_or(0));
+    books.tracer_ns = books.tracer_ns.saturating_add(row.tracer_ns.unwrap_or(0));
+    books.thread_ns = books.thread_ns.saturating_add(row.thread_ns.unwrap_or(0));
+    books.major_faults = books
+        .major_faults
+        .saturating_add(row.major_faults.unwrap_or(0));
+    books.voluntary_switches = books
+        .voluntary_switches
+        .saturating_add(row.voluntary_switches.unwrap_or(0));
+    books.involuntary_switches = books
+        .involuntary_switches
+        .saturating_add(row.involuntary_switches.unwrap_or(0));
     books.threads = books.threads.max(row.threads.unwrap_or(1));
     books.max_rss_bytes = books.max_rss_bytes.max(row.max_rss_bytes.unwrap_or(0));
     let length = |sample: &SampleRow| sample.end_ns - sample.t_ns;

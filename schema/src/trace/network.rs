@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::rows::amounts;
 use super::rows::{
     CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
     NetworkTotals, NodeRow,
@@ -304,7 +305,7 @@ fn packet(row: &rusqlite::Row<'_>) -> rusqlite::Result<PacketRow> {
     let flags = integer(row, 3)?;
     let numbers = integer(row, 4)?.map(both);
     Ok(PacketRow {
-        t_ns: integer(row, 0)?.unwrap_or(0),
+        t_ns: amounts::checked(integer(row, 0)?.unwrap_or(0), 0, "t_ns")?,
         capture_id: i64::from(what >> 3),
         flow_id: i64::from(flow_id),
         dir: (what & 1) as u8,

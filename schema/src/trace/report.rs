@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 
 use super::Trace;
+use super::rows::amounts;
 use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow, StateRow, WaitSumRow};
 use crate::Result;
 use crate::op::Op;
@@ -117,14 +118,15 @@ fn each_call(db: &Connection, mut take: impl FnMut(CallCost)) -> rusqlite::Resul
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
+        let time = |place, name| amounts::read::<i64>(row, place, name, true);
         let number: i64 = row.get(3)?;
         // The view shows no call of an operation that is not in the list.
         let Some(op) = usize::try_from(number).ok().and_then(|n| ops[n & 63]) else {
             continue;
         };
         take(CallCost {
-            start_ns: row.get(0)?,
-            duration_ns: row.get(1)?,
+            start_ns: time(0, "start_ns")?,
+            duration_ns: time(1, "duration_ns")?,
             upid: row.get(2)?,
             op,
             result: row.get(4)?,

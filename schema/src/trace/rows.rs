@@ -27,12 +27,16 @@ macro_rules! rows {
             fn read(row: &Row<'_>, at: &[usize]) -> Result<Self> {
                 let mut at = at.iter().copied();
                 let mut next = || at.next().unwrap_or(usize::MAX);
-                Ok($name { $($field: row.get(next())?,)* })
+                Ok($name { $($field: {
+                    const IS_AMOUNT: bool = $crate::trace::rows::amounts::is_amount(stringify!($field));
+                    $crate::trace::rows::amounts::read(row, next(), stringify!($field), IS_AMOUNT)?
+                },)* })
             }
         }
     )*};
 }
 
+pub(super) mod amounts;
 mod network;
 mod process;
 

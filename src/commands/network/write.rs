@@ -28,7 +28,7 @@ pub(super) fn page(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match format {
-        Format::Table => out.write_all(page.text(full).as_bytes())?,
+        Format::Table => crate::output::text(out, &page.text(full))?,
         Format::Json => {
             crate::output::json(out, &json(page))?;
         }

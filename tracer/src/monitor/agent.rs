@@ -311,7 +311,7 @@ impl Agent {
 }
 
 /// The key of a session.
-pub(super) fn session_key(key: &Key, who: &Who, answer: &Nonce) -> Key {
+pub(crate) fn session_key(key: &Key, who: &Who, answer: &Nonce) -> Key {
     key.derived(&[b"session", &who.bytes(), answer])
 }
 

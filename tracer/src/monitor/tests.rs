@@ -446,7 +446,7 @@ fn what_strangers_say_or_repeat_changes_nothing() {
         Message::Ask {
             who,
             t1: 0,
-            sent: u64::MAX,
+            sent: 1 << 58,
         },
         Message::Sample(sample.clone()),
         Message::Final(sample),

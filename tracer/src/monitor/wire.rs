@@ -22,6 +22,8 @@ use super::key::{Key, MAC};
 /// Longest message: it is never cut into fragments.
 pub const LONGEST: usize = 511;
 const MAGIC: &[u8; 4] = b"FTM2";
+/// Greatest time and count that is taken, as of a trace: 9 years.
+const MOST: u64 = 1 << 58;
 /// Longest name of a machine that is sent, and of a boot.
 const LONGEST_NAME: usize = 64;
 const LONGEST_BOOT: usize = 40;
@@ -334,18 +336,18 @@ pub fn parse(bytes: &[u8]) -> Option<Sealed<'_>> {
         },
         3 => Message::Ask {
             who: reader.who()?,
-            t1: reader.integer()?,
-            sent: reader.integer()?,
+            t1: reader.amount()?,
+            sent: reader.amount()?,
         },
         4 => {
             let session = reader.array()?;
-            let (t1, t2, t3) = (reader.integer()?, reader.integer()?, reader.integer()?);
+            let (t1, t2, t3) = (reader.amount()?, reader.amount()?, reader.amount()?);
             Message::Answer {
                 session,
                 t1,
                 t2,
                 t3,
-                received: reader.integer()?,
+                received: reader.amount()?,
                 counters: Counters(reader.integer()?),
                 period_ms: u32::from_le_bytes(reader.array()?),
                 stop: reader.byte()? != 0,
@@ -355,7 +357,7 @@ pub fn parse(bytes: &[u8]) -> Option<Sealed<'_>> {
         6 => Message::Final(reader.sample()?),
         7 => Message::Done {
             session: reader.array()?,
-            number: reader.integer()?,
+            number: reader.amount()?,
         },
         _ => return None,
     };
@@ -387,6 +389,11 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// A time or count that can be one: sums and differences of several are numbers, too, and fit into a trace.
+    fn amount(&mut self) -> Option<u64> {
+        self.integer().filter(|&amount| amount <= MOST)
+    }
+
     fn text(&mut self, longest: usize) -> Option<String> {
         let length = usize::from(self.byte()?);
         let bytes = self.take(length).filter(|_| length <= longest)?;
@@ -407,10 +414,11 @@ impl<'a> Reader<'a> {
     fn sample(&mut self) -> Option<Sample> {
         Some(Sample {
             session: self.array()?,
-            number: self.integer()?,
-            t_ns: self.integer()?,
-            offset_ns: self.integer()? as i64,
-            error_ns: self.integer()?,
+            number: self.amount()?,
+            t_ns: self.amount()?,
+            offset_ns: Some(self.integer()? as i64)
+                .filter(|offset| offset.unsigned_abs() <= MOST)?,
+            error_ns: self.amount()?,
             drift_ppb: i32::from_le_bytes(self.array()?),
             period_ms: u32::from_le_bytes(self.array()?),
             totals: self.totals()?,
@@ -426,7 +434,7 @@ impl<'a> Reader<'a> {
             for shift in (0..).step_by(7) {
                 let byte = self.byte()?;
                 let bits = u64::from(byte & 0x7f);
-                if shift > 63 || bits << shift >> shift != bits {
+                if shift > 56 || bits << shift > MOST {
                     return None;
                 }
                 value |= bits << shift;

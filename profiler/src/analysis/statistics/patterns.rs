@@ -72,7 +72,7 @@ struct State {
 
 impl State {
     fn add(&mut self, offset: i64, bytes: i64) {
-        let stride = offset - self.offset;
+        let stride = offset.saturating_sub(self.offset);
         if self.order.first == 0 {
             self.order.first = 1;
             self.order.at_begin = i64::from(offset == 0);

@@ -115,19 +115,16 @@ fn cell(value: Value) -> Cell {
     Cell { text, is_number }
 }
 
+/// What [`units::plain`] would replace is told apart here: the cell of a query is a value, not a name in a sentence.
 fn visible(text: &str) -> String {
-    if !text.contains(char::is_control) {
-        return text.into();
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match units::is_hidden(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
     }
-    text.chars()
-        .flat_map(|c| {
-            if c.is_control() {
-                c.escape_default().collect()
-            } else {
-                vec![c]
-            }
-        })
-        .collect()
+    shown
 }
 
 fn line(out: &mut impl Write, widths: &[usize], cells: &[Cell]) -> Result<()> {

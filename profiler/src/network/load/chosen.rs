@@ -30,7 +30,7 @@ impl Counts {
             if counts.len() <= address {
                 counts.resize(address + 1, 0);
             }
-            counts[address] += packets;
+            counts[address] = counts[address].saturating_add(packets);
         }
     }
 
@@ -242,10 +242,10 @@ fn own_addresses<'a>(seen: &Seen<'a>) -> BTreeMap<i64, BTreeSet<&'a str>> {
     let mut own: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
     for (&capture, counts) in seen {
         // Every packet counts twice, once per end.
-        let whole: i64 = counts.values().sum::<i64>() / 2;
+        let whole = counts.values().map(|&n| i128::from(n)).sum::<i128>() / 2;
         let in_all = counts
             .iter()
-            .filter(|(_, n)| **n * 100 >= whole * 98 && whole > 0);
+            .filter(|(_, n)| i128::from(**n) * 100 >= whole * 98 && whole > 0);
         own.insert(capture, in_all.map(|(address, _)| *address).collect());
     }
     loop {

@@ -279,7 +279,9 @@ pub fn facts(workflow: &Workflow) -> Facts {
             files_read_in_part: sums.files_read_in_part,
             unread_part_bytes: sums.unread_part_bytes,
         },
-        never_read_bytes: unread.iter().map(|used| used.bytes).sum(),
+        never_read_bytes: unread
+            .iter()
+            .fold(0, |sum: i64, used| sum.saturating_add(used.bytes)),
         never_read_files: unread.len() as i64,
         never_read: kinds(workflow, &unread),
         hottest_by_bytes: hot(workflow, &hottest(&uses, HOTTEST, FileUse::moved)),

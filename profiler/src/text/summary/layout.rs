@@ -1,6 +1,6 @@
 //! Labelled lines whose items wrap under each other.
 
-use super::Style;
+use super::{Style, units};
 
 const LABEL: usize = 13;
 
@@ -18,7 +18,7 @@ impl Layout {
     }
 
     pub(super) fn headline(&mut self, line: &str) {
-        let line = self.coloured("1", &format!("flowtrace: {line}"));
+        let line = self.coloured("1", &units::plain(&format!("flowtrace: {line}")));
         self.text += &line;
         self.text.push('\n');
     }
@@ -41,6 +41,7 @@ impl Layout {
         if items.is_empty() {
             return;
         }
+        let label = units::plain(label);
         let label = match label.chars().count() {
             0..LABEL => format!("{label:<LABEL$}"),
             _ => format!("{label} "),
@@ -49,6 +50,7 @@ impl Layout {
         let label = self.coloured(colour, &label);
         self.text += &format!("  {label}");
         for (i, item) in items.iter().enumerate() {
+            let item = units::plain(item);
             let length = item.chars().count();
             if i > 0 {
                 if column + 3 + length > self.style.width {
@@ -59,7 +61,7 @@ impl Layout {
                     column += 3;
                 }
             }
-            self.text += item;
+            self.text += &item;
             column += length;
         }
         self.text.push('\n');

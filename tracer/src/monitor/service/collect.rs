@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,21 +14,22 @@ use flowtrace_schema::{
     ProcessLayer, Record, Recorder, RunRecord, Summary, Text,
 };
 
+use nix::poll::{PollFd, PollFlags, poll};
+
 use super::super::collector::{Collector, Rates, Row, Status};
 use super::super::key::{Key, random};
 use super::super::wire::LONGEST;
+use super::connections::Connections;
 use super::{asked_to_end, frame};
 use crate::clock::Clock;
 use crate::session::recording::{HOST, RUN, Recording};
 
-/// Longest sleep of the thread for datagrams.
-const TICK: Duration = Duration::from_millis(50);
+/// Longest sleep of the thread for datagrams and new connections, ms.
+const TICK: u16 = 50;
 /// Between two looks at what is missing, and two entries about the machines.
 const ROUND: Duration = Duration::from_secs(1);
-/// Connections at once, messages in one, and patience with it: strangers can open them, too.
-const CONNECTIONS: usize = 256;
+/// Most messages over one connection.
 const MESSAGES: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a collector is told.
 #[derive(Clone, Debug)]
@@ -130,11 +132,19 @@ impl Listening {
         // Port 0 is any; then both have the same.
         let connections = TcpListener::bind(datagrams.local_addr()?)?;
         connections.set_nonblocking(true)?;
-        datagrams.set_read_timeout(Some(TICK))?;
+        datagrams.set_nonblocking(true)?;
         Ok(Listening {
             datagrams,
             connections,
         })
+    }
+
+    /// Waits until something came, for a while.
+    fn wait(&self) {
+        let came = |socket| PollFd::new(socket, PollFlags::POLLIN);
+        let (datagrams, connections) = (self.datagrams.as_fd(), self.connections.as_fd());
+        // A signal ends the wait early, which does no harm.
+        let _ = poll(&mut [came(datagrams), came(connections)], TICK);
     }
 
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
@@ -166,22 +176,23 @@ pub(super) fn gather(
     let collector = Collector::new(options.key.clone(), &secret, options.rates.clone());
     let book = Book::new(recording.recorder.clone(), recording.epoch_unix_ns);
     let desk = Arc::new(Mutex::new(Desk { collector, book }));
-    let connected = Arc::<AtomicUsize>::default();
+    let connections = Connections::default();
     let clock = recording.clock;
     let started = Instant::now();
     let mut next_round = Instant::now();
     let mut buffer = [0; LONGEST + 1];
     let mut is_last = false;
     loop {
+        listening.wait();
         if let Ok((length, from)) = listening.datagrams.recv_from(&mut buffer) {
-            let answer = answer(&desk, clock.now(), &buffer[..length]);
+            let answer = answer(&desk, clock.now(), &buffer[..length], || {});
             if let Some(answer) = answer {
                 // Whoever does not get it asks again.
                 let _ = listening.datagrams.send_to(&answer, from);
             }
         }
-        while let Ok((stream, _)) = listening.connections.accept() {
-            serve(stream, &desk, &connected, clock);
+        if let Ok((stream, _)) = listening.connections.accept() {
+            serve(stream, &desk, &connections, clock);
         }
         if Instant::now() < next_round && !is_last {
             continue;
@@ -239,10 +250,11 @@ fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
 }
 
 /// Takes a message, and returns the answer to it. Last totals are in the trace before they are acknowledged, for the
-/// agent goes then: a collector that is killed has them.
-fn answer(desk: &Mutex<Desk>, now: u64, message: &[u8]) -> Option<Vec<u8>> {
+/// agent goes then: a collector that is killed has them. `proven` is called as soon as it is known to be signed.
+fn answer(desk: &Mutex<Desk>, now: u64, message: &[u8], proven: impl FnOnce()) -> Option<Vec<u8>> {
     let mut state = lock(desk);
     let answer = state.collector.receive(now, message)?;
+    proven();
     let Some(node) = state.collector.ended_by(message) else {
         return Some(answer);
     };
@@ -256,40 +268,24 @@ fn answer(desk: &Mutex<Desk>, now: u64, message: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Answers what comes over a connection, in a thread of its own.
-fn serve(
-    mut stream: TcpStream,
-    desk: &Arc<Mutex<Desk>>,
-    connected: &Arc<AtomicUsize>,
-    clock: Clock,
-) {
-    if connected.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
-        connected.fetch_sub(1, Ordering::AcqRel);
+fn serve(stream: TcpStream, desk: &Arc<Mutex<Desk>>, connections: &Connections, clock: Clock) {
+    // The peer may be gone already.
+    let Ok(mut connection) = connections.add(stream) else {
         return;
-    }
-    let (desk, held) = (Arc::clone(desk), Arc::clone(connected));
-    let work = move || {
-        let mut talk = || -> io::Result<()> {
-            stream.set_nonblocking(false)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            for _ in 0..MESSAGES {
-                let message = frame::read(&mut stream)?;
-                let answer = answer(&desk, clock.now(), &message);
-                frame::write(&mut stream, &answer.unwrap_or_default())?;
-            }
-            Ok(())
-        };
-        // An agent that goes has said what it wanted.
-        let _ = talk();
-        held.fetch_sub(1, Ordering::AcqRel);
     };
-    if std::thread::Builder::new()
+    let desk = Arc::clone(desk);
+    let work = move || -> io::Result<()> {
+        for _ in 0..MESSAGES {
+            let message = frame::read(&mut connection)?;
+            let answer = answer(&desk, clock.now(), &message, || connection.proven());
+            frame::write(&mut connection.writer(), &answer.unwrap_or_default())?;
+        }
+        Ok(())
+    };
+    // An agent that goes has said what it wanted. Without a thread the connection is closed, and the agent says so.
+    let _ = std::thread::Builder::new()
         .name("last-totals".into())
-        .spawn(work)
-        .is_err()
-    {
-        connected.fetch_sub(1, Ordering::AcqRel);
-    }
+        .spawn(work);
 }
 
 /// What was stored of each machine.

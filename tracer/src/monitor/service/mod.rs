@@ -2,6 +2,7 @@
 
 mod agent;
 mod collect;
+mod connections;
 
 pub use agent::{AgentOptions, AgentReport, run as agent};
 pub use collect::{

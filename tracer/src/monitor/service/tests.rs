@@ -1,3 +1,5 @@
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -130,6 +132,52 @@ fn a_stranger_is_told_so_at_the_end() {
     });
     assert!(report.nodes.is_empty());
     assert!(report.refused > 0);
+}
+
+/// Connections without the key, silent or a byte at a time, keep no agent from handing over its last totals.
+#[test]
+fn silent_connections_keep_no_agent_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let listening = Listening::at("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listening.address().unwrap();
+    let key = Key::new(b"a key of a test, long enough");
+    let options = CollectOptions {
+        output: directory.path().join("nodes.db"),
+        replace: false,
+        listen: address,
+        key: key.clone(),
+        rates: Rates::default(),
+        length: Some(Duration::from_secs(120)),
+        until_final: 1,
+    };
+    let never = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let agent = scope.spawn(move || {
+            let mut silent: Vec<TcpStream> = Vec::new();
+            for number in 0..300 {
+                let mut stream = TcpStream::connect(address).unwrap();
+                if number % 2 == 0 {
+                    // The begin of a message. The connection may be closed already.
+                    let _ = stream.write_all(&[100]);
+                }
+                silent.push(stream);
+            }
+            let options = AgentOptions {
+                to: address.to_string(),
+                key,
+                length: Some(Duration::from_millis(100)),
+                name: Some("n1".into()),
+            };
+            let report = watch(&options, &AtomicBool::new(false)).unwrap();
+            drop(silent);
+            report
+        });
+        let report = gather(&options, &listening, &never, &mut |_| {}, &mut Vec::new).unwrap();
+        assert_eq!(agent.join().unwrap().not_final, None);
+        report
+    });
+    assert!(report.nodes.iter().all(|node| node.is_final), "{report:?}");
+    assert_eq!(report.nodes.len(), 1);
 }
 
 #[test]

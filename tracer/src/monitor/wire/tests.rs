@@ -3,10 +3,10 @@ use super::*;
 fn full() -> Sample {
     Sample {
         session: [7; 8],
-        number: u64::MAX,
-        t_ns: u64::MAX,
-        offset_ns: i64::MIN,
-        error_ns: u64::MAX,
+        number: MOST,
+        t_ns: MOST,
+        offset_ns: -(MOST as i64),
+        error_ns: MOST,
         drift_ppb: i32::MIN,
         period_ms: u32::MAX,
         totals: (0..HostCounter::ALL.len() as u8)
@@ -22,6 +22,24 @@ fn all_counters_of_a_machine_fit_into_a_datagram() {
     let bytes = message.sealed(&key);
     assert!(bytes.len() <= LONGEST, "{}", bytes.len());
     assert_eq!(parse(&bytes).unwrap().verified(&key), Some(message));
+}
+
+/// Who has the key cannot bring the books into disorder.
+#[test]
+fn what_is_no_time_or_count_is_no_message() {
+    let key = Key::new(b"key");
+    type Change = fn(&mut Sample);
+    let changes: [Change; 4] = [
+        |sample| sample.number = u64::MAX,
+        |sample| sample.t_ns = MOST + 1,
+        |sample| sample.offset_ns = i64::MIN,
+        |sample| sample.error_ns = 1 << 63,
+    ];
+    for change in changes {
+        let mut sample = full();
+        change(&mut sample);
+        assert!(parse(&Message::Final(sample).sealed(&key)).is_none());
+    }
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Every analysis of a trace that others wrote: a result or an error. `fuzz/` calls this with traces and captures that
+//! it damages, the tests here with what a seed damages.
+
+use std::io::sink;
+use std::path::Path;
+
+use flowtrace_schema::{Result, Trace};
+
+use crate::analysis::advice::advice;
+use crate::analysis::bottlenecks::{self, Options};
+use crate::analysis::critical_path::CriticalPath;
+use crate::analysis::findings;
+use crate::analysis::resources::{Capacity, resources};
+use crate::analysis::serial::serial;
+use crate::analysis::statistics::calls::load_and_gather;
+use crate::analysis::waits::waits;
+use crate::load::{load, load_activity};
+use crate::network::load::{Selection, load as load_packets};
+use crate::network::pages;
+use crate::report::{self, Limits};
+use crate::text::summary::{self, Style};
+use crate::text::{self, tree};
+use crate::{generate, graph, timeline};
+
+/// Reads the trace at `path` and asks everything about it.
+pub fn analyses(path: &Path) {
+    // What cannot be read is said, and the rest is answered all the same.
+    let parts = [processes, packets, calls, specification];
+    let Ok(trace) = Trace::open(path) else { return };
+    for part in parts {
+        let _ = part(&trace);
+    }
+}
+
+fn processes(trace: &Trace) -> Result<()> {
+    let workflow = load(trace)?;
+    let dag = graph::build(&workflow);
+    let timeline = timeline::read(trace, &workflow)?;
+    let path = CriticalPath::of(&workflow, &load_activity(trace, &workflow)?);
+    let verdict = findings::verdict(&workflow, &dag, &timeline, &path);
+    let style = Style {
+        width: 100,
+        is_coloured: false,
+    };
+    summary::with_verdict(&workflow, trace.path(), style, &verdict);
+    for is_full in [false, true] {
+        let width = 100;
+        tree::text(&workflow, tree::Style { width, is_full });
+        let data_ns = path.by_data_alone_ns(&workflow, &graph::lineage(&workflow));
+        let facts = text::critical_path::facts(&workflow, &path, data_ns, &[]);
+        let style = text::critical_path::Style { width, is_full };
+        text::critical_path::text(&workflow, &facts, style);
+    }
+    let names = bottlenecks::by_rule(&workflow);
+    let options = Options {
+        alpha: 0.9,
+        beta: 0.9,
+        window_ns: None,
+    };
+    let found = bottlenecks::analyse(&workflow, &dag, &timeline, &names, true, options);
+    text::bottlenecks::text(&found, &timeline, None, ("t.db", 100));
+    let advice = advice(&workflow, &found, &timeline, Some(4));
+    advice.map(|advice| text::bottlenecks::advice(&advice));
+    let waits = waits(&workflow, &timeline);
+    let stretches = serial(&workflow, &timeline, &path);
+    text::waits::text(&waits, &stretches, &timeline, "t.db");
+    let found = resources(
+        &workflow,
+        &timeline,
+        &trace.sequences()?,
+        Capacity::default(),
+    );
+    text::resources::text(&found, &timeline);
+    let report = report::gather(&workflow, trace, Limits::default())?;
+    report.write_html(&mut sink())?;
+    Ok(())
+}
+
+fn packets(trace: &Trace) -> Result<()> {
+    if let Ok(run) = load_packets(trace, &Selection::default())? {
+        for page in [
+            pages::overview(&run),
+            pages::matrix(&run),
+            pages::balance(&run),
+            pages::court(&run),
+            pages::series(&run, true),
+            pages::period(&run),
+        ] {
+            page.text(true);
+        }
+    }
+    Ok(())
+}
+
+fn calls(trace: &Trace) -> Result<()> {
+    load_and_gather(trace, 100).map(|_| ())
+}
+
+fn specification(trace: &Trace) -> Result<()> {
+    if let Ok(plan) = generate::plan(trace, generate::Options::default())? {
+        generate::make::text(&plan);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::montage::montage_file;
+    use crate::spoil;
+
+    /// With the checks of a build without optimisation.
+    #[test]
+    fn analyses_of_damaged_traces_end_with_an_answer() {
+        let (directory, path) = montage_file(2, false);
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+        drop(db);
+        let whole = std::fs::read(&path).unwrap();
+        let damaged = directory.path().join("damaged.db");
+        let count = std::env::var("FLOWTRACE_DAMAGED_TRACES").map_or(60, |n| n.parse().unwrap());
+        let fails = |seed: &u64| {
+            std::fs::write(&damaged, &whole).unwrap();
+            spoil::trace(&damaged, &mut spoil::seeded(*seed));
+            std::panic::catch_unwind(|| analyses(&damaged)).is_err()
+        };
+        let failed: Vec<u64> = (1..=count).filter(fails).collect();
+        assert!(failed.is_empty(), "seeds {failed:?}");
+        analyses(&path);
+    }
+}

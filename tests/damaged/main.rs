@@ -1,0 +1,301 @@
+//! Every command over damaged traces and captures: a result or a clear error, never a panic, without end or beyond memory.
+//!
+//! `FLOWTRACE_DAMAGED_TRACES` and `FLOWTRACE_DAMAGED_CAPTURES` say how many of each, `FLOWTRACE_DAMAGED_SEED` from which
+//! one on; `tests/long damaged` has the long form.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[path = "../support/frames.rs"]
+mod frames;
+#[path = "../../profiler/tests/support/montage.rs"]
+mod montage;
+#[path = "../support/spoil.rs"]
+mod spoil;
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::{FLOWTRACE, Scratch, prints};
+
+/// What a command may use: memory beside 4 times the file, MB (of the address space: libraries, stacks and SQLite's cache
+/// are in it), and time of the processor, s.
+const MEGABYTES: u64 = 512;
+const SECONDS: u64 = 60;
+
+/// Every command that reads a trace: `T` is the damaged one, `W` a whole one.
+const COMMANDS: &[&[&str]] = &[
+    &["summary", "T"],
+    &["summary", "T", "--json"],
+    &["tree", "T"],
+    &["tree", "T", "--full"],
+    &["tree", "T", "--json"],
+    &["dag", "T"],
+    &["dag", "T", "--format", "text"],
+    &["dag", "T", "--by", "process"],
+    &["dag", "T", "--format", "graphml"],
+    &["critical-path", "T"],
+    &["critical-path", "T", "--full"],
+    &["critical-path", "T", "--json"],
+    &["bottlenecks", "T"],
+    &["bottlenecks", "T", "--json"],
+    &["bottlenecks", "T", "--format", "csv"],
+    &["bottlenecks", "T", "--cores", "4"],
+    &["waits", "T"],
+    &["waits", "T", "--json"],
+    &["resources", "T"],
+    &["resources", "T", "--json"],
+    &["resources", "T", "W"],
+    &["ideal", "T", "--disk-read", "100", "--disk-write", "100"],
+    &["stats", "T"],
+    &["stats", "T", "calls"],
+    &["stats", "T", "cdf"],
+    &["stats", "T", "hist", "--of", "life"],
+    &["stats", "T", "hist", "--of", "file-size"],
+    &["stats", "T", "throughput", "--bins", "100"],
+    &["stats", "T", "sequentiality"],
+    &["stats", "T", "levels"],
+    &["stats", "T", "rereads"],
+    &["stats", "T", "unread"],
+    &["stats", "T", "could-be-pipe"],
+    &["stats", "T", "failed"],
+    &["stats", "T", "machines"],
+    &["query", "T"],
+    &["query", "T", "SELECT * FROM processes"],
+    &["query", "T", "SELECT * FROM calls", "--format", "csv"],
+    &["query", "T", "SELECT * FROM runs", "--json"],
+    &["network", "T"],
+    &["network", "flows", "T"],
+    &["network", "matrix", "T"],
+    &["network", "balance", "T"],
+    &["network", "period", "T"],
+    &["network", "court", "T"],
+    &["network", "latency", "T"],
+    &["network", "messages", "T"],
+    &["network", "series", "T"],
+    &["network", "spectrum", "T"],
+    &["generate", "T"],
+    &["generate", "T", "--format", "cwl"],
+    &["check", "T", "--kind", "edges", "--declared", "edges"],
+    &["report", "T", "-o", "o.html", "--force"],
+    &["report", "T", "--format", "json", "-o", "o.json", "--force"],
+    &["export", "T", "csv", "-o", "csv", "--force"],
+    &["export", "T", "parquet", "-o", "parquet", "--force"],
+    &["export", "T", "wfformat"],
+    &["export", "T", "chrome"],
+    &["export", "T", "perfetto", "-o", "o.pftrace", "--force"],
+    &["export", "T", "pcapng", "-o", "o.pcapng", "--force"],
+    &["export", "T", "gml"],
+    &["export", "T", "cytoscape"],
+    &["replay", "T", "--into", "played"],
+    &["merge", "-q", "--force", "-o", "m.db", "T", "W"],
+    &["compare", "T", "W"],
+    &["compare", "W", "T"],
+];
+
+fn asked(name: &str, default: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Runs a command within its limits; complains of a panic, of one that does not end, and of memory.
+#[track_caller]
+fn survives(directory: &Path, arguments: &[&str], bytes: u64, what: &str) {
+    let kilobytes = MEGABYTES * 1024 + 4 * bytes / 1024;
+    let script = format!("ulimit -c 0 -v {kilobytes} -t {SECONDS} && exec \"$0\" \"$@\"");
+    let output = Command::new("bash")
+        .args(["-c", &script, FLOWTRACE])
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let is_sound = output.status.signal().is_none()
+        && matches!(output.status.code(), Some(0..=2))
+        && !error.contains("panicked");
+    assert!(
+        is_sound,
+        "{what}: {arguments:?}: {}: {error}",
+        output.status
+    );
+}
+
+/// Traces of which the damaged ones are made: a workflow, the same cut short, packets.
+fn templates(directory: &Path) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for is_cut in [false, true] {
+        let (held, path) = montage::montage_file(4, is_cut);
+        if !is_cut {
+            support::store_rules(&path);
+        }
+        // One file, without a log beside it.
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+        drop(db);
+        found.push(fs::read(&path).unwrap());
+        drop(held);
+    }
+    fs::write(directory.join("a.pcap"), capture()).unwrap();
+    prints(
+        directory,
+        &["import", "-q", "--force", "-o", "packets.db", "a.pcap"],
+    );
+    found.push(fs::read(directory.join("packets.db")).unwrap());
+    // Traces of real runs, where somebody has some.
+    if let Some(more) = std::env::var_os("FLOWTRACE_DAMAGED_TEMPLATES") {
+        let files = fs::read_dir(more)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        found.extend(files.map(|path| fs::read(path).unwrap()));
+    }
+    found
+}
+
+/// Two machines that talk, in the classic format.
+fn capture() -> Vec<u8> {
+    let mut packets = Vec::new();
+    for i in 0..150_u64 {
+        let at = 1_700_000_000_000_000_000 + i * 20_000_000;
+        let segment = |ports, payload, seq, ack| frames::Segment {
+            ports,
+            seq,
+            ack,
+            flags: 24,
+            payload,
+        };
+        let (sent, got) = (1 + 1000 * i as u32, 1 + 100 * i as u32);
+        let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        packets.push((at, segment((4000, 80), 1000, sent, got).frame(a, b)));
+        packets.push((
+            at + 300_000,
+            segment((80, 4000), 100, got, sent + 1000).frame(b, a),
+        ));
+    }
+    frames::pcap(&packets)
+}
+
+/// The same in the newer format.
+fn capture_of_blocks() -> Vec<u8> {
+    let words = |words: &[u32]| {
+        words
+            .iter()
+            .flat_map(|w| w.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let mut file = words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]);
+    file.extend(words(&[1, 20, 1, 65535, 20]));
+    let classic = capture();
+    let mut rest = &classic[24..];
+    let mut number = 0;
+    while let Some((head, body)) = rest.split_at_checked(16) {
+        let length = u32::from_le_bytes(head[8..12].try_into().unwrap());
+        let (frame, after) = body.split_at(length as usize);
+        let padded = length.next_multiple_of(4);
+        file.extend(words(&[
+            6,
+            32 + padded,
+            0,
+            0x5_f5e1,
+            number * 10_000,
+            length,
+            length,
+        ]));
+        file.extend(frame);
+        file.resize(file.len() + (padded - length) as usize, 0);
+        file.extend(words(&[32 + padded]));
+        number += 1;
+        rest = after;
+    }
+    file
+}
+
+/// Calls `one` with each number, on two threads, each with a directory of its own.
+fn for_each(count: u64, first: u64, one: impl Fn(u64, &Path) + Sync) {
+    let next = AtomicU64::new(first);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let scratch = Scratch::new();
+                fs::write(scratch.join("edges"), "a\tb\n").unwrap();
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= first + count {
+                        break;
+                    }
+                    one(number, &scratch);
+                }
+            });
+        }
+    });
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN);
+    let peak = usage.unwrap().max_rss() / 1024;
+    eprintln!(
+        "{count} damaged files from {first} on: no panic, each ended; at most {peak} MB resident"
+    );
+}
+
+#[test]
+fn every_command_survives_damaged_traces() {
+    let scratch = Scratch::new();
+    let templates = templates(&scratch);
+    let count = asked("FLOWTRACE_DAMAGED_TRACES", 40);
+    // Commands of each trace; all of them take a second.
+    let each = asked("FLOWTRACE_DAMAGED_COMMANDS", 10) as usize;
+    let first = asked("FLOWTRACE_DAMAGED_SEED", 1);
+    for_each(count, first, |seed, directory| {
+        let mut choose = spoil::seeded(seed);
+        let template = &templates[choose(templates.len())];
+        fs::write(directory.join("whole.db"), template).unwrap();
+        let damaged = directory.join("damaged.db");
+        fs::write(&damaged, template).unwrap();
+        spoil::trace(&damaged, &mut choose);
+        let bytes = fs::metadata(&damaged).unwrap().len();
+        for _ in 0..each {
+            let command = COMMANDS[choose(COMMANDS.len())];
+            let put = |word: &&'static str| match *word {
+                "T" => "damaged.db",
+                "W" => "whole.db",
+                word => word,
+            };
+            let arguments: Vec<&str> = command.iter().map(put).collect();
+            let _ = fs::remove_dir_all(directory.join("played"));
+            survives(directory, &arguments, bytes, &format!("seed {seed}"));
+        }
+        for left in ["csv", "parquet"] {
+            let _ = fs::remove_dir_all(directory.join(left));
+        }
+    });
+}
+
+#[test]
+fn every_command_survives_damaged_captures() {
+    let captures = [capture(), capture_of_blocks()];
+    let count = asked("FLOWTRACE_DAMAGED_CAPTURES", 40);
+    let first = asked("FLOWTRACE_DAMAGED_SEED", 1);
+    for_each(count, first, |seed, directory| {
+        let mut choose = spoil::seeded(seed);
+        let mut content = captures[choose(captures.len())].clone();
+        spoil::bytes(&mut content, &mut choose);
+        fs::write(directory.join("c.pcap"), &content).unwrap();
+        let bytes = content.len() as u64;
+        let what = format!("capture of seed {seed}");
+        let import = ["import", "-q", "--force", "-o", "c.db", "c.pcap"];
+        survives(directory, &import, bytes, &what);
+        if !directory.join("c.db").exists() {
+            return;
+        }
+        let of_packets =
+            |command: &&&[&str]| matches!(command[0], "network" | "summary" | "query" | "report");
+        let commands: Vec<_> = COMMANDS.iter().filter(of_packets).collect();
+        for _ in 0..3 {
+            let command = commands[choose(commands.len())];
+            let put = |word: &&'static str| if *word == "T" { "c.db" } else { word };
+            let arguments: Vec<&str> = command.iter().map(put).collect();
+            survives(directory, &arguments, bytes, &what);
+        }
+        fs::remove_file(directory.join("c.db")).unwrap();
+    });
+}
