@@ -128,9 +128,20 @@ pub(super) struct Listening {
 
 impl Listening {
     pub(super) fn at(address: SocketAddr) -> io::Result<Listening> {
-        let datagrams = UdpSocket::bind(address)?;
-        // Port 0 is any; then both have the same.
-        let connections = TcpListener::bind(datagrams.local_addr()?)?;
+        let both = || {
+            let datagrams = UdpSocket::bind(address)?;
+            let connections = TcpListener::bind(datagrams.local_addr()?)?;
+            Ok((datagrams, connections))
+        };
+        // Port 0 is any that is free for datagrams; it need not be for connections.
+        let mut tries = if address.port() == 0 { 16 } else { 1 };
+        let (datagrams, connections) = loop {
+            tries -= 1;
+            match both() {
+                Err(error) if tries > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+                found => break found?,
+            }
+        };
         connections.set_nonblocking(true)?;
         datagrams.set_nonblocking(true)?;
         Ok(Listening {
