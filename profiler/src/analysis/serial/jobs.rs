@@ -97,7 +97,7 @@ impl Jobs {
     }
 
     fn from(mut steps: Vec<Step>, jobs: &[Job]) -> Jobs {
-        let dependencies = Dependencies::of(&steps).without_overlapping(&steps);
+        let dependencies = Dependencies::of_overlapping(&steps);
         for (step, job) in steps.iter_mut().zip(jobs) {
             *step = Step {
                 to: job.processing_ns.max(1.0) as i64,

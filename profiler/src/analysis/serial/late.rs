@@ -102,7 +102,7 @@ fn judge(
     }
     let from = steps.first()?.from;
     let to = steps.iter().map(|step| step.to).max()?;
-    let dependencies = Dependencies::of(steps).without_overlapping(steps);
+    let dependencies = Dependencies::of_overlapping(steps);
     let room = Room { cores, jobs };
     let way = ways_to_the_end(steps, &dependencies);
     let better = Schedule::by(steps, &dependencies, room, |at| -way[at]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn end(steps: &[Step], jobs: usize) -> (i64, i64) {
-        let dependencies = Dependencies::of(steps).without_overlapping(steps);
+        let dependencies = Dependencies::of_overlapping(steps);
         let room = Room { cores: 8.0, jobs };
         let way = ways_to_the_end(steps, &dependencies);
         (
@@ -228,7 +228,7 @@ mod tests {
         ];
         assert_eq!(most_at_a_time(&steps), 2);
         assert_eq!(end(&steps, 2), (50, 40));
-        let dependencies = Dependencies::of(&steps).without_overlapping(&steps);
+        let dependencies = Dependencies::of_overlapping(&steps);
         let (late, ready) = head_of_the_end(&steps, &dependencies, 0).unwrap();
         assert_eq!((late.from, ready), (10, 0));
     }
@@ -256,7 +256,7 @@ mod tests {
             step(4, 20, 40, &[3]),
         ];
         assert_eq!(end(&steps, 2), (40, 30));
-        let dependencies = Dependencies::of(&steps).without_overlapping(&steps);
+        let dependencies = Dependencies::of_overlapping(&steps);
         let (late, ready) = head_of_the_end(&steps, &dependencies, 0).unwrap();
         assert_eq!((late.from, ready), (10, 0));
         // What needs all the others cannot begin before them.
@@ -277,7 +277,7 @@ mod tests {
             one
         };
         let steps = [log(0, 10), log(5, 15), log(20, 30)];
-        let dependencies = Dependencies::of(&steps).without_overlapping(&steps);
+        let dependencies = Dependencies::of_overlapping(&steps);
         assert_eq!(dependencies.before(1), [] as [usize; 0]);
         assert_eq!(dependencies.before(2), [0, 1]);
         assert_eq!(dependencies.pairs, 2);

@@ -128,7 +128,7 @@ pub(super) struct Listening {
 
 impl Listening {
     pub(super) fn at(address: SocketAddr) -> io::Result<Listening> {
-        let both = || {
+        let both = || -> io::Result<_> {
             let datagrams = UdpSocket::bind(address)?;
             let connections = TcpListener::bind(datagrams.local_addr()?)?;
             Ok((datagrams, connections))
