@@ -42,7 +42,7 @@ const BY_LOCK: f64 = 0.2;
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing: cpu, cpu limit, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
+    /// What kind of thing: cpu, cpu limit, busy machine, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
     /// small calls.
     pub kind: &'static str,
     /// The step that it is about, if it is about one.
@@ -252,6 +252,7 @@ fn findings(
         found.extend(blame.iter().filter_map(Blame::foremost));
         found.extend(blame.iter().filter_map(Blame::sleeps_too));
         found.extend(blame.iter().filter_map(Blame::limited_too));
+        found.extend(blame.iter().filter_map(Blame::crowded_out));
     }
     let least = |kind: &str| match kind {
         // There is always something that computes alone for a while, if only to begin.

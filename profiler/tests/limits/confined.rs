@@ -4,7 +4,7 @@ use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::Resource;
 use flowtrace_profiler::analysis::findings::verdict;
 
-use crate::play::Doing::{Child, Cpu, Queue};
+use crate::play::Doing::{Child, Cpu, Queue, Sleep};
 use crate::run;
 
 /// Two workers that take turns on one of two CPUs for 4 s, of which each is `busy` for so many percent of the time.
@@ -86,6 +86,31 @@ fn a_wait_for_others_is_no_limit() {
     let run = in_turn((None, None), true, 100);
     let (_, resource, _) = run.cause().unwrap();
     assert_eq!(resource, "CPU");
+}
+
+/// Most of the time went there, however little of it the run itself computed; a sleep beside it is the lesser finding.
+#[test]
+fn what_others_on_the_machine_took_comes_first() {
+    let run = run(|mut play| {
+        let life: Vec<_> = (0..40)
+            .flat_map(|at| [(at * 100 + 80, Queue), (at * 100 + 100, Cpu)])
+            .collect();
+        let shell = play.process("bash run.sh", None, 0, &[(5000, Child)]);
+        play.process("work", Some(shell), 0, &life);
+        play.process("sleep 1", Some(shell), 4000, &[(5000, Sleep)]);
+        play.busy(2, 100, 5000);
+        play.finish(5000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let kinds: Vec<_> = verdict.findings.iter().map(|one| one.kind).collect();
+    assert_eq!(kinds, ["busy machine", "sleep"], "{verdict:?}");
+    let saving = verdict.findings[0].saving_ns;
+    assert!((saving - 3_200_000_000).abs() < 50_000_000, "{saving}");
+    let why = verdict.why.unwrap();
+    assert!(
+        why.starts_with("work waits for CPUs that other programs"),
+        "{why}"
+    );
 }
 
 /// A quota that takes a fifth of the time is a finding, too, where the step mostly computes.

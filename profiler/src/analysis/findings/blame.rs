@@ -203,6 +203,32 @@ impl<'a> Blame<'a> {
         })
     }
 
+    /// That it mostly waited for CPUs that others on the machine had, though it may use them and the run itself wants no more than
+    /// there are.
+    pub(super) fn crowded_out(&self) -> Option<Finding> {
+        /// Share of the time for which it is the bottleneck that it must be.
+        const MOST: f64 = 0.7;
+        let waited = self.spent(|state| state == State::Queue);
+        if self.cause.resource != Resource::Cpu || (waited as f64) < MOST * self.ns as f64 {
+            return None;
+        }
+        let evidence = format!(
+            "{} of the {} for which it is the bottleneck, {}",
+            units::duration(waited),
+            units::duration(self.ns),
+            looks(self.cause.samples, self.bound.timeline)
+        );
+        let title = format!(
+            "{} waits for CPUs that other programs on the machine use: run it when the machine is idle",
+            self.name
+        );
+        let saving = self.part(|state| state == State::Queue);
+        Some(Finding {
+            why: None,
+            ..self.finding("busy machine", title, saving, evidence, "resources")
+        })
+    }
+
     fn limited(&self, evidence: String) -> Finding {
         let name = &self.name;
         let title = match &self.cause.limit {
