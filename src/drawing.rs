@@ -360,13 +360,13 @@ impl View {
             drawing.limit(most);
         }
         if !is_asked && *by == By::Rule {
-            tell!(
+            message!(
                 "flowtrace: drew {drawn} groups by rule, because {nodes} processes and files do not fit a page; all of them: --by process"
             );
         }
         if drawing.nodes.len() < drawn {
             let cut = drawn - (drawing.nodes.len() - 1);
-            tell!(
+            message!(
                 "flowtrace: {cut} of {drawn} nodes are only counted, as the node \"+{cut} more\"; draw more: --max-nodes {drawn}"
             );
         }

@@ -71,7 +71,7 @@ impl Failure {
 
     pub(crate) fn report(&self) -> ExitCode {
         if !self.quiet {
-            tell!("flowtrace: {self}");
+            message!("flowtrace: {self}");
         }
         ExitCode::from(self.code)
     }

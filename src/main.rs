@@ -3,9 +3,9 @@
 //! This is the one crate that talks to the user. One file per subcommand in `commands/`.
 
 /// Says something on standard error.
-macro_rules! tell {
+macro_rules! message {
     ($($part:tt)*) => {
-        crate::output::tell(format_args!($($part)*))
+        crate::output::message(format_args!($($part)*))
     };
 }
 
@@ -56,7 +56,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     // Words of the command line are in it, which others may have chosen.
     match error.use_stderr() && text != units::plain_lines(&text) {
-        true => output::tell(format_args!("{}", text.trim_end())),
+        true => output::message(format_args!("{}", text.trim_end())),
         false => drop(error.print()),
     }
     let is_run = std::env::args_os().nth(1).is_some_and(|name| name == "run");

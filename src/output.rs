@@ -193,7 +193,7 @@ fn refuse_others(path: &Path) -> Result<(), Failure> {
 
 /// Says something on standard error, in plain lines of which only the first begins at the margin, whatever names are in
 /// them. Who reads it may be gone (`2>&1 | head`): a recording goes on all the same, where `eprintln!` would end it.
-pub(crate) fn tell(text: std::fmt::Arguments<'_>) {
+pub(crate) fn message(text: std::fmt::Arguments<'_>) {
     let text = units::plain_lines(&text.to_string());
     let mut said = String::with_capacity(text.len() + 1);
     for (number, line) in text.lines().enumerate() {

@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
         .hint("is flowtrace collect running there, with the same key, and may TCP pass?"));
     }
     if !args.quiet {
-        tell!(
+        message!(
             "flowtrace: {}sent {} and the last totals to {}",
             if report.is_stopped {
                 "ended by the collector; "

@@ -68,7 +68,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mut tell = |line: &str| tell!("flowtrace: {line}");
+    let mut tell = |line: &str| message!("flowtrace: {line}");
     if let Some(address) = &args.serve {
         return match calibration::serve(address, &mut tell) {
             Ok(()) => Ok(ExitCode::SUCCESS),
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         peer: args.to.as_deref(),
         shuffle: &args.shuffle,
     };
-    let found = calibration::measure(&plan, &mut |what| tell!("flowtrace: measuring {what}"))?;
+    let found = calibration::measure(&plan, &mut |what| message!("flowtrace: measuring {what}"))?;
     let mut out = std::io::stdout().lock();
     match args.format {
         Format::Text => output::text(&mut out, &text(&found))?,
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     if let Some(path) = output {
         calibration::write(&path, &found)?;
-        tell!("flowtrace: kept in {}", path.display());
+        message!("flowtrace: kept in {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

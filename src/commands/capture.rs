@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     };
     let mut begun = |refused: Vec<flowtrace_tracer::net::live::Refused>| {
         for refused in &refused {
-            tell!(
+            message!(
                 "flowtrace: packets of {} are not captured: {}",
                 refused.interface,
                 refused.reason
@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
                 .filter(|name| !refused.iter().any(|r| r.interface == **name))
                 .map(String::as_str)
                 .collect();
-            tell!(
+            message!(
                 "flowtrace: capturing {}; Ctrl-C ends that",
                 names.join(", ")
             );
@@ -114,11 +114,11 @@ pub(crate) fn run(args: Args) -> super::Outcome {
 
 fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
     if let Some(how) = report.trace.displaced {
-        return tell!("flowtrace: {}", conclude::displaced(&options.output, how));
+        return message!("flowtrace: {}", conclude::displaced(&options.output, how));
     }
     let trace = output::shown(&options.output).display();
     if let Some(error) = &report.trace.write_error {
-        tell!(
+        message!(
             "flowtrace: cannot write {trace}: {error}; {} rows are missing from the trace",
             report.trace.dropped
         );
@@ -127,7 +127,7 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
         return;
     }
     if let (true, Some(seconds)) = (report.is_over_time, options.limit) {
-        tell!(
+        message!(
             "flowtrace: the command was ended after {} s (--seconds)",
             seconds.as_secs()
         );
@@ -157,7 +157,7 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
         [] => "none lost".into(),
         all => format!("lost: {}", all.join(", ")),
     };
-    tell!(
+    message!(
         "flowtrace: {} in {}, {lost} · {trace}",
         counted(live.packets as i64, "packet", "packets"),
         counted(live.flows.into(), "flow", "flows"),

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let period_ms = period(args.rate)
         .ok_or_else(|| Failure::usage(format!("--rate {}: from 0.0003 to 100", args.rate)))?;
     if Key::make(&args.key).map_err(key_failure)? && !args.quiet {
-        tell!(
+        message!(
             "flowtrace: made the key {}; copy it to every machine",
             args.key.display()
         );
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     };
     let mut begun = |at: SocketAddr| {
         if !args.quiet {
-            tell!("flowtrace: listening at {at} for agents");
+            message!("flowtrace: listening at {at} for agents");
         }
         match shows.then(Screen::open).flatten() {
             Some(opened) => *screen.borrow_mut() = Some(opened),
@@ -132,13 +132,13 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         }
     })?;
     if let Some(error) = &report.summary.write_error {
-        tell!(
+        message!(
             "flowtrace: cannot write {}: {error}",
             options.output.display()
         );
     }
     if !args.quiet {
-        tell!("{}", ending(&report, &options));
+        message!("{}", ending(&report, &options));
     }
     // What is not in the trace is not exact, whoever sent it.
     let is_exact =
@@ -192,7 +192,7 @@ fn control(line: &str) -> Option<Control> {
         _ => None,
     };
     if found.is_none() {
-        tell!(
+        message!(
             "flowtrace: not understood: {line}; say 'rate HZ', 'rate NAME HZ', 'stop' or 'stop NAME'"
         );
     }

@@ -183,7 +183,7 @@ fn packets(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcom
         Err(pcapng::Error::Output(error)) => Err(error.into()),
     })?;
     if written.again > 0 {
-        tell!(
+        message!(
             "flowtrace: {} of {} are there more than once, for several places captured them: in Wireshark \
              frame.interface_id == 0 shows those of one",
             units::count(written.again as i64),
@@ -205,7 +205,7 @@ fn dataset(trace: &Trace, target: &output::Target) -> super::Outcome {
             .hint("what was written before stands; make room, or name another directory with -o"),
         error => Failure::new(1, error.to_string()),
     })?;
-    tell!(
+    message!(
         "flowtrace: {} rows in {} files, {}, in {}",
         written.rows,
         written.files,
@@ -235,7 +235,7 @@ fn views(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcome 
             .detail("nothing of this export was kept")
             .or_hint("make room there, or name another directory with -o")
     })?;
-    tell!(
+    message!(
         "flowtrace: {rows} rows of {views} views in {}",
         directory.display()
     );

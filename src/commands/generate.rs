@@ -84,15 +84,15 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Ok(out.write_all(text.as_bytes())?)
     })?;
     for note in &plan.notes {
-        tell!("flowtrace: note: {note}");
+        message!("flowtrace: note: {note}");
     }
     let refused: Vec<_> = plan.refused().collect();
     const SHOWN: usize = 5;
     for (step, reason) in refused.iter().take(SHOWN) {
-        tell!("flowtrace: {} cannot be generated: {reason}", step.id);
+        message!("flowtrace: {} cannot be generated: {reason}", step.id);
     }
     if refused.len() > SHOWN {
-        tell!(
+        message!(
             "flowtrace: +{} more: each is named in what was written",
             refused.len() - SHOWN
         );
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     if refused.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    tell!(
+    message!(
         "flowtrace: {} of {} steps are missing in what was written; it stops there",
         refused.len(),
         plan.steps.len()

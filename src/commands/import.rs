@@ -85,7 +85,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     }
     for (path, why) in &report.refused {
         let name = path.display();
-        tell!("flowtrace: {name} is not read: {why}; the others are in the trace");
+        message!("flowtrace: {name} is not read: {why}; the others are in the trace");
     }
     for file in &report.files {
         complain(file);
@@ -105,18 +105,18 @@ pub(crate) fn run(args: Args) -> super::Outcome {
 fn complain(file: &Imported) {
     let name = file.path.display();
     if let Some(damage) = &file.damage {
-        tell!("flowtrace: {name} is read only in part: {damage}");
+        message!("flowtrace: {name} is read only in part: {damage}");
     }
     if !file.foreign_links.is_empty() {
         let links: Vec<String> = file.foreign_links.iter().map(u16::to_string).collect();
-        tell!(
+        message!(
             "flowtrace: {name}: {} left out: frames of link layer {} are not read (LINKTYPE_ numbers of tcpdump.org)",
             counted(file.foreign as i64, "frame", "frames"),
             links.join(", ")
         );
     }
     if file.out_of_time > 0 {
-        tell!(
+        message!(
             "flowtrace: {name}: {} left out: their time is more than a year from that of the bulk of the packets, as before a clock was set; editcap -t shifts times",
             counted(file.out_of_time as i64, "frame", "frames")
         );

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         )
         .hint("name a directory in which you may write with -o")
     })?;
-    tell!("flowtrace: wrote the pages to {}", directory.display());
+    message!("flowtrace: wrote the pages to {}", directory.display());
     Ok(ExitCode::SUCCESS)
 }
 

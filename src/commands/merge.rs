@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     let merged = Trace::open_to_store(&options.output)?;
     merged.store_rules(rules::infer(&merged)?)?;
     if !args.quiet {
-        tell!("{}", text(&options, &report));
+        message!("{}", text(&options, &report));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     if args.foreground {
         let attach = Attach::start(&options).map_err(failure)?;
-        tell!(
+        message!(
             "flowtrace: {} is traced at {}; end with Ctrl-C or flowtrace unmount",
             options.source.display(),
             attach.mountpoint().display()
@@ -89,7 +89,7 @@ fn in_background(options: &AttachOptions) -> Outcome {
                 .map_err(|e| system("cannot hear from the daemon", e))?;
             match answer.split_first() {
                 Some((0, [])) => {
-                    tell!(
+                    message!(
                         "flowtrace: {} is traced at {}; flowtrace unmount {} completes {}",
                         options.source.display(),
                         options.mountpoint.display(),

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     }
     let workload = plan(&Trace::open(&args.trace)?)?;
     for warning in &workload.warnings {
-        tell!("flowtrace: warning: {}: {warning}", args.trace.display());
+        message!("flowtrace: warning: {}: {warning}", args.trace.display());
     }
     if workload.recorded.calls == 0 {
         return Err(Failure::usage(format!(

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     })?;
     if let Some(path) = target.path() {
         let size = path.metadata().map_or(0, |m| m.len() as i64);
-        tell!(
+        message!(
             "flowtrace: wrote {}, {}; open it in a browser",
             path.display(),
             units::bytes(size)

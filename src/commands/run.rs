@@ -268,7 +268,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let mut notify = |notice: Notice| {
         if !args.quiet {
-            tell!("flowtrace: {}", describe(&notice));
+            message!("flowtrace: {}", describe(&notice));
         }
     };
     let report = session::run(&options, &mut notify).map_err(|error| {
@@ -284,7 +284,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     conclude(&options, &report, args.quiet, args.no_summary);
     if let (Some(background), Some(front)) = (report.background, front) {
         if let Err(error) = front.leave(report.end) {
-            tell!("flowtrace: cannot leave the terminal, and waits here instead: {error}");
+            message!("flowtrace: cannot leave the terminal, and waits here instead: {error}");
         }
         background.serve();
     }
@@ -295,10 +295,10 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: bool) {
     let Some(trace) = &report.trace else { return };
     if let Some(how) = trace.displaced {
-        return tell!("flowtrace: {}", conclude::displaced(&options.output, how));
+        return message!("flowtrace: {}", conclude::displaced(&options.output, how));
     }
     if let Some(error) = &trace.write_error {
-        tell!(
+        message!(
             "flowtrace: cannot write {}: {error}; {} rows are missing from the trace",
             output::shown(&options.output).display(),
             trace.dropped
@@ -307,13 +307,13 @@ fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: b
     if let Some(reason) = &trace.not_folded
         && trace.write_error.is_none()
     {
-        tell!(
+        message!(
             "flowtrace: {} needs the -wal file beside it: {reason}",
             output::shown(&options.output).display()
         );
     }
     if let Err(failure) = conclude::conclude(&options.output, !quiet && !no_summary) {
-        tell!("flowtrace: {failure}");
+        message!("flowtrace: {failure}");
     }
 }
 

@@ -33,27 +33,27 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Ok(Detached::Completed(Some(trace))) => {
             let trace = quote_argv([trace.as_os_str().as_encoded_bytes()]);
             let trace = trace.text();
-            tell!("flowtrace: {trace} is complete · next: flowtrace summary {trace}");
+            message!("flowtrace: {trace} is complete · next: flowtrace summary {trace}");
             Ok(ExitCode::SUCCESS)
         }
         Ok(Detached::Completed(None)) => Ok(ExitCode::SUCCESS),
         Ok(Detached::StillUsed { holders, trace }) => {
             let trace =
                 trace.map_or_else(|| "the trace".to_owned(), |path| path.display().to_string());
-            tell!(
+            message!(
                 "flowtrace: {shown} is gone from its path; {trace} is complete when the last user \
                  of the view ends"
             );
             if holders.is_empty() {
-                tell!("  who that is cannot be told: another user's, or in another namespace");
+                message!("  who that is cannot be told: another user's, or in another namespace");
             }
             for holder in &holders {
-                tell!("  {}", describe(holder));
+                message!("  {}", describe(holder));
             }
             Ok(ExitCode::SUCCESS)
         }
         Ok(Detached::DaemonWasDead) => {
-            tell!(
+            message!(
                 "flowtrace: {shown} is unmounted; its daemon had died before, so the trace ends \
                  where that happened"
             );

@@ -17,13 +17,13 @@ pub(super) fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGra
             .iter()
             .map(|&g| units::plain(&groups.described(workflow, g)))
             .collect();
-        tell!(
+        message!(
             "flowtrace: these would form a cycle as one node each, and are drawn as several groups: {}",
             units::shorten(&names.join(", "), 300)
         );
     }
     if groups.cycles.len() > NAMED {
-        tell!(
+        message!(
             "flowtrace: and {} more such cycles",
             groups.cycles.len() - NAMED
         );
@@ -67,7 +67,7 @@ pub(super) fn cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
     if dropped.is_empty() {
         return;
     }
-    tell!(
+    message!(
         "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
         named_edges(workflow, dag, dropped)
     );
@@ -94,7 +94,7 @@ pub(super) fn handed(workflow: &Workflow, part: &Dag) {
         .iter()
         .take(NAMED)
     {
-        tell!(
+        message!(
             "flowtrace: {} had got answers from {} when it started {}: whether these have them as arguments is not known, and not followed",
             named(&BTreeSet::from([handed.by])),
             named(&handed.from),
@@ -113,14 +113,14 @@ pub(super) fn dropped(workflow: &Workflow, dag: &Dag, is_drawn: bool) {
             "edge of data that contradicts others",
             "edges of data that contradict others",
         );
-        tell!(
+        message!(
             "flowtrace: left out {count}: {}",
             named_edges(workflow, dag, &data)
         );
     }
     if !forks.is_empty() && is_drawn {
         let count = units::counted(forks.len() as i64, "fork leads", "forks lead");
-        tell!(
+        message!(
             "flowtrace: {count} against the order of the data (the parent read what the child gave, or what came later than it): drawn as such, and no part of the order"
         );
     }
