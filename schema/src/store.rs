@@ -285,16 +285,8 @@ fn check_schema(db: &Connection, path: &Path) -> Result<()> {
             }
             // Whoever asks for it hears that it is not there.
             ("table", None) => {}
-            (_, found) => {
-                let mut own = sql.replacen("CREATE VIEW", "CREATE TEMP VIEW", 1);
-                // An earlier flowtrace did not record it.
-                let knows = "name = 'filesystem'";
-                if found.is_some()
-                    && name == "traced_directories"
-                    && columns("traced_directory", knows).map_err(error)? == 0
-                {
-                    own = own.replace(", filesystem FROM", ", NULL FROM");
-                }
+            _ => {
+                let own = sql.replacen("CREATE VIEW", "CREATE TEMP VIEW", 1);
                 db.execute_batch(&own).map_err(error)?;
             }
         }
@@ -452,7 +444,7 @@ mod tests {
         bytes[60..64].copy_from_slice(&7u32.to_be_bytes());
         assert_eq!(
             refused(&bytes),
-            "t.db has schema version 7, this flowtrace knows up to 2"
+            "t.db has schema version 7, this flowtrace knows up to 3"
         );
         bytes[60..64].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(
@@ -496,14 +488,6 @@ mod tests {
             UPDATE sqlite_schema SET sql = CAST(x'ff' AS TEXT) || sql WHERE name = 'runs'";
         let said = asked(broken, count).unwrap_err();
         assert!(said.starts_with("cannot read t.db: "), "{said}");
-        // An earlier flowtrace did not record on which filesystem a directory is.
-        let earlier = "DROP VIEW traced_directories;
-            ALTER TABLE traced_directory DROP COLUMN filesystem;
-            CREATE VIEW traced_directories AS SELECT * FROM traced_directory";
-        assert_eq!(
-            asked(earlier, "SELECT COUNT(filesystem) FROM traced_directories"),
-            Ok(0)
-        );
     }
 
     #[test]

@@ -288,16 +288,12 @@ impl Trace {
         self.rows("SELECT * FROM settings ORDER BY upid")
     }
 
-    /// The part of their machine that programs could use, in the order of images; nothing where that was not recorded.
+    /// The part of their machine that programs could use, in the order of images.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn confined(&self) -> Result<Vec<ConfinedRow>> {
-        let known = "SELECT COUNT(*) FROM pragma_table_info('setting') WHERE name = 'cpus'";
-        match self.value::<i64>(known)? {
-            0 => Ok(Vec::new()),
-            _ => self.rows("SELECT * FROM settings ORDER BY upid"),
-        }
+        self.rows("SELECT * FROM settings ORDER BY upid")
     }
 
     /// The first image of each run, in order.
