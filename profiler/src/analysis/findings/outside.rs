@@ -60,15 +60,14 @@ pub(super) fn outside(
     })
 }
 
-/// True where a process waited at a channel of which nobody else of the run had the other end.
+/// True where a process waited at a channel of which nobody else of the run ever had the other end. One that had it may be gone
+/// while its data is still on its way.
 fn is_outside(channel: &Channel, process: ProcessId, piece: &Piece) -> bool {
     let others = match piece.state {
         State::In => [&channel.writers, &channel.write_keepers],
         State::Out => [&channel.readers, &channel.read_keepers],
         _ => return false,
     };
-    let is_there = |&(other, from, to): &(ProcessId, i64, i64)| {
-        other != process && from < piece.to && to > piece.from
-    };
-    !channel.is_token && !others.into_iter().flatten().any(is_there)
+    let mut others = others.into_iter().flatten();
+    !channel.is_token && others.all(|&(other, ..)| other == process)
 }
