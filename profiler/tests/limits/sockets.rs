@@ -270,33 +270,6 @@ fn a_step_that_waits_for_something_outside_of_the_run_is_named() {
     assert!(verdict.bottleneck.unwrap().starts_with("pack limited"));
 }
 
-/// A sender that closed its end and is gone was part of the run all the same: its data may be on a slow link.
-#[test]
-fn what_is_still_on_its_way_comes_from_the_run() {
-    let run = run(|mut play| {
-        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
-        let channel = play.channel(ChannelKind::Tcp);
-        let sender = play.process("send", Some(shell), 0, &[(100, Cpu)]);
-        play.end(channel, sender, Direction::Both, 10, 100);
-        let receiver = play.process(
-            "receive",
-            Some(shell),
-            0,
-            &[
-                (90, In(channel)),
-                (110, Cpu),
-                (3990, In(channel)),
-                (4000, Cpu),
-            ],
-        );
-        play.end(channel, receiver, Direction::Both, 10, 4000);
-        play.busy(2, 10, 4000);
-        play.finish(4000);
-    });
-    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
-    assert_ne!(verdict.kind, Some(findings::OUTSIDE), "{verdict:?}");
-}
-
 /// Bytes that went through sockets stand in columns of their own, where there are sockets; those not counted are no zeros.
 #[test]
 fn the_tree_has_the_bytes_of_sockets() {

@@ -6,7 +6,7 @@ use crate::analysis::critical_path::CriticalPath;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::percent;
 use crate::text::units;
-use crate::timeline::{Channel, Piece, State, Timeline};
+use crate::timeline::{Channel, State, Timeline};
 
 /// The step that waited so for longest on the critical path.
 pub(super) struct Outside {
@@ -30,7 +30,7 @@ pub(super) fn outside(
         let pieces = timeline.pieces_within(step.process, step.from_ns, step.to_ns);
         for piece in pieces {
             let Some(at) = piece.channel else { continue };
-            if is_outside(&timeline.channels[at as usize], step.process, piece) {
+            if is_outside(&timeline.channels[at as usize], step.process, piece.state) {
                 let share = timeline.shares(piece)[piece.state as usize];
                 let ns = share * piece.overlap(step.from_ns, step.to_ns) as f64;
                 let rule = &*workflow.program(&step.program).rule;
@@ -62,12 +62,32 @@ pub(super) fn outside(
 
 /// True where a process waited at a channel of which nobody else of the run ever had the other end. One that had it may be gone
 /// while its data is still on its way.
-fn is_outside(channel: &Channel, process: ProcessId, piece: &Piece) -> bool {
-    let others = match piece.state {
+fn is_outside(channel: &Channel, process: ProcessId, state: State) -> bool {
+    let others = match state {
         State::In => [&channel.writers, &channel.write_keepers],
         State::Out => [&channel.readers, &channel.read_keepers],
         _ => return false,
     };
     let mut others = others.into_iter().flatten();
     !channel.is_token && others.all(|&(other, ..)| other == process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_has_ended_was_of_the_run() {
+        let (receiver, sender) = (ProcessId(1), ProcessId(2));
+        let mut channel = Channel {
+            readers: vec![(receiver, 0, 100)],
+            writers: vec![(receiver, 0, 100)],
+            ..Channel::default()
+        };
+        assert!(is_outside(&channel, receiver, State::In));
+        channel.writers.push((sender, 0, 10));
+        assert!(!is_outside(&channel, receiver, State::In));
+        assert!(is_outside(&channel, receiver, State::Out));
+        assert!(!is_outside(&channel, receiver, State::Cpu));
+    }
 }
