@@ -162,25 +162,7 @@ fn ending(file: &str) -> String {
 
 /// Two connections between hosts, from a capture.
 fn packets(directory: &Path) {
-    let mut captured = Vec::new();
-    for i in 0..600_u64 {
-        let at = 1_700_000_000_000_000_000 + i * 20_000_000;
-        let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
-        let segment = |ports, payload, seq, ack| frames::Segment {
-            ports,
-            seq,
-            ack,
-            flags: 24,
-            payload,
-        };
-        let (sent, got) = (1 + 1000 * i as u32, 1 + 100 * i as u32);
-        captured.push((at, segment((4000, 80), 1000, sent, got).frame(a, b)));
-        captured.push((
-            at + 300_000,
-            segment((80, 4000), 100, got, sent + 1000).frame(b, a),
-        ));
-    }
-    std::fs::write(directory.join("a.pcap"), frames::pcap(&captured)).unwrap();
+    std::fs::write(directory.join("a.pcap"), frames::talk(600)).unwrap();
     support::prints(directory, &["import", "-q", "a.pcap", "-o", "packets.db"]);
 }
 

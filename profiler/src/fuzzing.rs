@@ -52,11 +52,7 @@ fn processes(trace: &Trace) -> Result<()> {
         text::critical_path::text(&workflow, &facts, style);
     }
     let names = bottlenecks::by_rule(&workflow);
-    let options = Options {
-        alpha: 0.9,
-        beta: 0.9,
-        window_ns: None,
-    };
+    let options = Options::default();
     let found = bottlenecks::analyse(&workflow, &dag, &timeline, &names, true, options);
     text::bottlenecks::text(&found, &timeline, None, ("t.db", 100));
     let advice = advice(&workflow, &found, &timeline, Some(4));

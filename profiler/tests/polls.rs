@@ -18,6 +18,17 @@ fn look(s: &mut Script, image: u32, file: u32, result: i64, at: u64) {
     s.bare_call(image, file, Op::Lookup, at * 1_000_000, result);
 }
 
+/// The shell looks for the file every 200 ms, and sleeps in between, until it is made.
+fn look_in_vain(s: &mut Script, shell: u32, made: u64) {
+    let absent = s.file("/w/done", FileKind::Absent, 0, 20);
+    for at in (20..made).step_by(200) {
+        look(s, shell, absent, -2, at);
+        let sleep = s.program(shell, "sleep", (at + 5, at + 195), 1);
+        s.sample(sleep, (at + 8, at + 195), Activity::Sleep, None);
+    }
+    s.name_end(absent, "/w/done", made);
+}
+
 /// A worker that makes the file at 900, and a script that looks for it every 200 ms; `is_found`: and finds it.
 fn polling(is_found: bool) -> (CriticalPath, f64, Vec<(Option<String>, Root)>) {
     let directory = tempfile::tempdir().unwrap();
@@ -27,13 +38,7 @@ fn polling(is_found: bool) -> (CriticalPath, f64, Vec<(Option<String>, Root)>) {
     let shell = s.root(("/bin/bash", &["bash", "s.sh"]), 0);
     let work = s.program(shell, "work", (5, 910), 5);
     s.sample(work, (8, 900), Activity::Running, None);
-    let absent = s.file("/w/done", FileKind::Absent, 0, 20);
-    for at in [20, 220, 420, 620, 820] {
-        look(s, shell, absent, -2, at);
-        let sleep = s.program(shell, "sleep", (at + 5, at + 195), 1);
-        s.sample(sleep, (at + 8, at + 195), Activity::Sleep, None);
-    }
-    s.name_end(absent, "/w/done", 900);
+    look_in_vain(s, shell, 900);
     let done = s.file("/w/done", FileKind::File, 1, 900);
     s.call(work, done, Op::Create, Some(1), None, 899);
     if is_found {
@@ -91,13 +96,7 @@ fn a_producer_of_the_same_name_as_the_pauses_is_the_bottleneck() {
     let work = s.program(maker, "sleep", (5, 1890), 1);
     s.sample(work, (8, 1890), Activity::Sleep, None);
     s.sample(maker, (5, 1890), Activity::Child, None);
-    let absent = s.file("/w/done", FileKind::Absent, 0, 20);
-    for at in (20..1900).step_by(200) {
-        look(s, shell, absent, -2, at);
-        let sleep = s.program(shell, "sleep", (at + 5, at + 195), 1);
-        s.sample(sleep, (at + 8, at + 195), Activity::Sleep, None);
-    }
-    s.name_end(absent, "/w/done", 1900);
+    look_in_vain(s, shell, 1900);
     let done = s.file("/w/done", FileKind::File, 1, 1900);
     s.call(maker, done, Op::Create, Some(1), None, 1899);
     s.end(maker, 1902, Some(0), None, 3);

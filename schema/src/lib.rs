@@ -12,6 +12,7 @@
 mod activity;
 mod contract;
 mod counter;
+mod cpu_list;
 pub mod doc;
 mod error;
 mod ids;
@@ -31,6 +32,7 @@ mod writer;
 pub use activity::Activity;
 pub use contract::{APPLICATION_ID, SCHEMA_VERSION};
 pub use counter::HostCounter;
+pub use cpu_list::{cpu_list, cpus_of_list};
 pub use error::{Error, Result};
 pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
@@ -57,11 +59,11 @@ pub use trace::{AccessRow, CallRow, Kind};
 pub use trace::ClockCorrection;
 // For reports.
 pub use trace::{
-    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, ConfinedRow, CounterRow, DescriptorRow,
-    FifoEndRow, FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow,
-    ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow,
-    SettingRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, Table, TimesRow,
-    ToldRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
+    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, Table, TimesRow, ToldRow, Trace,
+    TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,

@@ -24,10 +24,10 @@ pub use kinds::Kind;
 pub use network::{FlowEnds, PacketRow};
 pub use report::CallCost;
 pub use rows::{
-    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, ConfinedRow, CounterRow, DescriptorRow,
-    FifoEndRow, FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow,
-    ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow,
-    SettingRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, TimesRow, ToldRow,
+    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
+    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, TimesRow, ToldRow,
     TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
@@ -285,14 +285,6 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn settings(&self) -> Result<Vec<SettingRow>> {
-        self.rows("SELECT * FROM settings ORDER BY upid")
-    }
-
-    /// The part of their machine that programs could use, in the order of images.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn confined(&self) -> Result<Vec<ConfinedRow>> {
         self.rows("SELECT * FROM settings ORDER BY upid")
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::ValueEnum;
-use flowtrace_profiler::argv::unquote;
+use flowtrace_profiler::argv::{base, unquote};
 use flowtrace_profiler::check::{self, Declared, Kind, text};
 use flowtrace_profiler::generate::files_of_steps;
 use flowtrace_schema::{ProcessRow, Trace};
@@ -258,7 +258,7 @@ fn rules_of(build: &Build) -> (String, String, Vec<String>) {
         }
         is_file = word == "-f";
     }
-    let program = words.first().map_or("", |word| base_name(word));
+    let program = words.first().map_or("", |word| base(word));
     (
         program.into(),
         base_of(&build.command, &build.directory),
@@ -268,15 +268,11 @@ fn rules_of(build: &Build) -> (String, String, Vec<String>) {
 
 /// Whether a build is only asked for something and builds nothing.
 fn is_query(words: &[String]) -> bool {
-    let is_ninja = words.first().is_some_and(|word| base_name(word) == "ninja");
+    let is_ninja = words.first().is_some_and(|word| base(word) == "ninja");
     let is_tool = |word: &String| is_ninja && word.starts_with("-t");
     words
         .iter()
         .any(|word| word == "--version" || is_tool(word))
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The directory that a build goes to before it reads its rules (`-C`), from the one where it was started.
@@ -303,10 +299,10 @@ fn base_of(command: &str, directory: &str) -> String {
 /// The words of a command that knows its rules, without the interpreter that runs it.
 fn knowing(argv: &[String]) -> Option<&[String]> {
     let knows = |words: &[String]| {
-        let first = words.first().map(|word| base_name(word));
+        let first = words.first().map(|word| base(word));
         first.is_some_and(|name| ["make", "gmake", "ninja", "snakemake"].contains(&name))
     };
-    let is_python = base_name(argv.first()?).starts_with("python");
+    let is_python = base(argv.first()?).starts_with("python");
     let words = if is_python { &argv[1..] } else { argv };
     knows(words).then_some(words)
 }
@@ -319,7 +315,7 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
     let argv = unquote(command);
     let argv = knowing(&argv).unwrap_or(&argv);
     let program = argv.first().map_or("", String::as_str);
-    let name = base_name(program);
+    let name = base(program);
     let mut given = argv.iter().skip(1).map(String::as_str).collect::<Vec<_>>();
     let all: Vec<String>;
     let (kind, calls): (Kind, Vec<Vec<&str>>) = match name {
@@ -342,10 +338,9 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
             let of = |tool: &[&'static str]| [&kept[..], &["-t"], tool].concat();
             // By default the graph is of the default targets alone.
             let targets = printed(program, &of(&["targets", "all"]), root)?;
-            let targets = targets
-                .lines()
-                .filter_map(|line| Some(line.rsplit_once(": ")?.0));
-            all = targets.map(String::from).collect::<Vec<_>>();
+            let targets = targets.lines().filter_map(|line| line.rsplit_once(": "));
+            let targets = targets.filter(|(_, rule)| *rule != "phony");
+            all = targets.map(|(target, _)| target.to_owned()).collect();
             let mut graph = of(&["graph"]);
             if all.iter().map(String::len).sum::<usize>() < MOST_TARGETS {
                 graph.extend(all.iter().map(String::as_str));

@@ -138,7 +138,7 @@ fn templates(directory: &Path) -> Vec<Vec<u8>> {
         found.push(fs::read(&path).unwrap());
         drop(held);
     }
-    fs::write(directory.join("a.pcap"), capture()).unwrap();
+    fs::write(directory.join("a.pcap"), frames::talk(150)).unwrap();
     prints(
         directory,
         &["import", "-q", "--force", "-o", "packets.db", "a.pcap"],
@@ -154,30 +154,7 @@ fn templates(directory: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// Two machines that talk, in the classic format.
-fn capture() -> Vec<u8> {
-    let mut packets = Vec::new();
-    for i in 0..150_u64 {
-        let at = 1_700_000_000_000_000_000 + i * 20_000_000;
-        let segment = |ports, payload, seq, ack| frames::Segment {
-            ports,
-            seq,
-            ack,
-            flags: 24,
-            payload,
-        };
-        let (sent, got) = (1 + 1000 * i as u32, 1 + 100 * i as u32);
-        let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
-        packets.push((at, segment((4000, 80), 1000, sent, got).frame(a, b)));
-        packets.push((
-            at + 300_000,
-            segment((80, 4000), 100, got, sent + 1000).frame(b, a),
-        ));
-    }
-    frames::pcap(&packets)
-}
-
-/// The same in the newer format.
+/// Two machines that talk, in the newer format.
 fn capture_of_blocks() -> Vec<u8> {
     let words = |words: &[u32]| {
         words
@@ -187,7 +164,7 @@ fn capture_of_blocks() -> Vec<u8> {
     };
     let mut file = words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]);
     file.extend(words(&[1, 20, 1, 65535, 20]));
-    let classic = capture();
+    let classic = frames::talk(150);
     let mut rest = &classic[24..];
     let mut number = 0;
     while let Some((head, body)) = rest.split_at_checked(16) {
@@ -272,7 +249,7 @@ fn every_command_survives_damaged_traces() {
 
 #[test]
 fn every_command_survives_damaged_captures() {
-    let captures = [capture(), capture_of_blocks()];
+    let captures = [frames::talk(150), capture_of_blocks()];
     let count = asked("FLOWTRACE_DAMAGED_CAPTURES", 40);
     let first = asked("FLOWTRACE_DAMAGED_SEED", 1);
     for_each(count, first, |seed, directory| {

@@ -65,3 +65,27 @@ pub(crate) fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     }
     file
 }
+
+/// A capture of two machines that send each other a message every 20 ms, so many times.
+#[allow(dead_code)] // Not every test that makes frames wants it.
+pub(crate) fn talk(rounds: u32) -> Vec<u8> {
+    let mut captured = Vec::new();
+    for i in 0..rounds {
+        let at = 1_700_000_000_000_000_000 + u64::from(i) * 20_000_000;
+        let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let segment = |ports, payload, seq, ack| Segment {
+            ports,
+            seq,
+            ack,
+            flags: 24,
+            payload,
+        };
+        let (sent, got) = (1 + 1000 * i, 1 + 100 * i);
+        captured.push((at, segment((4000, 80), 1000, sent, got).frame(a, b)));
+        captured.push((
+            at + 300_000,
+            segment((80, 4000), 100, got, sent + 1000).frame(b, a),
+        ));
+    }
+    pcap(&captured)
+}

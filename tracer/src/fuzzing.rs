@@ -59,7 +59,7 @@ pub fn messages(bytes: &[u8]) {
     assert!(collector.is_empty() && collector.rows().is_empty());
 }
 
-/// Messages of somebody who has the key: whatever they say, the collector's books stay in order.
+/// Signed messages of any content: the collector's totals stay consistent.
 pub fn signed_messages(bytes: &[u8]) {
     let key = Key::new(b"everybody has it");
     let mut collector = Collector::new(key.clone(), b"secret", Rates::default());

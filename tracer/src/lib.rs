@@ -12,6 +12,7 @@
 mod aside;
 mod bpf;
 pub mod callers;
+mod cgroups;
 pub mod clock;
 pub mod doctor;
 pub mod fs;

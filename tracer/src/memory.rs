@@ -1,34 +1,26 @@
 //! How much memory this process may use, where that is less than what the machine has.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Where memory cgroups are, by the word that `/proc/self/cgroup` has for them: those of version 2, and of version 1.
-const HIERARCHIES: [(&str, &str, &str); 2] = [
-    ("", "/sys/fs/cgroup", "memory.max"),
-    ("memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-];
+use crate::cgroups::Groups;
 
 /// The least limit of the memory cgroups that this process is in, bytes; `u64::MAX` where there is none.
 pub(crate) fn limit() -> u64 {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    limit_of(&own, |file| fs::read_to_string(file).ok())
+    limit_of(&own, &Groups::here(), |file| fs::read_to_string(file).ok())
 }
 
 /// The same of a process with this `/proc/PID/cgroup`.
-fn limit_of(own: &str, read: impl Fn(&Path) -> Option<String>) -> u64 {
-    let groups = own.lines().filter_map(|line| {
-        let mut words = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (words.next()?, words.next()?);
-        let is_meant = |(name, ..): &&(&str, _, _)| controllers.split(',').any(|c| c == *name);
-        let (_, top, file) = HIERARCHIES.iter().find(is_meant)?;
-        let group = PathBuf::from(format!("{top}{path}"));
-        // In a container the group itself may be what is seen as the top.
-        let groups = group.ancestors().take_while(|group| group.starts_with(top));
-        let limits = groups.filter_map(|group| read(&group.join(file))?.trim().parse().ok());
-        limits.min()
-    });
-    groups.min().unwrap_or(u64::MAX)
+fn limit_of(own: &str, groups: &Groups, read: impl Fn(&Path) -> Option<String>) -> u64 {
+    let limit = |directory: &Path, is_v1| {
+        let name = match is_v1 {
+            true => "memory.limit_in_bytes",
+            false => "memory.max",
+        };
+        read(&directory.join(name))?.trim().parse().ok()
+    };
+    groups.least("memory", own, limit).unwrap_or(u64::MAX)
 }
 
 /// Has the kernel choose this process first where memory runs out, which anybody may for itself.
@@ -39,9 +31,19 @@ pub(crate) fn be_given_up_first() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroups::Hierarchy;
 
     #[test]
     fn the_least_limit_of_all_groups_above_counts() {
+        let hierarchy = |mounted_at: &str, controllers: Option<&[&str]>| Hierarchy {
+            mounted_at: mounted_at.into(),
+            root: "/".into(),
+            controllers: controllers.map(|names| names.iter().map(ToString::to_string).collect()),
+        };
+        let groups = Groups::of(vec![
+            hierarchy("/sys/fs/cgroup", None),
+            hierarchy("/sys/fs/cgroup/memory", Some(&["rw", "memory"])),
+        ]);
         let read = |file: &Path| {
             let text = match file.to_str()? {
                 "/sys/fs/cgroup/memory.max" | "/sys/fs/cgroup/a/b/memory.max" => "max\n",
@@ -52,14 +54,12 @@ mod tests {
             };
             Some(text.to_owned())
         };
-        assert_eq!(limit_of("0::/a/b\n", read), 5000);
-        assert_eq!(limit_of("0::/elsewhere\n", read), u64::MAX);
-        assert_eq!(limit_of("4:memory:/x/y\n1:cpu:/x\n0::/\n", read), 4000);
-        assert_eq!(
-            limit_of("4:cpu,memory:/z\n", read),
-            9_223_372_036_854_771_712
-        );
-        assert_eq!(limit_of("nonsense\n", read), u64::MAX);
+        let limit_of = |own| limit_of(own, &groups, read);
+        assert_eq!(limit_of("0::/a/b\n"), 5000);
+        assert_eq!(limit_of("0::/elsewhere\n"), u64::MAX);
+        assert_eq!(limit_of("4:memory:/x/y\n1:cpu:/x\n0::/\n"), 4000);
+        assert_eq!(limit_of("4:cpu,memory:/z\n"), 9_223_372_036_854_771_712);
+        assert_eq!(limit_of("nonsense\n"), u64::MAX);
         assert!(limit() > 0);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn directory(path: &str) -> &str {
 }
 
 /// The last component of a path.
-pub(crate) fn base(path: &str) -> &str {
+pub fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use flowtrace_schema::ConfinedRow;
+use flowtrace_schema::{SettingRow, cpu_list, cpus_of_list};
 
 use super::{Timeline, sum_of};
 use crate::model::{ProcessId, Workflow};
@@ -46,30 +46,10 @@ impl Limit {
     }
 }
 
-/// Numbers of a text such as `0-3,8`.
-fn numbers(text: &str) -> BTreeSet<u32> {
-    /// More CPUs than any machine has.
-    const MOST: u32 = 1 << 16;
-    let range = |part: &str| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        Some(from.trim().parse().ok()?..=to.trim().parse::<u32>().ok()?.min(MOST))
-    };
-    text.split(',').filter_map(range).flatten().collect()
-}
-
-fn text(numbers: &BTreeSet<u32>) -> String {
-    let numbers: Vec<u32> = numbers.iter().copied().collect();
-    let runs = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
-        [one] => one.to_string(),
-        _ => format!("{}-{}", run[0], run[run.len() - 1]),
-    });
-    runs.collect::<Vec<_>>().join(",")
-}
-
 /// The part of the machine that each process may use, by its place; empty: all of them the whole machine. `runs`: the first image of each run.
 pub(super) fn confined(
     workflow: &Workflow,
-    settings: &[ConfinedRow],
+    settings: &[SettingRow],
     runs: &[i64],
 ) -> Vec<Option<Arc<Confined>>> {
     if settings
@@ -78,11 +58,11 @@ pub(super) fn confined(
     {
         return Vec::new();
     }
-    let of_row = |row: &ConfinedRow| {
+    let of_row = |row: &SettingRow| {
         let is_confined = row.cpus.is_some() || row.cpu_quota_ns.is_some();
         is_confined.then(|| {
             Arc::new(Confined {
-                cpus: row.cpus.as_deref().map(numbers),
+                cpus: row.cpus.as_deref().map(cpus_of_list),
                 quota: row.cpu_quota_ns.map(|ns| ns as f64 / 1e9),
             })
         })
@@ -143,7 +123,7 @@ impl Timeline {
         }
         let of_mask = cpus.map(|cpus| Limit {
             cores: cpus.len() as f64,
-            cpus: Some(text(&cpus)),
+            cpus: Some(cpu_list(&cpus)),
         });
         let of_quota = quota.map(|cores| Limit { cores, cpus: None });
         let least = of_mask.into_iter().chain(of_quota);
@@ -164,13 +144,6 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_cpus_are_read_and_written() {
-        assert_eq!(text(&numbers("0-3,8, 10-11")), "0-3,8,10-11");
-        assert_eq!(numbers("x,3-1,"), BTreeSet::new());
-        assert_eq!(numbers("0-4294967295").len(), (1 << 16) + 1);
-    }
 
     #[test]
     fn limits_are_named() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    Activity, ChannelRow, ConfinedRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow,
+    Activity, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, SettingRow, TimesRow,
     Trace,
 };
 
@@ -37,7 +37,7 @@ pub struct Parts {
     /// By id.
     pub hosts: Vec<HostRow>,
     /// By image.
-    pub settings: Vec<ConfinedRow>,
+    pub settings: Vec<SettingRow>,
     /// The first image of each run.
     pub first_of_runs: Vec<i64>,
     /// Who ended waits for locks and FIFOs.
@@ -62,7 +62,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             channels: trace.channels()?,
             counters: trace.host_counters()?,
             hosts: trace.machines()?,
-            settings: trace.confined()?,
+            settings: trace.settings()?,
             first_of_runs: trace.first_of_runs()?,
             exact: trace.is_exact(),
         },

@@ -316,11 +316,6 @@ rows! {
         upid: i64,
         umask: Option<i64>,
         environment: Option<i64>,
-    }
-
-    /// The part of its machine that a program of the view `settings` could use.
-    ConfinedRow {
-        upid: i64,
         cpus: Option<String>,
         cpu_quota_ns: Option<i64>,
     }

@@ -433,13 +433,12 @@ fn what_programs_could_use_of_the_machine_is_read() {
         cpu_quota_ns: Some(300_000_000),
     });
     writer.finish(&recorder, END);
-    let row = &Trace::open(&path).unwrap().confined().unwrap()[0];
+    let row = &Trace::open(&path).unwrap().settings().unwrap()[0];
     assert_eq!(
         (row.upid, row.cpus.as_deref(), row.cpu_quota_ns),
         (1, Some("0-1"), Some(300_000_000))
     );
-    let umask = Trace::open(&path).unwrap().settings().unwrap()[0].umask;
-    assert_eq!(umask, Some(0o22));
+    assert_eq!(row.umask, Some(0o22));
 }
 
 /// An image with these arguments, each ended by a NUL.

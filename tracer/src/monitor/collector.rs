@@ -143,7 +143,7 @@ pub struct Collector {
     /// Machines that are to end.
     stopped: HashSet<String>,
     rows: Vec<Row>,
-    /// Messages that were refused: unsigned, of a stranger, of an earlier session, or with what cannot be.
+    /// Refused messages: without a valid signature, of an earlier session, or with impossible values.
     refused: u64,
 }
 

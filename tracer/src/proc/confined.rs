@@ -2,14 +2,14 @@
 //!
 //! The kernel counts the time for which these keep a process from running as waiting for a CPU, as if others had them all.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 
+use flowtrace_schema::cpu_list;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
-use procfs::FromRead;
-use procfs::process::MountInfos;
 
 use super::reading::contents;
+use crate::cgroups::Groups;
 
 /// The part of the machine that a process may use; nothing in it: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,77 +20,14 @@ pub(super) struct Confined {
     pub(super) quota_ns: Option<u64>,
 }
 
-/// Where the control groups are.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Groups {
-    hierarchies: Vec<Hierarchy>,
-}
-
-/// A mounted hierarchy that has the controller `cpu`.
-#[derive(Clone, Debug)]
-struct Hierarchy {
-    mounted_at: PathBuf,
-    /// The group that is its top directory here.
-    root: String,
-    is_v1: bool,
-}
-
-impl Groups {
-    /// Those of flowtrace's own mount namespace.
-    pub(super) fn here() -> Groups {
-        let mounts = MountInfos::from_file("/proc/self/mountinfo");
-        let hierarchies = mounts.into_iter().flatten().filter_map(|mount| {
-            let is_v1 = mount.fs_type == "cgroup";
-            let has_cpu = is_v1 && mount.super_options.contains_key("cpu");
-            (has_cpu || mount.fs_type == "cgroup2").then_some(Hierarchy {
-                mounted_at: mount.mount_point,
-                root: mount.root,
-                is_v1,
-            })
-        });
-        Groups {
-            hierarchies: hierarchies.collect(),
-        }
-    }
-
-    /// The least quota of the groups in a text such as `/proc/PID/cgroup` has (cgroups(7)), ns in each second.
-    fn quota(&self, groups: &str) -> Option<u64> {
-        let quotas = self.hierarchies.iter().filter_map(|hierarchy| {
-            let group = groups.lines().find_map(|line| {
-                let (_, line) = line.split_once(':')?;
-                let (controllers, group) = line.split_once(':')?;
-                let is_it = match hierarchy.is_v1 {
-                    true => controllers.split(',').any(|name| name == "cpu"),
-                    false => controllers.is_empty(),
-                };
-                is_it.then_some(group)
-            })?;
-            hierarchy.quota(group)
-        });
-        quotas.min()
-    }
-}
-
-impl Hierarchy {
-    fn quota(&self, group: &str) -> Option<u64> {
-        let below = group.strip_prefix(self.root.trim_end_matches('/'))?;
-        let below = below.trim_matches('/');
-        let mut directory = self.mounted_at.clone();
-        let mut least = self.own_quota(&directory);
-        for name in below.split('/').filter(|name| !name.is_empty()) {
-            directory.push(name);
-            let quotas = [least, self.own_quota(&directory)].into_iter().flatten();
-            least = quotas.min();
-        }
-        least
-    }
-
-    fn own_quota(&self, directory: &std::path::Path) -> Option<u64> {
+/// The least CPU quota of the groups in a text such as `/proc/PID/cgroup` has, ns in each second.
+fn quota(groups: &Groups, of_process: &str) -> Option<u64> {
+    groups.least("cpu", of_process, |directory, is_v1| {
         let read = |name: &str| {
             let text = contents(directory.join(name).to_str()?).ok()?;
             String::from_utf8(text).ok()
         };
-        match self.is_v1 {
+        match is_v1 {
             true => quota_of(&format!(
                 "{} {}",
                 read("cpu.cfs_quota_us")?.trim(),
@@ -98,7 +35,7 @@ impl Hierarchy {
             )),
             false => quota_of(&read("cpu.max")?),
         }
-    }
+    })
 }
 
 /// ns in each second by a text such as `cpu.max` has: quota and period. `max` and -1 are none.
@@ -113,14 +50,13 @@ impl Confined {
     /// That of a process; `None`: it is gone.
     pub(super) fn of(pid: u32, groups: &Groups) -> Option<Confined> {
         let mask = sched_getaffinity(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
-        let allowed: Vec<usize> = (0..CpuSet::count())
-            .filter(|&cpu| mask.is_set(cpu).unwrap_or(false))
-            .collect();
+        let allowed = (0..CpuSet::count()).filter(|&cpu| mask.is_set(cpu).unwrap_or(false));
+        let allowed: BTreeSet<u32> = allowed.map(|cpu| cpu as u32).collect();
         let is_all = online().is_none_or(|online| allowed.len() >= online);
         let groups_of = contents(&format!("/proc/{pid}/cgroup")).ok();
         Some(Confined {
-            cpus: (!is_all).then(|| ranges(&allowed)),
-            quota_ns: groups_of.and_then(|text| groups.quota(str::from_utf8(&text).ok()?)),
+            cpus: (!is_all).then(|| cpu_list(&allowed)),
+            quota_ns: groups_of.and_then(|text| quota(groups, str::from_utf8(&text).ok()?)),
         })
     }
 }
@@ -131,18 +67,12 @@ pub(crate) fn online() -> Option<usize> {
     usize::try_from(online.ok()??).ok()
 }
 
-/// Numbers in their order as `0-3,8`.
-fn ranges(numbers: &[usize]) -> String {
-    let ranges = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
-        [one] => one.to_string(),
-        _ => format!("{}-{}", run[0], run[run.len() - 1]),
-    });
-    ranges.collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::cgroups::Hierarchy;
 
     #[test]
     fn quotas_are_read() {
@@ -151,13 +81,6 @@ mod tests {
         assert_eq!(quota_of("-1 100000"), None);
         assert_eq!(quota_of("1 0"), None);
         assert_eq!(quota_of(""), None);
-    }
-
-    #[test]
-    fn numbers_make_ranges() {
-        assert_eq!(ranges(&[0, 1, 2, 3, 8]), "0-3,8");
-        assert_eq!(ranges(&[5]), "5");
-        assert_eq!(ranges(&[]), "");
     }
 
     /// The least quota on the way from the top of the hierarchy counts, of either version.
@@ -173,15 +96,16 @@ mod tests {
         write("v2/job/step/cpu.max", "max 100000");
         write("v1/a/cpu.cfs_quota_us", "-1");
         write("v1/a/cpu.cfs_period_us", "100000");
-        let hierarchy = |name: &str, root: &str, is_v1| Hierarchy {
+        let hierarchy = |name: &str, root: &str, is_v1: bool| Hierarchy {
             mounted_at: directory.path().join(name),
             root: root.into(),
-            is_v1,
+            controllers: is_v1.then(|| HashSet::from(["cpu".into()])),
         };
-        let both = Groups {
-            hierarchies: vec![hierarchy("v1", "/", true), hierarchy("v2", "/top", false)],
-        };
-        let of = |groups| both.quota(groups);
+        let both = Groups::of(vec![
+            hierarchy("v1", "/", true),
+            hierarchy("v2", "/top", false),
+        ]);
+        let of = |groups| quota(&both, groups);
         assert_eq!(
             of("3:cpuacct,cpu:/a\n0::/top/job/step\n"),
             Some(500_000_000)

@@ -10,10 +10,11 @@ use std::hash::{BuildHasher, RandomState};
 
 use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
-use super::confined::{Confined, Groups};
+use super::confined::Confined;
 use super::environment::{OfLast, Wanted};
 use super::moment::Moment;
 use super::reading;
+use crate::cgroups::Groups;
 
 /// Variables that shells and make count up or set anew for every program.
 const ALWAYS_OTHER: &[&[u8]] = &[

@@ -191,15 +191,9 @@ impl<'a> Blame<'a> {
         {
             return None;
         }
-        let waited = units::duration(waited);
-        let evidence = format!(
-            "{waited} of the {} for which it is the bottleneck, {}",
-            units::duration(self.ns),
-            looks(self.cause.samples, self.bound.timeline)
-        );
         Some(Finding {
             why: None,
-            ..self.limited(evidence)
+            ..self.limited(self.evidence_of(waited))
         })
     }
 
@@ -212,12 +206,6 @@ impl<'a> Blame<'a> {
         if self.cause.resource != Resource::Cpu || (waited as f64) < MOST * self.ns as f64 {
             return None;
         }
-        let evidence = format!(
-            "{} of the {} for which it is the bottleneck, {}",
-            units::duration(waited),
-            units::duration(self.ns),
-            looks(self.cause.samples, self.bound.timeline)
-        );
         let title = format!(
             "{} waits for CPUs that other programs on the machine use: run it when the machine is idle",
             self.name
@@ -225,8 +213,24 @@ impl<'a> Blame<'a> {
         let saving = self.part(|state| state == State::Queue);
         Some(Finding {
             why: None,
-            ..self.finding("busy machine", title, saving, evidence, "resources")
+            ..self.finding(
+                "busy machine",
+                title,
+                saving,
+                self.evidence_of(waited),
+                "resources",
+            )
         })
+    }
+
+    /// How much of its time as the bottleneck a wait was.
+    fn evidence_of(&self, waited: i64) -> String {
+        format!(
+            "{} of the {} for which it is the bottleneck, {}",
+            units::duration(waited),
+            units::duration(self.ns),
+            looks(self.cause.samples, self.bound.timeline)
+        )
     }
 
     fn limited(&self, evidence: String) -> Finding {

@@ -4,6 +4,7 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
 use super::{Drawing, DrawnEdge, DrawnNode, Relation, Shape, Value, hue};
+use crate::graph::pattern::base;
 use crate::graph::{Dag, Dropped, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
 use crate::text::units;
@@ -288,8 +289,4 @@ fn file(
 /// The sum of what is known.
 fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     values.flatten().reduce(i64::saturating_add)
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }

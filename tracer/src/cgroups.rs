@@ -1,0 +1,97 @@
+//! Limits that control groups set (cgroups(7)), of version 1 and 2.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use procfs::FromRead;
+use procfs::process::MountInfos;
+
+/// The mounted hierarchies of control groups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Groups {
+    hierarchies: Vec<Hierarchy>,
+}
+
+/// A mounted hierarchy.
+#[derive(Clone, Debug)]
+pub(crate) struct Hierarchy {
+    pub(crate) mounted_at: PathBuf,
+    /// The group that is its top directory here: in a container not that of the machine.
+    pub(crate) root: String,
+    /// Its controllers where it is of version 1; `None`: version 2, which may have any.
+    pub(crate) controllers: Option<HashSet<String>>,
+}
+
+impl Groups {
+    /// Those of flowtrace's own mount namespace.
+    pub(crate) fn here() -> Groups {
+        let mounts = MountInfos::from_file("/proc/self/mountinfo");
+        let hierarchies = mounts.into_iter().flatten().filter_map(|mount| {
+            let controllers = match mount.fs_type.as_str() {
+                "cgroup" => Some(mount.super_options.into_keys().collect()),
+                "cgroup2" => None,
+                _ => return None,
+            };
+            Some(Hierarchy {
+                mounted_at: mount.mount_point,
+                root: mount.root,
+                controllers,
+            })
+        });
+        Groups::of(hierarchies.collect())
+    }
+
+    /// These hierarchies.
+    pub(crate) fn of(hierarchies: Vec<Hierarchy>) -> Groups {
+        Groups { hierarchies }
+    }
+
+    /// The least limit of a controller over the groups in a text such as `/proc/PID/cgroup` has, and all groups above them. `limit`
+    /// reads that of one group from its directory; `true`: of version 1.
+    pub(crate) fn least(
+        &self,
+        controller: &str,
+        groups: &str,
+        limit: impl Fn(&Path, bool) -> Option<u64>,
+    ) -> Option<u64> {
+        let least = self.hierarchies.iter().filter_map(|hierarchy| {
+            let group = hierarchy.group_of(controller, groups)?;
+            let is_v1 = hierarchy.controllers.is_some();
+            let directories = hierarchy.directories(group)?;
+            directories
+                .filter_map(|directory| limit(&directory, is_v1))
+                .min()
+        });
+        least.min()
+    }
+}
+
+impl Hierarchy {
+    /// The group that is meant for a controller of this hierarchy.
+    fn group_of<'a>(&self, controller: &str, groups: &'a str) -> Option<&'a str> {
+        groups.lines().find_map(|line| {
+            let (_, line) = line.split_once(':')?;
+            let (controllers, group) = line.split_once(':')?;
+            let is_it = match &self.controllers {
+                Some(own) => {
+                    own.contains(controller)
+                        && controllers.split(',').any(|name| name == controller)
+                }
+                None => controllers.is_empty(),
+            };
+            is_it.then_some(group)
+        })
+    }
+
+    /// The directories of a group and of all groups above it; `None`: it is not below the top directory.
+    fn directories(&self, group: &str) -> Option<impl Iterator<Item = PathBuf>> {
+        let below = group.strip_prefix(self.root.trim_end_matches('/'))?;
+        let below = Path::new(below.trim_matches('/')).to_owned();
+        let mounted_at = self.mounted_at.clone();
+        let directories: Vec<PathBuf> = below
+            .ancestors()
+            .map(|path| mounted_at.join(path))
+            .collect();
+        Some(directories.into_iter())
+    }
+}
