@@ -12,6 +12,9 @@ pub(crate) const OWN_FAILURE: u8 = 125;
 /// Exit code of a wrong invocation or unusable input of any other subcommand.
 pub(crate) const USAGE: u8 = 2;
 
+/// Result of a subcommand.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
 /// Why a subcommand gave up.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -142,6 +145,50 @@ fn largest_file() -> Option<u64> {
     use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
     let (now, _) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
     (now != RLIM_INFINITY).then_some(now)
+}
+
+/// An error of the tracer, with the exit code that a shell would give it.
+impl From<flowtrace_tracer::session::Error> for Failure {
+    fn from(error: flowtrace_tracer::session::Error) -> Self {
+        use flowtrace_tracer::session::Error;
+        let message = error.to_string();
+        match error {
+            Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
+            Error::NotFound(_) => Failure::new(127, message),
+            Error::NotExecutable { .. } => Failure::new(126, message),
+            Error::NeverRan { signal } => {
+                let name = flowtrace_profiler::analysis::time::signal_name(signal.into());
+                let message = format!("{name} came before the command ran; nothing is recorded");
+                Failure::new((128 + signal) as u8, message)
+            }
+            Error::TracedTwice { view: None, .. } => Failure::new(OWN_FAILURE, message)
+                .hint("trace the outer command alone: it covers all that it starts"),
+            Error::TracedTwice {
+                view: Some(view), ..
+            } => {
+                let view = flowtrace_schema::quote_argv([view.as_os_str().as_encoded_bytes()]);
+                Failure::new(OWN_FAILURE, message)
+                    .hint(format!("flowtrace unmount {} ends that", view.text()))
+            }
+            Error::ViewInItself { .. } => {
+                Failure::new(OWN_FAILURE, message).hint("choose a mount point outside of it")
+            }
+            Error::TraceUnderView { .. } => {
+                Failure::new(OWN_FAILURE, message).hint("name a file elsewhere with -o")
+            }
+            Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
+                .hint("name existing directories that hold files of the workflow"),
+            Error::ForeignProc => Failure::new(OWN_FAILURE, message).hint(
+                "mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc",
+            ),
+            Error::KernelLayer(_) => Failure::new(OWN_FAILURE, message)
+                .hint("flowtrace doctor says what is missing; --layer fuse gives the same rows"),
+            Error::Transport(_) => Failure::new(OWN_FAILURE, message)
+                .hint("it takes root and Linux 6.14; --transport device gives the same rows"),
+            Error::View { .. } | Error::System { .. } => Failure::new(OWN_FAILURE, message)
+                .hint("flowtrace doctor says what is missing here"),
+        }
+    }
 }
 
 /// A closed pipe on the reading side (`flowtrace query … | head`) is no failure.

@@ -4,7 +4,7 @@ use flowtrace_profiler::text::table::{Align, Table};
 use flowtrace_profiler::text::units;
 use serde::Serialize;
 
-use super::{Capacities, Measured};
+use super::capacity::{Capacities, Measured};
 
 /// A capacity over several machines.
 #[derive(Debug, PartialEq, Serialize)]

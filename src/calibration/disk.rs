@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Instant;
 
-use super::Plan;
 use crate::failure::Failure;
 
 const PIECE: usize = 4 << 20;
@@ -61,14 +60,19 @@ pub(super) struct Rounds {
     pub(super) random_read: Vec<f64>,
 }
 
-pub(super) fn measure(plan: &Plan<'_>) -> Result<Rounds, Failure> {
-    let shown = plan.directory.display();
+/// Measures the disk below `directory` with a file of at most `most_bytes`, `rounds` times.
+pub(super) fn measure(
+    directory: &Path,
+    most_bytes: u64,
+    rounds_wanted: usize,
+) -> Result<Rounds, Failure> {
+    let shown = directory.display();
     let cannot = |what: &str, error: io::Error| {
         Failure::new(1, format!("cannot {what} in {shown}: {error}"))
             .hint("name a directory that can be written with --dir")
     };
-    let room = room(plan.directory).map_err(|error| cannot("look at the disk", error))?;
-    let Some(size) = room.allows(plan.most_bytes) else {
+    let room = room(directory).map_err(|error| cannot("look at the disk", error))?;
+    let Some(size) = room.allows(most_bytes) else {
         return Err(Failure::new(
             1,
             format!(
@@ -82,11 +86,11 @@ pub(super) fn measure(plan: &Plan<'_>) -> Result<Rounds, Failure> {
     let mut rounds = Rounds::default();
     let mut buffer = Aligned::new(PIECE);
     fill(buffer.bytes());
-    for _ in 0..plan.rounds {
+    for _ in 0..rounds_wanted {
         let error = |error| cannot("measure the disk", error);
         // A new one each time, as workflows write: to write over what a file has already is faster on some filesystems.
         let (file, is_direct) =
-            nameless(plan.directory).map_err(|error| cannot("make a file", error))?;
+            nameless(directory).map_err(|error| cannot("make a file", error))?;
         rounds.is_direct = is_direct;
         let (written, rate) = write(&file, &mut buffer, size).map_err(error)?;
         rounds.write.push(rate);

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::Capacities;
+use super::capacity::{Capacities, host_name};
 use crate::failure::Failure;
 
 /// What every file of capacities says it is.
@@ -20,7 +20,7 @@ pub(crate) fn default_path() -> Option<PathBuf> {
             .map(PathBuf::from)
     };
     let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")))?;
-    let host = super::host_name()?;
+    let host = host_name()?;
     Some(
         data.join("flowtrace")
             .join(format!("capacities-{host}.json")),

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-pub(crate) fn run(args: Args) -> super::Outcome {
+pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     let options = AgentOptions {
         key: Key::read(&args.key).map_err(key_failure)?,
         length: args.length.map(Duration::from_secs),

@@ -84,7 +84,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let Some(pause) = args.watch else {
         return once(args);
     };
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     }
 }
 
-fn once(args: &Args) -> super::Outcome {
+fn once(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let read = explained::read(&args.trace, "bottlenecks")?;
     let result = analyse(&read, &args.by, options(args))?;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::text::units;
 
-use super::Outcome;
 use crate::calibration::{self, Capacities, Measured, Plan, compare};
 use crate::failure::Failure;
+use crate::failure::Outcome;
 use crate::output;
 
 /// Measure what this machine can do: disk, memory, processors, network

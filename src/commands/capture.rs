@@ -8,8 +8,7 @@ use std::time::Duration;
 use flowtrace_profiler::text::units::{counted, plain};
 use flowtrace_tracer::session::{self, CaptureOptions, CaptureReport, End};
 
-use super::run::failure;
-use crate::failure::OWN_FAILURE;
+use crate::failure::{Failure, OWN_FAILURE};
 use crate::{capturing, conclude, output};
 
 /// Capture packets, until Ctrl-C or for as long as a command runs
@@ -54,7 +53,7 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(args: Args) -> super::Outcome {
+pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     let has_command = !args.command.is_empty();
     let code = if has_command {
         OWN_FAILURE
@@ -97,7 +96,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
         }
     };
     let report = session::capture(&options, &mut begun).map_err(|error| {
-        let failure = failure(error);
+        let failure = Failure::from(error);
         if has_command {
             failure
         } else {

@@ -62,7 +62,7 @@ enum Format {
     Json,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let same = |a: &Path, b: &Path| output::resolved(a) == output::resolved(b);
     if let (Some(output), Some(declared)) = (args.output.path(), &args.declared)

@@ -17,7 +17,6 @@ use flowtrace_tracer::monitor::service::{
 use flowtrace_tracer::monitor::wire::Counters;
 
 use super::agent::key_failure;
-use super::run::failure;
 use crate::failure::{Failure, USAGE};
 use crate::output;
 
@@ -76,7 +75,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let period_ms = period(args.rate)
         .ok_or_else(|| Failure::usage(format!("--rate {}: from 0.0003 to 100", args.rate)))?;
     if Key::make(&args.key).map_err(key_failure)? && !args.quiet {
@@ -126,7 +125,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let collected = service::collect(&options, &mut begun, &mut show, &mut controls);
     drop(screen);
     let report = collected.map_err(|error| match error {
-        CollectError::Store(error) => failure(error).with_code(USAGE),
+        CollectError::Store(error) => Failure::from(error).with_code(USAGE),
         error @ CollectError::Socket { .. } => {
             Failure::usage(error.to_string()).hint("name another address with --listen")
         }

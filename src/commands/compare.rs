@@ -48,7 +48,7 @@ enum Format {
     Html,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let side =
         |first: &Path, others: &[PathBuf]| -> Result<Vec<RunFacts>, flowtrace_schema::Error> {

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 /// Print the completions for a shell
@@ -18,8 +17,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
-    let mut command = crate::json::add(crate::args::Args::command());
+pub(crate) fn run(args: &Args, mut command: clap::Command) -> crate::failure::Outcome {
     // The generator writes as if nothing could fail, so not to the closed end of a pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "flowtrace", &mut script);

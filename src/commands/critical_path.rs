@@ -65,7 +65,7 @@ fn what_if(text: &str) -> Result<WhatIf, String> {
     })
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let (trace, workflow) = explained::open_with_processes(&args.trace, "the critical path")?;
     for (at, change) in args.what_if.iter().enumerate() {

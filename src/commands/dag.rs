@@ -34,7 +34,7 @@ pub(crate) struct Args {
     output: output::Target,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let trace = Trace::open(&args.trace)?;
     let format = args.output.format(args.format, Format::Dot)?;
     args.view.write(&trace, format, None, &args.output)?;

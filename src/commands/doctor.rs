@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use flowtrace_tracer::doctor::{Check, Verdict, examine};
 use serde_json::json;
 
-use super::Outcome;
+use crate::failure::Outcome;
 
 /// Say what can be traced on this machine, what cannot, and the remedy
 ///

@@ -97,7 +97,7 @@ pub(crate) fn trace_first(words: &mut [OsString]) {
     }
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let target = &output::Target::new(args.output.clone(), args.force);
     let Some(format) = target.named(args.format)? else {
         return Err(Failure::usage("which format?").hint(
@@ -136,7 +136,12 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 }
 
 /// Formats that have the whole workflow in them.
-fn whole(trace: &Trace, args: &Args, format: Format, target: &output::Target) -> super::Outcome {
+fn whole(
+    trace: &Trace,
+    args: &Args,
+    format: Format,
+    target: &output::Target,
+) -> crate::failure::Outcome {
     args.view
         .refuse("--by and the options that select a part are for graphs")?;
     let workflow = load(trace)?;
@@ -167,7 +172,7 @@ fn raw_names(trace: &Trace, workflow: &Workflow) -> Result<wfformat::RawNames, F
         .collect())
 }
 
-fn packets(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcome {
+fn packets(trace: &Trace, path: &Path, target: &output::Target) -> crate::failure::Outcome {
     let mut written = pcapng::Written::default();
     output::write_to(target, path, |out| match pcapng::write(trace, out) {
         Ok(pcapng::Written { packets: 0, .. }) => Err(Failure::new(
@@ -194,7 +199,7 @@ fn packets(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcom
 }
 
 /// Partitioned files for every view.
-fn dataset(trace: &Trace, target: &output::Target) -> super::Outcome {
+fn dataset(trace: &Trace, target: &output::Target) -> crate::failure::Outcome {
     let Some(directory) = target.path() else {
         return Err(Failure::usage("parquet writes a directory for every view")
             .hint("name a directory with -o DIR; it may hold the views of other traces"));
@@ -216,7 +221,7 @@ fn dataset(trace: &Trace, target: &output::Target) -> super::Outcome {
 }
 
 /// A file for every view.
-fn views(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcome {
+fn views(trace: &Trace, path: &Path, target: &output::Target) -> crate::failure::Outcome {
     let Some(directory) = target.path() else {
         return Err(Failure::usage("csv writes a file for every view")
             .hint("name a directory with -o DIR, or one view: flowtrace query trace.db --format csv \"SELECT * FROM processes\""));

@@ -53,7 +53,7 @@ enum Format {
     Dax,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Make)?;
     let options = Options {
         ignore_environment: args.ignore_environment,

@@ -9,8 +9,8 @@ use flowtrace_profiler::analysis::ideal::{
 };
 use flowtrace_profiler::text;
 
-use super::Outcome;
 use crate::failure::Failure;
+use crate::failure::Outcome;
 use crate::{calibration, explained, output};
 
 /// Compare a run with the shortest time that its data and the machine allow

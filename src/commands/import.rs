@@ -49,7 +49,7 @@ fn named(argument: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-pub(crate) fn run(args: Args) -> super::Outcome {
+pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     let unnamed = args
         .files
         .into_iter()

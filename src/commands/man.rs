@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap_mangen::Man;
 
 use crate::failure::Failure;
@@ -21,8 +20,8 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
-    let mut command = crate::json::add(crate::args::Args::command()).disable_help_subcommand(true);
+pub(crate) fn run(args: &Args, command: clap::Command) -> crate::failure::Outcome {
+    let mut command = command.disable_help_subcommand(true);
     let Some(directory) = &args.output else {
         command.build();
         std::io::stdout()

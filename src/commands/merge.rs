@@ -50,7 +50,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-pub(crate) fn run(args: Args) -> super::Outcome {
+pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     if let Some(relative) = args.shared.iter().find(|prefix| prefix.is_relative()) {
         let said = format!("--shared {}: not an absolute path", relative.display());
         return Err(Failure::usage(said).hint(

@@ -30,13 +30,15 @@ pub(crate) mod tree;
 pub(crate) mod unmount;
 pub(crate) mod waits;
 
-use std::process::ExitCode;
+use clap::CommandFactory;
 
-use crate::args::Command;
-use crate::failure::Failure;
+use crate::args::{Args, Command};
+use crate::failure::Outcome;
 
-/// What a subcommand ends with.
-pub(crate) type Outcome = Result<ExitCode, Failure>;
+/// The whole command line, for what is generated from it.
+fn command_line() -> clap::Command {
+    crate::json::add(Args::command())
+}
 
 pub(crate) fn dispatch(command: Command) -> Outcome {
     match command {
@@ -67,7 +69,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Agent(args) => agent::run(args),
         Command::Collect(args) => collect::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+        Command::Completions(args) => completions::run(&args, command_line()),
+        Command::Man(args) => man::run(&args, command_line()),
     }
 }

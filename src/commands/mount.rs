@@ -7,8 +7,7 @@ use std::process::ExitCode;
 
 use flowtrace_tracer::session::{Attach, AttachOptions};
 
-use super::Outcome;
-use super::run::failure;
+use crate::failure::Outcome;
 use crate::failure::{Failure, OWN_FAILURE};
 use crate::{conclude, output, seeing};
 
@@ -60,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         host_hertz: args.host_sample,
     };
     if args.foreground {
-        let attach = Attach::start(&options).map_err(failure)?;
+        let attach = Attach::start(&options).map_err(Failure::from)?;
         message!(
             "flowtrace: {} is traced at {}; end with Ctrl-C or flowtrace unmount",
             options.source.display(),
@@ -113,7 +112,7 @@ fn in_background(options: &AttachOptions) -> Outcome {
 }
 
 fn daemon(options: &AttachOptions, mut ready: UnixStream) -> Outcome {
-    match Attach::start(options).map_err(failure) {
+    match Attach::start(options).map_err(Failure::from) {
         Ok(attach) => {
             let _ = ready.write_all(&[0]);
             drop(ready);

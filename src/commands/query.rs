@@ -44,7 +44,7 @@ enum Format {
     Jsonl,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Table)?;
     let trace = Trace::open(&args.trace)?;
     let sql = match args.sql.as_deref() {

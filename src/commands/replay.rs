@@ -43,7 +43,7 @@ enum Format {
     Json,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     if let Some(record) = &args.record {
         return recorded(args, record);
     }
@@ -169,7 +169,7 @@ fn sums(totals: &Totals) -> String {
 }
 
 /// The same under `flowtrace run`, over the directory in which the new one is made.
-fn recorded(args: &Args, record: &Path) -> super::Outcome {
+fn recorded(args: &Args, record: &Path) -> crate::failure::Outcome {
     if record.exists() {
         return Err(Failure::usage(format!(
             "cannot record into {}: it is there already",

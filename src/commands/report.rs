@@ -42,7 +42,7 @@ enum Format {
     Json,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let given = args.output.clone().filter(|path| path != Path::new("-"));
     let given = output::Target::new(given, args.force);
     let format = given.format(args.format, Format::Html)?;

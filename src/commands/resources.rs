@@ -58,7 +58,7 @@ enum Format {
     Ps,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let network = args.network.or_else(|| {
         let known = super::ideal::stored(None).ok()??;

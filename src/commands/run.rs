@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_schema::{ProcessLayer, quote_argv};
+use flowtrace_schema::ProcessLayer;
 use flowtrace_tracer::session::{
     self, End, Error, Following, Layer, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
 };
 
-use super::Outcome;
 use crate::conclude;
+use crate::failure::Outcome;
 use crate::failure::{Failure, OWN_FAILURE};
 use crate::{capturing, launcher, output, seeing};
 
@@ -261,7 +261,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let front = match options.detach.then(session::fork_behind) {
         None => None,
-        Some(side) => match side.map_err(failure)? {
+        Some(side) => match side.map_err(Failure::from)? {
             Side::Front(end) => return Ok(end_as(end)),
             Side::Behind(front) => Some(front),
         },
@@ -276,10 +276,10 @@ pub(crate) fn run(args: Args) -> Outcome {
             launcher::release(path);
         }
         if let Error::NeverRan { signal } = error {
-            failure(error).report();
+            Failure::from(error).report();
             session::end_by(signal);
         }
-        failure(error)
+        Failure::from(error)
     })?;
     conclude(&options, &report, args.quiet, args.no_summary);
     if let (Some(background), Some(front)) = (report.background, front) {
@@ -403,57 +403,16 @@ fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> St
 
 fn named(processes: &[LeftBehind]) -> String {
     let named = processes.iter().take(3);
-    let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
+    let named = named.map(|p| {
+        format!(
+            "{} (pid {})",
+            flowtrace_profiler::text::units::shorten(&p.command, 60),
+            p.pid
+        )
+    });
     let mut named: Vec<_> = named.collect();
     if processes.len() > named.len() {
         named.push(format!("{} more", processes.len() - named.len()));
     }
     named.join(", ")
-}
-
-/// A command line as far as a message has room for it.
-pub(super) fn shorten(command: &str) -> String {
-    flowtrace_profiler::text::units::shorten(command, 60)
-}
-
-/// How an error of the tracer is told, and which exit code it has.
-pub(super) fn failure(error: Error) -> Failure {
-    let message = error.to_string();
-    match error {
-        Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
-        Error::NotFound(_) => Failure::new(127, message),
-        Error::NotExecutable { .. } => Failure::new(126, message),
-        Error::NeverRan { signal } => {
-            let name = flowtrace_profiler::analysis::time::signal_name(signal.into());
-            let message = format!("{name} came before the command ran; nothing is recorded");
-            Failure::new((128 + signal) as u8, message)
-        }
-        Error::TracedTwice { view: None, .. } => Failure::new(OWN_FAILURE, message)
-            .hint("trace the outer command alone: it covers all that it starts"),
-        Error::TracedTwice {
-            view: Some(view), ..
-        } => {
-            let view = quote_argv([view.as_os_str().as_encoded_bytes()]);
-            Failure::new(OWN_FAILURE, message)
-                .hint(format!("flowtrace unmount {} ends that", view.text()))
-        }
-        Error::ViewInItself { .. } => {
-            Failure::new(OWN_FAILURE, message).hint("choose a mount point outside of it")
-        }
-        Error::TraceUnderView { .. } => {
-            Failure::new(OWN_FAILURE, message).hint("name a file elsewhere with -o")
-        }
-        Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
-            .hint("name existing directories that hold files of the workflow"),
-        Error::ForeignProc => Failure::new(OWN_FAILURE, message).hint(
-            "mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc",
-        ),
-        Error::KernelLayer(_) => Failure::new(OWN_FAILURE, message)
-            .hint("flowtrace doctor says what is missing; --layer fuse gives the same rows"),
-        Error::Transport(_) => Failure::new(OWN_FAILURE, message)
-            .hint("it takes root and Linux 6.14; --transport device gives the same rows"),
-        Error::View { .. } | Error::System { .. } => {
-            Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
-        }
-    }
 }

@@ -180,7 +180,7 @@ impl Of {
     }
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     args.check()?;
     let format = args.output.format(args.format, Format::Text)?;
     let default_bins = if format == Format::Text {

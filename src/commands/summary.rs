@@ -28,7 +28,7 @@ enum Format {
     Json,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let (trace, workflow) = explained::open(&args.trace)?;
     let verdict = explained::verdict(&trace, &workflow)?;

@@ -54,7 +54,7 @@ enum Format {
     Ps,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let (_, workflow) = explained::open(&args.trace)?;
     let path = args.output.path();

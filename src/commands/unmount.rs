@@ -7,9 +7,9 @@ use flowtrace_tracer::session::{DetachError, Detached, Holder, detach};
 
 use flowtrace_schema::{Displaced, quote_argv};
 
-use super::Outcome;
 use crate::conclude;
 use crate::failure::Failure;
+use crate::failure::Outcome;
 
 /// Unmount a traced view and complete its trace
 #[derive(Debug, clap::Args)]
@@ -89,6 +89,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn describe(holder: &Holder) -> String {
-    let command = super::run::shorten(&holder.command);
+    let command = flowtrace_profiler::text::units::shorten(&holder.command, 60);
     format!("held by {command} (pid {}): {}", holder.pid, holder.holds)
 }

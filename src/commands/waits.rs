@@ -41,7 +41,7 @@ enum Format {
     Csv,
 }
 
-pub(crate) fn run(args: &Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Text)?;
     let read = explained::read(&args.trace, "waits")?;
     let found = waits(&read.workflow, &read.timeline);

@@ -11,7 +11,7 @@ use flowtrace_profiler::network::trigger::Reactive;
 use flowtrace_profiler::network::{Mode, Run, Unknown, calls, lost, pages, tables};
 use flowtrace_schema::Trace;
 
-use super::{ModeName, Options, PairArgs, Question, UnitName, Unity};
+use super::options::{ModeName, Options, PairArgs, Question, UnitName, Unity};
 use crate::failure::Failure;
 
 /// What a growing trace is asked again, with what was read of it before.

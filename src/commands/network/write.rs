@@ -9,7 +9,7 @@ use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::network::page::{Cell, Page};
 use flowtrace_schema::{Table, Value};
 
-use super::Format;
+use super::options::Format;
 use crate::failure::Failure;
 use crate::graphviz::{self, Layout};
 
