@@ -10,6 +10,7 @@
 //! - a file that is not ours, newer than us, or damaged is refused and never changed.
 
 mod activity;
+mod beside;
 mod contract;
 mod counter;
 mod cpu_list;

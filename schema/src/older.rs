@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::store::{LOGS, beside};
+use crate::beside::{LOGS, beside};
 
 /// What the names of the file and of what SQLite keeps beside it end with.
 const ENDINGS: [&str; 4] = ["", LOGS[0], LOGS[1], LOGS[2]];

@@ -7,12 +7,13 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::beside::{beside, remove_logs};
 use crate::contract::{APPLICATION_ID, SCHEMA_VERSION};
 use crate::older::Older;
 use crate::{Error, Result, private};
@@ -112,20 +113,6 @@ fn create_new(path: &Path) -> Result<(Connection, File)> {
 /// also force out whatever the workflow wrote to the same disk, and stall it.
 pub(crate) const LOGGING: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
      PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;";
-
-/// What the names of the files end with that SQLite keeps beside another.
-pub(crate) const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
-
-/// Removes what SQLite keeps beside a file that is gone or about to go.
-pub(crate) fn remove_logs(path: &Path) -> io::Result<()> {
-    for suffix in LOGS {
-        match std::fs::remove_file(beside(path, suffix)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-    }
-    Ok(())
-}
 
 /// Whether there is a file at `path` that may be replaced by a new trace; `false`: there is none.
 ///
@@ -236,12 +223,6 @@ fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Res
 /// was full or the recording was killed not at all.
 pub fn log_bytes(path: &Path) -> u64 {
     beside(path, "-wal").metadata().map_or(0, |log| log.len())
-}
-
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 /// The tables and views of the contract: kind, name and statement, as SQLite keeps it.

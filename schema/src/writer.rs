@@ -29,20 +29,18 @@ mod insert;
 mod network;
 mod packets;
 mod rings;
+mod summary;
 
-use batch::Batches;
+use batch::{Batches, COMMIT_ROWS};
 pub(crate) use packets::PACKET_BITS;
-use rings::Rings;
 pub use rings::{CallRing, ChannelCallRing, PacketRing};
+use rings::{FULL, Rings};
+pub use summary::{Displaced, Summary};
 
 /// Longest time between the arrival of a row and its commit, less what the commit itself takes.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
-/// Most rows in one transaction.
-const COMMIT_ROWS: usize = 20_000;
 /// Records that may wait in the queue before a recorder waits.
 const QUEUE: usize = 8192;
-/// Sleep of a recorder that finds no room.
-const FULL: Duration = Duration::from_micros(50);
 /// Sleep of the writer when there is nothing to do. It adds to the age of uncommitted rows.
 const IDLE: Duration = Duration::from_millis(30);
 
@@ -55,34 +53,6 @@ pub struct Writer {
     thread: Option<JoinHandle<Summary>>,
     lock: File,
     older: Older,
-}
-
-/// What became of a recording.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// Rows stored, calls included.
-    pub rows: u64,
-    /// File calls stored.
-    pub calls: u64,
-    /// Packets stored.
-    pub packets: u64,
-    /// Rows that could not be stored.
-    pub dropped: u64,
-    /// Why the last attempt to write failed, if one did.
-    pub write_error: Option<String>,
-    /// Why the file is not a single file without `-wal`, if so.
-    pub not_folded: Option<String>,
-    /// What somebody did to the file meanwhile, so that it is no longer where it was made.
-    pub displaced: Option<Displaced>,
-}
-
-/// How a trace left its place while it was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Displaced {
-    /// It has no name any more; its rows are lost.
-    Deleted,
-    /// It has another name.
-    Moved,
 }
 
 #[derive(Debug)]
@@ -190,7 +160,7 @@ impl Writer {
             let _ = thread.join();
         }
         let _ = std::fs::remove_file(&self.path);
-        let _ = store::remove_logs(&self.path);
+        let _ = crate::beside::remove_logs(&self.path);
         self.older.put_back();
     }
 }

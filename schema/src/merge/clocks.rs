@@ -9,41 +9,7 @@
 use std::collections::HashMap;
 
 use super::input::{Host, Input};
-use crate::ClockCorrection;
-
-/// How the clock of a machine was related to the scale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockMethod {
-    /// It is that of the first file, or of the same boot.
-    SameBoot,
-    /// By the wall clocks of both.
-    WallClock,
-    /// By asking for the time, as agents ask the collector.
-    Exchange,
-    /// By packets that both captured.
-    Packets,
-}
-
-/// What packets say of the clocks of kernels, on the scale of a merge that knew nothing of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelClocks {
-    /// The kernel that the others are related to: its boot, or the name of its machine.
-    pub reference: String,
-    /// The others, likewise named, each with what brings its times to those of the reference.
-    pub others: Vec<(String, ClockCorrection)>,
-}
-
-impl ClockMethod {
-    /// Name stored in the database.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ClockMethod::SameBoot => "same boot",
-            ClockMethod::WallClock => "wall clock",
-            ClockMethod::Exchange => "exchange",
-            ClockMethod::Packets => "packets",
-        }
-    }
-}
+use super::options::{ClockMethod, KernelClocks};
 
 /// Where a file lies on the scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,6 +250,7 @@ mod tests {
 
     use super::super::input::Asked;
     use super::*;
+    use crate::ClockCorrection;
 
     fn input(boot: &str, epoch: i64, monotonic: Option<i64>, error: Option<i64>) -> Input {
         Input {

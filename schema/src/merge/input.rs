@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::columns::Space;
-use super::{ClockMethod, MergeOptions, refuse};
+use super::options::{ClockMethod, MergeOptions, refuse};
 use crate::{Error, Result, store};
 
 /// A machine as one file knows it.

@@ -7,11 +7,10 @@
 //! some buffers, and two numbers for each thing that was joined.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::{Error, Result, contract, doc, store};
+use crate::{Result, contract, doc, store};
 
 mod clocks;
 mod columns;
@@ -19,68 +18,18 @@ mod copy;
 mod input;
 mod joined;
 mod joins;
+mod options;
 mod translation;
 mod work;
 
-pub use clocks::{ClockMethod, KernelClocks};
+pub use options::{ClockMethod, KernelClocks, MergeOptions, MergeReport, MergedHost};
+
+use options::refuse;
 
 use columns::Space;
 use input::Input;
 use translation::{Hosts, Translation};
 use work::Work;
-
-/// What to merge, and how.
-#[derive(Clone, Debug, Default)]
-pub struct MergeOptions {
-    /// The traces; the first one's clock is what the errors of the others refer to.
-    pub inputs: Vec<PathBuf>,
-    /// The trace to write.
-    pub output: PathBuf,
-    /// Whether an older trace there may be replaced.
-    pub replace: bool,
-    /// Directories that all machines share: a path below one of them is one file everywhere.
-    pub shared: Vec<PathBuf>,
-    /// Whether traces are taken that were not closed.
-    pub unfinished: bool,
-    /// Whether recordings of different jobs of one launcher are put into one file.
-    pub mixed_jobs: bool,
-    /// What packets say of the clocks; see [`packets_alone`].
-    pub clocks: Option<KernelClocks>,
-    /// Whether only packets and their flows are copied, to find out about clocks.
-    pub packets_only: bool,
-}
-
-/// A machine in a merged trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MergedHost {
-    /// Its name.
-    pub name: String,
-    /// How its clock was related to that of the first file.
-    pub method: String,
-    /// Bound of the error of that, ns; `None`: not known.
-    pub error_ns: Option<i64>,
-}
-
-/// What became of a merge.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MergeReport {
-    /// Recordings in the merged trace.
-    pub runs: u64,
-    /// Its machines.
-    pub hosts: Vec<MergedHost>,
-    /// File calls.
-    pub calls: u64,
-    /// Files that were seen in several traces, and are one.
-    pub joined_files: u64,
-    /// Pipes and connections, likewise.
-    pub joined_channels: u64,
-    /// Flows, likewise.
-    pub joined_flows: u64,
-    /// Those of [`MergeOptions::shared`] below which no trace has a file.
-    pub unmatched: Vec<PathBuf>,
-    /// Whether an interrupted merge was taken up.
-    pub is_resumed: bool,
-}
 
 /// The tables whose rows stay in the order of time over all files: table, column, whether no two
 /// rows may have the same moment.
@@ -103,13 +52,6 @@ const DICTIONARIES: &[&str] = &[
 
 /// What [`MergeOptions::packets_only`] copies.
 const OF_PACKETS: &[&str] = &["run", "capture", "flow", "flow_capture", "packet"];
-
-fn refuse(what: impl Into<String>, hint: impl Into<String>) -> Error {
-    Error::Merge {
-        what: what.into(),
-        hint: hint.into(),
-    }
-}
 
 /// Merges traces into a new one. `progress` is told the table at hand and the rows done so far.
 ///
@@ -188,7 +130,7 @@ pub fn packets_alone(options: &MergeOptions) -> Result<Option<MergeOptions>> {
         }
     }
     Ok((kernels.len() > 1).then(|| MergeOptions {
-        output: store::beside(&options.output, ".clocks"),
+        output: crate::beside::beside(&options.output, ".clocks"),
         replace: true,
         packets_only: true,
         ..options.clone()

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::clocks::{Place, Scale};
 use super::columns::{Change, Dictionary, Space};
 use super::input::Input;
-use super::refuse;
+use super::options::refuse;
 use crate::Result;
 use crate::op::{FLAGS_MASK, HIGH_FIDELITY_SHIFT};
 use crate::writer::PACKET_BITS;

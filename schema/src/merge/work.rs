@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::input::Input;
-use super::{MergeOptions, refuse};
+use super::options::{MergeOptions, refuse};
 use crate::{Error, Result, store};
 
 const STATE: &str = "
@@ -40,7 +40,7 @@ impl Work {
     /// When the output may not be replaced or made, or another flowtrace is at it.
     pub(super) fn begin(options: &MergeOptions, inputs: &[Input]) -> Result<Work> {
         store::check_place(&options.output, options.replace)?;
-        let part = store::beside(&options.output, ".part");
+        let part = crate::beside::beside(&options.output, ".part");
         let plan = plan(options, inputs);
         if store::is_being_recorded(&part) {
             return Err(refuse(
@@ -157,7 +157,7 @@ impl Work {
             source,
         };
         self.lock.sync_all().map_err(create)?;
-        store::remove_logs(&self.output).map_err(create)?;
+        crate::beside::remove_logs(&self.output).map_err(create)?;
         std::fs::rename(&self.part, &self.output).map_err(create)?;
         let _ = self.lock.unlock();
         Ok(())

@@ -12,8 +12,8 @@ use rusqlite::{Connection, ErrorCode};
 use super::calls::CallTable;
 use super::channel_calls::ChannelCallTable;
 use super::commands::Commands;
+use super::insert;
 use super::packets::PacketTable;
-use super::{COMMIT_ROWS, insert};
 use crate::{Call, ChannelCall, Loss, Packet, Record, RunEnd, Summary};
 
 /// How long to leave a failing disk alone before the next attempt.
@@ -420,3 +420,6 @@ fn tells_most(record: &Record) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+/// Most rows in one transaction.
+pub(super) const COMMIT_ROWS: usize = 20_000;

@@ -4,9 +4,10 @@
 use std::sync::Mutex;
 use std::thread::{self, Thread};
 
+use std::time::Duration;
+
 use rtrb::{Consumer, Producer};
 
-use super::FULL;
 use crate::{Call, ChannelCall, Packet};
 
 /// Calls that may wait in one ring before its thread waits.
@@ -108,3 +109,6 @@ impl<T: Copy> Rings<T> {
         self.0.lock().expect("no panic while registering").clear();
     }
 }
+
+/// Sleep of a recorder that finds no room.
+pub(super) const FULL: Duration = Duration::from_micros(50);

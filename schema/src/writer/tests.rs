@@ -403,7 +403,11 @@ fn what_a_full_disk_left_in_the_log_is_no_truncation() {
     // As a folding that stopped halfway leaves it: the header promises pages that are only in
     // the log.
     let copy = directory.path().join("copy.db");
-    std::fs::copy(store::beside(&path, "-wal"), store::beside(&copy, "-wal")).unwrap();
+    std::fs::copy(
+        crate::beside::beside(&path, "-wal"),
+        crate::beside::beside(&copy, "-wal"),
+    )
+    .unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     let pages = bytes.len() / 4096;
     bytes.truncate(4096 * (pages - 1));
@@ -412,7 +416,7 @@ fn what_a_full_disk_left_in_the_log_is_no_truncation() {
         Trace::open(&copy),
         Err(crate::Error::Truncated { .. })
     ));
-    std::fs::remove_file(store::beside(&copy, "-wal")).unwrap();
+    std::fs::remove_file(crate::beside::beside(&copy, "-wal")).unwrap();
     assert!(matches!(
         Trace::open(&copy),
         Err(crate::Error::Truncated { .. })
