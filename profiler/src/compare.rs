@@ -12,12 +12,15 @@
 //! A replay is one program that plays all steps: of it and what it played only the files are compared.
 
 mod facts;
+mod finding;
 pub mod html;
 mod network;
+mod recorded;
 mod recording;
 mod statistics;
 pub mod text;
 
+use crate::compare::finding::LEAST_SHARE;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -25,14 +28,13 @@ use serde::Serialize;
 use crate::text::units;
 
 pub use facts::{FileFacts, RuleFacts, RunFacts};
+pub use finding::{Change, Finding, Subject};
 pub use network::{Balance, NetworkFacts, NetworkRow};
 pub use recording::Recording;
 
 /// Times that differ by less than these are never a finding.
 const LEAST_NS: f64 = 200e6;
 const LEAST_NS_TESTED: f64 = 20e6;
-/// Nor when by less than this share of the smaller one.
-const LEAST_SHARE: f64 = 0.5;
 const LEAST_SHARE_OF_CPU: f64 = 0.3;
 const LEAST_SHARE_TESTED: f64 = 0.1;
 /// On a machine that is crowded, up to so many times as much.
@@ -113,77 +115,6 @@ pub struct Run {
     pub recording: Recording,
 }
 
-/// What a finding is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Subject {
-    /// The run itself.
-    Run,
-    /// What its packets say.
-    Network,
-    /// A file that was there before.
-    Input,
-    /// A kind of step.
-    Rule,
-    /// A file that the run made.
-    File,
-}
-
-/// How it changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Change {
-    /// Only in the second.
-    New,
-    /// Only in the first.
-    Gone,
-    /// Was executed, or is there, more or fewer times.
-    Count,
-    /// Took another time, without waiting for a processor, ns.
-    Time,
-    /// Needed another CPU time, ns.
-    Cpu,
-    /// Waited for another time, ns.
-    Waits,
-    /// Reads another amount, bytes.
-    Reads,
-    /// Writes another amount, bytes.
-    Writes,
-    /// Has another size, bytes.
-    Size,
-    /// Took another time in all, ns.
-    Duration,
-    /// Iterates more or less often, per second.
-    Rate,
-    /// Has another period, ns.
-    Period,
-    /// Sends another number of messages.
-    Messages,
-    /// Sends another amount of payload, bytes.
-    Payload,
-    /// Somebody else holds the others up; values are his delays, ns.
-    Balance,
-}
-
-/// A difference.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
-    /// What it is about.
-    pub subject: Subject,
-    /// Its name: a rule, or a pattern of file names.
-    pub name: String,
-    /// What changed.
-    pub change: Change,
-    /// Mean of the first side.
-    pub a: f64,
-    /// Mean of the second side.
-    pub b: f64,
-    /// Probability of such a difference by chance, corrected; `None`: not tested.
-    pub p: Option<f64>,
-    /// What a new or gone rule costs, or what moved on the critical path.
-    pub remark: Option<String>,
-}
-
 /// A rule on both sides; means, `None`: it is not there.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RuleRow {
@@ -217,7 +148,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         );
     }
     let all: Vec<&RunFacts> = a.iter().chain(b).collect();
-    comparison.warnings.extend(recording::differences(&all));
+    comparison.warnings.extend(recorded::differences(&all));
     let is_played = replays_on_one_side(a, b, &mut comparison.notes);
     let mut tests = Tests {
         a,

@@ -11,21 +11,27 @@
 //! What cannot be known from the trace (what a builtin of the shell printed into a pipe) makes
 //! a step [`Step::script`] an error, which every writer shows; nothing is made up.
 
+mod ast;
 mod command;
 mod compiled;
+mod drivers;
 mod effects;
 mod files;
 mod order;
 mod own;
 mod plan;
+mod read;
 mod redirect;
 mod said;
 mod source;
+mod step;
 mod steps;
 mod substituted;
 mod touch;
 mod touched;
+mod unit;
 mod words;
+mod writer;
 
 pub mod cwl;
 pub mod dagman;

@@ -8,6 +8,7 @@
 
 mod records;
 
+use crate::managers::shell_line;
 use std::collections::HashMap;
 
 use flowtrace_schema::ProgramRow;
@@ -82,23 +83,6 @@ fn of_arguments(argv: &[String]) -> Option<String> {
     let first = rules.next().filter(|rule| !rule.is_empty())?;
     // Several rules in one process are none.
     rules.all(|rule| rule == first).then(|| first.to_owned())
-}
-
-/// The text after `-c` of a shell.
-pub(crate) fn shell_line(argv: &[String]) -> Option<&str> {
-    let name = argv.first()?.rsplit('/').next()?;
-    if runner(name) != Some(crate::managers::Runner::Shell) {
-        return None;
-    }
-    let options = argv[1..]
-        .iter()
-        .take_while(|word| word.starts_with('-'))
-        .count();
-    let last = argv.get(options)?;
-    let is_line = options > 0 && !last.starts_with("--") && last.ends_with('c');
-    argv.get(options + 1)
-        .filter(|_| is_line)
-        .map(String::as_str)
 }
 
 #[cfg(test)]

@@ -14,10 +14,15 @@ mod activity;
 mod answers;
 mod bounds;
 mod complete;
+mod end_use;
+mod ends;
 mod fellows;
+mod file_index;
+mod grant;
 mod grants;
 mod held;
 mod locks;
+mod other_reads;
 mod parts;
 mod places;
 mod polls;
@@ -26,6 +31,7 @@ mod readers;
 mod redirections;
 mod returns;
 mod streams;
+mod tally;
 mod unseen;
 mod ways;
 mod writers;
@@ -33,7 +39,9 @@ mod writers;
 use accesses::add_accesses;
 pub use activity::load_activity;
 pub(crate) use fellows::is_single;
-pub(crate) use grants::{Grant, Grants};
+use file_index::file_index;
+pub(crate) use grant::Grant;
+pub(crate) use grants::Grants;
 pub(crate) use places::Places;
 use streams::{add_channels, add_flows};
 use ways::Evidence;
@@ -281,13 +289,6 @@ fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) {
 /// among them.
 fn is_system(path: Option<&str>) -> bool {
     path.is_some_and(|path| is_system_path(path.as_bytes()))
-}
-
-fn file_index(files: &[File], file_id: i64) -> Option<FileIndex> {
-    let at = files
-        .binary_search_by_key(&file_id, |file| file.file_id)
-        .ok()?;
-    Some(FileIndex(at as u32))
 }
 
 /// Finds the programs among the files by the name that they had when they were executed.

@@ -207,3 +207,20 @@ mod tests {
         }
     }
 }
+
+/// The text after `-c` of a shell.
+pub(crate) fn shell_line(argv: &[String]) -> Option<&str> {
+    let name = argv.first()?.rsplit('/').next()?;
+    if runner(name) != Some(crate::managers::Runner::Shell) {
+        return None;
+    }
+    let options = argv[1..]
+        .iter()
+        .take_while(|word| word.starts_with('-'))
+        .count();
+    let last = argv.get(options)?;
+    let is_line = options > 0 && !last.starts_with("--") && last.ends_with('c');
+    argv.get(options + 1)
+        .filter(|_| is_line)
+        .map(String::as_str)
+}

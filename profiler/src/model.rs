@@ -10,31 +10,29 @@ use std::sync::Arc;
 
 use flowtrace_schema::{LossRow, NetworkTotals, RunRow, TracedDirectoryRow, Upid};
 
-/// The same on every Linux.
-const SIGPIPE: i64 = 13;
-
 mod access;
 mod activity;
 mod descent;
 mod ends;
+mod file;
+mod ids;
 mod names;
 mod naming;
 mod parts;
+mod process;
 mod programs;
 mod way;
 
-pub use access::{Access, Relation, Return};
+pub use access::{Access, Part, Relation, Return};
 pub use activity::{Activity, Doing, HeldEnd, Side, Span};
 pub(crate) use descent::Descent;
 pub use ends::ChannelEnds;
+pub use file::{File, View, ViewUse};
+pub use ids::{FileIndex, ProcessId};
 pub use names::Names;
-pub use parts::Part;
+pub use process::{Image, Moved, Process};
 pub use programs::{Programs, Stint};
 pub use way::Way;
-
-/// A process: place in [`Workflow::processes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProcessId(pub u32);
 
 /// What was seen of the calls on files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,10 +45,6 @@ pub enum FileCalls {
     #[default]
     All,
 }
-
-/// A file: place in [`Workflow::files`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileIndex(pub u32);
 
 /// Everything about one trace.
 #[derive(Clone, Debug, Default)]
@@ -100,130 +94,6 @@ pub struct Workflow {
     pub is_live: bool,
 }
 
-/// What the calls on traced views waited for, where flowtrace answers them and not the kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
-    /// What the way of a call to flowtrace and back takes in this run, at its quickest, ns; `None`: too few calls followed
-    /// each other to tell.
-    pub way_ns: Option<i64>,
-    /// By process; empty where the kernel answers.
-    pub of: Vec<ViewUse>,
-}
-
-/// The calls of a process on traced views.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ViewUse {
-    /// How many.
-    pub calls: i64,
-    /// Time in answers that were too quick for a device to have had a part in them, ns.
-    pub quick_ns: i64,
-    /// Time in the other answers, ns.
-    pub slow_ns: i64,
-    /// Of that in calls that end when the device has the data (`fsync(2)`), ns.
-    pub sync_ns: i64,
-}
-
-/// What a pid ran between two execs.
-#[derive(Clone, Debug, Default)]
-pub struct Image {
-    /// Id in the database.
-    pub upid: i64,
-    /// Process that it belongs to.
-    pub process: ProcessId,
-    /// Whether it began by a fork, as a copy of its parent.
-    pub is_fork: bool,
-    /// Whether it began by an exec; neither: it was found running.
-    pub is_exec: bool,
-    /// Executable.
-    pub exe: Option<Arc<str>>,
-    /// Arguments, quoted for a shell.
-    pub command: Option<Arc<str>>,
-    /// Name of the workflow step.
-    pub rule: Arc<str>,
-    /// Begin, ns.
-    pub start_ns: i64,
-    /// End by exec or exit, ns; `None`: not seen.
-    pub end_ns: Option<i64>,
-    /// CPU time of its own threads, ns: time on a CPU, or user and system time.
-    pub cpu_ns: Option<i64>,
-    /// Time its threads were ready to run and waited for a CPU, ns.
-    pub run_queue_ns: Option<i64>,
-    /// Time its threads were blocked on storage, ns.
-    pub storage_ns: Option<i64>,
-    /// Time its threads were blocked on anything else, ns.
-    pub wait_ns: Option<i64>,
-    /// Peak resident memory, bytes.
-    pub max_rss_bytes: Option<i64>,
-    /// Threads that lived in it.
-    pub threads: Option<i64>,
-    /// Working directory when it began.
-    pub cwd: Option<Arc<str>>,
-    /// Machine that ran it.
-    pub host: Option<Arc<str>>,
-    /// Time its threads were held by the tracer, ns.
-    pub tracer_ns: Option<i64>,
-    /// Whether it moved data or computed before it became another by an exec.
-    pub has_worked: bool,
-    /// Its calls that read.
-    pub reads: Moved,
-    /// Its calls that write.
-    pub writes: Moved,
-    /// Share of its CPU time that it was in the kernel; `None`: not known.
-    pub kernel_share: Option<f64>,
-}
-
-/// What calls of one direction moved, on all files, pipes and sockets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Calls; 0 also where they were not counted.
-    pub calls: i64,
-    /// Bytes.
-    pub bytes: i64,
-}
-
-/// A process: the images of one pid from fork to exit.
-#[derive(Clone, Debug, Default)]
-pub struct Process {
-    /// Places of its images.
-    pub images: Range<usize>,
-    /// Process id.
-    pub pid: i64,
-    /// Process that forked it.
-    pub parent: Option<ProcessId>,
-    /// Begin of the first image, ns.
-    pub start_ns: i64,
-    /// End of the last image, ns; `None`: not seen.
-    pub end_ns: Option<i64>,
-    /// Exit code.
-    pub exit_code: Option<i64>,
-    /// Signal that ended it.
-    pub exit_signal: Option<i64>,
-    /// CPU time, ns; `None`: known for none of its images.
-    pub cpu_ns: Option<i64>,
-    /// Bytes it read from files, pipes and sockets.
-    pub read_bytes: Option<i64>,
-    /// Bytes it wrote to them.
-    pub write_bytes: Option<i64>,
-}
-
-/// A file: an inode.
-#[derive(Clone, Debug, Default)]
-pub struct File {
-    /// Id in the database.
-    pub file_id: i64,
-    /// Last name it had; `None`: never known by name.
-    pub path: Option<Arc<str>>,
-    /// Whether it holds data: neither directory, device nor absent.
-    pub is_regular: bool,
-    /// Size when last seen, bytes.
-    pub size_bytes: Option<i64>,
-    /// Whether only its being opened was seen.
-    pub only_opens: bool,
-    /// Whether that is so and it belongs to the machine, not to the workflow, which has not made it: what was
-    /// done to it is left out.
-    pub is_system: bool,
-}
-
 /// Data that one process may have sent to another through pipes or sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
@@ -262,18 +132,6 @@ pub struct Poll {
     pub by: ProcessId,
     /// It is a lock.
     pub is_lock: bool,
-}
-
-impl Default for ProcessId {
-    fn default() -> Self {
-        ProcessId(u32::MAX)
-    }
-}
-
-impl Default for FileIndex {
-    fn default() -> Self {
-        FileIndex(u32::MAX)
-    }
 }
 
 impl Workflow {
@@ -449,34 +307,5 @@ impl Workflow {
             list.sort_by_key(|&id| (self.process(id).start_ns, id));
         }
         children
-    }
-}
-
-impl Process {
-    /// Whether it ended by a signal or with another code than 0. SIGPIPE does not count: whoever
-    /// read the pipe had enough, as `head` in `sort | head` does.
-    pub fn has_failed(&self) -> bool {
-        self.exit_signal.map_or_else(
-            || self.exit_code.is_some_and(|code| code != 0),
-            |signal| signal != SIGPIPE,
-        )
-    }
-
-    /// Whether somebody ended it, by a signal that is sent, and that no program gets for what it does itself: HUP, INT, QUIT,
-    /// KILL, USR1, USR2, TERM.
-    pub fn was_killed(&self) -> bool {
-        const SENT: [i64; 7] = [1, 2, 3, 9, 10, 12, 15];
-        self.exit_signal
-            .is_some_and(|signal| SENT.contains(&signal))
-    }
-
-    /// Whether it ended because nobody read its pipe any more.
-    pub fn was_cut_off(&self) -> bool {
-        self.exit_signal == Some(SIGPIPE)
-    }
-
-    /// Life time, ns; `None` when the end was not seen.
-    pub fn duration_ns(&self) -> Option<i64> {
-        self.end_ns.map(|end| end.saturating_sub(self.start_ns))
     }
 }

@@ -131,14 +131,6 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
 }
 
 impl Report {
-    /// Writes the page.
-    ///
-    /// # Errors
-    /// When `out` fails.
-    pub fn write_html(&self, out: &mut impl Write) -> io::Result<()> {
-        page::write(self, out)
-    }
-
     /// Writes the data alone, as one JSON object.
     ///
     /// # Errors

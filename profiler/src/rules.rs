@@ -5,6 +5,7 @@
 //! ([`jobs`]). It never depends on a process id or a time, so two runs of a workflow give the same
 //! names.
 
+use crate::rules::program::LONGEST;
 use std::collections::HashMap;
 
 use flowtrace_schema::{ProcessRow, ProgramRow, Result, Trace, Upid};
@@ -15,11 +16,13 @@ use crate::jobs::{self, Records};
 mod interpreter;
 mod labels;
 pub mod names;
+mod program;
 mod seen;
 mod subcommands;
 
 use interpreter::Interpreter;
 pub use labels::labels;
+use program::{base, sensible};
 use seen::Seen;
 #[cfg(test)]
 pub(crate) use subcommands::Unseen;
@@ -27,8 +30,6 @@ use subcommands::{Call, Files, subcommands};
 
 /// Name of an image about which nothing is known.
 pub const UNKNOWN: &str = "?";
-/// Longest name kept, in characters: a rule is a label.
-const LONGEST: usize = 64;
 /// Programs that hold many commands and look at their own name, or at their first argument.
 const MULTI_CALL: &[&str] = &["busybox", "coreutils", "toybox"];
 
@@ -170,23 +171,6 @@ fn of_argv<'a>(exe: Option<&str>, argv: &'a [&'a str]) -> (String, &'a [&'a str]
         Some(interpreter) => interpreter.rule(name, rest),
         None => (name.into(), rest),
     }
-}
-
-/// The last component of a path; a login shell's leading `-` is not part of its name.
-fn base(path: &str) -> &str {
-    let name = path
-        .trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or(path);
-    name.strip_prefix('-').unwrap_or(name)
-}
-
-/// Whether argv[0] is a name, not a title that the program gave itself (`sshd: user@pts/0`).
-fn sensible(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= LONGEST
-        && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':')
 }
 
 #[cfg(test)]

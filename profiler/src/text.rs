@@ -13,4 +13,5 @@ pub mod summary;
 pub mod table;
 pub mod tree;
 pub mod units;
+pub(crate) mod unseen;
 pub mod waits;

@@ -7,6 +7,7 @@
 
 mod books;
 mod channels;
+mod confined;
 mod limit;
 pub mod machine;
 mod read;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use flowtrace_schema::{HostRow, StorageRow};
 
 use crate::model::{FileCalls, FileIndex, ProcessId, Programs, ViewUse};
-pub use limit::{Confined, Limit};
+pub use confined::{Confined, Limit};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
@@ -181,6 +182,16 @@ pub struct Instance {
     pub books: Books,
     /// The part of its machine that it may use; `None`: all.
     pub confined: Option<Arc<Confined>>,
+}
+
+impl Instance {
+    /// Time on a CPU, ns: as the kernel accounted it, else from samples.
+    pub fn cpu_ns(&self) -> f64 {
+        match self.books.is_complete {
+            true => self.books.on_cpu_ns as f64,
+            false => self.totals[State::Cpu as usize],
+        }
+    }
 }
 
 /// Where the traced files are, as far as that tells what a wait for them can have been.

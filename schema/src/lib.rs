@@ -21,6 +21,7 @@ mod loss;
 pub mod merge;
 mod older;
 mod op;
+pub mod open_flags;
 pub mod private;
 mod record;
 pub mod secrets;

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::analysis::critical_path::CriticalPath;
-use crate::analysis::serial::Serial;
 use crate::model::{ProcessId, Workflow};
-use crate::timeline::{LockWait, Part, State, Timeline};
+use crate::timeline::{Instance, LockWait, Part, State, Timeline};
 
 /// Replays a run with less work in some of its processes.
 pub(crate) struct Bound<'a> {
@@ -38,15 +37,7 @@ impl<'a> Bound<'a> {
 
     /// The least time in which so many CPUs can do what the run had them do, ns; 0: not known.
     fn cpu_ns(&self, cores: Option<f64>) -> i64 {
-        let used: f64 = self
-            .timeline
-            .instances
-            .iter()
-            .map(|instance| match instance.books.is_complete {
-                true => instance.books.on_cpu_ns as f64,
-                false => instance.totals[State::Cpu as usize],
-            })
-            .sum();
+        let used: f64 = self.timeline.instances.iter().map(Instance::cpu_ns).sum();
         let cores = cores.filter(|&cores| cores > 0.0);
         cores.map_or(0, |cores| (used / cores) as i64)
     }
@@ -124,12 +115,6 @@ impl<'a> Bound<'a> {
             (part.program, share)
         });
         self.without_programs(&share.collect())
-    }
-
-    /// The same if the steps of a stretch run side by side: each as much shorter as the stretch.
-    pub(crate) fn side_by_side(&self, one: &Serial) -> i64 {
-        let share = 1.0 - one.could_ns as f64 / one.took_ns.max(1) as f64;
-        self.of_steps_below(one.runner, one.from..one.to, share)
     }
 
     /// The same if what a runner started within a time takes a share less.

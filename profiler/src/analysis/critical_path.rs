@@ -12,97 +12,26 @@
 
 mod backlog;
 mod counterpart;
+mod cut;
 mod killed;
 mod line;
 mod network;
 mod order;
+mod path;
 pub mod route;
 mod solve;
+mod step;
 mod waits;
 
+use crate::graph::Dag;
+use crate::model::Activity;
+use crate::model::ProcessId;
+use crate::model::Workflow;
+use network::Network;
+pub use path::CriticalPath;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-use crate::graph::Dag;
-use crate::model::{Activity, ProcessId, Programs, Stint, Workflow};
-
-use network::Network;
-
-/// What decided how long a run took.
-#[derive(Clone, Debug)]
-pub struct CriticalPath {
-    /// The process whose end is the end of the run; `None`: there was no process.
-    pub last: Option<ProcessId>,
-    /// Begin of the path, ns: that of the run's first process, as a rule.
-    pub start_ns: i64,
-    /// End of the path, ns.
-    pub end_ns: i64,
-    /// The path in the order of time; each step begins where the one before ends.
-    pub steps: Vec<Step>,
-    /// How many different paths take equally long, at least.
-    pub equal_paths: u64,
-    /// Processes on the other ones only, in order.
-    pub on_equal_paths: Vec<ProcessId>,
-    /// Of every process how much later it could end without delaying the end, ns; `None`: nobody
-    /// waited for it.
-    pub slack_ns: Vec<Option<i64>>,
-    /// Time that every process worked, waits for children and channels left out, ns.
-    pub own_ns: Vec<i64>,
-    /// How the waits are known.
-    pub evidence: Evidence,
-    programs: Programs,
-    network: Network,
-}
-
-/// A stretch of the path spent in one program of one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The process.
-    pub process: ProcessId,
-    /// What it ran then.
-    pub program: Stint,
-    /// Begin, ns.
-    pub from_ns: i64,
-    /// End, ns.
-    pub to_ns: i64,
-    /// What it did.
-    pub kind: StepKind,
-}
-
-/// What a process did on the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StepKind {
-    /// It worked: ran, waited for a processor or for storage, slept.
-    Work,
-    /// It waited, and what it waited for had come, as far as is known: it woke late, or the other
-    /// process is not known that well.
-    Late,
-    /// It had not begun, and nothing else of the run had to happen before it as far as is known.
-    NotBegun,
-}
-
-/// How the waits of all processes are known, ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
-    /// Waits that samples saw.
-    pub sampled_ns: i64,
-    /// Waits that follow from exact times of processor and storage, or are taken to be waits
-    /// because nothing else is known.
-    pub inferred_ns: i64,
-}
-
-/// What one rule contributed to the path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contribution {
-    /// The rule.
-    pub rule: Arc<str>,
-    /// Its processes on the path.
-    pub processes: i64,
-    /// Time of the path spent in them, ns.
-    pub ns: i64,
-    /// How long the path would be if the rule took half its time, ns.
-    pub halved_ns: i64,
-}
+pub use step::{Contribution, Evidence, Step, StepKind};
 
 impl CriticalPath {
     /// Computes the path.

@@ -2,11 +2,15 @@
 //! No finding is better than a wrong one: each needs evidence and a saving worth a word.
 
 mod blame;
+mod finding;
 mod outside;
 mod small;
 mod stragglers;
 mod turns;
 
+use crate::analysis::findings::finding::LEAST;
+use crate::analysis::findings::finding::LEAST_NS;
+use crate::analysis::findings::finding::limited;
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
@@ -18,49 +22,23 @@ use crate::analysis::serial::{LateStart, Serial, late_starts, serial};
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
-use crate::text::bottlenecks::{MATTERS, nothing, percent, want, who};
+use crate::text::bottlenecks::{MATTERS, nothing, percent, who};
 use crate::text::units;
 use crate::text::waits::{if_declared, serial_line};
 use crate::timeline::Timeline;
 use blame::Blame;
+pub use finding::Finding;
 
 /// The kind of a verdict that the run waited for something that is no part of it.
 pub const OUTSIDE: &str = "outside";
 /// Most findings.
 const MOST: usize = 5;
-/// A finding must promise this share of the run.
-const LEAST: f64 = 0.04;
-/// And this time, ns: below it a run is over before one has read about it.
-const LEAST_NS: f64 = 30e6;
 /// One that promises this share of the run is why it took so long, whatever step was the bottleneck meanwhile.
 const DECISIVE: f64 = 0.1;
 /// A step that limited the run for this share of it is why it took so long, where nothing else is.
 const LIMITS: f64 = 0.3;
 /// The waits for a lock explain the time in which they were where doing without them saves this share of it.
 const BY_LOCK: f64 = 0.2;
-
-/// Something that could make the run shorter.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
-    /// What kind of thing: cpu, cpu limit, busy machine, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
-    /// small calls.
-    pub kind: &'static str,
-    /// The step that it is about, if it is about one.
-    pub step: Option<String>,
-    /// What is wrong, in a sentence.
-    pub title: String,
-    /// How much of the run could be saved at most, ns.
-    pub saving_ns: i64,
-    /// What it rests on.
-    pub evidence: String,
-    /// How sure it is: low, medium, high.
-    pub confidence: &'static str,
-    /// Subcommand that shows more.
-    pub command: &'static str,
-    /// What it means for the run, as the first line of a summary; `None`: the title.
-    #[serde(skip)]
-    pub why: Option<String>,
-}
 
 /// Why a run took as long as it did, and what could be done about it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -186,16 +164,6 @@ fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<Strin
         })
         .collect();
     (parts.len() > 1).then(|| format!("no single step: {}", parts.join(" · ")))
-}
-
-/// Which step limited the run for how much of it, and what it lacked.
-fn limited(result: &Bottlenecks, cause: &Cause, timeline: &Timeline) -> String {
-    format!(
-        "{} limited the run for {} of it: {}",
-        units::shorten(&units::plain(&who(result, cause)), 40),
-        percent(cause.share),
-        want(cause, timeline.cpus())
-    )
 }
 
 fn findings(

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
-use crate::timeline::{State, Timeline};
+use crate::timeline::Timeline;
 
 mod machines;
 mod skew;
@@ -289,7 +289,10 @@ fn phase(
         .into_iter()
         .map(|host| counters.net_bytes(host, "receive_bytes", from, to, false))
         .sum();
-    let cpu: f64 = members.iter().map(|&id| cpu_of(timeline, id)).sum();
+    let cpu: f64 = members
+        .iter()
+        .map(|&id| timeline.instance(id).cpu_ns())
+        .sum();
     let machines = match nodes > 1 {
         true => machines(workflow, timeline, members, (from, to)),
         false => Vec::new(),
@@ -375,14 +378,6 @@ fn other_work(timeline: &Timeline, (from, to): (i64, i64), own_ns: f64) -> f64 {
     match busy.len() {
         0 => 0.0,
         hosts => busy.iter().sum::<f64>() / hosts as f64 * (to - from) as f64 - own_ns,
-    }
-}
-
-fn cpu_of(timeline: &Timeline, id: ProcessId) -> f64 {
-    let instance = timeline.instance(id);
-    match instance.books.is_complete {
-        true => instance.books.on_cpu_ns as f64,
-        false => instance.totals[State::Cpu as usize],
     }
 }
 

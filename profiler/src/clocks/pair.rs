@@ -1,7 +1,7 @@
 //! The clocks of two hosts, from the packets that both captured.
 
-use super::Scale;
 use super::hull::{Hull, edge};
+use super::scale::Scale;
 
 /// Packets in each direction below which nothing is said.
 const FEWEST: u64 = 4;

@@ -3,7 +3,8 @@
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
-use super::{Change, Finding, LEAST_SHARE, Subject, statistics};
+use super::finding::{Change, Finding, LEAST_SHARE, Subject};
+use super::statistics;
 use crate::network::evidence::{self, Verdict};
 use crate::network::load::{self, Selection};
 use crate::network::run::{Node, Run};

@@ -1,11 +1,8 @@
 //! How runs were recorded, and what to say where that was not the same way for all.
 
-use std::collections::BTreeMap;
-
 use flowtrace_schema::LossRow;
 use serde::Serialize;
 
-use super::RunFacts;
 use crate::generate::relative_to;
 use crate::model::Workflow;
 
@@ -53,7 +50,7 @@ impl Recording {
     }
 
     /// What can differ, by name, in words. Directories of a replay are its own.
-    fn aspects(&self, is_replay: bool) -> [(&'static str, Option<String>); 5] {
+    pub(super) fn aspects(&self, is_replay: bool) -> [(&'static str, Option<String>); 5] {
         let seen = match self.elsewhere {
             true => "seen",
             false => "not seen",
@@ -71,37 +68,4 @@ impl Recording {
             ("traced directories", (!is_replay).then_some(directories)),
         ]
     }
-}
-
-/// One warning for each way in which the recordings differ.
-pub(super) fn differences(runs: &[&RunFacts]) -> Vec<String> {
-    const SHOWN: usize = 2;
-    let mut values: BTreeMap<(usize, &str), BTreeMap<String, Vec<&str>>> = BTreeMap::new();
-    for run in runs {
-        let aspects = run.recording.aspects(run.is_replay).into_iter();
-        for (place, (aspect, value)) in aspects.enumerate() {
-            if let Some(value) = value {
-                let of_aspect = values.entry((place, aspect)).or_default();
-                of_aspect.entry(value).or_default().push(&run.trace);
-            }
-        }
-    }
-    let differ = values.into_iter().filter(|(_, values)| values.len() > 1);
-    let warning = |((_, aspect), values): ((usize, &str), BTreeMap<String, Vec<&str>>)| {
-        let side = |(value, traces): (&String, &Vec<&str>)| {
-            let more = traces.len().saturating_sub(SHOWN);
-            let more = match more {
-                0 => String::new(),
-                more => format!(" +{more} more"),
-            };
-            let shown = traces.iter().take(SHOWN).copied().collect::<Vec<_>>();
-            format!("{value} in {}{more}", shown.join(", "))
-        };
-        let sides: Vec<String> = values.iter().map(side).collect();
-        format!(
-            "recorded in different ways, so that differences may come from that: {aspect}: {}",
-            sides.join("; ")
-        )
-    };
-    differ.map(warning).collect()
 }

@@ -13,9 +13,11 @@
 mod accesses;
 mod calls;
 mod column;
+mod layout;
 mod part;
 
-use std::collections::HashMap;
+use crate::export::parquet::layout::Batch;
+use crate::export::parquet::layout::MOST_HELD;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -23,42 +25,12 @@ use std::thread;
 use flowtrace_schema::{Trace, Value, doc};
 
 use column::Column;
+pub use layout::Error;
+use layout::{Hosts, Layout, Rows};
 use part::Parts;
 
-/// Rows of a row group: what engines read at once.
-const GROUP: usize = 1 << 17;
-/// Most rows held back for all partitions of a view.
-const MOST_HELD: usize = 1 << 19;
 /// The view with by far the most rows.
 const CALLS: &str = "calls";
-/// What Hive calls the partition of NULL.
-const NO_HOST: &str = "__HIVE_DEFAULT_PARTITION__";
-
-/// Why a dataset could not be written.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The trace cannot be read.
-    #[error(transparent)]
-    Trace(#[from] flowtrace_schema::Error),
-    /// A file cannot be written.
-    #[error("cannot write {path}: {reason}")]
-    Output {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
-    /// A value is of another type than its column.
-    #[error("column {column} of {view} holds {value:?}, which its type does not allow")]
-    Type {
-        /// The view.
-        view: String,
-        /// The column.
-        column: String,
-        /// The value.
-        value: Value,
-    },
-}
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,155 +80,6 @@ pub fn write(trace: &Trace, directory: &Path) -> Result<Written, Error> {
         part::remove_others(&dataset, &files.into_iter().collect())?;
     }
     Ok(written)
-}
-
-/// The columns of a view, and how the machine of a row is found.
-struct Layout {
-    view: String,
-    columns: Vec<Column>,
-    host_at: Option<usize>,
-    upid_at: Option<usize>,
-    host_id_at: Option<usize>,
-}
-
-impl Layout {
-    fn of(trace: &Trace, view: String) -> Result<Layout, Error> {
-        let kinds = trace.column_kinds(&view)?;
-        let at = |name: &str| kinds.iter().position(|(column, _)| column == name);
-        let (host_at, upid_at, host_id_at) = (at("host"), at("upid"), at("host_id"));
-        let kept = kinds.into_iter().filter(|(name, _)| name != "host");
-        Ok(Layout {
-            view,
-            columns: kept.map(|(name, kind)| Column::new(name, kind)).collect(),
-            host_at,
-            upid_at,
-            host_id_at,
-        })
-    }
-
-    /// The columns without values.
-    fn emptied(&self) -> Vec<Column> {
-        self.columns.iter().map(Column::emptied).collect()
-    }
-}
-
-/// Names of machines, by what refers to them.
-struct Hosts {
-    of_process: HashMap<i64, String>,
-    by_id: HashMap<i64, String>,
-}
-
-impl Hosts {
-    fn of(trace: &Trace) -> Result<Hosts, Error> {
-        let processes = trace.processes()?.into_iter();
-        let hosts = trace.hosts()?.into_iter();
-        Ok(Hosts {
-            of_process: processes
-                .filter_map(|row| Some((row.upid, row.host?)))
-                .collect(),
-            by_id: hosts.map(|row| (row.host_id, row.host)).collect(),
-        })
-    }
-}
-
-/// What the encoder is told.
-enum Batch<'a> {
-    /// A row group of a machine.
-    Group(Option<&'a str>, Vec<Column>),
-    /// That was all. Without this, the files are not completed.
-    Complete,
-}
-
-/// Rows that wait to be written, by the machine that they are of.
-struct Rows<'a, W> {
-    layout: &'a Layout,
-    waiting: Vec<(Option<&'a str>, Vec<Column>)>,
-    places: HashMap<Option<&'a str>, usize>,
-    most_held: usize,
-    held: usize,
-    count: u64,
-    /// Takes a row group, and may take the columns or clear them. False: no more are taken.
-    writes: W,
-}
-
-impl<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool> Rows<'a, W> {
-    fn new(layout: &'a Layout, most_held: usize, writes: W) -> Self {
-        Rows {
-            layout,
-            waiting: Vec::new(),
-            places: HashMap::new(),
-            most_held,
-            held: 0,
-            count: 0,
-            writes,
-        }
-    }
-
-    /// Where the rows of a machine are.
-    fn place(&mut self, host: Option<&'a str>) -> usize {
-        let Rows {
-            waiting, layout, ..
-        } = self;
-        *self.places.entry(host).or_insert_with(|| {
-            waiting.push((host, layout.emptied()));
-            waiting.len() - 1
-        })
-    }
-
-    /// The columns at a place, to which one value each is to be added.
-    fn at(&mut self, place: usize) -> &mut [Column] {
-        &mut self.waiting[place].1
-    }
-
-    /// A row was added at a place. False: nobody takes rows any more.
-    fn added(&mut self, place: usize) -> bool {
-        self.count += 1;
-        self.held += 1;
-        if length(&self.waiting[place].1) >= GROUP {
-            return self.send(place);
-        }
-        if self.held < self.most_held {
-            return true;
-        }
-        let places = 0..self.waiting.len();
-        match places.max_by_key(|&place| length(&self.waiting[place].1)) {
-            Some(largest) => self.send(largest),
-            None => true,
-        }
-    }
-
-    fn send(&mut self, place: usize) -> bool {
-        let (host, columns) = &mut self.waiting[place];
-        self.held -= length(columns);
-        let goes_on = (self.writes)(*host, columns);
-        if columns.is_empty() {
-            *columns = self.layout.emptied();
-        }
-        // The memory of many machines is not kept.
-        if self.waiting.len() > 4 {
-            self.waiting[place].1 = self.layout.emptied();
-        }
-        goes_on
-    }
-
-    /// Writes what is left, and of a view without rows an empty part. The number of all rows.
-    fn finish(mut self, is_only_part: bool) -> u64 {
-        if self.count == 0 && is_only_part {
-            // A view without rows is still a view.
-            self.place(None);
-        }
-        for place in 0..self.waiting.len() {
-            let is_due = self.count == 0 || length(&self.waiting[place].1) > 0;
-            if is_due && !self.send(place) {
-                break;
-            }
-        }
-        self.count
-    }
-}
-
-fn length(columns: &[Column]) -> usize {
-    columns.first().map_or(0, Column::len)
 }
 
 fn write_view(

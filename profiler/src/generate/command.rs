@@ -1,44 +1,17 @@
 //! A step as a line of bash: programs with their redirections, joined by pipes, after each other, or
 //! at once.
 
+use crate::generate::ast::Ends;
 use flowtrace_schema::{CUT, MOST_ARGUMENTS, secrets};
 
 use crate::analysis::time::signal_name;
 use crate::argv::unquote;
 
-use super::Options;
+use super::ast::{Command, Given};
 use super::redirect::pipes_between;
-use super::source::Source;
-use super::substituted::{Given, with_commands};
+use super::substituted::with_commands;
 use super::words::{below, quote, quote_rooted, relative};
-
-/// What ran.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
-    /// A program: the image that a shell began by an exec.
-    Program(i64),
-    /// A program with commands that it was given as files: `diff <(sort a) <(sort b)`.
-    Given(i64, Vec<Given<Command>>),
-    /// Stages joined by pipes.
-    Pipeline(Vec<Command>),
-    /// One after the other.
-    Sequence(Vec<Command>),
-    /// All at once.
-    AtOnce(Vec<Command>),
-    /// What the script did itself, as a command for the root directory.
-    Own(String),
-    /// Nothing that could be seen from outside.
-    Nothing,
-    /// What the trace does not tell.
-    Unknown(String),
-}
-
-/// The pipes that a stage has as its standard input and output.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub(super) input: Option<String>,
-    pub(super) output: Option<String>,
-}
+use super::writer::Writer;
 
 /// Words at the begin of a command that bash would not look for in PATH.
 const OF_BASH: &[&str] = &[
@@ -126,52 +99,6 @@ const OF_BASH: &[&str] = &[
     "unset",
     "wait",
 ];
-
-impl Command {
-    /// The programs in it, in order; those that one was given as files come after it.
-    pub(super) fn programs(&self) -> Vec<i64> {
-        match self {
-            Command::Program(upid) => vec![*upid],
-            Command::Given(upid, given) => {
-                let given = given.iter().flat_map(|one| one.command.programs());
-                std::iter::once(*upid).chain(given).collect()
-            }
-            Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
-                parts.iter().flat_map(Command::programs).collect()
-            }
-            Command::Own(_) | Command::Nothing | Command::Unknown(_) => Vec::new(),
-        }
-    }
-
-    /// The same without those that were given as files.
-    pub(super) fn own_programs(&self) -> Vec<i64> {
-        match self {
-            Command::Program(upid) | Command::Given(upid, _) => vec![*upid],
-            Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
-                parts.iter().flat_map(Command::own_programs).collect()
-            }
-            Command::Own(_) | Command::Nothing | Command::Unknown(_) => Vec::new(),
-        }
-    }
-
-    /// Why it cannot be written down, as far as its parts tell.
-    pub(super) fn unknown(&self) -> Option<&str> {
-        match self {
-            Command::Unknown(reason) => Some(reason),
-            Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
-                parts.iter().find_map(Command::unknown)
-            }
-            Command::Given(_, given) => given.iter().find_map(|one| one.command.unknown()),
-            Command::Program(_) | Command::Own(_) | Command::Nothing => None,
-        }
-    }
-}
-
-/// Writes commands as bash.
-pub(super) struct Writer<'a> {
-    pub(super) source: &'a Source,
-    pub(super) options: Options,
-}
 
 impl Writer<'_> {
     /// The line of a step, to be run in the root directory. It succeeds if the command ends as it

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use flowtrace_schema::ActionRow;
 
-use super::effects::O_ACCMODE;
 use super::source::Source;
+use flowtrace_schema::open_flags::O_ACCMODE;
 
 /// Where the files are.
 const DIRECTORY: &str = "__pycache__";

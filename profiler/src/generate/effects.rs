@@ -3,13 +3,15 @@
 //! Steps that touch the same thing keep their order when one of them changes it. Two that add names
 //! to the same directory do not need to; one that lists it does.
 
+use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use flowtrace_schema::{ActionRow, NameRow};
 
+use super::drivers::managers;
 use super::source::Source;
-use super::steps::{Draft, Split, managers};
+use super::step::{Draft, Split};
 pub(super) use super::touch::{How, Span, Thing, Touch};
 use crate::model::Image;
 
@@ -36,9 +38,6 @@ pub(super) struct Effects {
     /// What the driver itself did, which no redirection explains, in the order of time.
     pub(super) own: Vec<ActionRow>,
 }
-
-pub(super) const O_ACCMODE: i64 = 3;
-const O_TRUNC: i64 = 0o1000;
 
 /// Whether an action changes what a file holds.
 pub(super) fn changes(action: &ActionRow) -> bool {

@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 
 use flowtrace_schema::ActionRow;
 
-use super::command::Command;
+use super::ast::Command;
 use super::effects::{Effects, How, Thing, changes};
 use super::source::Source;
-use super::steps::{Draft, Split};
+use super::step::{Draft, Split};
 use super::words::{quote, relative};
 
 /// The largest file that is written into a specification.

@@ -8,14 +8,17 @@ use flowtrace_schema::{Result, Trace};
 use crate::load::load;
 use crate::text::units::counted;
 
-use super::command::{Command, Writer, ending};
+use super::ast::Command;
+use super::command::ending;
 use super::effects::{Effects, How, Thing, effects};
 use super::order::{Edges, edges, keep_time, reduced, rings};
 use super::own;
 use super::source::{Source, Unfit};
-use super::steps::{Draft, Split, splits};
+use super::step::{Draft, Split};
+use super::steps::splits;
 use super::touched::{Files, links};
 use super::words::relative;
+use super::writer::Writer;
 use super::{After, Options, Output, Plan, Step};
 
 /// The steps of a traced run.

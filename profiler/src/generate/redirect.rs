@@ -1,9 +1,10 @@
 //! Where the descriptors of a program led, as redirections of bash.
 
-use super::command::{Command, Ends, Writer};
+use super::ast::{Command, Ends, Given};
 use super::source::Source;
-use super::substituted::{Given, written};
+use super::substituted::written;
 use super::words::{below, quote, quote_rooted, relative};
+use super::writer::Writer;
 
 const ACCESS: i64 = 3;
 const READ_ONLY: i64 = 0;

@@ -4,96 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use crate::argv::unquote;
-use crate::model::{Image, ProcessId};
-
-use super::command::Command;
+use super::ast::{Command, Given};
+use super::drivers::{DRIVERS, MAKES, is_one_of};
 use super::own::by_itself;
 use super::source::Source;
-use super::substituted::Given;
+use super::step::{Draft, Split};
+use super::unit::{Unit, started_by};
 
 mod shim;
-
-/// Programs that start the commands of others and are nothing themselves.
-const DRIVERS: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "ash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "make",
-    "gmake",
-    "ninja",
-    "snakemake",
-    "nextflow",
-    "parallel",
-    "xargs",
-    "just",
-    "scons",
-    "doit",
-    "chrt",
-    "env",
-    "ionice",
-    "nice",
-    "nohup",
-    "setsid",
-    "stdbuf",
-    "taskset",
-    "time",
-    "timeout",
-];
-/// The makes, which begin again in their own place.
-const MAKES: &[&str] = &["make", "gmake"];
-/// Those whose own files say nothing about the workflow: logs, locks, caches.
-const MANAGERS: &[&str] = &[
-    "ninja",
-    "snakemake",
-    "nextflow",
-    "parallel",
-    "scons",
-    "doit",
-];
-
-/// A step, not yet in order.
-#[derive(Clone, Debug)]
-pub(super) struct Draft {
-    pub(super) command: Command,
-    /// Its process images.
-    pub(super) members: HashSet<i64>,
-    pub(super) rule: Arc<str>,
-    pub(super) start_ns: i64,
-    pub(super) end_ns: i64,
-    /// Whether its output went to the script, as in `$(…)`.
-    pub(super) answers_script: bool,
-}
-
-/// The steps of a run.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Split {
-    pub(super) drafts: Vec<Draft>,
-    /// Images of the processes that drove the run.
-    pub(super) drivers: HashSet<i64>,
-    /// Whether the driver is a workflow manager, whose own files do not matter.
-    pub(super) is_manager: bool,
-}
-
-impl Split {
-    fn add_drivers(&mut self, source: &Source, places: &[usize]) {
-        for image in places.iter().map(|&at| &source.workflow.images[at]) {
-            self.is_manager |= is_one_of(image, MANAGERS);
-            self.drivers.insert(image.upid);
-        }
-    }
-}
-
-/// A process from one of its images on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unit {
-    pub(super) process: ProcessId,
-    pub(super) from: usize,
-}
 
 /// Finds the steps: those of the innermost command that only starts others, then those of the one
 /// around it, and so on.
@@ -193,45 +111,6 @@ fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
     is_driver.then_some((own, units))
 }
 
-fn started_by(source: &Source, upid: i64, process: ProcessId) -> Vec<Unit> {
-    let children = &source.children[process.0 as usize];
-    let of_image = children.iter().filter(|&&child| {
-        // What a program was given as a file belongs to that program.
-        if source.substitutions.owner.contains_key(&child) {
-            return false;
-        }
-        let first = &source.workflow.images(child)[0];
-        source.rows.get(&first.upid).and_then(|row| row.parent_upid) == Some(upid)
-    });
-    of_image
-        .map(|&child| Unit {
-            process: child,
-            from: source.workflow.process(child).images.start,
-        })
-        .collect()
-}
-
-/// The images of workflow managers.
-pub(super) fn managers(source: &Source) -> HashSet<i64> {
-    let images = source.workflow.images.iter();
-    let managers = images.filter(|image| is_one_of(image, MANAGERS));
-    managers.map(|image| image.upid).collect()
-}
-
-/// Whether a program has one of these names, or is an interpreter that runs one.
-fn is_one_of(image: &Image, names: &[&str]) -> bool {
-    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let argv = image.command.as_deref().map(unquote).unwrap_or_default();
-    let called = argv.first().map(|name| base(name.trim_start_matches('-')));
-    let exe = image.exe.as_deref().map(base);
-    let is_known = |name: &str| names.contains(&name);
-    called.as_deref().is_some_and(is_known)
-        || is_known(&image.rule)
-        || exe
-            .as_deref()
-            .is_some_and(|exe| is_known(exe) && called.is_none())
-}
-
 fn span(source: &Source, unit: Unit) -> (i64, i64) {
     let start = source.workflow.images[unit.from].start_ns;
     let end = source.workflow.process(unit.process).end_ns;
@@ -287,49 +166,6 @@ fn groups(source: &Source, units: &[Unit]) -> Vec<Vec<Unit>> {
     }
     groups.sort_by_key(|group| group.iter().map(|&unit| span(source, unit)).min());
     groups
-}
-
-/// The pipes that a command has as its standard input, and as its output or for its errors.
-pub(super) fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<String>) {
-    let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
-    let command = command_of(source, unit);
-    let outer = source.descriptors.get(&source.first_upid);
-    let is_outer = |target: &String| {
-        outer.is_some_and(|rows| rows.iter().any(|row| row.fd <= 2 && row.target == *target))
-    };
-    for upid in command.own_programs() {
-        for row in source.descriptors.get(&upid).into_iter().flatten() {
-            if !row.target.starts_with("pipe:[") || is_outer(&row.target) {
-                continue;
-            }
-            match (row.fd, row.flags & 3) {
-                (0, 0) => reads.insert(row.target.clone()),
-                (1 | 2, 1) => writes.insert(row.target.clone()),
-                _ => false,
-            };
-        }
-    }
-    // A subshell that ran nothing, or something itself, has no descriptors on record.
-    let own = &source.workflow.images[unit.from];
-    if own.is_fork {
-        let name = |inode: &i64| format!("pipe:[{inode}]");
-        let is_new = |target: &String| !is_outer(target);
-        let of = |sides: &std::collections::HashMap<i64, HashSet<i64>>| -> Vec<String> {
-            let inodes = sides.get(&own.upid).into_iter().flatten();
-            inodes.map(name).filter(is_new).collect()
-        };
-        if command.programs().is_empty() {
-            reads.extend(of(&source.pipe_reads));
-            writes.extend(of(&source.pipe_writes));
-        }
-    }
-    // Between its own parts.
-    let inner: Vec<String> = reads.intersection(&writes).cloned().collect();
-    for pipe in inner {
-        reads.remove(&pipe);
-        writes.remove(&pipe);
-    }
-    (reads, writes)
 }
 
 /// What a shell would have been told to run this.
@@ -478,4 +314,47 @@ fn add_members(source: &Source, unit: Unit, members: &mut HashSet<i64>) {
             }));
         }
     }
+}
+
+/// The pipes that a command has as its standard input, and as its output or for its errors.
+pub(super) fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
+    let command = command_of(source, unit);
+    let outer = source.descriptors.get(&source.first_upid);
+    let is_outer = |target: &String| {
+        outer.is_some_and(|rows| rows.iter().any(|row| row.fd <= 2 && row.target == *target))
+    };
+    for upid in command.own_programs() {
+        for row in source.descriptors.get(&upid).into_iter().flatten() {
+            if !row.target.starts_with("pipe:[") || is_outer(&row.target) {
+                continue;
+            }
+            match (row.fd, row.flags & 3) {
+                (0, 0) => reads.insert(row.target.clone()),
+                (1 | 2, 1) => writes.insert(row.target.clone()),
+                _ => false,
+            };
+        }
+    }
+    // A subshell that ran nothing, or something itself, has no descriptors on record.
+    let own = &source.workflow.images[unit.from];
+    if own.is_fork {
+        let name = |inode: &i64| format!("pipe:[{inode}]");
+        let is_new = |target: &String| !is_outer(target);
+        let of = |sides: &std::collections::HashMap<i64, HashSet<i64>>| -> Vec<String> {
+            let inodes = sides.get(&own.upid).into_iter().flatten();
+            inodes.map(name).filter(is_new).collect()
+        };
+        if command.programs().is_empty() {
+            reads.extend(of(&source.pipe_reads));
+            writes.extend(of(&source.pipe_writes));
+        }
+    }
+    // Between its own parts.
+    let inner: Vec<String> = reads.intersection(&writes).cloned().collect();
+    for pipe in inner {
+        reads.remove(&pipe);
+        writes.remove(&pipe);
+    }
+    (reads, writes)
 }

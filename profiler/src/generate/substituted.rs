@@ -9,35 +9,16 @@ use std::collections::{HashMap, HashSet};
 use crate::argv::unquote;
 use crate::model::ProcessId;
 
+use super::ast::Given;
 use super::source::Source;
-use super::steps::{Unit, pipes};
+use super::source::Substitutions;
+use super::steps::pipes;
+use super::unit::Unit;
 
 const ACCESS: i64 = 3;
 const READ_ONLY: i64 = 0;
 /// How arguments name a descriptor.
 const BY_NUMBER: &str = "/dev/fd/";
-
-/// A command that a program was given as a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given<C> {
-    /// Descriptor of the program that leads to it.
-    pub(super) fd: i64,
-    /// The pipe in between, as in /proc.
-    pub(super) pipe: String,
-    /// Whether the program reads what the command writes, `<(…)`; else it writes, `>(…)`.
-    pub(super) is_read: bool,
-    /// The command.
-    pub(super) command: C,
-}
-
-/// Which programs were given which processes.
-#[derive(Debug, Default)]
-pub(super) struct Substitutions {
-    /// By the image of the program.
-    pub(super) of: HashMap<i64, Vec<Given<ProcessId>>>,
-    /// The process that each of them was given to.
-    pub(super) owner: HashMap<ProcessId, ProcessId>,
-}
 
 /// Finds them all.
 pub(super) fn find(source: &Source) -> Substitutions {
@@ -83,22 +64,6 @@ pub(super) fn find(source: &Source) -> Substitutions {
         }
     }
     found
-}
-
-impl Substitutions {
-    /// Whether a process started another one, or was given it, over any number of them: then it
-    /// cannot be given to that one.
-    fn is_above(&self, source: &Source, above: ProcessId, process: ProcessId) -> bool {
-        let mut at = Some(process);
-        while let Some(one) = at {
-            if one == above {
-                return true;
-            }
-            let parent = || source.workflow.process(one).parent;
-            at = self.owner.get(&one).copied().or_else(parent);
-        }
-        false
-    }
 }
 
 /// The pipes that a program held: descriptor, pipe, whether to read.

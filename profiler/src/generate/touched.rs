@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::effects::{Effects, How, Thing};
 use super::source::Source;
-use super::steps::Draft;
+use super::step::Draft;
 use super::words::{Place, below};
 use super::{Input, Leaf, Output};
 
@@ -26,7 +26,7 @@ pub(super) struct Files<'a> {
     /// What each step touched.
     by_step: HashMap<usize, Vec<(&'a Thing, How, i64, i64)>>,
     /// By directory that was there before the run and was listed: the names in it that the trace does not have.
-    unseen_in: HashMap<String, Vec<(String, listed::Kind)>>,
+    unseen_in: HashMap<String, Vec<(String, Kind)>>,
     /// Such directories that cannot be read now, with the reason.
     unreadable: BTreeMap<String, String>,
 }
@@ -316,4 +316,12 @@ impl<'a> Files<'a> {
             _ => false,
         })
     }
+}
+
+/// What a name that nobody looked at belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    Link,
 }

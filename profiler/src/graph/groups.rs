@@ -15,6 +15,7 @@ use super::rounds::{Rounds, by_neighbours, rounds};
 use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
+use twins::Kind;
 
 pub(crate) mod forks;
 mod twins;
@@ -147,9 +148,6 @@ impl RuleGraph {
         }
     }
 }
-
-/// Files of one depth below the root and one ending are of a kind.
-type Kind = (usize, Arc<str>);
 
 /// What makes nodes of the workflow graph members of one group.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::shell_line;
+use crate::managers::shell_line;
 
 /// Records of one directory that are read at most.
 const MOST: usize = 50_000;

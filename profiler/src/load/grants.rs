@@ -1,6 +1,7 @@
 //! Who ended a wait that began with a call of the waiter's own: freed the lock of a file, opened the other end of a FIFO,
 //! made the file that it looked for, or freed the lock that it tried to get again and again.
 
+use crate::load::Grant;
 use std::collections::HashMap;
 
 use flowtrace_schema::{FifoEndRow, LockCallRow, Result, SampleRow, Trace};
@@ -11,19 +12,6 @@ use crate::model::{Poll, ProcessId, Workflow};
 
 /// How far from the last look at who waits for the other end of a FIFO the open may have ended, ns.
 const NEAR: i64 = 50_000_000;
-
-/// A wait that another process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
-    /// Begin, ns.
-    pub(crate) from_ns: i64,
-    /// End, ns: the waiter had what it waited for.
-    pub(crate) to_ns: i64,
-    /// Process image that gave it.
-    pub(crate) by_upid: i64,
-    /// Of the lock of a file, the file.
-    pub(crate) file_id: Option<i64>,
-}
 
 /// Waits by the image that waited.
 #[derive(Clone, Debug, Default)]
@@ -129,19 +117,6 @@ impl Grants {
     /// lies, ns.
     pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Sleep> {
         self.sleeps.within(upid, from_ns, to_ns)
-    }
-}
-
-impl Grant {
-    /// An interval cut where the wait begins and ends: the parts, and whether each belongs to the wait.
-    pub(crate) fn cut(self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = ((i64, i64), bool)> {
-        let inner = (self.from_ns.max(from_ns), self.to_ns.min(to_ns));
-        let parts = [
-            ((from_ns, inner.0), false),
-            (inner, true),
-            ((inner.1, to_ns), false),
-        ];
-        parts.into_iter().filter(|((from, to), _)| from < to)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use flowtrace_schema::{CallRow, LockCallRow, Op, Result, Trace};
 
-use super::grants::Grant;
+use super::grant::Grant;
 use crate::model::{Poll, Workflow};
 
 /// `F_UNLCK` of `fcntl(2)`.

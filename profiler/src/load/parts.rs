@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use flowtrace_schema::{CallRow, Result, Trace, is_system_path};
 
 use super::Places;
-use super::accesses::add;
 use super::held::Held;
+use super::tally::add;
 use crate::graph::pattern::base;
 use crate::model::{Access, FileIndex, Part, ProcessId, Programs, Workflow};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use flowtrace_schema::{AppearedRow, CallRow, Op, Result, Trace};
 
-use super::file_index;
+use super::file_index::file_index;
 use crate::model::{Access, FileIndex, Poll, ProcessId, Workflow};
 
 /// `ENOENT`, negative as results have it.

@@ -7,120 +7,16 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
-use super::streams::Held;
+use super::end_use::EndUse;
+use super::ends::Ends;
+use super::other_reads::OtherReads;
 use super::writers::leave_out_silent;
-use crate::model::{ProcessId, Workflow};
-
-/// What processes have read that came from no pipe: a copy of its parent nothing, a program its libraries
-/// and the like, which is as much each time that it runs.
-#[derive(Default)]
-pub(super) struct Aside {
-    /// Of processes that are nothing but copies of their parents.
-    copies: Vec<bool>,
-    /// Of each process that ran one program, which.
-    program: Vec<Option<Arc<str>>>,
-    /// Of each program that ran more than once the least, bytes.
-    least: HashMap<Arc<str>, i64>,
-    /// What each process read from traced files, and wrote to them, bytes.
-    files: Vec<(i64, i64)>,
-}
-
-impl Aside {
-    pub(super) fn of(workflow: &Workflow) -> Aside {
-        let mut aside = Aside {
-            files: vec![(0, 0); workflow.processes.len()],
-            ..Aside::default()
-        };
-        for access in &workflow.accesses {
-            let (read, written) = &mut aside.files[access.process.0 as usize];
-            *read = read.saturating_add(access.read_bytes);
-            *written = written.saturating_add(access.write_bytes);
-        }
-        let mut seen: HashMap<Arc<str>, (u32, i64)> = HashMap::new();
-        for id in workflow.process_ids() {
-            let images = workflow.images(id);
-            aside.copies.push(images.iter().all(|image| image.is_fork));
-            let mut programs = images.iter().filter(|image| !image.is_fork);
-            let program = match (programs.next(), programs.next()) {
-                (Some(only), None) if only.is_exec => only.exe.clone(),
-                _ => None,
-            };
-            if let (Some(exe), Some(all)) = (&program, workflow.process(id).read_bytes) {
-                let other = all.saturating_sub(aside.files(id).0).max(0);
-                let (times, least) = seen.entry(Arc::clone(exe)).or_insert((0, other));
-                *times += 1;
-                *least = other.min(*least);
-            }
-            aside.program.push(program);
-        }
-        let often = seen.into_iter().filter(|&(_, (times, _))| times > 1);
-        aside.least = often.map(|(exe, (_, least))| (exe, least)).collect();
-        aside
-    }
-
-    /// Nothing but what each process read from traced files, and wrote to them.
-    #[cfg(test)]
-    pub(super) fn of_files(files: Vec<(i64, i64)>) -> Aside {
-        Aside {
-            files,
-            ..Aside::default()
-        }
-    }
-
-    /// What it read from traced files, and wrote to them.
-    pub(super) fn files(&self, id: ProcessId) -> (i64, i64) {
-        self.files.get(id.0 as usize).copied().unwrap_or_default()
-    }
-
-    fn is_copy(&self, id: ProcessId) -> bool {
-        self.copies.get(id.0 as usize) == Some(&true)
-    }
-
-    /// What a reader with such a bound has read from pipes, bytes; `None`: cannot be told.
-    fn piped(&self, id: ProcessId, side: &Held) -> Option<i64> {
-        let all = side.at_most_bytes?;
-        if self.is_copy(id) {
-            return Some(all);
-        }
-        let program = self.program.get(id.0 as usize)?.as_ref()?;
-        let least = self.least.get(program)?;
-        Some(all.saturating_sub(*least).max(0))
-    }
-}
-
-/// Who held the ends of one channel.
-#[derive(Default)]
-pub(super) struct Ends {
-    pub(super) channel_id: i64,
-    pub(super) writers: BTreeMap<ProcessId, Held>,
-    pub(super) readers: BTreeMap<ProcessId, Held>,
-    pub(super) is_socket: bool,
-    /// It has a name: by one descriptor a process may read and write.
-    pub(super) is_fifo: bool,
-}
-
-impl Ends {
-    /// Whether it may be that a process read all of a pipe. Not one that has the writing end, too: it would talk to itself, while
-    /// the workers that it started wait.
-    fn may_have_read_all(&self, id: ProcessId) -> bool {
-        self.is_fifo || !self.writers.contains_key(&id)
-    }
-
-    /// What went in at most, bytes; `None`: not known.
-    fn written(&self, aside: &Aside) -> Option<i64> {
-        let mut sides = self.writers.iter();
-        sides.try_fold(0, |sum: i64, (&id, side)| {
-            let elsewhere = aside.files(id).1;
-            Some(sum.saturating_add(side.at_most_bytes?.saturating_sub(elsewhere).max(0)))
-        })
-    }
-}
+use crate::model::ProcessId;
 
 /// Takes those out of the ends of pipes whom the kernel did not count, where it counted as much written as read.
 fn leave_out_uncounted(ends: &mut Ends) {
-    let counted = |sides: &BTreeMap<ProcessId, Held>| -> i64 {
+    let counted = |sides: &BTreeMap<ProcessId, EndUse>| -> i64 {
         let used = sides.values().filter(|side| side.is_used);
         used.fold(0, |sum: i64, side| {
             sum.saturating_add(side.at_most_bytes.unwrap_or(0))
@@ -141,7 +37,7 @@ fn leave_out_uncounted(ends: &mut Ends) {
 /// 3. where somebody read as much as was written, whoever read less than half of that.
 ///
 /// Who is known to have read stays, and so does a copy of its parent that read and had no other pipe to read.
-pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
+pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &OtherReads) {
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
         leave_out_uncounted(ends);
     }
@@ -167,9 +63,9 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
         let Some(written) = ends.written(aside).filter(|&bytes| bytes > 0) else {
             continue;
         };
-        let raw = |side: &Held| side.at_most_bytes.unwrap_or(i64::MAX);
-        let told = |id: ProcessId, side: &Held| aside.piped(id, side);
-        let read_all = |id: ProcessId, side: &Held| {
+        let raw = |side: &EndUse| side.at_most_bytes.unwrap_or(i64::MAX);
+        let told = |id: ProcessId, side: &EndUse| aside.piped(id, side);
+        let read_all = |id: ProcessId, side: &EndUse| {
             let held = sent.get(&id).map_or(&[][..], Vec::as_slice);
             let all = sent_within(held, (side.first_ns, side.last_ns));
             let files = aside.files(id).0;
@@ -185,7 +81,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
                 .retain(|&id, side| side.is_used || read_all(id, side));
             continue;
         }
-        let is_sure = |id: ProcessId, side: &Held| {
+        let is_sure = |id: ProcessId, side: &EndUse| {
             let is_only = sent.get(&id).is_some_and(|pipes| pipes.len() == 1);
             side.is_used || aside.is_copy(id) && is_only && (1..=written).contains(&raw(side))
         };
@@ -268,9 +164,10 @@ fn sent_within(pipes: &[Sent], held_ns: (i64, i64)) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
-    fn side(at_most_bytes: Option<i64>) -> Held {
-        Held {
+    fn side(at_most_bytes: Option<i64>) -> EndUse {
+        EndUse {
             at_most_bytes,
             first_ns: 0,
             last_ns: 1,
@@ -279,7 +176,7 @@ mod tests {
         }
     }
 
-    fn numbered(first: u32, sizes: &[Option<i64>]) -> BTreeMap<ProcessId, Held> {
+    fn numbered(first: u32, sizes: &[Option<i64>]) -> BTreeMap<ProcessId, EndUse> {
         let sides = sizes.iter().copied().map(side);
         (first..).map(ProcessId).zip(sides).collect()
     }
@@ -313,13 +210,13 @@ mod tests {
     }
 
     /// Processes 0 to 2 write, 3 is a copy of its parent, 4 to 6 run one program that reads 6228 bytes of its own.
-    fn loop_of_a_shell() -> Aside {
+    fn loop_of_a_shell() -> OtherReads {
         let program = |n| (n >= 4).then(|| Arc::from("/bin/expr"));
-        Aside {
+        OtherReads {
             copies: (0..7).map(|n| n == 3).collect(),
             program: (0..7).map(program).collect(),
             least: HashMap::from([(Arc::from("/bin/expr"), 6228)]),
-            ..Aside::default()
+            ..OtherReads::default()
         }
     }
 
@@ -331,7 +228,7 @@ mod tests {
                 readers: numbered(1, &sizes),
                 ..Ends::default()
             }];
-            leave_out_bystanders(&mut channels, &Aside::default());
+            leave_out_bystanders(&mut channels, &OtherReads::default());
             left(&channels[0])
         };
         assert_eq!(of([Some(5400), Some(1_005_400), None]), [2, 3]);
@@ -349,7 +246,7 @@ mod tests {
                 is_fifo,
                 ..Ends::default()
             }];
-            leave_out_bystanders(&mut channels, &Aside::default());
+            leave_out_bystanders(&mut channels, &OtherReads::default());
             left(&channels[0])
         };
         assert_eq!(of(false), [0, 1, 2]);
@@ -435,7 +332,7 @@ mod tests {
                 sides.values_mut().next().unwrap().is_used = true;
             }
             let mut channels = [ends];
-            leave_out_bystanders(&mut channels, &Aside::default());
+            leave_out_bystanders(&mut channels, &OtherReads::default());
             (channels[0].writers.len(), left(&channels[0]))
         };
         assert_eq!(ends(60), (1, vec![2]));

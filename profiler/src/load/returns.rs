@@ -1,11 +1,12 @@
 //! Who read in a file what others had written there after its own first change: a script that makes a file,
 //! lets a child fill it, and reads what the child wrote.
 
+use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_TRUNC};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::{CallRow, Class, Op};
 
-use super::accesses::{O_ACCMODE, O_RDONLY, O_TRUNC, widen};
+use super::tally::widen;
 use crate::model::{Access, Descent, FileIndex, ProcessId, Relation, Return, Workflow};
 
 /// Nobody yet.

@@ -1,28 +1,20 @@
 //! Pipes and sockets as streams from process to process.
 
+use crate::load::end_use::both;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::{ChannelEndRow, FlowBetween};
 
 use super::bounds::Bounds;
-use super::readers::{Aside, Ends, leave_out_bystanders};
+use super::end_use::{EndUse, both_ways};
+use super::ends::Ends;
+use super::other_reads::OtherReads;
+use super::readers::leave_out_bystanders;
 use super::ways::{Evidence, Role, Roles};
 use crate::model::{ChannelEnds, ProcessId, Side, Stream, Way, Workflow};
 
 /// A channel with more pairs of writer and reader than these is a hub that tells nothing.
 const PAIRS: usize = 1000;
-
-/// What one process had to do with one direction of a channel.
-#[derive(Clone, Copy)]
-pub(super) struct Held {
-    pub(super) at_most_bytes: Option<i64>,
-    pub(super) first_ns: i64,
-    pub(super) last_ns: i64,
-    /// Data is known to have moved.
-    pub(super) is_used: bool,
-    /// How much was counted.
-    pub(super) is_counted: bool,
-}
 
 /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
 type Bystanders = HashSet<(i64, ProcessId, Side)>;
@@ -145,7 +137,7 @@ fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow], roles: &Roles) -
         .map(|of_channel| ends_of(workflow, &images, (of_channel, &bounds)))
         .collect();
     let before = held(&channels);
-    leave_out_bystanders(&mut channels, &Aside::of(workflow));
+    leave_out_bystanders(&mut channels, &OtherReads::of(workflow));
     let bystanders = &before - &held(&channels);
     for ends in &channels {
         if ends.writers.len().saturating_mul(ends.readers.len()) <= PAIRS {
@@ -285,7 +277,7 @@ fn ends_of(
             continue;
         }
         let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
-        let side = Held {
+        let side = EndUse {
             at_most_bytes: bounds.of_end(end),
             first_ns: end.from_ns,
             last_ns: last.max(end.from_ns),
@@ -399,7 +391,7 @@ struct Carried {
     last_ns: i64,
 }
 
-fn add(sides: &mut BTreeMap<ProcessId, Held>, process: ProcessId, side: Held) {
+fn add(sides: &mut BTreeMap<ProcessId, EndUse>, process: ProcessId, side: EndUse) {
     sides
         .entry(process)
         .and_modify(|kept| {
@@ -412,15 +404,6 @@ fn add(sides: &mut BTreeMap<ProcessId, Held>, process: ProcessId, side: Held) {
         .or_insert(side);
 }
 
-pub(super) fn both_ways(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
-    let (a, b) = (a?, b?);
-    Some((a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
-}
-
-fn both(a: Option<i64>, b: Option<i64>) -> Option<i64> {
-    Some(a?.saturating_add(b?))
-}
-
 fn are_siblings(workflow: &Workflow, a: ProcessId, b: ProcessId) -> bool {
     let parent = workflow.process(a).parent;
     parent.is_some() && parent == workflow.process(b).parent
@@ -428,7 +411,7 @@ fn are_siblings(workflow: &Workflow, a: ProcessId, b: ProcessId) -> bool {
 
 /// Whether a process has an end only because it is a copy of its parent, as far as is known, which keeps the
 /// end as long: workers of a pool have ends of all pipes between their parent and the workers before them.
-fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Held>, process: ProcessId) -> bool {
+fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, EndUse>, process: ProcessId) -> bool {
     let is_copy = workflow.images(process).iter().all(|image| image.is_fork);
     let parent = workflow.process(process).parent;
     let both = sides
@@ -443,8 +426,8 @@ fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Held>, process: Pr
 }
 
 /// Whether what was counted on both sides of a pipe tells how much went from each to each: one alone wrote, or one alone read, and all of it.
-fn tell_all(writers: &BTreeMap<ProcessId, Held>, readers: &BTreeMap<ProcessId, Held>) -> bool {
-    let sum = |sides: &BTreeMap<ProcessId, Held>| {
+fn tell_all(writers: &BTreeMap<ProcessId, EndUse>, readers: &BTreeMap<ProcessId, EndUse>) -> bool {
+    let sum = |sides: &BTreeMap<ProcessId, EndUse>| {
         let bytes = sides.values().map(|side| side.at_most_bytes.unwrap_or(0));
         bytes.fold(0, i64::saturating_add)
     };
@@ -600,8 +583,8 @@ mod tests {
 
     #[test]
     fn what_was_counted_is_exact_where_it_can_have_gone_one_way() {
-        let sides = |first: u32, counted: &[Option<i64>]| -> BTreeMap<ProcessId, Held> {
-            let side = |bytes: &Option<i64>| Held {
+        let sides = |first: u32, counted: &[Option<i64>]| -> BTreeMap<ProcessId, EndUse> {
+            let side = |bytes: &Option<i64>| EndUse {
                 at_most_bytes: Some(bytes.unwrap_or(90)),
                 first_ns: 0,
                 last_ns: 1,

@@ -20,7 +20,7 @@ use flowtrace_schema::{
     ChannelEndRow, FlowBetween, Result, SocketPortsRow, SocketTrafficRow, SocketWaitsRow, Trace,
 };
 
-use super::streams::both_ways;
+use super::end_use::both_ways;
 use crate::model::ProcessId;
 
 /// What tells which way data went through sockets, as it was recorded.

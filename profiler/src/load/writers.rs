@@ -5,18 +5,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::readers::{Aside, Ends};
-use super::streams::Held;
+use super::end_use::EndUse;
+use super::ends::Ends;
+use super::other_reads::OtherReads;
 use crate::model::ProcessId;
 
 /// Takes those out of the writers of pipes
 ///
 /// 1. who wrote as much as went into traced files (a program that holds the standard input of its helper),
 /// 2. who could write elsewhere, too, where whoever had no other reader wrote all that this one read.
-pub(super) fn leave_out_silent(channels: &mut [Ends], aside: &Aside) {
+pub(super) fn leave_out_silent(channels: &mut [Ends], aside: &OtherReads) {
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
         // Who spliced is counted nowhere: of those that wrote nothing at all one may be it.
-        let may_be = |id: ProcessId, side: &Held, least: i64| {
+        let may_be = |id: ProcessId, side: &EndUse, least: i64| {
             let bytes = side.at_most_bytes;
             side.is_used || bytes.is_none_or(|bytes| bytes < least || bytes != aside.files(id).1)
         };
@@ -68,7 +69,7 @@ impl Writers {
     }
 
     /// Who read from pipes just what those wrote that had no other reader.
-    fn served(&self, channels: &[Ends], aside: &Aside) -> HashSet<ProcessId> {
+    fn served(&self, channels: &[Ends], aside: &OtherReads) -> HashSet<ProcessId> {
         let mut sent: HashMap<ProcessId, Option<i64>> = HashMap::new();
         for (&writer, reader) in &self.reader {
             let Some(reader) = *reader else { continue };
@@ -99,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    fn sides(of: &[(u32, i64)]) -> BTreeMap<ProcessId, Held> {
-        let side = |bytes| Held {
+    fn sides(of: &[(u32, i64)]) -> BTreeMap<ProcessId, EndUse> {
+        let side = |bytes| EndUse {
             at_most_bytes: Some(bytes),
             first_ns: 0,
             last_ns: 1,
@@ -123,7 +124,7 @@ mod tests {
             ends(&[(2, 5)], &[(0, read_bytes)]),
             ends(&[(1, 5000), (2, 5)], &[(0, read_bytes)]),
         ];
-        leave_out_silent(&mut channels, &Aside::default());
+        leave_out_silent(&mut channels, &OtherReads::default());
         let left = channels.iter();
         left.map(|ends| ends.writers.keys().map(|id| id.0).collect())
             .collect()
@@ -142,7 +143,7 @@ mod tests {
                 readers: sides(&[(1, 9000)]),
                 ..Ends::default()
             }];
-            let aside = Aside::of_files(vec![(0, 257)]);
+            let aside = OtherReads::of_files(vec![(0, 257)]);
             leave_out_silent(&mut channels, &aside);
             channels[0].writers.len()
         };
@@ -154,7 +155,7 @@ mod tests {
             readers: sides(&[(1, 9000)]),
             ..Ends::default()
         }];
-        leave_out_silent(&mut channels, &Aside::default());
+        leave_out_silent(&mut channels, &OtherReads::default());
         assert_eq!(channels[0].writers.len(), 1);
     }
 

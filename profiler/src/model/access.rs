@@ -129,3 +129,12 @@ impl Access {
         self.reads > 0 || self.read_opens > 0
     }
 }
+
+/// What a program that was not the last of its process did to a file. [`Access`] has all of it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Place of the image of the program in [`Workflow::images`].
+    pub image: usize,
+    /// What it did.
+    pub access: Access,
+}

@@ -1,15 +1,7 @@
 //! What each program of a process did to a file, where several programs ran in one process.
 
+use super::Part;
 use super::{Access, Programs, Workflow};
-
-/// What a program that was not the last of its process did to a file. [`Access`] has all of it, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Place of the image of the program in [`Workflow::images`].
-    pub image: usize,
-    /// What it did.
-    pub access: Access,
-}
 
 impl Workflow {
     /// The accesses by the programs that made them, which are places in [`Programs::stints`]; ordered by

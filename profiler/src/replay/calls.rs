@@ -1,5 +1,6 @@
 //! Recorded calls as calls to be played, and the files that have to be there first.
 
+use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use flowtrace_schema::{NameRow, ReplayedCallRow};
@@ -8,8 +9,6 @@ use super::order::{Order, Recorded};
 use super::{Call, CallKind, Workload, place};
 use crate::model::ProcessId;
 
-const O_ACCMODE: i64 = 3;
-const O_TRUNC: i64 = 0o1000;
 /// Of O_TMPFILE what no other flag has.
 const UNNAMED: i64 = 0o20_000_000;
 const S_IFMT: i64 = 0o170_000;

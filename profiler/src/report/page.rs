@@ -31,27 +31,33 @@ const SCRIPTS: [&str; 14] = [
     include_str!("page/main.js"),
 ];
 
-pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let mut rest = HTML;
-    while let Some((before, after)) = rest.split_once("{{") {
-        out.write_all(before.as_bytes())?;
-        let Some((name, after)) = after.split_once("}}") else {
-            break;
-        };
-        match name {
-            "title" => out.write_all(escaped(&plain(&report.head.title())).as_bytes())?,
-            "style" => out.write_all(STYLE.as_bytes())?,
-            "data" => write_data(report, out)?,
-            "script" => {
-                for script in SCRIPTS {
-                    out.write_all(script.as_bytes())?;
+impl Report {
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write_html(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut rest = HTML;
+        while let Some((before, after)) = rest.split_once("{{") {
+            out.write_all(before.as_bytes())?;
+            let Some((name, after)) = after.split_once("}}") else {
+                break;
+            };
+            match name {
+                "title" => out.write_all(escaped(&plain(&self.head.title())).as_bytes())?,
+                "style" => out.write_all(STYLE.as_bytes())?,
+                "data" => write_data(self, out)?,
+                "script" => {
+                    for script in SCRIPTS {
+                        out.write_all(script.as_bytes())?;
+                    }
                 }
+                _ => {}
             }
-            _ => {}
+            rest = after;
         }
-        rest = after;
+        out.write_all(rest.as_bytes())
     }
-    out.write_all(rest.as_bytes())
 }
 
 fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Programs that run scripts, and how they are told which.
 
-use super::base;
+use super::program::base;
 
 /// How a program that runs scripts is told which.
 pub(super) struct Interpreter {

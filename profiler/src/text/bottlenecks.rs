@@ -4,7 +4,7 @@ use crate::analysis::advice::{Advice, Demand};
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject, Without};
 use crate::text::table::{Align, Table, more};
-use crate::text::waits::unseen;
+use crate::text::unseen::unseen;
 use crate::text::{plot, units};
 use crate::timeline::Timeline;
 

@@ -3,7 +3,10 @@
 mod facts;
 mod head;
 mod layout;
+mod style;
 mod verdict;
+
+pub use style::Style;
 
 pub use facts::{Facts, Judged, facts};
 pub use verdict::critical_path;
@@ -19,15 +22,6 @@ pub(crate) use head::headline;
 pub use head::not_recorded;
 use head::{incomplete, processes};
 use layout::Layout;
-
-/// How to write the summary.
-#[derive(Clone, Copy, Debug)]
-pub struct Style {
-    /// Columns to fill.
-    pub width: usize,
-    /// Whether ANSI escapes for colour are welcome.
-    pub is_coloured: bool,
-}
 
 /// Items named in a line; more are counted.
 const NAMED: usize = 4;

@@ -2,11 +2,11 @@
 
 use crate::analysis::serial::{Need, RunBy, Serial};
 use crate::analysis::waits::{Kind, Root, Waits};
-use crate::model::FileCalls;
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
 use crate::text::table::{Align, Table, more};
 use crate::text::units;
+use crate::text::unseen::unseen;
 use crate::timeline::Timeline;
 
 /// Rows of a table; more are counted.
@@ -257,17 +257,4 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
     }
     out += unseen(timeline);
     out
-}
-
-/// A line of what could not be found, because nobody saw the calls that tell of it; empty: nothing of that kind.
-pub(crate) fn unseen(timeline: &Timeline) -> &'static str {
-    match timeline.file_calls {
-        FileCalls::None => {
-            "  no file calls: which steps could run side by side, and whose file or lock was asked for again and again, is not known\n"
-        }
-        FileCalls::Data => {
-            "  nothing mounted: whose file or lock was asked for again and again is not known\n"
-        }
-        FileCalls::All => "",
-    }
 }

@@ -1,5 +1,7 @@
 //! How much of the machine processes may use: less than all of it by an affinity mask or a quota of their control group.
 
+use crate::timeline::Confined;
+use crate::timeline::Limit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,41 +12,6 @@ use crate::model::{ProcessId, Workflow};
 
 /// A process with less than this share of the CPU time of several does not count among them.
 const LITTLE: f64 = 0.05;
-
-/// The part of its machine that a process may use.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Confined {
-    /// CPUs of its affinity mask; `None`: all.
-    pub cpus: Option<BTreeSet<u32>>,
-    /// Quota of its control groups, in CPUs; `None`: none.
-    pub quota: Option<f64>,
-}
-
-/// The part of a machine that several processes together may use, less than all of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limit {
-    /// How many CPUs.
-    pub cores: f64,
-    /// The CPUs of their masks, as `0-3,8`, where it is these that limit.
-    pub cpus: Option<String>,
-}
-
-impl Limit {
-    /// In words.
-    pub fn text(&self) -> String {
-        match &self.cpus {
-            Some(cpus) if cpus.contains([',', '-']) => {
-                format!("its affinity mask allows CPUs {cpus} only")
-            }
-            Some(cpus) => format!("its affinity mask allows CPU {cpus} only"),
-            None => {
-                let cores = (self.cores * 100.0).round() / 100.0;
-                let word = if cores == 1.0 { "core" } else { "cores" };
-                format!("a CPU quota (cpu.max) allows {cores} {word}")
-            }
-        }
-    }
-}
 
 /// The part of the machine that each process may use, by its place; empty: all of them the whole machine. `runs`: the first image of each run.
 pub(super) fn confined(

@@ -3,9 +3,10 @@
 //! Algorithm 2 takes the tasks of a window for concurrent, and blames the last of a chain. Where they ran one after another
 //! in a window, the last covers only the end of it, and what ran before is to be asked for itself: the window is cut there.
 
+use super::algorithm;
+use super::result::{Bottlenecks, Window, lives};
 use super::tasks::Tasks;
 use super::windows::{self, MOST};
-use super::{Bottlenecks, Window, algorithm, lives};
 use crate::intervals::union;
 use crate::timeline::Timeline;
 

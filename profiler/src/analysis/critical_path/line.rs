@@ -1,7 +1,7 @@
 //! The life of one process, divided into work and waiting.
 
 use super::Evidence;
-use super::network::Cut;
+use super::cut::Cut;
 use super::waits::{Cause, Release, SeenOn, SeenWait};
 use crate::model::{Activity, Doing, ProcessId, Workflow};
 

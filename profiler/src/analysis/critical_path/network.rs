@@ -1,5 +1,6 @@
 //! The lives of all processes as a network of moments.
 
+use crate::analysis::critical_path::cut::Cut;
 use std::collections::{HashMap, HashSet};
 
 use super::Evidence;
@@ -37,19 +38,6 @@ pub(super) struct Network {
     /// An order in which every moment comes after those it depends on.
     pub(super) order: Vec<u32>,
     pub(super) evidence: Evidence,
-}
-
-/// Where the life of a process is cut.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cut {
-    /// It ended that process, before it can have waited for that.
-    Kill(ProcessId),
-    /// A wait ended, by its place among all releases.
-    Release(usize),
-    /// It started that process, or wrote what that one needed to begin.
-    Fork(ProcessId),
-    /// What this process did let go the release at that place.
-    LetGo(usize),
 }
 
 impl Network {

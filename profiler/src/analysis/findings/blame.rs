@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::finding::{Finding, LEAST, limited};
 use super::stragglers::distinction;
-use super::{Finding, LEAST, limited};
 use crate::analysis::advice::{at_once, jobs_of};
-use crate::analysis::bottlenecks::cause::Confidence;
+use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
 use crate::analysis::bound::Bound;
 use crate::analysis::serial::Work;

@@ -1,8 +1,9 @@
 //! Locks of files that make processes take turns: what the run would take if each went on at once.
 
+use crate::analysis::findings::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, LEAST_NS};
+use super::finding::LEAST_NS;
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
 use crate::graph::pattern::relative;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
-use super::cpu_of;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
 
@@ -44,7 +43,7 @@ pub(super) fn machines(
             };
             (machine, false)
         });
-        machine.cpu_ns += cpu_of(timeline, id) as i64;
+        machine.cpu_ns += timeline.instance(id).cpu_ns() as i64;
         if instance.is_orchestrator {
             continue;
         }

@@ -231,10 +231,7 @@ pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
         let instance = timeline.instance(id);
         step.from = step.from.min(instance.from);
         step.to = step.to.max(instance.to);
-        let cpu = match instance.books.is_complete {
-            true => instance.books.on_cpu_ns as f64,
-            false => instance.totals[State::Cpu as usize],
-        };
+        let cpu = instance.cpu_ns();
         step.cpu_ns += cpu;
         if !instance.is_orchestrator && instance.to - instance.from > longest {
             longest = instance.to - instance.from;

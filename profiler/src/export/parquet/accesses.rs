@@ -2,12 +2,8 @@
 //! computation in SQL takes many times as long as all else, and which `edges` needs twice.
 
 use ahash::AHashMap;
+use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_RDWR, O_WRONLY};
 use flowtrace_schema::{AccessRow, CallRow, Class, Op};
-
-const O_ACCMODE: i64 = 3;
-const O_RDONLY: i64 = 0;
-const O_WRONLY: i64 = 1;
-const O_RDWR: i64 = 2;
 
 /// Sums by process image and file.
 #[derive(Debug, Default)]

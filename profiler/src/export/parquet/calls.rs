@@ -14,8 +14,8 @@ use parquet::data_type::ByteArray;
 
 use super::accesses::Accesses;
 use super::column::Column;
+use super::layout::{Error, GROUP, Hosts, Layout, MOST_HELD, Rows};
 use super::part::Parts;
-use super::{Error, GROUP, Hosts, Layout, MOST_HELD, Rows};
 
 /// Most threads: beyond that the disk is what takes the time.
 const MOST_THREADS: usize = 16;

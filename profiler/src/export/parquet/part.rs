@@ -14,7 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::column::{Column, Values};
-use super::{Error, NO_HOST};
+use super::layout::{Error, NO_HOST};
 
 /// How a view looks in Parquet, or why not.
 fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPropertiesPtr)> {

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use flowtrace_schema::ActionRow;
 
+use super::super::drivers::{DRIVERS, MAKES, MANAGERS, is_one_of};
 use super::super::effects::changes;
 use super::super::source::Source;
-use super::{DRIVERS, MAKES, MANAGERS, Unit, is_one_of, started_by};
+use super::super::unit::{Unit, started_by};
 use crate::model::{Image, ProcessId};
 
 /// The make or manager that a driver becomes after it has started helpers that left no file, and the images before

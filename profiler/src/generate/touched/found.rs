@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::super::effects::{How, Thing};
-use super::super::steps::Draft;
+use super::super::step::Draft;
 use super::super::words::{Place, below};
 use super::super::{Output, Take};
 use super::Files;
+use super::Kind;
 use super::links::span;
-use super::listed::Kind;
 
 impl Files<'_> {
     /// The files that were there before the step and that it looked at or changed, by whatever

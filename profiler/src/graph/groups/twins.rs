@@ -1,14 +1,17 @@
 //! Which processes and files are alike, and have neighbours alike.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::Kind;
 use crate::graph::endings::Endings;
 use crate::graph::{Edge, Node, part_of_life};
 use crate::model::Workflow;
+
+/// Files of one depth below the root and one ending are of a kind.
+pub(super) type Kind = (usize, Arc<str>);
 
 /// Numbers nodes so that two have the same number if they are of one rule or kind of file and their
 /// neighbours in either direction have the same numbers, however many these are.

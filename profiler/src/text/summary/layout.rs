@@ -1,6 +1,7 @@
 //! Labelled lines whose items wrap under each other.
 
-use super::{Style, units};
+use super::style::Style;
+use crate::text::units;
 
 const LABEL: usize = 13;
 

@@ -1,0 +1,190 @@
+//! Rows gathered into groups of columns, by host.
+
+use crate::export::parquet::Column;
+use flowtrace_schema::{Trace, Value};
+use std::collections::HashMap;
+
+use std::path::PathBuf;
+/// Rows of a row group: what engines read at once.
+pub(super) const GROUP: usize = 1 << 17;
+
+/// Most rows held back for all partitions of a view.
+pub(super) const MOST_HELD: usize = 1 << 19;
+
+/// What Hive calls the partition of NULL.
+pub(super) const NO_HOST: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Why a dataset could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] flowtrace_schema::Error),
+    /// A file cannot be written.
+    #[error("cannot write {path}: {reason}")]
+    Output {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A value is of another type than its column.
+    #[error("column {column} of {view} holds {value:?}, which its type does not allow")]
+    Type {
+        /// The view.
+        view: String,
+        /// The column.
+        column: String,
+        /// The value.
+        value: Value,
+    },
+}
+
+/// The columns of a view, and how the machine of a row is found.
+pub(super) struct Layout {
+    pub(super) view: String,
+    pub(super) columns: Vec<Column>,
+    pub(super) host_at: Option<usize>,
+    pub(super) upid_at: Option<usize>,
+    pub(super) host_id_at: Option<usize>,
+}
+
+impl Layout {
+    pub(super) fn of(trace: &Trace, view: String) -> Result<Layout, Error> {
+        let kinds = trace.column_kinds(&view)?;
+        let at = |name: &str| kinds.iter().position(|(column, _)| column == name);
+        let (host_at, upid_at, host_id_at) = (at("host"), at("upid"), at("host_id"));
+        let kept = kinds.into_iter().filter(|(name, _)| name != "host");
+        Ok(Layout {
+            view,
+            columns: kept.map(|(name, kind)| Column::new(name, kind)).collect(),
+            host_at,
+            upid_at,
+            host_id_at,
+        })
+    }
+
+    /// The columns without values.
+    pub(super) fn emptied(&self) -> Vec<Column> {
+        self.columns.iter().map(Column::emptied).collect()
+    }
+}
+
+/// Names of machines, by what refers to them.
+pub(super) struct Hosts {
+    pub(super) of_process: HashMap<i64, String>,
+    pub(super) by_id: HashMap<i64, String>,
+}
+
+impl Hosts {
+    pub(super) fn of(trace: &Trace) -> Result<Hosts, Error> {
+        let processes = trace.processes()?.into_iter();
+        let hosts = trace.hosts()?.into_iter();
+        Ok(Hosts {
+            of_process: processes
+                .filter_map(|row| Some((row.upid, row.host?)))
+                .collect(),
+            by_id: hosts.map(|row| (row.host_id, row.host)).collect(),
+        })
+    }
+}
+
+/// What the encoder is told.
+pub(super) enum Batch<'a> {
+    /// A row group of a machine.
+    Group(Option<&'a str>, Vec<Column>),
+    /// That was all. Without this, the files are not completed.
+    Complete,
+}
+
+/// Rows that wait to be written, by the machine that they are of.
+pub(super) struct Rows<'a, W> {
+    pub(super) layout: &'a Layout,
+    pub(super) waiting: Vec<(Option<&'a str>, Vec<Column>)>,
+    pub(super) places: HashMap<Option<&'a str>, usize>,
+    pub(super) most_held: usize,
+    pub(super) held: usize,
+    pub(super) count: u64,
+    /// Takes a row group, and may take the columns or clear them. False: no more are taken.
+    pub(super) writes: W,
+}
+
+impl<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool> Rows<'a, W> {
+    pub(super) fn new(layout: &'a Layout, most_held: usize, writes: W) -> Self {
+        Rows {
+            layout,
+            waiting: Vec::new(),
+            places: HashMap::new(),
+            most_held,
+            held: 0,
+            count: 0,
+            writes,
+        }
+    }
+
+    /// Where the rows of a machine are.
+    pub(super) fn place(&mut self, host: Option<&'a str>) -> usize {
+        let Rows {
+            waiting, layout, ..
+        } = self;
+        *self.places.entry(host).or_insert_with(|| {
+            waiting.push((host, layout.emptied()));
+            waiting.len() - 1
+        })
+    }
+
+    /// The columns at a place, to which one value each is to be added.
+    pub(super) fn at(&mut self, place: usize) -> &mut [Column] {
+        &mut self.waiting[place].1
+    }
+
+    /// A row was added at a place. False: nobody takes rows any more.
+    pub(super) fn added(&mut self, place: usize) -> bool {
+        self.count += 1;
+        self.held += 1;
+        if length(&self.waiting[place].1) >= GROUP {
+            return self.send(place);
+        }
+        if self.held < self.most_held {
+            return true;
+        }
+        let places = 0..self.waiting.len();
+        match places.max_by_key(|&place| length(&self.waiting[place].1)) {
+            Some(largest) => self.send(largest),
+            None => true,
+        }
+    }
+
+    pub(super) fn send(&mut self, place: usize) -> bool {
+        let (host, columns) = &mut self.waiting[place];
+        self.held -= length(columns);
+        let goes_on = (self.writes)(*host, columns);
+        if columns.is_empty() {
+            *columns = self.layout.emptied();
+        }
+        // The memory of many machines is not kept.
+        if self.waiting.len() > 4 {
+            self.waiting[place].1 = self.layout.emptied();
+        }
+        goes_on
+    }
+
+    /// Writes what is left, and of a view without rows an empty part. The number of all rows.
+    pub(super) fn finish(mut self, is_only_part: bool) -> u64 {
+        if self.count == 0 && is_only_part {
+            // A view without rows is still a view.
+            self.place(None);
+        }
+        for place in 0..self.waiting.len() {
+            let is_due = self.count == 0 || length(&self.waiting[place].1) > 0;
+            if is_due && !self.send(place) {
+                break;
+            }
+        }
+        self.count
+    }
+}
+
+pub(super) fn length(columns: &[Column]) -> usize {
+    columns.first().map_or(0, Column::len)
+}

@@ -1,0 +1,119 @@
+//! Processes of a workflow and their images.
+
+use crate::model::ProcessId;
+use crate::model::Range;
+use std::sync::Arc;
+/// The same on every Linux.
+pub(super) const SIGPIPE: i64 = 13;
+
+/// What a pid ran between two execs.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// Id in the database.
+    pub upid: i64,
+    /// Process that it belongs to.
+    pub process: ProcessId,
+    /// Whether it began by a fork, as a copy of its parent.
+    pub is_fork: bool,
+    /// Whether it began by an exec; neither: it was found running.
+    pub is_exec: bool,
+    /// Executable.
+    pub exe: Option<Arc<str>>,
+    /// Arguments, quoted for a shell.
+    pub command: Option<Arc<str>>,
+    /// Name of the workflow step.
+    pub rule: Arc<str>,
+    /// Begin, ns.
+    pub start_ns: i64,
+    /// End by exec or exit, ns; `None`: not seen.
+    pub end_ns: Option<i64>,
+    /// CPU time of its own threads, ns: time on a CPU, or user and system time.
+    pub cpu_ns: Option<i64>,
+    /// Time its threads were ready to run and waited for a CPU, ns.
+    pub run_queue_ns: Option<i64>,
+    /// Time its threads were blocked on storage, ns.
+    pub storage_ns: Option<i64>,
+    /// Time its threads were blocked on anything else, ns.
+    pub wait_ns: Option<i64>,
+    /// Peak resident memory, bytes.
+    pub max_rss_bytes: Option<i64>,
+    /// Threads that lived in it.
+    pub threads: Option<i64>,
+    /// Working directory when it began.
+    pub cwd: Option<Arc<str>>,
+    /// Machine that ran it.
+    pub host: Option<Arc<str>>,
+    /// Time its threads were held by the tracer, ns.
+    pub tracer_ns: Option<i64>,
+    /// Whether it moved data or computed before it became another by an exec.
+    pub has_worked: bool,
+    /// Its calls that read.
+    pub reads: Moved,
+    /// Its calls that write.
+    pub writes: Moved,
+    /// Share of its CPU time that it was in the kernel; `None`: not known.
+    pub kernel_share: Option<f64>,
+}
+
+/// What calls of one direction moved, on all files, pipes and sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Calls; 0 also where they were not counted.
+    pub calls: i64,
+    /// Bytes.
+    pub bytes: i64,
+}
+
+/// A process: the images of one pid from fork to exit.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Places of its images.
+    pub images: Range<usize>,
+    /// Process id.
+    pub pid: i64,
+    /// Process that forked it.
+    pub parent: Option<ProcessId>,
+    /// Begin of the first image, ns.
+    pub start_ns: i64,
+    /// End of the last image, ns; `None`: not seen.
+    pub end_ns: Option<i64>,
+    /// Exit code.
+    pub exit_code: Option<i64>,
+    /// Signal that ended it.
+    pub exit_signal: Option<i64>,
+    /// CPU time, ns; `None`: known for none of its images.
+    pub cpu_ns: Option<i64>,
+    /// Bytes it read from files, pipes and sockets.
+    pub read_bytes: Option<i64>,
+    /// Bytes it wrote to them.
+    pub write_bytes: Option<i64>,
+}
+
+impl Process {
+    /// Whether it ended by a signal or with another code than 0. SIGPIPE does not count: whoever
+    /// read the pipe had enough, as `head` in `sort | head` does.
+    pub fn has_failed(&self) -> bool {
+        self.exit_signal.map_or_else(
+            || self.exit_code.is_some_and(|code| code != 0),
+            |signal| signal != SIGPIPE,
+        )
+    }
+
+    /// Whether somebody ended it, by a signal that is sent, and that no program gets for what it does itself: HUP, INT, QUIT,
+    /// KILL, USR1, USR2, TERM.
+    pub fn was_killed(&self) -> bool {
+        const SENT: [i64; 7] = [1, 2, 3, 9, 10, 12, 15];
+        self.exit_signal
+            .is_some_and(|signal| SENT.contains(&signal))
+    }
+
+    /// Whether it ended because nobody read its pipe any more.
+    pub fn was_cut_off(&self) -> bool {
+        self.exit_signal == Some(SIGPIPE)
+    }
+
+    /// Life time, ns; `None` when the end was not seen.
+    pub fn duration_ns(&self) -> Option<i64> {
+        self.end_ns.map(|end| end.saturating_sub(self.start_ns))
+    }
+}
