@@ -157,7 +157,7 @@ impl From<flowtrace_tracer::session::Error> for Failure {
             Error::NotFound(_) => Failure::new(127, message),
             Error::NotExecutable { .. } => Failure::new(126, message),
             Error::NeverRan { signal } => {
-                let name = flowtrace_profiler::analysis::time::signal_name(signal.into());
+                let name = flowtrace_profiler::signals::signal_name(signal.into());
                 let message = format!("{name} came before the command ran; nothing is recorded");
                 Failure::new((128 + signal) as u8, message)
             }

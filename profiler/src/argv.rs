@@ -5,7 +5,7 @@ use std::str::Chars;
 
 use flowtrace_schema::quote_argv;
 
-pub use crate::graph::pattern::base;
+pub use crate::paths::base;
 
 /// Splits a command line as a POSIX shell would, without expanding anything.
 ///

@@ -8,6 +8,7 @@
 mod declared;
 pub mod text;
 
+use crate::managers::is_build;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
@@ -325,9 +326,4 @@ fn readings<'a>(
         }
     }
     found
-}
-
-/// Whether a command of this rule runs others by rules of its own.
-pub(crate) fn is_build(rule: &str) -> bool {
-    matches!(rule, "make" | "gmake" | "ninja" | "snakemake")
 }

@@ -211,8 +211,3 @@ impl Plan {
         results
     }
 }
-
-/// A path as it is seen from the root, if it is below it.
-pub(crate) fn relative_to<'a>(path: &'a str, root: &str) -> &'a str {
-    words::below(path, root).unwrap_or(path)
-}

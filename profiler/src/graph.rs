@@ -16,7 +16,6 @@ mod lineage;
 pub mod motifs;
 pub(crate) mod order;
 mod past;
-pub(crate) mod pattern;
 pub(crate) mod rounds;
 pub mod select;
 pub mod versions;

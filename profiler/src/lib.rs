@@ -14,6 +14,7 @@ pub mod argv;
 pub mod check;
 pub mod clocks;
 pub mod compare;
+pub mod distribution;
 pub mod export;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -25,9 +26,11 @@ pub mod load;
 pub mod managers;
 pub mod model;
 pub mod network;
+mod paths;
 pub mod replay;
 pub mod report;
 pub mod rules;
+pub mod signals;
 pub mod text;
 pub mod timeline;
 

@@ -177,6 +177,11 @@ pub fn runner_of(exe: Option<&str>, rule: &str) -> Option<Runner> {
     }
 }
 
+/// True if a command of this rule runs others by rules of its own.
+pub(crate) fn is_build(rule: &str) -> bool {
+    matches!(rule, "make" | "gmake" | "ninja" | "snakemake")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -273,10 +273,7 @@ fn distributions(
     args: &Args,
     workflow: &Workflow,
     calls: &CallStatistics,
-) -> Vec<(
-    String,
-    flowtrace_profiler::analysis::statistics::distribution::Distribution,
-)> {
+) -> Vec<(String, flowtrace_profiler::distribution::Distribution)> {
     let mut found = statistics::distributions(workflow, calls, args.of());
     if let Some(only) = &args.only {
         found.retain(|(name, _)| name.contains(only.as_str()));

@@ -81,7 +81,7 @@ fn need(
     let above = |id: &ProcessId| workflow.process(*id).parent;
     let is_build = |id: &ProcessId| {
         let program = timeline.programs.longest(workflow, *id);
-        crate::check::is_build(&workflow.program(&timeline.programs.stints[program]).rule)
+        crate::managers::is_build(&workflow.program(&timeline.programs.stints[program]).rule)
     };
     std::iter::successors(Some(runner), above)
         .filter(is_build)

@@ -4,7 +4,6 @@
 //! the model.
 
 pub mod calls;
-pub mod distribution;
 pub mod findings;
 pub mod patterns;
 pub mod phases;

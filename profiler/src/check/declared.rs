@@ -123,7 +123,7 @@ impl Adder<'_> {
     /// The name of a file as the trace has it: relative to the root, without `.` and `..`.
     fn name(&self, name: &str) -> String {
         let absolute = path_from(self.base, name);
-        crate::generate::relative_to(&absolute, self.root).to_owned()
+        crate::paths::relative_to(&absolute, self.root).to_owned()
     }
 
     fn add(&self, declared: &mut Declared, target: &str, needs: &str, is_order: bool) {

@@ -294,7 +294,7 @@ fn warnings(workflow: &Workflow) -> Vec<String> {
         match (run.exit_signal, run.exit_code) {
             (Some(signal), _) => warnings.push(format!(
                 "the command was ended by {}",
-                time::signal_name(signal)
+                crate::signals::signal_name(signal)
             )),
             (None, Some(code)) if code != 0 => {
                 warnings.push(format!("the command failed: exit {code}"));

@@ -3,8 +3,8 @@
 use flowtrace_schema::LossRow;
 use serde::Serialize;
 
-use crate::generate::relative_to;
 use crate::model::Workflow;
+use crate::paths::relative_to;
 
 /// How a run was recorded: what was seen of it depends on that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

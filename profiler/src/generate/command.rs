@@ -4,14 +4,15 @@
 use crate::generate::ast::Ends;
 use flowtrace_schema::{CUT, MOST_ARGUMENTS, secrets};
 
-use crate::analysis::time::signal_name;
 use crate::argv::unquote;
+use crate::signals::signal_name;
 
 use super::ast::{Command, Given};
 use super::redirect::pipes_between;
 use super::substituted::with_commands;
-use super::words::{below, quote, quote_rooted, relative};
+use super::words::{quote, quote_rooted, relative};
 use super::writer::Writer;
+use crate::paths::below;
 
 /// Words at the begin of a command that bash would not look for in PATH.
 const OF_BASH: &[&str] = &[

@@ -3,8 +3,9 @@
 use super::ast::{Command, Ends, Given};
 use super::source::Source;
 use super::substituted::written;
-use super::words::{below, quote, quote_rooted, relative};
+use super::words::{quote, quote_rooted, relative};
 use super::writer::Writer;
+use crate::paths::below;
 
 const ACCESS: i64 = 3;
 const READ_ONLY: i64 = 0;

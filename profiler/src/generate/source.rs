@@ -335,7 +335,7 @@ impl Source {
     /// Whether calls on files at this path were recorded, not only its being opened.
     pub(super) fn is_traced(&self, path: &str) -> bool {
         let mut directories = self.workflow.directories.iter();
-        directories.any(|directory| super::words::below(path, &directory.path).is_some())
+        directories.any(|directory| crate::paths::below(path, &directory.path).is_some())
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use super::effects::{Effects, How, Thing};
 use super::source::Source;
 use super::step::Draft;
-use super::words::{Place, below};
+use super::words::Place;
 use super::{Input, Leaf, Output};
+use crate::paths::below;
 
 mod found;
 pub(super) mod links;

@@ -1,5 +1,6 @@
 //! Paths relative to the place of the workflow, and words of bash.
 
+use crate::paths::below;
 use flowtrace_schema::quote_argv;
 
 /// Variable that holds the directory in which a specification runs, for arguments that named the
@@ -34,19 +35,6 @@ impl Place {
     /// Whether it is below the root.
     pub fn is_below(&self) -> bool {
         matches!(self, Place::Below(_))
-    }
-}
-
-/// `path` relative to `root`, if it is below it.
-pub(super) fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
-    if root == "/" {
-        return path.strip_prefix('/');
-    }
-    let rest = path.strip_prefix(root)?;
-    match rest.strip_prefix('/') {
-        Some(rest) => Some(rest),
-        None if rest.is_empty() => Some(rest),
-        None => None,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::pattern::base;
 use crate::model::Workflow;
+use crate::paths::base;
 
 /// The endings of the files of a workflow.
 #[derive(Debug)]

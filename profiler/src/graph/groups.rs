@@ -10,7 +10,6 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use super::endings::Endings;
-use super::pattern;
 use super::rounds::{Rounds, by_neighbours, rounds};
 use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
@@ -143,7 +142,7 @@ impl RuleGraph {
             Members::Processes { rule, .. } => format!("{rule}{}", self.graph[group].mark()),
             Members::Files { pattern, files, .. } => {
                 let many = if files.len() == 1 { "" } else { "s" };
-                format!("file{many} {}", pattern::relative(pattern, cwd))
+                format!("file{many} {}", crate::paths::relative(pattern, cwd))
             }
         }
     }
@@ -497,5 +496,5 @@ impl GroupEdge {
 
 fn file_pattern(workflow: &Workflow, files: &[FileIndex]) -> String {
     let path = |&file: &FileIndex| workflow.file(file).path.as_deref().unwrap_or("?");
-    pattern::of_paths(&files.iter().map(path).collect::<Vec<_>>())
+    crate::paths::of_paths(&files.iter().map(path).collect::<Vec<_>>())
 }

@@ -1,5 +1,6 @@
 //! Parts of the workflow graph.
 
+use crate::paths::glob;
 use std::collections::{HashMap, HashSet};
 
 use petgraph::Direction;
@@ -7,8 +8,8 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
 use super::{Dag, Dropped, Node};
-use crate::graph::pattern::{base, relative};
 use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::paths::{base, relative};
 
 /// What of the graph is wanted; a node stays if all that is given wants it.
 #[derive(Clone, Debug, Default)]
@@ -391,38 +392,10 @@ fn found(
     Ok(found)
 }
 
-/// Whether a text fits a pattern: `*` is any characters, `?` one.
-pub fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    // Where the last star stands, and how far it has eaten.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(&c) if c == '?' || c == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match &mut star {
-                Some((at, eaten)) => {
-                    *eaten += 1;
-                    (p, t) = (*at + 1, *eaten);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|&c| c == '*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::glob;
 
     #[test]
     fn patterns_fit_as_in_a_shell() {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use flowtrace_schema::{CallRow, FileLayer, Op, RunRow};
 
 use super::Places;
-use crate::analysis::statistics::distribution::Distribution;
+use crate::distribution::Distribution;
 use crate::model::{View, ViewUse, Workflow};
 
 /// No device answers as quickly: what took less came from memory, ns.

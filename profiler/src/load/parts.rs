@@ -7,8 +7,8 @@ use flowtrace_schema::{CallRow, Result, Trace, is_system_path};
 use super::Places;
 use super::held::Held;
 use super::tally::add;
-use crate::graph::pattern::base;
 use crate::model::{Access, FileIndex, Part, ProcessId, Programs, Workflow};
+use crate::paths::base;
 
 /// Less processor time than this is the start of a program, and no work, ns.
 const LEAST_WORK_NS: i64 = 10_000_000;

@@ -6,7 +6,7 @@ use flowtrace_schema::{CallCost, Class, Op, Result, Trace};
 use serde::Serialize;
 
 use super::rules::Numbers;
-use crate::analysis::statistics::distribution::Distribution;
+use crate::distribution::Distribution;
 use crate::model::Workflow;
 
 /// Intervals of the timeline.

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::processes;
 use crate::analysis::data::{FileUse, file_uses};
-use crate::graph::pattern::{base, directory};
 use crate::model::{Access, FileIndex, Relation, Workflow};
+use crate::paths::{base, directory};
 use crate::text::units::plain;
 
 /// The files shown one by one: all that were used, or those through which most bytes moved.

@@ -9,9 +9,9 @@ use super::rules::Numbers;
 use super::{files, processes};
 use crate::analysis::critical_path::route::{Link, Route, Stay, route};
 use crate::graph::groups::{Group, Members, RuleGraph};
-use crate::graph::pattern::relative;
 use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{ProcessId, Workflow};
+use crate::paths::relative;
 use crate::text::units::plain;
 
 /// Which groups are drawn: all, or the heaviest.

@@ -204,7 +204,7 @@ pub(super) fn of(
         if let Some(signal) = process.exit_signal {
             p.signals
                 .entry(signal)
-                .or_insert_with(|| crate::analysis::time::signal_name(signal));
+                .or_insert_with(|| crate::signals::signal_name(signal));
         }
         for (i, image) in images.iter().enumerate() {
             if image.is_fork && i + 1 < images.len() {

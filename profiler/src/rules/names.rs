@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use crate::graph::select::glob;
 use crate::model::Workflow;
+use crate::paths::glob;
 
 /// Names with the patterns of what they name, in order.
 #[derive(Clone, Debug, Default)]

@@ -38,7 +38,7 @@ impl<'a> Seen<'a> {
 impl Files for Seen<'_> {
     fn has(&mut self, path: &str) -> Option<bool> {
         let mut directories = self.directories.iter();
-        directories.find(|directory| crate::generate::relative_to(path, directory) != path)?;
+        directories.find(|directory| crate::paths::relative_to(path, directory) != path)?;
         let trace = self.trace;
         let paths = self
             .paths

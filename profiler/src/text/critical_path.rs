@@ -184,7 +184,7 @@ pub fn changed(workflow: &Workflow, path: &CriticalPath, what_if: &[WhatIf]) -> 
         let rule = path.rule(workflow, program).as_ref();
         let fitting = what_if
             .iter()
-            .filter(|change| crate::graph::select::glob(&change.rule, rule));
+            .filter(|change| crate::paths::glob(&change.rule, rule));
         fitting.map(|change| change.factor).product()
     })
 }

@@ -9,9 +9,9 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::groups::{Members, RuleGraph};
 use crate::graph::motifs::flows;
-use crate::graph::pattern;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::paths;
 use crate::text::units;
 
 /// A step: processes of one rule that data connects to others.
@@ -161,9 +161,9 @@ fn ends(shape: Shape<'_>, uses: &Uses, step: NodeIndex, direction: Direction) ->
                             .flatten()
                             .map(|file| path(file).unwrap_or("?"))
                             .collect();
-                        let of_all = pattern::of_paths(&paths);
-                        let name = pattern::relative(&of_all, cwd);
-                        pattern::counted(name, paths.len())
+                        let of_all = crate::paths::of_paths(&paths);
+                        let name = crate::paths::relative(&of_all, cwd);
+                        crate::paths::counted(name, paths.len())
                     }
                 }
             })

@@ -9,8 +9,8 @@ pub use files::{could_be_pipes, rereads, sequentiality, unread};
 pub use machines::{MACHINE_COLUMNS, machine_charts, machines};
 
 use crate::analysis::statistics::calls::CallStatistics;
-use crate::analysis::statistics::distribution::Distribution;
 use crate::analysis::statistics::phases::{Phase, Phases};
+use crate::distribution::Distribution;
 use crate::export::sheet::{Cell, Sheet, Unit};
 use crate::model::{Process, Programs, Workflow};
 use crate::text::units;
@@ -390,7 +390,7 @@ pub fn failed(workflow: &Workflow, calls: &CallStatistics) -> Sheet {
 /// A path as seen from where the run began.
 pub(crate) fn shown_path<'a>(workflow: &Workflow, path: &'a str) -> &'a str {
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
-    crate::graph::pattern::relative(path, cwd)
+    crate::paths::relative(path, cwd)
 }
 
 /// `ENOENT` for 2, as on Linux.

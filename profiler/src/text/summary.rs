@@ -15,8 +15,8 @@ use std::path::Path;
 
 use crate::analysis::findings::Verdict;
 use crate::analysis::time::RuleTime;
-use crate::graph::pattern;
 use crate::model::Workflow;
+use crate::paths;
 use crate::text::{names, units};
 pub(crate) use head::headline;
 pub use head::not_recorded;
@@ -263,7 +263,7 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         let item = |kind: &facts::FileKind| {
             let path = units::plain(&in_run(workflow, &kind.pattern));
             let name = units::shorten_path(&path, 48);
-            let files = pattern::counted(&name, kind.files as usize);
+            let files = crate::paths::counted(&name, kind.files as usize);
             format!("{files} {}", units::bytes(kind.bytes))
         };
         items.extend(facts.never_read.iter().take(3).map(item));
@@ -325,7 +325,7 @@ fn no_file_call(facts: &Facts) -> Vec<String> {
 /// A path as seen from the directory of the run.
 fn in_run(workflow: &Workflow, path: &str) -> String {
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
-    pattern::relative(path, cwd).into()
+    crate::paths::relative(path, cwd).into()
 }
 
 /// Whether the calls on its files were seen.

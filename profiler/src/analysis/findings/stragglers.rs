@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::Finding;
 use crate::analysis::bottlenecks::{Bottlenecks, Confidence};
 use crate::argv::unquote;
-use crate::graph::pattern::relative;
 use crate::model::{ProcessId, Relation, Workflow};
+use crate::paths::relative;
 use crate::text::units;
 use crate::timeline::{Part, State, Timeline, sum_of};
 

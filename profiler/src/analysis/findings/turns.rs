@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::LEAST_NS;
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
-use crate::graph::pattern::relative;
 use crate::intervals::union;
 use crate::model::{FileIndex, ProcessId};
+use crate::paths::relative;
 use crate::text::units;
 use crate::timeline::LockWait;
 

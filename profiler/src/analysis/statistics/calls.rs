@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use flowtrace_schema::{CallRow, Class, Fidelity, Op, Result, Trace};
 
-use super::distribution::Distribution;
 use super::patterns::{Pattern, Patterns};
+use crate::distribution::Distribution;
 use crate::load::{Places, load_and};
 use crate::model::{FileIndex, ProcessId, Workflow};
 

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::argv::{path_from, unquote, without_directory};
-use crate::graph::pattern::base;
 use crate::model::{ProcessId, Workflow};
+use crate::paths::base;
 
 /// Arguments shown of a process that has siblings.
 const SHOWN: usize = 2;

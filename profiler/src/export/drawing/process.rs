@@ -4,9 +4,9 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
 use super::{Drawing, DrawnEdge, DrawnNode, Relation, Shape, Value, hue};
-use crate::graph::pattern::base;
 use crate::graph::{Dag, Dropped, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
+use crate::paths::base;
 use crate::text::units;
 
 use super::labels::Labels;

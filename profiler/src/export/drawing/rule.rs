@@ -8,9 +8,9 @@ use petgraph::visit::{EdgeRef, IntoNodeReferences};
 use super::process::{finish, forks_against_data, title};
 use super::{Drawing, DrawnEdge, DrawnNode, Relation, Shape, Value, hue};
 use crate::graph::groups::{Group, GroupEdge, Members, RuleGraph};
-use crate::graph::pattern::{counted, relative};
 use crate::graph::{Dag, EdgeKind};
 use crate::model::{Process, ProcessId, Workflow};
+use crate::paths::{counted, relative};
 use crate::text::units;
 
 /// Characters of a name in a label.

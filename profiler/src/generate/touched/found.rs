@@ -1,10 +1,11 @@
 //! What was there when a step began: what a directory of its own must hold for it.
 
+use crate::paths::below;
 use std::collections::{BTreeSet, HashMap};
 
 use super::super::effects::{How, Thing};
 use super::super::step::Draft;
-use super::super::words::{Place, below};
+use super::super::words::Place;
 use super::super::{Output, Take};
 use super::Files;
 use super::Kind;

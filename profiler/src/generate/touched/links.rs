@@ -8,10 +8,10 @@ use std::path::Path;
 use super::super::effects::{How, Thing};
 use super::super::source::Source;
 use super::super::step::Draft;
-use super::super::words::below;
 use super::super::{Link, Step};
 use super::Files;
 use super::Kind;
+use crate::paths::below;
 
 impl Files<'_> {
     /// The links that were there before the step and that it looked at: the kernel asks for the target each time that

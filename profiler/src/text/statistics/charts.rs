@@ -2,7 +2,7 @@
 
 use super::Of;
 use crate::analysis::statistics::calls::{Bin, CallStatistics};
-use crate::analysis::statistics::distribution::Distribution;
+use crate::distribution::Distribution;
 use crate::export::plot::{Axis, Chart, Rect, Series, Shape};
 use crate::export::sheet::Unit;
 use crate::text::units;

@@ -6,10 +6,11 @@ use flowtrace_schema::RunRow;
 use serde::Serialize;
 
 use crate::analysis::data::{FileUse, Unread, file_uses, hottest, never_read, totals};
-use crate::analysis::time::{RuleTime, by_rule, failures, has_failed, signal_name};
+use crate::analysis::time::{RuleTime, by_rule, failures, has_failed};
 use crate::graph::endings::Endings;
-use crate::graph::pattern::{directory, of_paths};
 use crate::model::{FileIndex, Workflow};
+use crate::paths::{directory, of_paths};
+use crate::signals::signal_name;
 
 /// Hottest files kept.
 const HOTTEST: usize = 10;

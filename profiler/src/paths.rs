@@ -1,4 +1,4 @@
-//! One name for many files.
+//! Paths as text: their parts, patterns of them, one name for many.
 
 use crate::text::units;
 
@@ -155,6 +155,53 @@ pub(crate) fn ancestor<'a>(mut directories: impl Iterator<Item = &'a str>) -> &'
         }
     }
     common
+}
+
+/// `path` relative to `root`, if it is below it.
+pub(crate) fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+    if root == "/" {
+        return path.strip_prefix('/');
+    }
+    let rest = path.strip_prefix(root)?;
+    match rest.strip_prefix('/') {
+        Some(rest) => Some(rest),
+        None if rest.is_empty() => Some(rest),
+        None => None,
+    }
+}
+
+/// A path as it is seen from the root, if it is below it.
+pub(crate) fn relative_to<'a>(path: &'a str, root: &str) -> &'a str {
+    below(path, root).unwrap_or(path)
+}
+
+/// Whether a text fits a pattern: `*` is any characters, `?` one.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where the last star stands, and how far it has eaten.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match &mut star {
+                Some((at, eaten)) => {
+                    *eaten += 1;
+                    (p, t) = (*at + 1, *eaten);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
 }
 
 #[cfg(test)]

@@ -1,0 +1,149 @@
+//! The structure that docs/architecture.md draws is that of the code.
+
+#[path = "architecture/imports.rs"]
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use imports::{Imports, Sources};
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
+
+const DRAWING: &str = "docs/architecture.md";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Crates of the workspace with the file that each begins with; that of the binary first.
+fn crates() -> Vec<(String, String)> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = manifest
+        .split_once("members = [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map(|(members, _)| members)
+        .expect("Cargo.toml lists the members");
+    let mut crates = vec![("flowtrace".to_owned(), "src/main.rs".to_owned())];
+    for member in members.split('"').skip(1).step_by(2) {
+        let manifest = fs::read_to_string(root().join(member).join("Cargo.toml")).unwrap();
+        let name = manifest.split('"').nth(1).unwrap().replace('-', "_");
+        crates.push((name, format!("{member}/src/lib.rs")));
+    }
+    crates
+}
+
+fn imports() -> (Vec<(String, String)>, Imports) {
+    let crates = crates();
+    let sources = Sources::read(root(), &crates);
+    assert!(sources.files().len() > 300, "most files were not found");
+    let imports = sources.imports();
+    (crates, imports)
+}
+
+/// Groups of nodes that reach each other.
+fn circles<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Vec<&'a str>> {
+    let graph: DiGraphMap<&str, ()> = DiGraphMap::from_edges(edges);
+    let mut circles = tarjan_scc(&graph);
+    circles.retain(|circle| circle.len() > 1);
+    circles
+}
+
+#[test]
+fn no_two_files_import_each_other() {
+    let (_, imports) = imports();
+    let edges = imports.keys().map(|(from, to)| (&**from, &**to));
+    let mut report = String::new();
+    for circle in circles(edges) {
+        report += &format!("a circle of {} files:\n", circle.len());
+        for ((from, to), names) in &imports {
+            if circle.contains(&&**from) && circle.contains(&&**to) {
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                report += &format!("  {from} imports {to}: {}\n", names.join(", "));
+            }
+        }
+    }
+    assert!(report.is_empty(), "{report}");
+}
+
+/// Crate and module that a file is of: `profiler` and `load` for `profiler/src/load/streams.rs`.
+fn place<'a>(crates: &'a [(String, String)], file: &'a str) -> (&'a str, &'a str) {
+    let inside = crates.iter().filter_map(|(_, first)| {
+        let (src, _) = first.rsplit_once('/')?;
+        let rest = file.strip_prefix(src)?.strip_prefix('/')?;
+        Some((src, rest))
+    });
+    let (src, rest) = inside.max().expect("every file is of a crate");
+    let name = src.strip_suffix("/src").unwrap_or(src);
+    let module = rest.split('/').next().unwrap_or(rest);
+    (name, module.trim_end_matches(".rs"))
+}
+
+/// Edges as docs/architecture.md draws them: in blocks marked `modules`, a line `crate/module -> others`, the others
+/// being modules of the same crate, or crates. The modules of the binary are not listed.
+fn drawn() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(root().join(DRAWING)).unwrap();
+    let blocks = text.split("```modules\n").skip(1);
+    let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or("").lines());
+    let mut drawn = BTreeMap::new();
+    for line in lines {
+        let (from, to) = line.split_once("->").unwrap_or((line, ""));
+        let to = to.split_whitespace().map(str::to_owned).collect();
+        let again = drawn.insert(from.trim().to_owned(), to);
+        assert!(again.is_none(), "{DRAWING} lists {from} twice");
+    }
+    drawn
+}
+
+#[test]
+fn modules_use_each_other_as_drawn() {
+    let (crates, imports) = imports();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (from, to) in imports.keys() {
+        let ((own, module), (other, target)) = (place(&crates, from), place(&crates, to));
+        // A file beside lib.rs and a directory of its name are one module.
+        if own == "src" || own == other && module == target {
+            continue;
+        }
+        let target = if own == other { target } else { other };
+        let edges = found.entry(format!("{own}/{module}")).or_default();
+        edges.insert(target.to_owned());
+    }
+    let drawn = drawn();
+    let mut report = String::new();
+    let all: BTreeSet<&String> = found.keys().chain(drawn.keys()).collect();
+    let none = BTreeSet::new();
+    for module in all {
+        let (is, should) = (
+            found.get(module).unwrap_or(&none),
+            drawn.get(module).unwrap_or(&none),
+        );
+        if is != should {
+            let is: Vec<&str> = is.iter().map(String::as_str).collect();
+            report += &format!("{module} -> {}\n", is.join(" "));
+        }
+    }
+    assert!(
+        report.is_empty(),
+        "{DRAWING} draws other edges; the code has:\n{report}"
+    );
+}
+
+#[test]
+fn modules_form_no_circle() {
+    let drawn = drawn();
+    let mut edges: Vec<(String, String)> = Vec::new();
+    for (from, to) in &drawn {
+        let (own, _) = from.rsplit_once('/').expect("crate/module");
+        for to in to {
+            let inside = format!("{own}/{to}");
+            // A crate that is not listed by its modules is a leaf.
+            if drawn.contains_key(&inside) {
+                edges.push((from.clone(), inside));
+            }
+        }
+    }
+    let circles = circles(edges.iter().map(|(from, to)| (&**from, &**to)));
+    assert!(circles.is_empty(), "{DRAWING} draws circles: {circles:?}");
+}
