@@ -17,6 +17,7 @@ mod part;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
@@ -142,8 +143,8 @@ impl Layout {
 
 /// Names of machines, by what refers to them.
 struct Hosts {
-    of_process: HashMap<i64, String>,
-    by_id: HashMap<i64, String>,
+    of_process: HashMap<i64, Arc<str>>,
+    by_id: HashMap<i64, Arc<str>>,
 }
 
 impl Hosts {
@@ -154,7 +155,7 @@ impl Hosts {
             of_process: processes
                 .filter_map(|row| Some((row.upid, row.host?)))
                 .collect(),
-            by_id: hosts.map(|row| (row.host_id, row.host)).collect(),
+            by_id: hosts.map(|row| (row.host_id, row.host.into())).collect(),
         })
     }
 }
@@ -346,12 +347,12 @@ where
             _ => None,
         };
         let named = match layout.host_at.map(|at| &values[at]) {
-            Some(Value::Text(name)) => self.hosts.by_id.values().find(|host| *host == name),
+            Some(Value::Text(name)) => self.hosts.by_id.values().find(|host| ***host == **name),
             _ => id(layout.upid_at)
                 .and_then(|upid| self.hosts.of_process.get(&upid))
                 .or_else(|| id(layout.host_id_at).and_then(|id| self.hosts.by_id.get(&id))),
         };
-        let host = named.map(String::as_str);
+        let host = named.map(|host| &**host);
         let values = values
             .into_iter()
             .enumerate()
