@@ -310,6 +310,18 @@ fn a_wrong_query_says_why_and_what_to_do() {
     );
 }
 
+#[test]
+fn a_query_makes_no_value_of_any_size() {
+    let directory = sample();
+    let output = flowtrace(
+        directory.path(),
+        &["query", "trace.db", "SELECT length(zeroblob(100000000))"],
+    );
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("string or blob too big"), "{error}");
+    assert_eq!(output.status.code(), Some(2), "{error}");
+}
+
 /// (nodes, edges) of a GraphML file, by counting its elements.
 fn graphml_counts(text: &str) -> (usize, usize) {
     (

@@ -32,7 +32,7 @@ pub fn name_jobs(rows: &[ProgramRow], rules: &mut [String], records: Option<&mut
         let parent = found(&at, row.parent_upid);
         let before = found(&at, row.prev_upid);
         at.insert(row.upid, i);
-        let argv = match row.origin.as_str() {
+        let argv = match &*row.origin {
             "fork" => Vec::new(),
             _ => row.command.as_deref().map(unquote).unwrap_or_default(),
         };

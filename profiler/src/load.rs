@@ -142,23 +142,6 @@ fn last_moment(workflow: &Workflow, trace: &Trace) -> Result<i64> {
     })
 }
 
-/// Equal texts share memory: a fork repeats its parent's command, a build the same few programs.
-#[derive(Default)]
-struct Interner(HashSet<Arc<str>>);
-
-impl Interner {
-    fn intern(&mut self, text: String) -> Arc<str> {
-        match self.0.get(text.as_str()) {
-            Some(shared) => Arc::clone(shared),
-            None => {
-                let shared: Arc<str> = text.into();
-                self.0.insert(Arc::clone(&shared));
-                shared
-            }
-        }
-    }
-}
-
 fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
     let at: HashMap<i64, usize> = rows.iter().enumerate().map(|(i, r)| (r.upid, i)).collect();
 
@@ -177,7 +160,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
     let mut process_of_row = vec![ProcessId::default(); rows.len()];
     let mut rows: Vec<Option<ProcessRow>> = rows.into_iter().map(Some).collect();
     let mut parents: Vec<Option<i64>> = Vec::new();
-    let mut texts = Interner::default();
+    let unknown: Arc<str> = rules::UNKNOWN.into();
     for i in order {
         let Some(row) = rows[i].take() else { continue };
         if first[i] == i {
@@ -207,11 +190,11 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
         workflow.images.push(Image {
             upid: row.upid,
             process: process_of_row[i],
-            is_fork: row.origin == "fork",
-            is_exec: row.origin == "exec",
-            exe: row.exe.map(|text| texts.intern(text)),
-            command: row.command.map(|text| texts.intern(text)),
-            rule: texts.intern(row.rule.unwrap_or_else(|| rules::UNKNOWN.into())),
+            is_fork: &*row.origin == "fork",
+            is_exec: &*row.origin == "exec",
+            exe: row.exe,
+            command: row.command,
+            rule: row.rule.unwrap_or_else(|| Arc::clone(&unknown)),
             start_ns: row.start_ns,
             end_ns: row.end_ns,
             cpu_ns,
@@ -220,8 +203,8 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             wait_ns: row.wait_ns,
             max_rss_bytes: row.max_rss_bytes,
             threads: row.threads,
-            cwd: row.cwd.map(|text| texts.intern(text)),
-            host: row.host.map(|text| texts.intern(text)),
+            cwd: row.cwd,
+            host: row.host,
             tracer_ns: row.tracer_ns,
             has_worked: false,
             reads: moved(row.read_calls, row.read_bytes),
@@ -276,10 +259,10 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
 fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) {
     let file = |row: FileRow| File {
         file_id: row.file_id,
-        is_regular: row.kind == "file",
+        is_regular: &*row.kind == "file",
         size_bytes: row.size_bytes,
-        only_opens: row.coverage == "open",
-        is_system: row.coverage == "open" && is_system(row.path.as_deref()),
+        only_opens: &*row.coverage == "open",
+        is_system: &*row.coverage == "open" && is_system(row.path.as_deref()),
         path: row.path.map(Arc::from),
     };
     workflow.files = rows.into_iter().map(file).collect();

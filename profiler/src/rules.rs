@@ -7,6 +7,7 @@
 
 use crate::rules::program::LONGEST;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use flowtrace_schema::{ProcessRow, ProgramRow, Result, Trace, Upid};
 
@@ -56,7 +57,10 @@ fn infer_with(trace: &Trace, records: Option<&mut Records>) -> Result<Vec<(Upid,
     jobs::name_jobs(&rows, &mut rules, records);
     let rule = |(row, rule): (ProgramRow, String)| {
         let upid = u32::try_from(row.upid).ok()?;
-        Some((Upid(upid), row.rule.unwrap_or(rule)))
+        Some((
+            Upid(upid),
+            row.rule.map_or(rule, |stored| stored.to_string()),
+        ))
     };
     Ok(rows.into_iter().zip(rules).filter_map(rule).collect())
 }
@@ -77,7 +81,10 @@ pub(crate) fn fill_in(
     let rules = infer_with(trace, records)?.into_iter();
     let mut rules: HashMap<_, _> = rules.map(|(upid, rule)| (i64::from(upid), rule)).collect();
     for row in rows {
-        row.rule = row.rule.take().or_else(|| rules.remove(&row.upid));
+        row.rule = row
+            .rule
+            .take()
+            .or_else(|| rules.remove(&row.upid).map(Arc::from));
     }
     Ok(())
 }
@@ -91,7 +98,7 @@ pub(crate) fn of_rows(rows: &[ProgramRow], files: &mut dyn Files) -> Vec<String>
         .map(|(at, row)| (row.upid, at))
         .collect();
     let parent = |at: usize| {
-        let parent = rows[at].parent_upid.filter(|_| rows[at].origin == "fork");
+        let parent = rows[at].parent_upid.filter(|_| &*rows[at].origin == "fork");
         // A parent comes first in every sound trace.
         parent
             .and_then(|upid| of.get(&upid).copied())

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::beside::{beside, remove_logs};
@@ -199,6 +200,9 @@ pub(crate) fn open_to_store(path: &Path) -> Result<Connection> {
 /// Different questions that a summary asks.
 const QUESTIONS: usize = 64;
 
+/// Bytes of the longest value that is read or computed. A statement can make a longer one of nothing, as `zeroblob` does.
+const LONGEST: i32 = 16 << 20;
+
 fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Result<Connection> {
     check_header(path)?;
     let error = |source| Error::Sqlite {
@@ -211,6 +215,8 @@ fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Res
     db.busy_timeout(patience).map_err(error)?;
     db.set_prepared_statement_cache_capacity(QUESTIONS);
     db.execute_batch("PRAGMA cache_size = -65536;")
+        .map_err(error)?;
+    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)
         .map_err(error)?;
     check_version(&db, path)?;
     check_schema(&db, path)?;

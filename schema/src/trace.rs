@@ -34,7 +34,7 @@ pub use rows::{
     CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow,
     FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, StateRow, WaitSumRow,
 };
-use rows::{FromRow, amounts};
+use rows::{FromRow, Texts, amounts};
 
 /// A trace opened for reading. Opened by [`Trace::open`] it never changes the file.
 #[derive(Debug)]
@@ -462,8 +462,9 @@ impl Trace {
             let at = columns
                 .map(|name| statement.column_index(name))
                 .collect::<rusqlite::Result<Vec<usize>>>()?;
+            let mut texts = Texts::default();
             statement
-                .query_map([], |row| T::read(row, &at))?
+                .query_map([], |row| T::read(row, &at, &mut texts))?
                 .collect::<rusqlite::Result<_>>()
         };
         rows().map_err(|source| self.unreadable(source))

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use flowtrace_profiler::argv::{base, unquote};
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
                 command, directory, ..
             }),
         ) => {
-            let (kind, text, name) = ask(&command, Path::new(&directory))?;
+            let (kind, text, name) = ask(&command, Path::new(&*directory))?;
             (kind, text, name, base_of(&command, &directory))
         }
         _ => {
@@ -188,9 +189,9 @@ fn read(path: &Path) -> Result<String, Failure> {
 /// The build of a run that can be asked for its rules.
 struct Build {
     /// The command to ask.
-    command: String,
+    command: Arc<str>,
     /// The directory in which it was started.
-    directory: String,
+    directory: Arc<str>,
     /// Its process images: several where the run began it several times (`make clean && make`).
     upids: Vec<i64>,
 }
@@ -203,14 +204,18 @@ fn builder(trace: &Trace, root: &str) -> Result<Option<Build>, Failure> {
     let rows = trace.processes()?;
     let of: HashMap<i64, &ProcessRow> = rows.iter().map(|row| (row.upid, row)).collect();
     let is_build = |row: &&ProcessRow| {
-        let command = row.command.as_deref().filter(|_| row.origin != "fork");
+        let command = row.command.as_deref().filter(|_| &*row.origin != "fork");
         command
             .is_some_and(|command| knowing(&unquote(command)).is_some_and(|words| !is_query(words)))
     };
     let builds: HashSet<i64> = rows.iter().filter(is_build).map(|row| row.upid).collect();
     // make calls itself for directories below, and begins again in its own place after it has made a file that it includes.
     let is_first = |row: &&ProcessRow| {
-        let before = |row: &ProcessRow| of.get(&row.prev_upid.or(row.parent_upid)?).copied();
+        // The image before has a smaller id in every sound trace.
+        let before = |row: &ProcessRow| {
+            let before = of.get(&row.prev_upid.or(row.parent_upid)?).copied();
+            before.filter(|before| before.upid < row.upid)
+        };
         let mut above = std::iter::successors(before(row), |row| before(row));
         builds.contains(&row.upid) && !above.any(|row| builds.contains(&row.upid))
     };
@@ -225,9 +230,9 @@ fn builder(trace: &Trace, root: &str) -> Result<Option<Build>, Failure> {
     // What cmake builds to try the compiler is gone when the run ends.
     if builds
         .iter()
-        .any(|build| Path::new(&build.directory).is_dir())
+        .any(|build| Path::new(&*build.directory).is_dir())
     {
-        builds.retain(|build| Path::new(&build.directory).is_dir());
+        builds.retain(|build| Path::new(&*build.directory).is_dir());
     }
     let Some(mut last) = builds.pop() else {
         return Ok(None);

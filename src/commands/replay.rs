@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
                     time(used.run_queue_ns),
                     duration(held.run_queue_ns)
                 )?;
-                if held.run_queue_ns + held.tracer_ns > 0 {
+                if held.run_queue_ns.max(held.tracer_ns) > 0 {
                     writeln!(text, "  not played  {}", not_played(&held))?;
                 }
                 if left_out > 0 {
@@ -146,10 +146,9 @@ fn time(ns: u64) -> String {
 
 /// Why a replay is shorter than what it plays where processors were short.
 fn not_played(held: &Held) -> String {
-    let share = |ns: i64| {
-        let of = (held.cpu_ns + held.run_queue_ns + held.tracer_ns).max(1);
-        format!("{:.0} %", ns as f64 / of as f64 * 100.0)
-    };
+    let times = [held.cpu_ns, held.run_queue_ns, held.tracer_ns];
+    let of = times.map(|ns| ns as f64).iter().sum::<f64>().max(1.0);
+    let share = |ns: i64| format!("{:.0} %", ns as f64 / of * 100.0);
     format!(
         "recorded processes waited {} for a processor ({} of the time that they wanted one) and were held {} by the tracer ({})",
         duration(held.run_queue_ns),

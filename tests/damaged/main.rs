@@ -20,9 +20,9 @@ mod support;
 
 use support::{FLOWTRACE, Scratch, prints};
 
-/// What a command may use: memory beside 4 times the file, MB (of the address space: libraries, stacks and SQLite's cache
-/// are in it), and time of the processor, s.
-const MEGABYTES: u64 = 512;
+/// The memory that a command may write to, beside 4 times the file, MB (stacks of threads and SQLite's cache are in it),
+/// and the time on a CPU, s.
+const MEGABYTES: u64 = 128;
 const SECONDS: u64 = 60;
 
 /// Every command that reads a trace: `T` is the damaged one, `W` a whole one.
@@ -78,6 +78,7 @@ const COMMANDS: &[&[&str]] = &[
     &["network", "spectrum", "T"],
     &["generate", "T"],
     &["generate", "T", "--format", "cwl"],
+    &["check", "T"],
     &["check", "T", "--kind", "edges", "--declared", "edges"],
     &["report", "T", "-o", "o.html", "--force"],
     &["report", "T", "--format", "json", "-o", "o.json", "--force"],
@@ -104,12 +105,16 @@ fn asked(name: &str, default: u64) -> u64 {
 #[track_caller]
 fn survives(directory: &Path, arguments: &[&str], bytes: u64, what: &str) {
     let kilobytes = MEGABYTES * 1024 + 4 * bytes / 1024;
-    let script = format!("ulimit -c 0 -v {kilobytes} -t {SECONDS} && exec \"$0\" \"$@\"");
+    // A replay writes files as large as the trace says: here no larger than this, as on a disk that is full.
+    let script = format!(
+        "trap '' XFSZ; ulimit -c 0 -f {kilobytes} -d {kilobytes} -t {SECONDS} && exec \"$0\" \"$@\""
+    );
     let output = Command::new("bash")
         .args(["-c", &script, FLOWTRACE])
         .args(arguments)
         .current_dir(directory)
         .stdin(Stdio::null())
+        .stdout(Stdio::null())
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -207,10 +212,8 @@ fn for_each(count: u64, first: u64, one: impl Fn(u64, &Path) + Sync) {
             });
         }
     });
-    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN);
-    let peak = usage.unwrap().max_rss() / 1024;
     eprintln!(
-        "{count} damaged files from {first} on: no panic, each ended; at most {peak} MB resident"
+        "{count} damaged files from {first} on: no panic, each ended; 4 times the file and {MEGABYTES} MB sufficed"
     );
 }
 
@@ -232,19 +235,66 @@ fn every_command_survives_damaged_traces() {
         let bytes = fs::metadata(&damaged).unwrap().len();
         for _ in 0..each {
             let command = COMMANDS[choose(COMMANDS.len())];
-            let put = |word: &&'static str| match *word {
-                "T" => "damaged.db",
-                "W" => "whole.db",
-                word => word,
-            };
-            let arguments: Vec<&str> = command.iter().map(put).collect();
             let _ = fs::remove_dir_all(directory.join("played"));
-            survives(directory, &arguments, bytes, &format!("seed {seed}"));
+            survives(
+                directory,
+                &of_damaged(command),
+                bytes,
+                &format!("seed {seed}"),
+            );
         }
-        for left in ["csv", "parquet"] {
-            let _ = fs::remove_dir_all(directory.join(left));
+        for made in ["csv", "parquet"] {
+            let _ = fs::remove_dir_all(directory.join(made));
         }
     });
+}
+
+/// A command over the damaged trace.
+fn of_damaged(command: &[&'static str]) -> Vec<&'static str> {
+    let put = |word: &&'static str| match *word {
+        "T" => "damaged.db",
+        "W" => "whole.db",
+        word => word,
+    };
+    command.iter().map(put).collect()
+}
+
+/// Views repeat the command of an image in all that have the same, the name of a machine in each of its samples.
+#[test]
+fn one_text_of_many_rows_is_in_memory_once() {
+    let scratch = Scratch::new();
+    fs::write(scratch.join("edges"), "a\tb\n").unwrap();
+    let template = &templates(&scratch)[0];
+    fs::write(scratch.join("whole.db"), template).unwrap();
+    let damaged = scratch.join("damaged.db");
+    fs::write(&damaged, template).unwrap();
+    let db = rusqlite::Connection::open(&damaged).unwrap();
+    db.execute_batch(
+        "CREATE TEMP TABLE one AS SELECT * FROM process WHERE origin = 'exec' ORDER BY upid LIMIT 1;
+         UPDATE process SET command = printf('%.*c', 130000, 'x') WHERE upid = (SELECT upid FROM one);
+         UPDATE host SET name = printf('%.*c', 100000, 'x');
+         UPDATE one SET command = NULL, argv_raw = NULL, command_upid = upid, parent_upid = upid;
+         CREATE TEMP TABLE n AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 2000) SELECT n FROM r;",
+    )
+    .unwrap();
+    let columns = spoil::columns(&db, "process")
+        .join(", ")
+        .replacen("upid", "100000 + n", 1);
+    db.execute(
+        &format!("INSERT INTO process SELECT {columns} FROM one JOIN n"),
+        [],
+    )
+    .unwrap();
+    drop(db);
+    let bytes = fs::metadata(&damaged).unwrap().len();
+    for command in COMMANDS {
+        survives(
+            &scratch,
+            &of_damaged(command),
+            bytes,
+            "one text of 2000 rows",
+        );
+    }
 }
 
 #[test]

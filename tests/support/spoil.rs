@@ -130,7 +130,8 @@ fn names(db: &Connection, kind: &str) -> Vec<String> {
     list(db, sql, kind)
 }
 
-fn columns(db: &Connection, table: &str) -> Vec<String> {
+#[allow(dead_code, reason = "each user has its own part")]
+pub(crate) fn columns(db: &Connection, table: &str) -> Vec<String> {
     list(db, "SELECT name FROM pragma_table_info(?1)", table)
 }
 

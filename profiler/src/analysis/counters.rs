@@ -126,7 +126,7 @@ pub fn machines(trace: &Trace, last_ns: i64) -> Result<Machines> {
 fn host_series(rows: &[HostSampleRow], last_ns: i64) -> Host {
     let counters: BTreeMap<&str, &[HostSampleRow]> = rows
         .chunk_by(|a, b| a.counter == b.counter)
-        .map(|rows| (rows[0].counter.as_str(), rows))
+        .map(|rows| (&*rows[0].counter, rows))
         .collect();
     let t_ns = moments(rows, last_ns);
     let rate = |name: &str, per: f64| rates(counters.get(name).copied().unwrap_or(&[]), &t_ns, per);

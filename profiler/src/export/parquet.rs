@@ -169,12 +169,12 @@ where
             _ => None,
         };
         let named = match layout.host_at.map(|at| &values[at]) {
-            Some(Value::Text(name)) => self.hosts.by_id.values().find(|host| *host == name),
+            Some(Value::Text(name)) => self.hosts.by_id.values().find(|host| ***host == **name),
             _ => id(layout.upid_at)
                 .and_then(|upid| self.hosts.of_process.get(&upid))
                 .or_else(|| id(layout.host_id_at).and_then(|id| self.hosts.by_id.get(&id))),
         };
-        let host = named.map(String::as_str);
+        let host = named.map(|host| &**host);
         let values = values
             .into_iter()
             .enumerate()

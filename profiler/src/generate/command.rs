@@ -142,10 +142,15 @@ impl Writer<'_> {
     /// Working directory and umask, where all programs share them; else those of the root.
     fn common(&self, command: &Command) -> (String, Option<i64>) {
         let programs = command.programs();
-        let home = |upid: &i64| self.source.rows.get(upid).and_then(|row| row.cwd.clone());
+        let home = |upid: &i64| {
+            self.source
+                .rows
+                .get(upid)
+                .and_then(|row| row.cwd.as_deref())
+        };
         let mut homes = programs.iter().map(home);
         let home = match homes.next() {
-            Some(Some(first)) if homes.all(|home| home.as_ref() == Some(&first)) => first,
+            Some(Some(first)) if homes.all(|home| home == Some(first)) => first.to_owned(),
             _ => self.source.root.clone(),
         };
         let home = match below(&home, &self.source.root) {

@@ -61,9 +61,9 @@ pub(super) fn as_sources(source: &Source, mut actions: Vec<ActionRow>) -> Vec<Ac
 
 /// Whether an action takes a file as it is.
 fn reads(action: &ActionRow) -> bool {
-    let is_open = action.class == "open" && action.op != "create";
+    let is_open = &*action.class == "open" && &*action.op != "create";
     let only_reads = action.flags.is_some_and(|flags| flags & O_ACCMODE == 0);
-    !action.failed && (action.class == "read" || is_open && only_reads)
+    !action.failed && (&*action.class == "read" || is_open && only_reads)
 }
 
 /// Whether an executable is Python.

@@ -42,16 +42,16 @@ pub(super) struct Effects {
 /// Whether an action changes what a file holds.
 pub(super) fn changes(action: &ActionRow) -> bool {
     !action.failed
-        && match action.class.as_str() {
+        && match &*action.class {
             "write" => true,
             "open" => {
-                action.op == "create"
+                &*action.op == "create"
                     || action
                         .flags
                         .is_some_and(|f| f & O_ACCMODE != 0 || f & O_TRUNC != 0)
             }
             "attribute" => matches!(
-                action.op.as_str(),
+                &*action.op,
                 "chmod" | "chown" | "utimens" | "setxattr" | "removexattr" | "setattr"
             ),
             _ => false,
@@ -77,11 +77,9 @@ pub(super) fn effects(source: &Source, split: &Split) -> Effects {
             .find(|claim| claim.from_ns <= action.first_ns && action.first_ns <= claim.to_ns);
         let step = match (step_of.get(&action.upid), claimed) {
             (Some(&step), _) => step,
-            (None, Some(claim)) if matches!(action.class.as_str(), "open" | "attribute") => {
-                claim.step
-            }
+            (None, Some(claim)) if matches!(&*action.class, "open" | "attribute") => claim.step,
             _ if of_driver(action.upid) => {
-                if action.class == "namespace" && !action.failed || changes(action) {
+                if &*action.class == "namespace" && !action.failed || changes(action) {
                     effects.own.push(action.clone());
                 }
                 continue;
@@ -118,7 +116,7 @@ struct Claim {
 fn claims(source: &Source, split: &Split) -> HashMap<i64, Vec<Claim>> {
     let mut opens: HashMap<&str, Vec<&ActionRow>> = HashMap::new();
     for action in &source.actions {
-        if action.class == "open" && !action.failed && split.drivers.contains(&action.upid) {
+        if &*action.class == "open" && !action.failed && split.drivers.contains(&action.upid) {
             for name in source.names_during(action.file_id, action.first_ns, action.last_ns) {
                 opens.entry(name.path.as_str()).or_default().push(action);
             }
@@ -170,7 +168,7 @@ impl Effects {
 
     pub(super) fn add(&mut self, source: &Source, step: usize, action: &ActionRow) {
         // A copy of the shell closes what the shell has open, and uses none of it.
-        if action.class == "close" {
+        if &*action.class == "close" {
             return;
         }
         let (first, last) = (action.first_ns, action.last_ns);
@@ -191,7 +189,7 @@ impl Effects {
                 directory = parent;
             }
         }
-        let is_of_names = action.class == "namespace" || action.op == "create";
+        let is_of_names = &*action.class == "namespace" || &*action.op == "create";
         for name in names {
             let is_made = changed(name.from_ns);
             let is_gone = name.to_ns.is_some_and(changed);
@@ -203,7 +201,7 @@ impl Effects {
                     first,
                     last,
                 );
-                if action.op == "mkdir" && is_made {
+                if &*action.op == "mkdir" && is_made {
                     self.made_directories.insert((step, name.path.clone()));
                 }
                 if let Some((parent, _)) = name.path.rsplit_once('/') {
@@ -212,10 +210,10 @@ impl Effects {
             } else {
                 self.touch(Thing::Name(name.path.clone()), step, How::Read, first, last);
             }
-            if action.op == "readdir" {
+            if &*action.op == "readdir" {
                 self.touch(Thing::List(name.path.clone()), step, How::Read, first, last);
             }
-            if action.op == "rmdir" && !action.failed {
+            if &*action.op == "rmdir" && !action.failed {
                 self.touch(
                     Thing::List(name.path.clone()),
                     step,
@@ -228,17 +226,17 @@ impl Effects {
         if action.failed {
             return;
         }
-        if action.op == "utimens" {
+        if &*action.op == "utimens" {
             self.timed.insert((step, action.file_id));
         }
-        let is_open = action.class == "open" && action.op != "create";
-        let is_reading = action.class == "read"
+        let is_open = &*action.class == "open" && &*action.op != "create";
+        let is_reading = &*action.class == "read"
             || is_open && action.flags.is_none_or(|flags| flags & O_ACCMODE != 1);
         if is_reading {
             self.reads.insert((step, action.file_id));
         }
-        if action.class == "write"
-            || action.op == "create"
+        if &*action.class == "write"
+            || &*action.op == "create"
             || is_open && action.flags.is_some_and(|flags| flags & O_TRUNC != 0)
         {
             self.writes.insert((step, action.file_id));
@@ -246,9 +244,9 @@ impl Effects {
         let content = Thing::Content(action.file_id);
         if changes(action) {
             self.touch(content, step, How::Write, first, last);
-        } else if matches!(action.class.as_str(), "open" | "read")
+        } else if matches!(&*action.class, "open" | "read")
             || matches!(
-                action.op.as_str(),
+                &*action.op,
                 "getattr" | "getxattr" | "listxattr" | "link" | "rename" | "lseek"
             )
         {
@@ -325,7 +323,7 @@ impl Effects {
         if is_managers && names.iter().all(|name| name.path.contains("/.")) {
             return;
         }
-        let how = match action.class == "write" || changes(action) {
+        let how = match &*action.class == "write" || changes(action) {
             true => How::Write,
             false => How::Read,
         };
@@ -337,11 +335,11 @@ impl Effects {
         let of_run = source.descriptors.get(&source.first_upid);
         let is_of_run = |path: &str| of_run.into_iter().flatten().any(|d| d.target == path);
         for name in names {
-            if action.class != "open" && is_of_run(&name.path) {
+            if &*action.class != "open" && is_of_run(&name.path) {
                 continue;
             }
             let path = name.path.clone();
-            if action.class == "write" || changes(action) {
+            if &*action.class == "write" || changes(action) {
                 let written = self.outside.entry(step).or_default();
                 written.insert(path, name.to_ns.is_some());
             } else {

@@ -18,7 +18,7 @@ pub struct StepFiles {
     /// Name of the kind of step.
     pub rule: Arc<str>,
     /// Its command, as far as it is one program.
-    pub command: String,
+    pub command: Arc<str>,
     /// Image of its first program.
     pub upid: Option<i64>,
     /// When it began, ns.
@@ -72,7 +72,7 @@ pub fn files_of_steps(
     for action in source
         .actions
         .iter()
-        .filter(|action| action.class == "read")
+        .filter(|action| &*action.class == "read")
     {
         if let Some(&step) = step_of.get(&action.upid) {
             *bytes.entry((step, action.file_id)).or_default() += action.bytes;
@@ -105,7 +105,7 @@ pub fn files_of_steps(
     for action in source
         .actions
         .iter()
-        .filter(|action| action.op == "getattr")
+        .filter(|action| &*action.op == "getattr")
     {
         let Some(&step) = step_of.get(&action.upid) else {
             continue;

@@ -62,7 +62,7 @@ pub(super) fn add(
         }
         let is_written = actions
             .iter()
-            .any(|action| action.class == "write" && action.bytes > 0);
+            .any(|action| &*action.class == "write" && action.bytes > 0);
         let parts: Vec<(Command, Vec<&ActionRow>)> = if is_written {
             vec![(
                 contents(source, effects, file, &actions, notes),
@@ -157,7 +157,7 @@ fn alone(source: &Source, action: &ActionRow) -> Option<Command> {
         .find(|name| name.to_ns.is_some_and(within))
         .map(|name| path(&name.path));
     let unknown = |what: &str| Command::Unknown(format!("the script itself {what} {any}"));
-    Some(match action.op.as_str() {
+    Some(match &*action.op {
         "create" => Command::Own(format!(": > {any}")),
         "open" if action.flags.is_some_and(|flags| flags & 0o1000 != 0) => {
             Command::Own(format!(": > {any}"))
@@ -262,7 +262,7 @@ fn umask_by_mode(source: &Source, actions: &[ActionRow], mode: u32) -> Option<u3
     /// What shells make files with.
     const PLAIN: u32 = 0o666;
     let usual = PLAIN & !u32::try_from(source.first_umask()?).ok()?;
-    let is_made = actions.iter().any(|action| action.op == "create");
+    let is_made = actions.iter().any(|action| &*action.op == "create");
     (is_made && mode & !PLAIN == 0 && mode != usual).then_some(PLAIN & !mode)
 }
 

@@ -54,14 +54,14 @@ impl Source {
             source.names.entry(row.file_id).or_default().push(row);
         }
         let files = trace.files()?;
-        let directories = files.iter().filter(|file| file.kind == "directory");
+        let directories = files.iter().filter(|file| &*file.kind == "directory");
         source.directories = directories.map(|file| file.file_id).collect();
-        let links = files.iter().filter(|file| file.kind == "symlink");
+        let links = files.iter().filter(|file| &*file.kind == "symlink");
         source.links = links.map(|file| file.file_id).collect();
-        let named_fifos = files.iter().filter(|file| file.kind == "fifo");
+        let named_fifos = files.iter().filter(|file| &*file.kind == "fifo");
         source.named_fifos = named_fifos.map(|file| file.file_id).collect();
         for row in trace.pipes()? {
-            if row.kind == "fifo" {
+            if &*row.kind == "fifo" {
                 source
                     .fifos
                     .entry(row.channel_id)
@@ -96,7 +96,7 @@ impl Source {
         source.workflow = workflow;
         source.actions = as_sources(&source, trace.actions()?);
         for (at, action) in source.actions.iter().enumerate() {
-            if action.class == "read" {
+            if &*action.class == "read" {
                 source.read_files.insert((action.upid, action.file_id));
             }
             let file = source.workflow.file_with(action.file_id);

@@ -254,7 +254,7 @@ fn is_passing(workflow: &Workflow, place: usize, end: &ChannelEndRow) -> bool {
 }
 
 fn is_socket(end: &ChannelEndRow) -> bool {
-    !matches!(end.kind.as_str(), "pipe" | "fifo")
+    !matches!(&*end.kind, "pipe" | "fifo")
 }
 
 fn ends_of(
@@ -265,7 +265,7 @@ fn ends_of(
     let mut ends = Ends {
         channel_id: rows[0].channel_id,
         is_socket: is_socket(&rows[0]),
-        is_fifo: rows[0].kind == "fifo",
+        is_fifo: &*rows[0].kind == "fifo",
         ..Ends::default()
     };
     for end in rows {

@@ -13,6 +13,8 @@ use crate::model::ProcessId;
 const UNNAMED: i64 = 0o20_000_000;
 const S_IFMT: i64 = 0o170_000;
 const S_IFREG: i64 = 0o100_000;
+/// The most bytes that one call moves (read(2)). A trace that others wrote may say more.
+const MOST_MOVED: i64 = 0x7fff_f000;
 
 /// Makes calls to be played of recorded ones.
 pub(super) struct Planner<'a> {
@@ -38,7 +40,7 @@ fn was(name: &NameRow, at: i64) -> bool {
 
 /// Whether a call makes its file.
 fn makes(row: &ReplayedCallRow) -> bool {
-    matches!(row.op.as_str(), "create" | "mkdir" | "mknod" | "symlink")
+    matches!(&*row.op, "create" | "mkdir" | "mknod" | "symlink")
 }
 
 impl Planner<'_> {
@@ -110,8 +112,8 @@ impl Planner<'_> {
         let mut directories = BTreeSet::new();
         let mut renamed = Renamed::new();
         for row in calls {
-            if row.op == "rename"
-                && row.kind == "directory"
+            if &*row.op == "rename"
+                && &*row.kind == "directory"
                 && let Some(from) = self.name_at(row.file_id, row.start_ns)
                 && let Some(to) = self.new_name(row)
             {
@@ -128,7 +130,7 @@ impl Planner<'_> {
         // By every name that they ever had.
         let made_directories: HashSet<String> = calls
             .iter()
-            .filter(|row| row.op == "mkdir")
+            .filter(|row| &*row.op == "mkdir")
             .filter_map(|row| self.names.get(&row.file_id))
             .flatten()
             .filter_map(|name| self.below(&name.path))
@@ -149,13 +151,13 @@ impl Planner<'_> {
                 }
                 continue;
             }
-            if row.kind == "directory" {
+            if &*row.kind == "directory" {
                 directories.insert(path);
                 continue;
             }
             let size = self.workload.files.entry(path).or_default();
-            match row.op.as_str() {
-                "read" | "copy_from" => {
+            match &*row.op {
+                "read" | "copy_from" if row.result <= MOST_MOVED => {
                     let end = row.offset.unwrap_or(0).saturating_add(row.result);
                     *size = (*size).max(u64::try_from(end).unwrap_or(0));
                 }
@@ -166,13 +168,8 @@ impl Planner<'_> {
         // gives it another name or takes it away.
         let used: HashSet<String> = calls
             .iter()
-            .filter(|row| row.kind != "absent")
-            .filter(|row| {
-                matches!(
-                    row.op.as_str(),
-                    "open" | "unlink" | "rename" | "link" | "getattr"
-                )
-            })
+            .filter(|row| &*row.kind != "absent")
+            .filter(|row| matches!(&*row.op, "open" | "unlink" | "rename" | "link" | "getattr"))
             .filter_map(|row| self.name_before(row.file_id, &renamed))
             .collect();
         self.workload
@@ -189,12 +186,13 @@ impl Planner<'_> {
     /// A recorded call as one to be played; `None`: it is left out.
     pub(super) fn call(&mut self, row: &ReplayedCallRow, process: ProcessId) -> Option<Call> {
         let flags = row.flags.unwrap_or(0);
-        let is_unnamed = row.op == "create" && flags & UNNAMED != 0;
+        let is_unnamed = &*row.op == "create" && flags & UNNAMED != 0;
         if is_unnamed {
             self.unnamed.insert(row.file_id);
         }
         let count = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(0);
         let moved = usize::try_from(row.result).unwrap_or(0);
+        let asked = row.length.unwrap_or(row.result).min(MOST_MOVED);
         let after_call = || self.name_at(row.file_id, row.start_ns + row.duration_ns);
         let new_name = || self.new_name(row);
         let path = match self.name_at(row.file_id, row.start_ns) {
@@ -202,7 +200,8 @@ impl Planner<'_> {
             None if self.unnamed.contains(&row.file_id) => self.beside(row.file_id),
             None => return None,
         };
-        let (kind, path) = match row.op.as_str() {
+        let (kind, path) = match &*row.op {
+            "read" | "copy_from" | "write" | "copy_to" if row.result > MOST_MOVED => return None,
             "open" => {
                 let kind = CallKind::Open {
                     write: flags & O_ACCMODE != 0,
@@ -225,7 +224,7 @@ impl Planner<'_> {
             "read" | "copy_from" => (
                 CallKind::Read {
                     offset: count(row.offset),
-                    length: usize::try_from(row.length.unwrap_or(row.result)).unwrap_or(moved),
+                    length: usize::try_from(asked).unwrap_or(moved),
                 },
                 path,
             ),

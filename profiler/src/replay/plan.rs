@@ -57,9 +57,10 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         let queued: i64 = images.iter().filter_map(|i| i.run_queue_ns).sum();
         let traced: i64 = images.iter().filter_map(|i| i.tracer_ns).sum();
         let cpu_ns = process.cpu_ns.unwrap_or(0);
-        planner.workload.held.run_queue_ns += queued;
-        planner.workload.held.tracer_ns += traced;
-        planner.workload.held.cpu_ns += cpu_ns;
+        let held = &mut planner.workload.held;
+        held.run_queue_ns = held.run_queue_ns.saturating_add(queued);
+        held.tracer_ns = held.tracer_ns.saturating_add(traced);
+        held.cpu_ns = held.cpu_ns.saturating_add(cpu_ns);
         let actor = &mut planner.workload.actors[id.0 as usize];
         actor.parent = process.parent.map(|parent| parent.0 as usize);
         // Everything that happens to the process, in order: begin, end, what.
@@ -128,7 +129,7 @@ fn spread(acts: &mut Vec<Act>, gaps: &[i64], cpu_ns: i64, held_ns: i64) {
     for gap in own {
         let compute_ns = (gap as f64 * computing) as u64;
         let gap_ns = (gap as f64 * kept) as u64;
-        if compute_ns + gap_ns > 0 {
+        if compute_ns.max(gap_ns) > 0 {
             with_thoughts.push(Act::Think { compute_ns, gap_ns });
         }
         with_thoughts.extend(acts_left.next());

@@ -11,16 +11,20 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{linkat, mkfifo};
 use serde::Serialize;
 
 use super::{Act, Call, CallKind, Totals, Workload};
+use crate::text::units::bytes as bytes_text;
 
 /// Longest wait for what should come first; then the call is made all the same.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Stack of a thread that stands for a process.
 const STACK: usize = 256 << 10;
+/// What is read and written at once: a longer call is played as several, so that memory does not depend on what the trace says.
+const BLOCK: usize = 1 << 20;
 
 /// What went otherwise than recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub type Played = (Duration, Totals, Failed, Used);
 struct Stage {
     root: PathBuf,
     workload: Workload,
+    /// What is written.
+    block: Vec<u8>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -65,26 +71,22 @@ struct State {
 /// Plays a workload in the directory `root`, which is empty.
 ///
 /// # Errors
-/// When the files that it begins with cannot be made, or no thread can be started.
+/// When the files that it begins with do not fit or cannot be made, or no thread can be started.
 pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
+    fits(&workload, root)?;
     for directory in &workload.directories {
         fs::create_dir_all(root.join(directory))?;
     }
-    let block = vec![0x5a; 1 << 20];
+    let block = vec![0x5a; BLOCK];
     for (path, size) in &workload.files {
         let path = root.join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         let file = File::create(&path)?;
-        let mut left = *size;
-        let mut at = 0;
         // Written out: of a hole nothing would be read.
-        while left > 0 {
-            let part = left.min(block.len() as u64);
-            file.write_all_at(&block[..part as usize], at)?;
-            at += part;
-            left -= part;
+        for (at, part) in pieces(0, *size) {
+            file.write_all_at(&block[..part], at)?;
         }
     }
     let state = State {
@@ -98,6 +100,7 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
     let stage = Arc::new(Stage {
         root: root.to_owned(),
         workload,
+        block,
         state: Mutex::new(state),
         changed: Condvar::new(),
     });
@@ -113,6 +116,33 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
     let taken = begin.elapsed();
     let state = stage.lock();
     Ok((taken, state.totals, state.failed.clone(), state.used))
+}
+
+/// Whether the files that a workload begins with have room on the disk of `root`. They are written in full, and a trace
+/// that others wrote may have one of any size.
+fn fits(workload: &Workload, root: &Path) -> io::Result<()> {
+    let stat = statvfs(root)?;
+    let free = stat.blocks_available() as u64 * stat.fragment_size() as u64;
+    let sizes = workload.files.values();
+    let needed = sizes.fold(0, |sum: u64, &size| sum.saturating_add(size));
+    if needed <= free {
+        return Ok(());
+    }
+    let bytes = |bytes: u64| bytes_text(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let (needed, free) = (bytes(needed), bytes(free));
+    Err(io::Error::new(
+        io::ErrorKind::StorageFull,
+        format!("the files that it begins with need {needed}, and {free} are free"),
+    ))
+}
+
+/// The position and length of each block of a range.
+fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize)> {
+    let starts = (0..length).step_by(BLOCK);
+    starts.map(move |at| {
+        let part = (length - at).min(BLOCK as u64);
+        (offset + at, part as usize)
+    })
 }
 
 /// What a process has open of each file.
@@ -173,6 +203,7 @@ struct Performer<'a> {
     stage: &'a Arc<Stage>,
     /// What the process has open; a child begins with its parent's.
     files: Files,
+    /// What is read.
     buffer: Vec<u8>,
     children: Vec<std::thread::JoinHandle<()>>,
     /// CPU time that it should have used by now, its calls included.
@@ -283,18 +314,23 @@ impl Performer<'_> {
             CallKind::Close => self.close(call.file),
             CallKind::Read { offset, length } => {
                 let file = self.opened(call, &path, false)?;
-                if self.buffer.len() < *length {
-                    self.buffer.resize(*length, 0);
+                self.buffer
+                    .resize(self.buffer.len().max(BLOCK.min(*length)), 0);
+                let mut read = 0;
+                for (at, part) in pieces(*offset, *length as u64) {
+                    let got = file.read_at(&mut self.buffer[..part], at)?;
+                    read += got as u64;
+                    if got < part {
+                        break;
+                    }
                 }
-                let read = file.read_at(&mut self.buffer[..*length], *offset)?;
-                return Ok((read as u64, 0));
+                return Ok((read, 0));
             }
             CallKind::Write { offset, length } => {
                 let file = self.opened(call, &path, true)?;
-                if self.buffer.len() < *length {
-                    self.buffer.resize(*length, 0x5a);
+                for (at, part) in pieces(*offset, *length as u64) {
+                    file.write_all_at(&self.stage.block[..part], at)?;
                 }
-                file.write_all_at(&self.buffer[..*length], *offset)?;
                 return Ok((0, *length as u64));
             }
             CallKind::Truncate(size) => self.opened(call, &path, true)?.set_len(*size)?,
@@ -405,4 +441,36 @@ fn used() -> Used {
 fn cpu_time() -> Option<Duration> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
     Some(time.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_do_not_fit_are_refused_before_any_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let sizes = [("a", 1), ("b", u64::MAX), ("c", 1 << 60)];
+        let workload = Workload {
+            files: sizes.map(|(name, size)| (name.to_owned(), size)).into(),
+            ..Workload::default()
+        };
+        let error = play(workload, directory.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let said = error.to_string();
+        assert!(
+            said.starts_with("the files that it begins with need 9.2 EB, and "),
+            "{said}"
+        );
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn long_calls_are_played_by_blocks() {
+        let block = BLOCK as u64;
+        let all = |offset, length| pieces(offset, length).collect::<Vec<_>>();
+        assert_eq!(all(7, 0), []);
+        assert_eq!(all(7, block), [(7, BLOCK)]);
+        assert_eq!(all(7, block + 1), [(7, BLOCK), (7 + block, 1)]);
+    }
 }

@@ -27,7 +27,7 @@ impl<'a> Seen<'a> {
 
     fn read(trace: &Trace) -> Result<HashSet<String>> {
         let files = trace.files()?.into_iter();
-        let there = files.filter(|file| file.kind != "absent");
+        let there = files.filter(|file| &*file.kind != "absent");
         let there: HashSet<i64> = there.map(|file| file.file_id).collect();
         let names = trace.file_names()?.into_iter();
         let names = names.filter(|name| there.contains(&name.file_id));

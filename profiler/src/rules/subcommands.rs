@@ -7,6 +7,7 @@
 //! that are files are none.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::argv::path_from;
 use crate::managers::runner;
@@ -24,7 +25,7 @@ pub(super) struct Call {
     /// The arguments that it has itself: those behind a script or module, where that is its name.
     pub(super) arguments: Vec<String>,
     /// Its working directory.
-    pub(super) cwd: Option<String>,
+    pub(super) cwd: Option<Arc<str>>,
 }
 
 /// What files there are.

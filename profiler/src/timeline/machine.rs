@@ -1,13 +1,17 @@
 //! Counters of the machines over time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flowtrace_schema::CounterRow;
+
+/// A machine and the name of a counter.
+type Key = (i64, Arc<str>);
 
 /// The counters of all machines.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    series: BTreeMap<(i64, String), Vec<(i64, i64)>>,
+    series: BTreeMap<Key, Vec<(i64, i64)>>,
     /// Moments at which a machine was looked at.
     looks: BTreeMap<i64, Vec<i64>>,
 }
@@ -47,7 +51,7 @@ impl Counters {
 
     /// Whether there is such a counter.
     pub fn has(&self, host: i64, counter: &str) -> bool {
-        self.series.contains_key(&(host, counter.to_owned()))
+        self.series.contains_key(&(host, counter.into()))
     }
 
     /// The devices that have a counter such as `disk.*.busy`.
@@ -63,7 +67,7 @@ impl Counters {
 
     /// The value at a look or between two, by a straight line; `None`: there is none.
     pub fn value(&self, host: i64, counter: &str, at: i64) -> Option<f64> {
-        let series = self.series.get(&(host, counter.to_owned()))?;
+        let series = self.series.get(&(host, counter.into()))?;
         let stored = |t: i64| {
             let after = series.partition_point(|&(when, _)| when <= t);
             // A counter that was 0 from the beginning has no row until it moves.

@@ -1,7 +1,6 @@
 //! From the rows of a trace to the timeline.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use flowtrace_schema::{
     Activity, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, SettingRow, TimesRow,
@@ -118,14 +117,6 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     let holds = held_sides(&timeline);
     let confined = confined(workflow, &parts.settings, &parts.first_of_runs);
     timeline.mixes = State::ALL.map(pure).to_vec();
-    let mut texts: HashMap<String, Arc<str>> = HashMap::new();
-    let mut intern = |text: &Option<String>| {
-        let text = text.as_ref()?;
-        let shared = texts
-            .entry(text.clone())
-            .or_insert_with(|| text.as_str().into());
-        Some(Arc::clone(shared))
-    };
     for id in workflow.process_ids() {
         let process = workflow.process(id);
         let life = |&child: &ProcessId| {
@@ -168,8 +159,8 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             let row = times.get(&image.upid).copied().unwrap_or(&nothing);
             let rows = samples.get(&image.upid).copied().unwrap_or(&[]);
             add_books(&mut instance.books, row, rows, until - image.start_ns);
-            instance.host = intern(&row.host).or(instance.host);
-            instance.cwd = intern(&row.cwd).or(instance.cwd);
+            instance.host = row.host.clone().or(instance.host);
+            instance.cwd = row.cwd.clone().or(instance.cwd);
             let kept = |channel: i64, is_read: bool, from: i64, to: i64| {
                 let channel = channel_at
                     .get(&channel)

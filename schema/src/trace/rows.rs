@@ -1,13 +1,15 @@
 //! The typed rows of the views, each declared once: its fields are the columns of that name.
 
+use std::sync::Arc;
+
 use rusqlite::{Result, Row};
 
 /// A row that can be read by the names of its columns, which are looked up once for all rows.
 pub(super) trait FromRow: Sized {
     const COLUMNS: &'static [&'static str];
 
-    /// `at` has the places of [`Self::COLUMNS`].
-    fn read(row: &Row<'_>, at: &[usize]) -> Result<Self>;
+    /// `at` has the places of [`Self::COLUMNS`]; `texts` is the same for all rows.
+    fn read(row: &Row<'_>, at: &[usize], texts: &mut Texts) -> Result<Self>;
 }
 
 macro_rules! rows {
@@ -24,12 +26,17 @@ macro_rules! rows {
         impl FromRow for $name {
             const COLUMNS: &'static [&'static str] = &[$(stringify!($field),)*];
 
-            fn read(row: &Row<'_>, at: &[usize]) -> Result<Self> {
+            fn read(row: &Row<'_>, at: &[usize], texts: &mut $crate::trace::rows::Texts) -> Result<Self> {
                 let mut at = at.iter().copied();
                 let mut next = || at.next().unwrap_or(usize::MAX);
                 Ok($name { $($field: {
                     const IS_AMOUNT: bool = $crate::trace::rows::amounts::is_amount(stringify!($field));
-                    $crate::trace::rows::amounts::read(row, next(), stringify!($field), IS_AMOUNT)?
+                    let (place, name) = (next(), stringify!($field));
+                    let value = $crate::trace::rows::texts::Column::read(row, place, texts)?;
+                    match IS_AMOUNT {
+                        true => $crate::trace::rows::amounts::checked(value, place, name)?,
+                        false => value,
+                    }
                 },)* })
             }
         }
@@ -39,12 +46,14 @@ macro_rules! rows {
 pub(super) mod amounts;
 mod network;
 mod process;
+mod texts;
 
 pub use network::{
     CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
     NetworkTotals, NodeRow,
 };
 pub use process::{ProcessRow, ProgramRow};
+pub(super) use texts::Texts;
 
 rows! {
     /// A row of the view `runs`.
@@ -105,11 +114,11 @@ rows! {
     FileRow {
         file_id: i64,
         path: Option<String>,
-        kind: String,
+        kind: Arc<str>,
         size_bytes: Option<i64>,
         first_ns: i64,
         last_ns: Option<i64>,
-        coverage: String,
+        coverage: Arc<str>,
     }
 
     /// A row of the view `file_names`.
@@ -131,7 +140,7 @@ rows! {
         /// The channel.
         channel_id: i64,
         /// What it is.
-        kind: String,
+        kind: Arc<str>,
         /// Process image.
         upid: i64,
         /// `read`, `write` or `both`.
@@ -241,8 +250,8 @@ rows! {
     /// The books of a process image, from the view `processes`.
     TimesRow {
         upid: i64,
-        host: Option<String>,
-        cwd: Option<String>,
+        host: Option<Arc<str>>,
+        cwd: Option<Arc<str>>,
         on_cpu_ns: Option<i64>,
         run_queue_ns: Option<i64>,
         storage_ns: Option<i64>,
@@ -263,7 +272,7 @@ rows! {
         /// Machine.
         host_id: i64,
         /// Name, as in the view `counters`.
-        counter: String,
+        counter: Arc<str>,
         /// When.
         t_ns: i64,
         /// Its value.
@@ -372,9 +381,9 @@ rows! {
         /// File.
         file_id: i64,
         /// Operation, as in the view `operations`.
-        op: String,
+        op: Arc<str>,
         /// Its class.
-        class: String,
+        class: Arc<str>,
         /// Open flags or mode.
         flags: Option<i64>,
         /// Whether it failed.
@@ -396,7 +405,7 @@ rows! {
         /// The channel.
         channel_id: i64,
         /// `pipe` or `fifo`.
-        kind: String,
+        kind: Arc<str>,
         /// Its inode.
         inode: Option<i64>,
         /// Process image.
@@ -416,7 +425,7 @@ rows! {
         /// Process image.
         upid: i64,
         /// Operation, as in the view `operations`.
-        op: String,
+        op: Arc<str>,
         /// File.
         file_id: i64,
         /// Position of data calls.
@@ -428,7 +437,7 @@ rows! {
         /// Open flags, rename flags or mode.
         flags: Option<i64>,
         /// Of the file, as in the view `files`.
-        kind: String,
+        kind: Arc<str>,
     }
 
     /// A row of the view `losses`.
@@ -454,8 +463,8 @@ rows! {
     /// A row of the view `host_samples`.
     HostSampleRow {
         t_ns: i64,
-        host: Option<String>,
-        counter: String,
+        host: Option<Arc<str>>,
+        counter: Arc<str>,
         value: i64,
     }
 

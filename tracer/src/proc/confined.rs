@@ -8,6 +8,7 @@ use flowtrace_schema::cpu_list;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
+use super::environment::OfLast;
 use super::reading::contents;
 use crate::cgroups::Groups;
 
@@ -21,7 +22,7 @@ pub(super) struct Confined {
 }
 
 /// The least CPU quota of the groups in a text such as `/proc/PID/cgroup` has, ns in each second.
-fn quota(groups: &Groups, of_process: &str) -> Option<u64> {
+fn least_quota(groups: &Groups, of_process: &str) -> Option<u64> {
     groups.least("cpu", of_process, |directory, is_v1| {
         let read = |name: &str| {
             let text = contents(directory.join(name).to_str()?).ok()?;
@@ -46,17 +47,42 @@ fn quota_of(text: &str) -> Option<u64> {
     (quota.saturating_mul(1_000_000_000)).checked_div(period)
 }
 
-impl Confined {
-    /// That of a process; `None`: it is gone.
-    pub(super) fn of(pid: u32, groups: &Groups) -> Option<Confined> {
+/// What confines processes of this machine. Most programs are in the control groups of the one before: their quota is
+/// read once.
+#[derive(Debug)]
+pub(super) struct Limits {
+    groups: Groups,
+    online: Option<usize>,
+    quotas: OfLast<Option<u64>>,
+}
+
+impl Limits {
+    /// Those of flowtrace's own mount namespace.
+    pub(super) fn here() -> Limits {
+        Limits {
+            groups: Groups::here(),
+            online: online(),
+            quotas: OfLast::default(),
+        }
+    }
+
+    /// What confines a process; `None`: it is gone.
+    pub(super) fn of(&mut self, pid: u32) -> Option<Confined> {
         let mask = sched_getaffinity(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
         let allowed = (0..CpuSet::count()).filter(|&cpu| mask.is_set(cpu).unwrap_or(false));
         let allowed: BTreeSet<u32> = allowed.map(|cpu| cpu as u32).collect();
-        let is_all = online().is_none_or(|online| allowed.len() >= online);
+        let is_all = self.online.is_none_or(|online| allowed.len() >= online);
         let groups_of = contents(&format!("/proc/{pid}/cgroup")).ok();
         Some(Confined {
             cpus: (!is_all).then(|| cpu_list(&allowed)),
-            quota_ns: groups_of.and_then(|text| quota(groups, str::from_utf8(&text).ok()?)),
+            quota_ns: groups_of.and_then(|text| self.quota(&text)),
+        })
+    }
+
+    fn quota(&mut self, of_process: &[u8]) -> Option<u64> {
+        let groups = &self.groups;
+        self.quotas.get(of_process, || {
+            least_quota(groups, str::from_utf8(of_process).ok()?)
         })
     }
 }
@@ -105,7 +131,12 @@ mod tests {
             hierarchy("v1", "/", true),
             hierarchy("v2", "/top", false),
         ]);
-        let of = |groups| quota(&both, groups);
+        let mut limits = Limits {
+            groups: both,
+            online: None,
+            quotas: OfLast::default(),
+        };
+        let mut of = |groups: &str| limits.quota(groups.as_bytes());
         assert_eq!(
             of("3:cpuacct,cpu:/a\n0::/top/job/step\n"),
             Some(500_000_000)
@@ -113,14 +144,19 @@ mod tests {
         assert_eq!(of("3:cpu:/a\n0::/top\n"), None);
         assert_eq!(of("0::/elsewhere/job\n"), None);
         assert_eq!(of("no groups"), None);
+        // Read once for programs of the same groups that begin one after the other.
+        assert_eq!(of("0::/top/job\n"), Some(500_000_000));
+        write("v2/job/cpu.max", "max 100000");
+        assert_eq!(of("0::/top/job\n"), Some(500_000_000));
+        assert_eq!(of("0::/top/job/step\n"), None);
     }
 
     #[test]
     fn a_process_that_may_use_all_is_not_confined_by_a_mask() {
-        let all = Confined::of(std::process::id(), &Groups::here()).unwrap();
+        let all = Limits::here().of(std::process::id()).unwrap();
         let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let count = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap());
         assert_eq!(all.cpus.is_none(), count.count() == online().unwrap());
-        assert_eq!(Confined::of(u32::MAX, &Groups::here()), None);
+        assert_eq!(Limits::here().of(u32::MAX), None);
     }
 }

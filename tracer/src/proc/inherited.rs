@@ -2,7 +2,6 @@
 //! mask, whether its environment is that of the first program, and how much of the machine it may use. With these a
 //! command can be run again as it was.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -10,11 +9,10 @@ use std::hash::{BuildHasher, RandomState};
 
 use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
-use super::confined::Confined;
+use super::confined::{Confined, Limits};
 use super::environment::{OfLast, Wanted};
 use super::moment::Moment;
 use super::reading;
-use crate::cgroups::Groups;
 
 /// Variables that shells and make count up or set anew for every program.
 const ALWAYS_OTHER: &[&[u8]] = &[
@@ -37,7 +35,7 @@ pub(super) struct Inherited {
     first: Option<First>,
     key: RandomState,
     digests: OfLast<u64>,
-    groups: OnceCell<Groups>,
+    limits: Option<Limits>,
 }
 
 #[derive(Debug)]
@@ -75,8 +73,8 @@ impl Inherited {
             None => umask_of(pid),
         });
         // Of a program that is gone already nothing else is to be said.
-        let confined = Confined::of(pid, self.groups.get_or_init(Groups::here));
-        let confined = confined.unwrap_or_else(|| match &self.first {
+        let limits = self.limits.get_or_insert_with(Limits::here);
+        let confined = limits.of(pid).unwrap_or_else(|| match &self.first {
             Some(first) => first.confined.clone(),
             None => Confined::default(),
         });

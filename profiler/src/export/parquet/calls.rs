@@ -43,7 +43,7 @@ pub(super) fn write(
         .processes()?
         .iter()
         .map(|process| {
-            let host = hosts.of_process.get(&process.upid).map(String::as_str);
+            let host = hosts.of_process.get(&process.upid).map(|host| &**host);
             let pid = Some(process.pid);
             (process.upid, Process { pid, host })
         })

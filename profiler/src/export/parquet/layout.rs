@@ -3,6 +3,7 @@
 use crate::export::parquet::Column;
 use flowtrace_schema::{Trace, Value};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use std::path::PathBuf;
 /// Rows of a row group: what engines read at once.
@@ -72,8 +73,8 @@ impl Layout {
 
 /// Names of machines, by what refers to them.
 pub(super) struct Hosts {
-    pub(super) of_process: HashMap<i64, String>,
-    pub(super) by_id: HashMap<i64, String>,
+    pub(super) of_process: HashMap<i64, Arc<str>>,
+    pub(super) by_id: HashMap<i64, Arc<str>>,
 }
 
 impl Hosts {
@@ -84,7 +85,7 @@ impl Hosts {
             of_process: processes
                 .filter_map(|row| Some((row.upid, row.host?)))
                 .collect(),
-            by_id: hosts.map(|row| (row.host_id, row.host)).collect(),
+            by_id: hosts.map(|row| (row.host_id, row.host.into())).collect(),
         })
     }
 }

@@ -10,6 +10,8 @@ use crate::text::units;
 
 /// Rows looked at before widths are fixed; later rows that are wider push their columns.
 const LOOKED_AT: usize = 1000;
+/// Bytes of such rows, however few they are.
+const WAITING: usize = 8 << 20;
 /// Widest column; longer cells push the rest of their row.
 const WIDEST: usize = 80;
 
@@ -19,6 +21,7 @@ pub struct AlignedTable<W> {
     out: W,
     names: Vec<String>,
     waiting: Vec<Vec<Cell>>,
+    waiting_bytes: usize,
     widths: Option<Vec<usize>>,
 }
 
@@ -35,6 +38,7 @@ impl<W: Write> AlignedTable<W> {
             out,
             names: Vec::new(),
             waiting: Vec::new(),
+            waiting_bytes: 0,
             widths: None,
         }
     }
@@ -96,8 +100,9 @@ impl<W: Write> Table for AlignedTable<W> {
         if let Some(widths) = &self.widths {
             return line(&mut self.out, widths, &row);
         }
+        self.waiting_bytes += row.iter().map(|cell| cell.text.len()).sum::<usize>();
         self.waiting.push(row);
-        if self.waiting.len() < LOOKED_AT {
+        if self.waiting.len() < LOOKED_AT && self.waiting_bytes < WAITING {
             return Ok(());
         }
         self.fix_widths()
@@ -148,6 +153,19 @@ fn line(out: &mut impl Write, widths: &[usize], cells: &[Cell]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_rows_wait_for_the_widths_where_they_are_long() {
+        let mut out = Vec::new();
+        let mut table = AlignedTable::new(&mut out);
+        table.columns(&["a".to_owned()]).unwrap();
+        for _ in 0..9 {
+            table.row(vec![Value::Text("x".repeat(1 << 20))]).unwrap();
+            assert!(table.waiting_bytes < 2 * WAITING && table.waiting.len() < 8);
+        }
+        table.finish().unwrap();
+        assert_eq!(out.iter().filter(|&&byte| byte == b'\n').count(), 11);
+    }
 
     #[test]
     fn numbers_stand_right_and_text_left() {

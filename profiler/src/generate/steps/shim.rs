@@ -61,7 +61,7 @@ fn all_below(source: &Source, units: &[Unit]) -> HashSet<i64> {
 /// Whether an action of a helper changed what the workflow may see: not what the helpers made for themselves and
 /// removed before `until`.
 fn matters(source: &Source, helpers: &HashSet<i64>, action: &ActionRow, until: i64) -> bool {
-    if action.failed || action.class != "namespace" && !changes(action) {
+    if action.failed || &*action.class != "namespace" && !changes(action) {
         return false;
     }
     let names = source.names.get(&action.file_id).into_iter().flatten();
@@ -71,7 +71,7 @@ fn matters(source: &Source, helpers: &HashSet<i64>, action: &ActionRow, until: i
     }
     let is_gone = names.all(|name| name.to_ns.is_some_and(|to_ns| to_ns <= until));
     let makes = |other: &&ActionRow| {
-        let is_making = matches!(other.op.as_str(), "create" | "mkdir" | "mknod" | "symlink");
+        let is_making = matches!(&*other.op, "create" | "mkdir" | "mknod" | "symlink");
         other.file_id == action.file_id && is_making && !other.failed
     };
     let maker = source.actions.iter().find(makes);

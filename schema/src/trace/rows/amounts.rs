@@ -1,5 +1,7 @@
 //! Which numbers of a trace can be true: others can write one, and sums and differences of what they wrote must be numbers.
 
+use std::sync::Arc;
+
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{Error, Result, Row};
 
@@ -12,6 +14,8 @@ pub(in super::super) trait Sound {
 
 impl Sound for String {}
 impl Sound for Option<String> {}
+impl Sound for Arc<str> {}
+impl Sound for Option<Arc<str>> {}
 impl Sound for Vec<u8> {}
 impl Sound for bool {}
 

@@ -1,5 +1,7 @@
 //! The rows of process images.
 
+use std::sync::Arc;
+
 use rusqlite::{Result, Row};
 
 use super::FromRow;
@@ -10,25 +12,25 @@ rows! {
         upid: i64,
         parent_upid: Option<i64>,
         prev_upid: Option<i64>,
-        origin: String,
-        exe: Option<String>,
-        command: Option<String>,
-        cwd: Option<String>,
-        rule: Option<String>,
+        origin: Arc<str>,
+        exe: Option<Arc<str>>,
+        command: Option<Arc<str>>,
+        cwd: Option<Arc<str>>,
+        rule: Option<Arc<str>>,
     }
 
     /// A row of the view `processes`.
     ProcessRow {
         upid: i64,
-        host: Option<String>,
+        host: Option<Arc<str>>,
         pid: i64,
         parent_upid: Option<i64>,
         prev_upid: Option<i64>,
-        origin: String,
-        exe: Option<String>,
-        command: Option<String>,
-        cwd: Option<String>,
-        rule: Option<String>,
+        origin: Arc<str>,
+        exe: Option<Arc<str>>,
+        command: Option<Arc<str>>,
+        cwd: Option<Arc<str>>,
+        rule: Option<Arc<str>>,
         start_ns: i64,
         end_ns: Option<i64>,
         exit_code: Option<i64>,
