@@ -67,7 +67,6 @@ pub use trace::{
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
-    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow, StateRow,
-    WaitSumRow,
+    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -32,7 +32,7 @@ pub use rows::{
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow,
-    FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, StateRow, WaitSumRow,
+    FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow,
 };
 use rows::{FromRow, amounts};
 

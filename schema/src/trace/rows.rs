@@ -459,24 +459,6 @@ rows! {
         value: i64,
     }
 
-    /// How long the threads of a process image were seen in a state.
-    StateRow {
-        upid: i64,
-        state: String,
-        reason: Option<String>,
-        ns: i64,
-        samples: i64,
-    }
-
-    /// How long a process image waited for another.
-    WaitSumRow {
-        upid: i64,
-        reason: String,
-        counterpart_upid: Option<i64>,
-        ns: i64,
-        waits: i64,
-    }
-
     /// A row of the view `channels`.
     ChannelRow {
         channel_id: i64,
