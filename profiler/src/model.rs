@@ -204,6 +204,8 @@ pub struct Process {
     pub read_bytes: Option<i64>,
     /// Bytes it wrote to them.
     pub write_bytes: Option<i64>,
+    /// When job control had stopped it, as far as was seen: intervals in order, ns.
+    pub stops: Vec<(i64, i64)>,
 }
 
 /// A file: an inode.
@@ -453,6 +455,12 @@ impl Workflow {
 }
 
 impl Process {
+    /// How long job control had stopped it within a time, ns.
+    pub fn stopped_within(&self, from_ns: i64, to_ns: i64) -> i64 {
+        let within = |&(from, to): &(i64, i64)| (to.min(to_ns) - from.max(from_ns)).max(0);
+        self.stops.iter().map(within).sum()
+    }
+
     /// Whether it ended by a signal or with another code than 0. SIGPIPE does not count: whoever
     /// read the pipe had enough, as `head` in `sort | head` does.
     pub fn has_failed(&self) -> bool {

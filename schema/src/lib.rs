@@ -62,8 +62,8 @@ pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
     FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, Table, TimesRow, ToldRow, Trace,
-    TracedDirectoryRow, Value, VariableRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, Table, TimesRow,
+    ToldRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,

@@ -451,6 +451,13 @@ rows! {
         write_bytes: Option<i64>,
     }
 
+    /// A time in which job control had stopped a thread.
+    StopRow {
+        upid: i64,
+        t_ns: i64,
+        end_ns: i64,
+    }
+
     /// A row of the view `host_samples`.
     HostSampleRow {
         t_ns: i64,
