@@ -137,7 +137,9 @@ pub fn files_of_steps(
         for touch in touches {
             let first_ns = touch.span.first_ns;
             let is_missed = failed[touch.step] && touch.how == How::Read;
-            if is_missed && source.file_at(path, first_ns).is_none() {
+            let is_there =
+                source.file_at(path, first_ns).is_some() || source.is_directory_at(path, first_ns);
+            if is_missed && !is_there {
                 let place = Place::of(path, &source.root);
                 found[touch.step].missed.insert(place, first_ns);
             }
