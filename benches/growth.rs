@@ -192,6 +192,8 @@ fn measure(shape: &Shape) -> bool {
 fn seconds(analysis: &[&str], trace: &Path) -> f64 {
     let program = std::env::var_os("FLOWTRACE");
     let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_flowtrace").into());
+    // The command runs in another directory.
+    let program = std::path::absolute(program).expect("the current directory");
     let mut arguments: Vec<OsString> = analysis.iter().map(Into::into).collect();
     for argument in &mut arguments {
         if argument == "TRACE" {

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
+use crate::argv::unquote;
 use crate::generate::{Place, StepFiles};
 
 pub use declared::{Declared, Kind, Rule, Unreadable};
@@ -61,6 +62,8 @@ pub struct Missing {
     pub bytes: i64,
     /// Whether it is a directory, into which the command wrote.
     pub is_directory: bool,
+    /// Whether it was not there yet, and the command failed.
+    pub was_absent: bool,
 }
 
 /// A declared dependency of which nothing was read.
@@ -188,6 +191,7 @@ pub fn check(
                 first_ns: reading.first_ns,
                 bytes: reading.bytes,
                 is_directory: false,
+                was_absent: false,
             });
         }
         if let Some(missing) = missing_directory(declared, steps, at, targets[0], &before)
@@ -202,6 +206,11 @@ pub fn check(
                 read.extend(steps[by].writes.keys().map(Place::path));
             }
         }
+    }
+    for at in 0..steps.len() {
+        findings
+            .missing
+            .extend(missed(declared, steps, at, (&made, &made_with)));
     }
     findings
         .missing
@@ -301,8 +310,65 @@ fn missing_directory(
             first_ns: step.start_ns,
             bytes: 0,
             is_directory: true,
+            was_absent: false,
         })
     })
+}
+
+/// What a command that failed looked for in vain, and another rule makes: a rule names it, or its command made it later in the run.
+/// What the failed command was to make is what it had begun, else a name among its arguments.
+fn missed(
+    declared: &Declared,
+    steps: &[StepFiles],
+    at: usize,
+    (made, made_with): (&HashSet<&str>, &HashMap<&str, Vec<usize>>),
+) -> Vec<Missing> {
+    let step = &steps[at];
+    let rule = |name: &str| declared.rules.get_key_value(name).map(|(name, _)| name);
+    let begun = step.writes.keys().find_map(|place| rule(place.path()));
+    let named = || {
+        let words = unquote(&step.command);
+        words.iter().find_map(|word| {
+            let is_it = |name: &&String| {
+                let above = name.strip_suffix(word.as_str());
+                above.is_some_and(|above| above.is_empty() || above.ends_with('/'))
+            };
+            let mut names = declared.rules.keys();
+            names.find(|name| is_it(name) && !made.contains(name.as_str()))
+        })
+    };
+    if step.missed.is_empty() || is_build(&step.rule) {
+        return Vec::new();
+    }
+    let Some(target) = begun.or_else(named) else {
+        return Vec::new();
+    };
+    let mut before = HashSet::new();
+    declared.reach(target, false, &mut before);
+    let comes_after = |&by: &usize| {
+        let mut written = steps[by].writes.keys();
+        by != at && !written.any(|place| before.contains(place.path()))
+    };
+    let missed = step.missed.iter().filter(|(place, _)| {
+        let path = place.path();
+        let makers = made_with.get(path).map_or(&[][..], Vec::as_slice);
+        let is_made = rule(path).is_some() || !makers.is_empty();
+        let is_first = path == target || before.contains(path);
+        is_made && !is_first && makers.iter().all(comes_after)
+    });
+    missed
+        .map(|(place, &first_ns)| Missing {
+            target: target.clone(),
+            needs: place.path().into(),
+            is_race: true,
+            command: step.command.clone(),
+            upid: step.upid,
+            first_ns,
+            bytes: 0,
+            is_directory: false,
+            was_absent: true,
+        })
+        .collect()
 }
 
 /// What a step read, itself and through files of other steps that are no targets, with who read it.

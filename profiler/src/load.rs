@@ -3,8 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use flowtrace_schema::{CallRow, FileRow, NameRow, ProcessRow, Result, Trace, is_system_path};
+use flowtrace_schema::{
+    CallRow, FileRow, NameRow, ProcessRow, Result, StopRow, Trace, is_system_path,
+};
 
+use crate::intervals::union;
 use crate::jobs::Records;
 use crate::model::{File, FileIndex, Image, Moved, Names, Poll, Process, ProcessId, Workflow};
 use crate::rules;
@@ -95,6 +98,7 @@ fn load_from<S>(
     rules::fill_in(trace, &mut rows, records)?;
     add_processes(&mut workflow, rows);
     add_files(&mut workflow, trace.files()?);
+    add_stops(&mut workflow, trace.stops()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
     workflow.complete_ns = complete::until(&workflow, trace)?;
     let mut other = begin(&workflow);
@@ -125,6 +129,20 @@ fn load_from<S>(
     add_executions(&mut workflow, names);
     parts.settle(&mut workflow, trace)?;
     Ok((workflow, other))
+}
+
+/// A signal stops all threads of a process at once.
+fn add_stops(workflow: &mut Workflow, rows: Vec<StopRow>) {
+    let places = Places::of(workflow);
+    let mut stops: Vec<(ProcessId, i64, i64)> = rows
+        .into_iter()
+        .filter_map(|row| Some((places.process(row.upid)?, row.t_ns, row.end_ns)))
+        .collect();
+    stops.sort_unstable();
+    for of_one in stops.chunk_by(|a, b| a.0 == b.0) {
+        let intervals = of_one.iter().map(|&(_, from, to)| (from, to)).collect();
+        workflow.processes[of_one[0].0.0 as usize].stops = union(intervals);
+    }
 }
 
 fn last_moment(workflow: &Workflow, trace: &Trace) -> Result<i64> {

@@ -31,6 +31,7 @@ use crate::analysis::critical_path::CriticalPath;
 use crate::graph as workflow_graph;
 use crate::load::load_activity;
 use crate::model::Workflow;
+use crate::timeline;
 
 /// The data of a report. Times are nanoseconds since the start of the recording, sizes bytes; what is
 /// not known is `null`.
@@ -103,12 +104,13 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     let critical = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
     let calls = calls::of(workflow, &numbers, trace)?;
     let packets = network::run(trace)?;
+    let timeline = timeline::read(trace, workflow)?;
     let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
     let stays = critical.stays(workflow, &steps);
     Ok(Report {
         head: head::of(workflow, trace)?,
         rules: rules::of(workflow, &numbers, &costs),
-        bottlenecks: bottlenecks::of(workflow, (&dag, &critical), &numbers, trace)?,
+        bottlenecks: bottlenecks::of(workflow, &timeline, (&dag, &critical), &numbers, trace)?,
         path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         pictures: pictures::of(workflow, &calls, packets.as_ref(), &machine),
@@ -126,7 +128,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         channels: channels::of(workflow, trace, &kept, limits.channels)?,
         flows: channels::flows(workflow, trace, &kept, limits.channels)?,
         network: packets.as_ref().map(network::of).unwrap_or_default(),
-        waits: waits::of(workflow, &numbers, trace)?,
+        waits: waits::of(workflow, &timeline, &numbers),
     })
 }
 

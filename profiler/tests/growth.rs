@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use flowtrace_profiler::export::wfformat;
+use flowtrace_profiler::graph;
 use flowtrace_profiler::load::load;
 use flowtrace_schema::{FileKind, Op};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -63,4 +65,52 @@ fn names_looked_for_in_vain_cost_no_more_than_their_calls() {
     assert_eq!(polls, [(0, 1)]);
     // A scan of a second of calls for each name takes a minute without optimisation.
     assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// Steps that read and write one file in turn depend on each other in a chain, not each on all before it: 400 have 399
+/// dependencies. One that appends without reading is a dependency of its own.
+#[test]
+fn a_file_that_all_read_and_write_makes_a_chain_in_wfformat() {
+    const STEPS: u64 = 400;
+    let end = STEPS * 4 + 20;
+    let build = |s: &mut script::Script| {
+        let root = s.root(("/usr/bin/make", &["make"]), 0);
+        let file = s.file("/w/state", FileKind::File, 100, 0);
+        let step = |s: &mut script::Script, name, at, reads, writes| {
+            let image = s.program(root, name, (at, at + 4), 1);
+            if reads {
+                s.read(image, file, 2, 100, at);
+            }
+            if writes {
+                let flags = Some(script::O_WRONLY);
+                s.call(image, file, Op::Open, flags, None, at + 3);
+                s.call(image, file, Op::Write, None, Some(100), at + 3);
+            }
+        };
+        for number in 0..STEPS {
+            step(s, "step", number * 4, true, true);
+        }
+        step(s, "append", STEPS * 4, false, true);
+        step(s, "last", STEPS * 4 + 8, true, false);
+        s.end(root, end, Some(0), None, 1);
+    };
+    let (_directory, trace) = script::written("make", build, end);
+    let workflow = load(&trace).unwrap();
+    let mut bytes = Vec::new();
+    let dag = graph::build(&workflow);
+    wfformat::write(&workflow, &dag, &Default::default(), &mut bytes).unwrap();
+    let instance: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let specification = &instance["workflow"]["specification"];
+    let tasks = specification["tasks"].as_array().unwrap();
+    let parents = |name: &str| -> Vec<usize> {
+        let tasks = tasks.iter().filter(|task| task["name"] == name);
+        tasks
+            .map(|task| task["parents"].as_array().unwrap().len())
+            .collect()
+    };
+    let steps = parents("step");
+    assert_eq!(steps.len() as u64, STEPS);
+    assert_eq!(steps.iter().sum::<usize>() as u64, STEPS - 1, "{steps:?}");
+    assert_eq!((parents("append"), parents("last")), (vec![0], vec![2]));
+    assert_eq!(specification["metrics"]["numberOfLevels"], STEPS + 1);
 }

@@ -2,9 +2,10 @@
 //! Times are milliseconds.
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::analysis::critical_path::StepKind;
 use flowtrace_profiler::analysis::waits::{Kind, waits};
 use flowtrace_profiler::load::{load, load_activity};
-use flowtrace_profiler::timeline;
+use flowtrace_profiler::{text, timeline};
 use flowtrace_schema::Activity;
 
 #[path = "support/script.rs"]
@@ -39,4 +40,17 @@ fn half_the_work_leaves_the_stop_as_it_is() {
     let stopped = stopped.expect("a wait of its own kind");
     assert_eq!((stopped.waiter.as_str(), &stopped.culprit), ("burn", &None));
     assert!((stopped.ns / 1e6 - 1000.0).abs() < 5.0, "{stopped:?}");
+
+    let step = path
+        .steps
+        .iter()
+        .find(|step| step.kind == StepKind::Stopped);
+    let step = step.expect("a step of its own kind");
+    assert_eq!((step.to_ns - step.from_ns) / MS, 1000);
+    let style = text::tree::Style {
+        width: 200,
+        is_full: false,
+    };
+    let tree = text::tree::text(&workflow, style);
+    assert!(tree.contains(" [stopped 1.0 s] burn"), "{tree}");
 }

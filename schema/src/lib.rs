@@ -64,12 +64,11 @@ pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
     FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, Table, TimesRow, ToldRow, Trace,
-    TracedDirectoryRow, Value, VariableRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, Table, TimesRow,
+    ToldRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
-    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow, StateRow,
-    WaitSumRow,
+    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -27,12 +27,12 @@ pub use rows::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
     FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StorageRow, TimesRow, ToldRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, TimesRow, ToldRow,
     TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow,
-    FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, StateRow, WaitSumRow,
+    FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow,
 };
 use rows::{FromRow, Texts, amounts};
 

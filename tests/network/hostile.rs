@@ -50,6 +50,48 @@ fn what_is_damaged_is_read_as_far_as_possible() {
     assert_eq!(number(&trace, loss), 1);
 }
 
+/// Versions of the formats that other programs refuse, too: 1.x of pcap, others than 1.0 of pcapng.
+#[test]
+fn other_versions_of_the_formats_are_refused_by_name() {
+    let scratch = Scratch::new();
+    let mut old = pcap(&connection(1_700_000_000_000_000_000, 4000, 100));
+    old[4..8].copy_from_slice(&[1, 0, 5, 0]);
+    let section = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 0x0001_0000, !0, !0, 28];
+    let section: Vec<u8> = section.iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (name, bytes, version) in [
+        ("old.pcap", old, "a pcap file of version 1.5"),
+        ("other.pcapng", section, "a file of version 0.1 of pcapng"),
+    ] {
+        fs::write(scratch.join(name), bytes).unwrap();
+        let output = flowtrace(&scratch, &["import", name]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(version), "{error}");
+        assert!(!scratch.join("trace.db").exists());
+    }
+}
+
+/// Before version 2.3 the length on the wire stood before that of what is kept.
+#[test]
+fn the_lengths_of_old_captures_stand_the_other_way_round() {
+    let scratch = Scratch::new();
+    let frame = ipv4(A, B, 17, &[1, 1, 2, 2, 0, 108, 0, 0]);
+    let frame = crate::frames::ethernet(&frame);
+    let mut bytes = pcap(&[(1_700_000_000_000_000_000, frame.clone())]);
+    let lengths = [frame.len() as u32 + 100, frame.len() as u32];
+    for (minor, order) in [(2_u8, [0, 1]), (3, [0, 1]), (3, [1, 0]), (4, [1, 0])] {
+        bytes[6] = minor;
+        for (place, which) in [32, 36].into_iter().zip(order) {
+            bytes[place..place + 4].copy_from_slice(&lengths[which].to_le_bytes());
+        }
+        fs::write(scratch.join("old.pcap"), &bytes).unwrap();
+        let output = flowtrace(&scratch, &["import", "-q", "--force", "old.pcap"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let wire = number(&scratch.join("trace.db"), "SELECT wire_bytes FROM packets");
+        assert_eq!(wire, i64::from(lengths[0]), "2.{minor} {order:?}");
+    }
+}
+
 /// Imports under a limit of the address space; how it went.
 fn imports_within(megabytes: u32, directory: &Path, file: &str) -> Output {
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", megabytes * 1024);

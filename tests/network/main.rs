@@ -8,6 +8,7 @@ mod frames;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod counts;
 mod hostile;
 mod hosts;
 mod sparse;

@@ -171,6 +171,22 @@ fn cooked_captures_of_both_versions() {
 }
 
 #[test]
+fn serial_lines() {
+    let protocol = |p: &[u8]| if p[0] >> 4 == 4 { [0, 0x21] } else { [0, 0x57] };
+    let short = framed(both_versions(), |p| [&protocol(p)[..], p].concat());
+    agrees("ppp-short", 28, &Pcap::of(9).bytes(&short));
+    let long = framed(both_versions(), |p| {
+        [&[0xff, 3], &protocol(p)[..], p].concat()
+    });
+    agrees("ppp", 28, &Pcap::of(9).bytes(&long));
+    agrees("ppp-serial", 28, &Pcap::of(50).bytes(&long));
+    let cisco = framed(both_versions(), |p| {
+        [&[0x0f, 0], &ether_type(p)[..], p].concat()
+    });
+    agrees("cisco", 28, &Pcap::of(104).bytes(&cisco));
+}
+
+#[test]
 fn bare_packets() {
     agrees("raw", 28, &Pcap::of(101).bytes(&both_versions().packets()));
     let only_4 = Traffic::default().connection(4006, ipv4).packets();

@@ -57,6 +57,8 @@ pub struct Spent {
     pub parts: Parts,
     /// Part of it that nothing is known of, ns; counted as waiting.
     pub unknown_ns: f64,
+    /// Part of it in which job control had stopped it, ns; it waits then.
+    pub stopped_ns: f64,
 }
 
 /// How long the processes of a step were blocked on storage, and on which part of it; see
@@ -271,17 +273,21 @@ fn processes(
         let sequential = sequential(own).unwrap_or(1.0);
         let parts = parts(timeline, part, sequential);
         let life: f64 = parts.iter().sum();
-        let unknown = timeline.within(part.process, part.from, part.to)[State::Unknown as usize];
+        let totals = timeline.within(part.process, part.from, part.to);
+        let [unknown, stopped] =
+            [State::Unknown, State::Stopped].map(|state| totals[state as usize]);
         let rule = rules.entry(&image.rule).or_insert_with(|| Spent {
             name: image.rule.to_string(),
             processes: 0,
             life_ns: 0.0,
             parts: [0.0; 7],
             unknown_ns: 0.0,
+            stopped_ns: 0.0,
         });
         rule.processes += 1;
         rule.life_ns += life;
         rule.unknown_ns += unknown;
+        rule.stopped_ns += stopped;
         for (sum, part) in rule.parts.iter_mut().zip(parts) {
             *sum += part;
         }
@@ -292,6 +298,7 @@ fn processes(
             life_ns: life,
             parts,
             unknown_ns: unknown,
+            stopped_ns: stopped,
         });
     }
     result.rules = rules.into_values().collect();

@@ -47,6 +47,7 @@ pub fn text(findings: &Findings, width: usize) -> String {
         );
         let read = match missing.bytes {
             _ if missing.is_directory => "wrote into it".into(),
+            _ if missing.was_absent => "failed without it".into(),
             0 => "opened it".into(),
             n => format!("read {} of it", bytes(n)),
         };

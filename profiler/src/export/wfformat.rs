@@ -4,7 +4,7 @@
 //! versions is a task for each. Dependencies
 //! are those of data; who forked whom is not among them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 
 use petgraph::Direction;
@@ -192,6 +192,7 @@ impl<'a> Tasks<'a> {
 
     fn connect(&mut self) {
         let mut pairs: Vec<(usize, usize)> = Vec::new();
+        let mut writers: HashMap<NodeIndex, BTreeSet<usize>> = HashMap::new();
         for edge in self.dag.graph.edge_references() {
             let Some(to) = self.task(edge.target()) else {
                 continue;
@@ -200,11 +201,9 @@ impl<'a> Tasks<'a> {
                 (EdgeKind::Fork, _) => {}
                 (_, Some(from)) => pairs.push((from, to)),
                 (_, None) => {
-                    pairs.extend(
-                        self.writers(edge.source())
-                            .into_iter()
-                            .map(|from| (from, to)),
-                    );
+                    let file = edge.source();
+                    let writers = writers.entry(file).or_insert_with(|| self.writers(file));
+                    pairs.extend(writers.iter().map(|&from| (from, to)));
                 }
             }
         }
@@ -214,20 +213,27 @@ impl<'a> Tasks<'a> {
         }
     }
 
-    /// The tasks that wrote a version of a file, or what it builds on.
+    /// The tasks that wrote a version of a file, or what it builds on. A task that wrote a version and read the one before
+    /// depends on all that wrote that one: nobody else needs to name them.
     fn writers(&self, file: NodeIndex) -> BTreeSet<usize> {
+        let graph = &self.dag.graph;
         let mut found = BTreeSet::new();
-        let mut waiting = vec![file];
-        while let Some(node) = waiting.pop() {
-            for edge in self.dag.graph.edges_directed(node, Direction::Incoming) {
+        let mut version = Some(file);
+        while let Some(node) = version.take() {
+            let mut before = None;
+            let mut wrote = Vec::new();
+            for edge in graph.edges_directed(node, Direction::Incoming) {
                 match self.task(edge.source()) {
-                    Some(task) => {
-                        found.insert(task);
-                    }
-                    None if edge.weight().kind == EdgeKind::Update => waiting.push(edge.source()),
+                    Some(task) => wrote.push((task, edge.source())),
+                    None if edge.weight().kind == EdgeKind::Update => before = Some(edge.source()),
                     None => {}
                 }
             }
+            version = before.filter(|&before| {
+                let readers: HashSet<NodeIndex> = graph.neighbors(before).collect();
+                !wrote.iter().any(|(_, task)| readers.contains(task))
+            });
+            found.extend(wrote.into_iter().map(|(task, _)| task));
         }
         found
     }

@@ -32,6 +32,8 @@ pub struct StepFiles {
     pub directories: BTreeSet<Place>,
     /// Directories that it asked for (`stat`): it may be what makes them where they are missing.
     pub checked: BTreeSet<Place>,
+    /// Names that it looked for in vain, and when first, ns; none of a step that did not fail.
+    pub missed: BTreeMap<Place, i64>,
 }
 
 /// How a step read a file.
@@ -93,6 +95,7 @@ pub fn files_of_steps(
                 writes: BTreeMap::new(),
                 directories: BTreeSet::new(),
                 checked: BTreeSet::new(),
+                missed: BTreeMap::new(),
             }
         })
         .collect();
@@ -114,6 +117,31 @@ pub fn files_of_steps(
             if source.is_directory_at(&name.path, action.first_ns) {
                 let place = Place::of(&name.path, &source.root);
                 found[step].checked.insert(place);
+            }
+        }
+    }
+    let has_failed = |upid: &i64| {
+        let row = source.rows.get(upid);
+        row.is_some_and(|row| {
+            row.exit_signal.is_some() || row.exit_code.is_some_and(|code| code != 0)
+        })
+    };
+    let drafts = split.drafts.iter();
+    let failed: Vec<bool> = drafts
+        .map(|draft| draft.members.iter().any(has_failed))
+        .collect();
+    for (thing, touches) in &effects.touches {
+        let Thing::Name(path) = thing else {
+            continue;
+        };
+        for touch in touches {
+            let first_ns = touch.span.first_ns;
+            let is_missed = failed[touch.step] && touch.how == How::Read;
+            let is_there =
+                source.file_at(path, first_ns).is_some() || source.is_directory_at(path, first_ns);
+            if is_missed && !is_there {
+                let place = Place::of(path, &source.root);
+                found[touch.step].missed.insert(place, first_ns);
             }
         }
     }

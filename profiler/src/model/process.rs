@@ -87,9 +87,17 @@ pub struct Process {
     pub read_bytes: Option<i64>,
     /// Bytes it wrote to them.
     pub write_bytes: Option<i64>,
+    /// Intervals in which job control had stopped it, as far as was seen; in order, ns.
+    pub stops: Vec<(i64, i64)>,
 }
 
 impl Process {
+    /// Time within an interval in which job control had stopped it, ns.
+    pub fn stopped_within(&self, from_ns: i64, to_ns: i64) -> i64 {
+        let within = |&(from, to): &(i64, i64)| (to.min(to_ns) - from.max(from_ns)).max(0);
+        self.stops.iter().map(within).sum()
+    }
+
     /// Whether it ended by a signal or with another code than 0. SIGPIPE does not count: whoever
     /// read the pipe had enough, as `head` in `sort | head` does.
     pub fn has_failed(&self) -> bool {

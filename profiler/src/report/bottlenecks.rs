@@ -14,7 +14,7 @@ use crate::graph::Dag;
 use crate::model::Workflow;
 use crate::text::bottlenecks::answer;
 use crate::text::units::plain;
-use crate::timeline::{self, Timeline};
+use crate::timeline::Timeline;
 
 /// Bars drawn; the others are counted.
 const MOST: usize = 8;
@@ -50,17 +50,17 @@ struct Bar {
 
 pub(super) fn of(
     workflow: &Workflow,
+    timeline: &Timeline,
     (dag, path): (&Dag, &CriticalPath),
     numbers: &Numbers,
     trace: &Trace,
 ) -> Result<Limiting> {
-    let timeline = timeline::read(trace, workflow)?;
     let by = By::Rule;
-    let names = by.names(trace, workflow, &timeline)?;
+    let names = by.names(trace, workflow, timeline)?;
     let result = analyse(
         workflow,
         dag,
-        &timeline,
+        timeline,
         &names,
         by.is_split(),
         Options {
@@ -69,8 +69,8 @@ pub(super) fn of(
             ..Options::default()
         },
     );
-    let verdict = findings::of_bottlenecks(workflow, &timeline, &result, path);
-    Ok(limiting(&result, &timeline, numbers, verdict))
+    let verdict = findings::of_bottlenecks(workflow, timeline, &result, path);
+    Ok(limiting(&result, timeline, numbers, verdict))
 }
 
 fn limiting(

@@ -75,6 +75,7 @@ pub(super) fn of(
             StepKind::Work => 0,
             StepKind::Late => 1,
             StepKind::NotBegun => 2,
+            StepKind::Stopped => 3,
         });
     }
     let slack = |id: &ProcessId| path.slack_ns.get(id.0 as usize).copied().flatten();

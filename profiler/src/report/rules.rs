@@ -43,7 +43,7 @@ impl Numbers {
     }
 
     /// The number of a rule.
-    pub(super) fn get(&self, rule: &Arc<str>) -> usize {
+    pub(super) fn get(&self, rule: &str) -> usize {
         let last = self.names.len().saturating_sub(1);
         self.numbers.get(rule).copied().unwrap_or(last)
     }
@@ -165,8 +165,8 @@ mod tests {
         assert_eq!(all.len(), 4, "one alone is not hidden behind a number");
         let cut = Numbers::cut(names(6), 3);
         assert_eq!(cut.names.last().map(|n| &**n), Some("(+3 more steps)"));
-        let of = |name: &str| cut.get(&Arc::from(name));
+        let of = |name: &str| cut.get(name);
         assert_eq!((of("r0"), of("r2"), of("r3"), of("r5")), (0, 2, 3, 3));
-        assert_eq!(Numbers::cut(Vec::new(), 3).get(&Arc::from("x")), 0);
+        assert_eq!(Numbers::cut(Vec::new(), 3).get("x"), 0);
     }
 }

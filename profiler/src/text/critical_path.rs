@@ -113,6 +113,7 @@ const fn kind_name(kind: StepKind) -> &'static str {
     match kind {
         StepKind::Work => "work",
         StepKind::Late => "late",
+        StepKind::Stopped => "stopped",
         StepKind::NotBegun => "not begun",
     }
 }
@@ -354,6 +355,7 @@ fn steps(facts: &Facts<'_>, style: Style, begins_ns: i64) -> String {
         let note = match step.kind {
             "work" => String::new(),
             "late" => " [waited, cause not seen]".into(),
+            "stopped" => " [stopped by a signal]".into(),
             _ => " [not begun]".into(),
         };
         let command = step.command.unwrap_or(step.rule);

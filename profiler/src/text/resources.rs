@@ -80,6 +80,13 @@ pub fn text(resources: &Resources, timeline: &Timeline) -> String {
     }
     out += &rules.finish("  ");
     out += &more(resources.rules.len(), SHOWN);
+    for rule in resources.rules.iter().filter(|rule| rule.stopped_ns >= 1e6) {
+        out += &format!(
+            "  {} was stopped (SIGSTOP or Ctrl-Z) for {} of its waiting\n",
+            units::shorten(&units::plain(&rule.name), 32),
+            units::duration(rule.stopped_ns as i64)
+        );
+    }
     let waits = storage::table(&timeline.storage, SHOWN);
     if !waits.is_empty() {
         out += &format!("\n{waits}");

@@ -174,9 +174,7 @@ fn on_hosts(workflow: &Workflow, members: &[ProcessId]) -> String {
 
 fn single(workflow: &Workflow, id: ProcessId, style: Style) -> String {
     let process = workflow.process(id);
-    let failure = ending(process)
-        .map(|e| format!(" [{e}]"))
-        .unwrap_or_default();
+    let failure = notes(workflow, &[id]);
     let last = workflow.last_image(id);
     let command = last.command.as_deref().unwrap_or(&last.rule);
     let chain = before(&chain(workflow, id, style.is_full), style);
@@ -209,7 +207,7 @@ fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {
         }
         _ => workflow.rule(members[0]).to_string(),
     };
-    let failure = ending(workflow.process(members[0])).map(|e| format!(" [{e}]"));
+    let failure = notes(workflow, members);
     let lives: Vec<i64> = members
         .iter()
         .filter_map(|&id| workflow.process(id).duration_ns())
@@ -222,10 +220,19 @@ fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {
         ),
     };
     let count = units::count(members.len() as i64);
-    units::plain(&format!(
-        "×{count}{} {name}{mean}",
-        failure.unwrap_or_default()
-    ))
+    units::plain(&format!("×{count}{failure} {name}{mean}"))
+}
+
+/// How processes alike ended, if not well, and how long job control had stopped them.
+fn notes(workflow: &Workflow, members: &[ProcessId]) -> String {
+    let members: Vec<&Process> = members.iter().map(|&id| workflow.process(id)).collect();
+    let stops = members
+        .iter()
+        .map(|process| process.stopped_within(0, i64::MAX));
+    let stopped = Some(stops.sum()).filter(|&ns: &i64| ns >= 1_000_000);
+    let stopped = stopped.map(|ns| format!("stopped {}", units::duration(ns)));
+    let notes = ending(members[0]).into_iter().chain(stopped);
+    notes.map(|note| format!(" [{note}]")).collect()
 }
 
 /// How a process ended, if not well; of one whose end was not seen, that.

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::Trace;
 use super::rows::amounts;
-use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow, StateRow, WaitSumRow};
+use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow};
 use crate::Result;
 use crate::op::Op;
 
@@ -51,32 +51,6 @@ impl Trace {
     pub fn host_samples(&self) -> Result<Vec<HostSampleRow>> {
         self.rows(
             "SELECT t_ns, host, counter, value FROM host_samples ORDER BY host, counter, t_ns",
-        )
-    }
-
-    /// How long the threads of each process image were seen in each state.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn states(&self) -> Result<Vec<StateRow>> {
-        self.rows(
-            "SELECT s.upid AS upid, a.state AS state, a.reason AS reason,
-               SUM(s.end_ns - s.t_ns) AS ns, SUM(s.samples) AS samples
-             FROM sample AS s JOIN activity AS a USING (activity)
-             GROUP BY s.upid, s.activity ORDER BY s.upid, s.activity",
-        )
-    }
-
-    /// How long each process image waited for which other one, by reason; waits for ends of
-    /// channels through which nothing moved are left out.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn wait_sums(&self) -> Result<Vec<WaitSumRow>> {
-        self.rows(
-            "SELECT upid, reason, counterpart_upid,
-               SUM(COALESCE(overlap_ns, duration_ns)) AS ns, COUNT(DISTINCT wait_id) AS waits
-             FROM waits WHERE used IS NOT 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
         )
     }
 

@@ -460,30 +460,19 @@ rows! {
         write_bytes: Option<i64>,
     }
 
+    /// A time in which job control had stopped a thread.
+    StopRow {
+        upid: i64,
+        t_ns: i64,
+        end_ns: i64,
+    }
+
     /// A row of the view `host_samples`.
     HostSampleRow {
         t_ns: i64,
         host: Option<Arc<str>>,
         counter: Arc<str>,
         value: i64,
-    }
-
-    /// How long the threads of a process image were seen in a state.
-    StateRow {
-        upid: i64,
-        state: String,
-        reason: Option<String>,
-        ns: i64,
-        samples: i64,
-    }
-
-    /// How long a process image waited for another.
-    WaitSumRow {
-        upid: i64,
-        reason: String,
-        counterpart_upid: Option<i64>,
-        ns: i64,
-        waits: i64,
     }
 
     /// A row of the view `channels`.

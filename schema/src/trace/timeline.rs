@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Trace;
 use super::rows::{
-    AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow,
+    AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow, StopRow,
     StorageRow, TimesRow, ToldRow, VariableRow,
 };
 use crate::op::FLAGS_MASK;
@@ -27,6 +27,17 @@ impl Trace {
                CASE activity WHEN 6 THEN object END AS child_pid, waker_upid
              FROM sample ORDER BY upid, tid, t_ns, sample_id",
         )
+    }
+
+    /// When job control had stopped threads: image, begin and end in ns, in the order of images and time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn stops(&self) -> Result<Vec<StopRow>> {
+        self.rows(&format!(
+            "SELECT upid, t_ns, end_ns FROM sample WHERE activity = {} ORDER BY upid, t_ns",
+            Activity::Stopped as i64
+        ))
     }
 
     /// Up to when what each thread did is known, of the threads that have not ended of images that have not: image and ns.

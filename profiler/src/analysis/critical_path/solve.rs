@@ -35,6 +35,14 @@ pub(super) fn solve(workflow: &Workflow, network: Network) -> CriticalPath {
         let sink = network.ends[last.0 as usize].1;
         path.slack_ns = slack(&network, sink);
         path.steps = walk(&network, &path.programs, sink);
+        for step in &mut path.steps {
+            let stopped = workflow
+                .process(step.process)
+                .stopped_within(step.from_ns, step.to_ns);
+            if step.kind == StepKind::Late && 2 * stopped > step.to_ns - step.from_ns {
+                step.kind = StepKind::Stopped;
+            }
+        }
         path.end_ns = network.moments[sink as usize].at_ns;
         path.start_ns = path.steps.first().map_or(path.end_ns, |step| step.from_ns);
         count_equal(&network, sink, &mut path);

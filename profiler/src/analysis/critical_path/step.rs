@@ -26,6 +26,8 @@ pub enum StepKind {
     /// It waited, and what it waited for had come, as far as is known: it woke late, or the other
     /// process is not known that well.
     Late,
+    /// Job control had stopped it for most of that time.
+    Stopped,
     /// It had not begun, and nothing else of the run had to happen before it as far as is known.
     NotBegun,
 }

@@ -50,9 +50,9 @@ function verdict() {
       `${duration(rules.cpu_ns[i])} cpu (${percent(rules.cpu_ns[i] / cpu)})`);
     lines.push(["most time", named.join(" · ") + (heavy.length > 5 ? ` · +${heavy.length - 5} more` : "")]);
   }
-  const waits = block("waits").waits.filter((w) => w.counterpart !== null && w.reason === "channel" && w.ns > f.duration_ns / 20).slice(0, 3);
+  const waits = block("waits").waits.filter((w) => w.culprit !== null && w.channel !== null && !w.is_orchestrator && w.ns > f.duration_ns / 20).slice(0, 3);
   if (waits.length) {
-    lines.push(["waiting", waits.map((w) => `${ruleName(w.rule)} waited ${duration(w.ns)} for ${ruleName(w.counterpart)}`).join(" · ")]);
+    lines.push(["waiting", waits.map((w) => `${ruleName(w.rule)} waited ${duration(w.ns)} for ${ruleName(w.culprit)}`).join(" · ")]);
   }
   if (f.never_read_bytes > 0) {
     const kinds = f.never_read.slice(0, 3).map((k) => `${countedFiles(inRun(k.pattern), k.files)} ${bytes(k.bytes)}`);

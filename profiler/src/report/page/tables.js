@@ -133,13 +133,14 @@ function waitTable() {
   if (!rows.length) return hide("waits");
   makeTable({
     host: tableOf("waits"), one: "kind of wait", more: "kinds of waits", rows: () => rows, sort: [3, true], leftOut: block("waits").left_out,
-    isShown: (row) => isRuleShown(waits[row].rule) || (waits[row].counterpart !== null && isRuleShown(waits[row].counterpart)),
+    isShown: (row) => isRuleShown(waits[row].rule) || (waits[row].culprit !== null && isRuleShown(waits[row].culprit)),
     choose: (row) => ({ kind: "rule", rule: waits[row].rule }), isChosen: (row) => isChosenRule(waits[row].rule),
     columns: [
       { title: "step", key: (row) => ruleName(waits[row].rule), cell: (row) => stepLabel(waits[row].rule) },
-      { title: "waited for", key: (row) => waits[row].reason },
-      { title: "of", key: (row) => (waits[row].counterpart === null ? "" : ruleName(waits[row].counterpart)), cell: (row) => (waits[row].counterpart === null ? "–" : stepLabel(waits[row].counterpart)) },
-      number("for", (row) => waits[row].ns, duration, "summed over threads and counterparts: waits that overlap count each"),
+      { title: "kind", key: (row) => waits[row].kind + (waits[row].channel ? ` (${waits[row].channel})` : "") },
+      { title: "for", key: (row) => (waits[row].culprit === null ? "" : ruleName(waits[row].culprit)), cell: (row) => (waits[row].culprit === null ? "–" : stepLabel(waits[row].culprit)) },
+      number("time", (row) => waits[row].ns, duration, "summed over the processes, as in flowtrace waits"),
+      number("processes", (row) => waits[row].processes, count),
       number("waits", (row) => waits[row].waits, count),
     ],
   });

@@ -451,7 +451,7 @@ function hoverTip(event, x, y) {
   if (what && what.path !== undefined) {
     const s = block("path").steps, i = what.path;
     if (i < 0) return tip(event, "critical path", [["length", duration(block("path").length_ns)], ["", "click selects it"]]);
-    const how = ["worked", "woke late, or the cause is not known", "had not begun"][s.kind[i]];
+    const how = ["worked", "woke late, or the cause is not known", "had not begun", "was stopped (SIGSTOP or Ctrl-Z)"][s.kind[i]];
     return tip(event, s.process[i] === null ? ruleName(s.rule[i]) : processCommand(s.process[i]), [["step", ruleName(s.rule[i])], ["on the path for", duration(s.to_ns[i] - s.from_ns[i])], ["it", how]]);
   }
   if (what && what.row && x < T.left) {

@@ -42,6 +42,8 @@ pub struct Row<'a> {
     pub socket_received_bytes: Option<i64>,
     /// The same, sent.
     pub socket_sent_bytes: Option<i64>,
+    /// Time in which job control had stopped it.
+    pub stopped_ns: i64,
     /// Exit code.
     pub exit_code: Option<i64>,
     /// Signal that ended it.
@@ -128,6 +130,7 @@ fn row(workflow: &Workflow, id: ProcessId, depth: usize) -> Row<'_> {
         write_bytes: process.write_bytes,
         socket_received_bytes: None,
         socket_sent_bytes: None,
+        stopped_ns: process.stopped_within(0, i64::MAX),
         exit_code: process.exit_code,
         exit_signal: process.exit_signal,
     }

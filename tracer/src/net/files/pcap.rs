@@ -11,6 +11,8 @@ pub(super) struct Reader {
     is_big: bool,
     /// What one step of the second field is worth.
     fraction_ns: i64,
+    /// Minor version: before 3 the two lengths of a record stood the other way round, and in 3 either way.
+    minor: u16,
     /// Told before the first frame.
     interface: Option<Interface>,
 }
@@ -41,12 +43,22 @@ impl Reader {
             ));
         };
         let number = |at: usize| number(&header[at..], is_big);
+        let (major, minor) = match (number(4), is_big) {
+            (both, true) => ((both >> 16) as u16, both as u16),
+            (both, false) => (both as u16, (both >> 16) as u16),
+        };
+        if major != 2 {
+            return Err(FileError::NotACapture(format!(
+                "it is a pcap file of version {major}.{minor}, and only version 2 is read"
+            )));
+        }
         let snap_length = Some(number(16)).filter(|&length| length > 0);
         let link_type = number(20) as u16;
         input.take(24);
         Ok(Reader {
             is_big,
             fraction_ns,
+            minor,
             interface: Some(Interface {
                 name: None,
                 host: None,
@@ -70,7 +82,10 @@ impl Reader {
         };
         let number = |at: usize| number(&header[at..], self.is_big);
         let (seconds, fraction) = (i64::from(number(0)), i64::from(number(4)));
-        let (captured, original) = (number(8), number(12));
+        let (mut captured, mut original) = (number(8), number(12));
+        if self.minor < 3 || self.minor == 3 && captured > original {
+            (captured, original) = (original, captured);
+        }
         let length = captured as usize;
         if length > LONGEST_FRAME {
             return Err(damaged(format!("a record claims {captured} bytes")));

@@ -86,6 +86,15 @@ impl Reader {
             }
             let body = &block[8..length - 4];
             if is_section {
+                let part = |at| self.order.u16(body, at).unwrap_or(0);
+                let (major, minor) = (part(4), part(6));
+                if (major, minor) != (1, 0) && (major, minor) != (1, 2) {
+                    let what = format!("version {major}.{minor} of pcapng, and only 1.0 is read");
+                    return Err(match offset {
+                        0 => FileError::NotACapture(format!("it is a file of {what}")),
+                        _ => damaged(&format!("a section is of {what}")),
+                    });
+                }
                 self.section();
                 input.take(length);
                 continue;

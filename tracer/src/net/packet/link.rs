@@ -9,6 +9,10 @@ use super::{Skip, u16_at};
 pub(crate) enum Link {
     /// Ethernet (1).
     Ethernet,
+    /// PPP, with the address and control bytes of HDLC or without (9, 50).
+    Ppp,
+    /// Cisco HDLC (104).
+    CiscoHdlc,
     /// BSD loopback, the address family in the byte order of the host (0).
     Null,
     /// OpenBSD loopback, the address family in network order (108).
@@ -27,6 +31,8 @@ impl Link {
         Some(match number {
             0 => Link::Null,
             1 => Link::Ethernet,
+            9 | 50 => Link::Ppp,
+            104 => Link::CiscoHdlc,
             12 | 14 | 101 | 228 | 229 => Link::Raw,
             108 => Link::Loop,
             113 => Link::Cooked1,
@@ -66,6 +72,15 @@ pub(super) fn inner(link: Link, frame: &[u8]) -> Result<Inner, Skip> {
             }
         }
         Link::Ethernet => by_type(frame, 12, Way::Unknown),
+        Link::CiscoHdlc => by_type(frame, 2, Way::Unknown),
+        Link::Ppp => {
+            let begins = if frame.starts_with(&[0xff, 0x03]) {
+                2
+            } else {
+                0
+            };
+            tagged(frame, ppp(frame, begins)?, begins + 2)
+        }
         Link::Cooked1 => {
             let way = way(u16_at(frame, 0).ok_or(Skip::Cut)?);
             by_type(frame, 14, way)
@@ -98,6 +113,15 @@ fn by_type(frame: &[u8], at: usize, way: Way) -> Result<Inner, Skip> {
     Ok(inner)
 }
 
+/// The EtherType of the PPP protocol at `at`.
+fn ppp(frame: &[u8], at: usize) -> Result<u16, Skip> {
+    match u16_at(frame, at).ok_or(Skip::Cut)? {
+        0x0021 => Ok(0x0800),
+        0x0057 => Ok(0x86dd),
+        _ => Err(Skip::NotIp),
+    }
+}
+
 /// What follows EtherType `kind`, whose header begins at `offset`.
 fn tagged(frame: &[u8], mut kind: u16, mut offset: usize) -> Result<Inner, Skip> {
     let mut tags = 0;
@@ -111,11 +135,7 @@ fn tagged(frame: &[u8], mut kind: u16, mut offset: usize) -> Result<Inner, Skip>
     }
     if kind == 0x8864 {
         // A PPPoE session: its header, then the PPP protocol.
-        kind = match u16_at(frame, offset + 6).ok_or(Skip::Cut)? {
-            0x0021 => 0x0800,
-            0x0057 => 0x86dd,
-            _ => return Err(Skip::NotIp),
-        };
+        kind = ppp(frame, offset + 6)?;
         offset += 8;
     }
     match kind {
