@@ -9,7 +9,7 @@ use std::path::Path;
 
 use imports::{Imports, Sources};
 use petgraph::algo::tarjan_scc;
-use petgraph::graphmap::DiGraphMap;
+use petgraph::graph::DiGraph;
 
 const DRAWING: &str = "docs/architecture.md";
 
@@ -44,10 +44,18 @@ fn imports() -> (Vec<(String, String)>, Imports) {
 
 /// Groups of nodes that reach each other.
 fn circles<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Vec<&'a str>> {
-    let graph: DiGraphMap<&str, ()> = DiGraphMap::from_edges(edges);
-    let mut circles = tarjan_scc(&graph);
-    circles.retain(|circle| circle.len() > 1);
+    let mut graph: DiGraph<&str, ()> = DiGraph::new();
+    let mut places = BTreeMap::new();
+    for (from, to) in edges {
+        let [from, to] =
+            [from, to].map(|node| *places.entry(node).or_insert_with(|| graph.add_node(node)));
+        graph.add_edge(from, to, ());
+    }
+    let groups = tarjan_scc(&graph).into_iter();
+    let circles = groups.filter(|group| group.len() > 1);
     circles
+        .map(|circle| circle.into_iter().map(|place| graph[place]).collect())
+        .collect()
 }
 
 #[test]

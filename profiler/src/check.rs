@@ -361,7 +361,7 @@ fn missed(
             target: target.clone(),
             needs: place.path().into(),
             is_race: true,
-            command: step.command.clone(),
+            command: step.command.to_string(),
             upid: step.upid,
             first_ns,
             bytes: 0,

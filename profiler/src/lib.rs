@@ -26,7 +26,7 @@ pub mod load;
 pub mod managers;
 pub mod model;
 pub mod network;
-mod paths;
+pub mod paths;
 pub mod replay;
 pub mod report;
 pub mod rules;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::graph;
-use flowtrace_profiler::graph::select::glob;
 use flowtrace_profiler::model::{Programs, Workflow};
+use flowtrace_profiler::paths::glob;
 use flowtrace_profiler::text::critical_path::{self, Facts, Style, WhatIf};
 use flowtrace_schema::{Table, Value};
 

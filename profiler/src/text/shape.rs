@@ -11,7 +11,6 @@ use crate::graph::groups::{Members, RuleGraph};
 use crate::graph::motifs::flows;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use crate::paths;
 use crate::text::units;
 
 /// A step: processes of one rule that data connects to others.

@@ -16,7 +16,6 @@ use std::path::Path;
 use crate::analysis::findings::Verdict;
 use crate::analysis::time::RuleTime;
 use crate::model::Workflow;
-use crate::paths;
 use crate::text::{names, units};
 pub(crate) use head::headline;
 pub use head::not_recorded;
