@@ -19,12 +19,11 @@ pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hashed;
-mod host;
+pub mod host;
 mod kernel;
 mod linux;
 mod mapping;
 mod memory;
-pub mod monitor;
 pub mod mounting;
 pub mod net;
 mod priority;

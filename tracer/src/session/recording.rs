@@ -17,22 +17,28 @@ use crate::host::{self, HostSampler};
 use crate::priority::Ahead;
 
 /// The one host and the one run of a file that is being recorded.
-pub(crate) const HOST: HostId = HostId(1);
-pub(crate) const RUN: RunId = RunId(1);
+pub const HOST: HostId = HostId(1);
+/// See [`HOST`].
+pub const RUN: RunId = RunId(1);
 
 /// A trace being written.
 #[derive(Debug)]
-pub(crate) struct Recording {
-    pub(crate) clock: Clock,
-    pub(crate) recorder: Recorder,
+pub struct Recording {
+    /// Time since the start of the recording.
+    pub clock: Clock,
+    /// Takes the records.
+    pub recorder: Recorder,
     /// Wall clock at time 0, ns since 1970.
-    pub(crate) epoch_unix_ns: i64,
+    pub epoch_unix_ns: i64,
     writer: Writer,
 }
 
 impl Recording {
     /// Creates the trace and records this machine.
-    pub(crate) fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
+    ///
+    /// # Errors
+    /// When the file cannot be created, or exists and must not be replaced.
+    pub fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
         // Those who record wait for the writer, so it must not wait behind a storm of processes.
         let (writer, recorder) = {
             let _ahead = Ahead::of_the_command();
@@ -88,7 +94,7 @@ impl Recording {
     }
 
     /// Completes the file.
-    pub(crate) fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
+    pub fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
         let end = RunEnd {
             id: RUN,
             end_ns: self.clock.now(),
@@ -125,7 +131,8 @@ pub(crate) fn own_files(output: &Path) -> Vec<PathBuf> {
     flowtrace_schema::own_files(&directory.join(name)).collect()
 }
 
-pub(crate) fn this_host(epoch_unix_ns: i64) -> HostRecord {
+/// Description of this machine, with the wall clock at time 0 of the recording.
+pub fn this_host(epoch_unix_ns: i64) -> HostRecord {
     let names = nix::sys::utsname::uname().ok();
     let text = |part: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
         names

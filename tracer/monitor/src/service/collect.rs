@@ -16,13 +16,13 @@ use flowtrace_schema::{
 
 use nix::poll::{PollFd, PollFlags, poll};
 
-use super::super::collector::{Collector, Rates, Row, Status};
-use super::super::key::{Key, random};
-use super::super::wire::LONGEST;
 use super::connections::Connections;
 use super::{asked_to_end, frame};
-use crate::clock::Clock;
-use crate::session::recording::{HOST, RUN, Recording};
+use crate::collector::{Collector, Rates, Row, Status};
+use crate::key::{Key, random};
+use crate::wire::LONGEST;
+use flowtrace_tracer::clock::Clock;
+use flowtrace_tracer::session::{HOST, RUN, Recording};
 
 /// Longest sleep of the thread for datagrams and new connections, ms.
 const TICK: u16 = 50;
@@ -88,7 +88,7 @@ pub struct CollectReport {
 pub enum CollectError {
     /// The trace cannot be made.
     #[error(transparent)]
-    Store(#[from] crate::session::Error),
+    Store(#[from] flowtrace_tracer::session::Error),
     /// There is no socket.
     #[error("cannot listen at {at}: {source}")]
     Socket {

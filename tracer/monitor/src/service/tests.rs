@@ -3,12 +3,12 @@ use std::net::TcpStream;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::super::collector::Rates;
-use super::super::key::Key;
-use super::super::wire::Counters;
 use super::agent::{AgentOptions, watch};
 use super::collect::{CollectOptions, Listening, gather};
 use super::*;
+use crate::collector::Rates;
+use crate::key::Key;
+use crate::wire::Counters;
 
 /// A real agent and a real collector over the loopback: the last totals are in the trace, and they
 /// are those of the machine.

@@ -14,11 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowtrace_schema::HostCounter;
+use flowtrace_tracer::host::Sources;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
-use crate::host::Sources;
-
-use super::wire::Totals;
+use crate::wire::Totals;
 
 /// What an interface is called over which nobody else can be reached.
 const LOOPBACK: &str = "lo";
@@ -48,13 +47,11 @@ fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
 /// The counters of this machine as one number each: devices are summed, the loopback left out.
 fn totals(sources: &mut Sources) -> Totals {
     let mut sums: Vec<Option<u64>> = vec![None; HostCounter::ALL.len()];
-    sources.read(|text, parser| {
-        parser(text, &mut |counter, device, value| {
-            if device != Some(LOOPBACK) {
-                let sum = &mut sums[counter as usize];
-                *sum = Some(sum.unwrap_or(0).saturating_add(value));
-            }
-        });
+    sources.read(&mut |counter, device, value| {
+        if device != Some(LOOPBACK) {
+            let sum = &mut sums[counter as usize];
+            *sum = Some(sum.unwrap_or(0).saturating_add(value));
+        }
     });
     let known = sums.into_iter().zip(0u8..);
     known
@@ -66,7 +63,7 @@ fn totals(sources: &mut Sources) -> Totals {
 mod frame {
     use std::io::{self, Read, Write};
 
-    use super::super::wire::LONGEST;
+    use crate::wire::LONGEST;
 
     pub(super) fn write(out: &mut impl Write, message: &[u8]) -> io::Result<()> {
         let length = u16::try_from(message.len()).map_err(io::Error::other)?;

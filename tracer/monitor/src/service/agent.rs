@@ -5,12 +5,12 @@ use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::agent::Agent;
-use super::super::key::{Key, random};
-use super::super::wire::LONGEST;
 use super::{asked_to_end, frame, totals};
-use crate::clock::Clock;
-use crate::host::Sources;
+use crate::agent::Agent;
+use crate::key::{Key, random};
+use crate::wire::LONGEST;
+use flowtrace_tracer::clock::Clock;
+use flowtrace_tracer::host::Sources;
 
 /// Longest sleep: a signal is heard by then.
 const HEARD: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
     // The clock of this boot, by which its traces are known.
     let boot_base_ns = u64::try_from(clock.boot_base_ns()).unwrap_or(0);
     let now = || boot_base_ns.saturating_add(clock.now());
-    let host = crate::session::recording::this_host(epoch_unix_ns);
+    let host = flowtrace_tracer::session::this_host(epoch_unix_ns);
     let name = options.name.clone().unwrap_or(host.name);
     let boot = host.boot_id.unwrap_or_default();
     let incarnation = u64::try_from(epoch_unix_ns).unwrap_or(0);
