@@ -30,14 +30,12 @@ use flowtrace_schema::HostId;
 
 mod adapter;
 mod again;
-mod attributes;
 mod credentials;
 mod descriptor;
 mod filter;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod handle;
-mod identity;
 mod in_flight;
 mod inode;
 mod locks;
@@ -49,17 +47,14 @@ mod session;
 mod split;
 mod sys;
 
+pub use crate::file_table::FileTable;
 pub use crate::kernel::Opens;
-pub(crate) use attributes::{Attributes, Time};
 pub use filter::{Filter, PatternError};
-pub use identity::FileTable;
-pub(crate) use identity::NameIn;
 pub use offers::Offers;
 pub use protocol::IoUring;
 pub(crate) use protocol::{io_uring_is_on, possible_processors};
 pub(crate) use session::raise_descriptor_limit;
 pub use session::{Session, serve};
-pub(crate) use sys::stat;
 
 /// What to serve and how.
 #[derive(Debug)]
@@ -133,6 +128,3 @@ pub struct Hidden {
     /// Name in that directory.
     pub name: OsString,
 }
-
-/// Result of a call on the real filesystem.
-pub(crate) type Result<T> = std::result::Result<T, nix::errno::Errno>;

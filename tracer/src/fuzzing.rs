@@ -1,7 +1,8 @@
 //! What reads bytes that others wrote: any bytes are survived, and what must hold of the result
 //! does. `fuzz/` calls these functions by libFuzzer, the tests here with what proptest makes up.
 
-pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
+pub use crate::file_table::directory_tree;
+pub use crate::fs::fuzzing::{directory_entries, groups};
 pub use crate::net::fuzzing::{packets, pcap, pcapng};
 
 use crate::proc::channels::sockets::{address_in, diag};

@@ -15,6 +15,7 @@ pub mod callers;
 mod cgroups;
 pub mod clock;
 pub mod doctor;
+mod file_table;
 pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -31,3 +32,4 @@ mod proc;
 mod rings;
 pub mod session;
 mod side_by_side;
+mod stat;

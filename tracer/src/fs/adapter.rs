@@ -6,16 +6,17 @@ use std::time::Duration;
 use flowtrace_schema::{FileId, Op};
 use nix::errno::Errno;
 
+use super::credentials::Requester;
 use super::inode::Node;
 use super::locks::Locks;
 use super::log::{Event, Log, done};
 use super::passthrough::View;
 use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
-use super::{Result, credentials::Requester};
 use crate::callers::Effort;
 use crate::kernel::Opens;
 use crate::rings::Rings;
+use nix::Result;
 
 mod attributes;
 mod backing;

@@ -9,8 +9,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getegid, geteuid};
 
+use super::Permission;
 use super::sys::thread::{self, Capabilities};
-use super::{Permission, Result};
+use nix::Result;
 
 /// Who makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 
-use super::Result;
 use super::again::Again;
 use super::inode::Node;
 use super::offers::Position;
 use super::passthrough::stream::Stream;
 use super::split::Split;
 use crate::callers::Caller;
+use nix::Result;
 
 /// Who opened something.
 #[derive(Clone, Copy, Debug)]

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use flowtrace_schema::{FileId, FileKind};
 use nix::errno::Errno;
 
-use super::Result;
-use super::attributes::{Attributes, Time};
 use super::descriptor::Descriptor;
+use crate::stat::{Attributes, Time};
+use nix::Result;
 
 /// Node id of the root directory.
 pub(crate) const ROOT: u64 = 1;

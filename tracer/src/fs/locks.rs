@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 
-use super::Result;
+use nix::Result;
 
 mod outside;
 mod table;

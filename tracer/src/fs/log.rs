@@ -281,7 +281,7 @@ impl Started {
 }
 
 /// The result column: a value, or the errno as a negative number.
-pub(crate) fn outcome<T>(result: &super::Result<T>, value: impl FnOnce(&T) -> i64) -> i64 {
+pub(crate) fn outcome<T>(result: &nix::Result<T>, value: impl FnOnce(&T) -> i64) -> i64 {
     match result {
         Ok(result) => value(result),
         Err(errno) => -i64::from(*errno as i32),
@@ -289,6 +289,6 @@ pub(crate) fn outcome<T>(result: &super::Result<T>, value: impl FnOnce(&T) -> i6
 }
 
 /// As [`outcome`], for calls that return nothing.
-pub(crate) fn done<T>(result: &super::Result<T>) -> i64 {
+pub(crate) fn done<T>(result: &nix::Result<T>) -> i64 {
     outcome(result, |_| 0)
 }

@@ -12,16 +12,17 @@ use flowtrace_schema::{FileId, FileKind};
 use nix::fcntl::{OFlag, open, openat, readlink};
 use nix::sys::stat::Mode;
 
-use super::attributes::Attributes;
 use super::credentials::{Assumed, Credentials, Requester};
 use super::descriptor::Descriptor;
 use super::handle::{Handles, OpenDirectory, OpenFile};
-use super::identity::{FileTable, NameIn};
 use super::inode::{InodeKey, Node, NodeTable, ROOT};
 use super::offers::Offers;
-use super::sys::stat;
-use super::{Config, Filter, Result};
+use super::{Config, Filter};
 use crate::clock::Clock;
+use crate::file_table::{FileTable, NameIn};
+use crate::stat;
+use crate::stat::Attributes;
+use nix::Result;
 
 mod data;
 mod directory;

@@ -11,11 +11,11 @@ use nix::sys::statfs::{FsType, fstatfs};
 
 use super::Config;
 use super::adapter::{Served, Shared, Wanted};
-use super::identity::FileTable;
 use super::log::{Event, Log};
 use super::passthrough::View;
 use crate::callers::{Callers, Effort};
 use crate::clock::Clock;
+use crate::file_table::FileTable;
 
 /// A mount that is being served. Dropping it leaves the mount served.
 #[derive(Debug)]

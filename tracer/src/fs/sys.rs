@@ -4,7 +4,6 @@
 pub(crate) mod device;
 pub(crate) mod directory;
 pub(crate) mod file;
-pub(crate) mod stat;
 pub(crate) mod thread;
 pub(crate) mod xattr;
 
@@ -14,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
-use super::Result;
+use nix::Result;
 
 /// A NUL-terminated copy. Names from the kernel hold no NUL; anything else is refused.
 pub(crate) fn c_string(name: &OsStr) -> Result<CString> {

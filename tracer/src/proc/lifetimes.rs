@@ -29,11 +29,11 @@ use process::{Process, Task};
 use super::environment::Wanted;
 use super::inherited::Inherited;
 
-use super::moment::Held;
 use super::near;
 use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Report, Stop};
 use super::reading::{self, Account, Image, ProcessStat, ThreadCost};
+use super::snapshot::LiveSnapshot;
 use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
@@ -296,7 +296,9 @@ impl Lifetimes {
         if threaded || ptrace::event_message(tid, Stop::Exit) == Some(libc::SIGKILL as u32) {
             self.may_have_been_cut_off(tid, pid, now);
         }
-        self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, &Held(pid), now));
+        self.tell(|observer| {
+            observer.exiting(Tracee { tid, pid, upid }, last, &LiveSnapshot(pid), now)
+        });
     }
 
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.

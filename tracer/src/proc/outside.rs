@@ -16,13 +16,14 @@ use flowtrace_schema::{
     Call as CallRow, CallRing, Fidelity, FileId, HostId, Op, Recorder, Tid, is_system_path,
 };
 
-use super::descriptors;
+use super::links;
 use super::near::{self, Found};
 use super::observer::Tracee;
 use super::topology::UNNAMED;
 use super::views::Views;
-use crate::fs::{Attributes, FileTable};
+use crate::file_table::FileTable;
 use crate::kernel::Descriptions;
+use crate::stat::Attributes;
 
 mod handed;
 mod made;
@@ -291,7 +292,7 @@ impl Outside {
         if flags & UNNAMED != 0 || name.is_empty() {
             return Some(self.files.opened_unnamed(attributes, self.host, now));
         }
-        if !descriptors::is_path(name) {
+        if !links::is_path(name) {
             return self.files.known_inode(attributes);
         }
         let file = self.files.opened(attributes, name, self.host, now);

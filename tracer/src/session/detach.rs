@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::nested;
 use crate::mounting::{self, Mount};
 use crate::proc::PidFd;
-use crate::proc::descriptors::DELETED;
+use crate::proc::links::DELETED;
 
 /// How long a daemon may take to complete its trace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);

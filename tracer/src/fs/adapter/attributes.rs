@@ -10,12 +10,12 @@ use zerocopy::FromZeros;
 
 use super::convert::{attr_out, changes, statx_out};
 use super::{Adapter, Request};
-use crate::fs::Result;
-use crate::fs::attributes::Attributes;
 use crate::fs::inode::Node;
 use crate::fs::log::{Event, done, outcome};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fattr};
+use crate::stat::Attributes;
+use nix::Result;
 
 /// Largest value or list of extended attributes (`XATTR_SIZE_MAX`).
 const XATTR_MAX: usize = 64 * 1024;

@@ -16,9 +16,9 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 
-use crate::fs::Result;
 use crate::fs::descriptor::Pin;
 use crate::fs::sys::device;
+use nix::Result;
 
 const SHARDS: usize = 16;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use zerocopy::FromZeros;
 
-use crate::fs::attributes::{Attributes, Time};
 use crate::fs::passthrough::{Changes, SetTime};
 use crate::fs::protocol::abi::{self, fattr};
+use crate::stat::{Attributes, Time};
 
 /// Node ids are never reused, so there is one generation.
 const GENERATION: u64 = 0;

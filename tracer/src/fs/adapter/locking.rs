@@ -8,12 +8,12 @@ use nix::errno::Errno;
 
 use super::{Adapter, Request, signals};
 use crate::callers::Effort;
-use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::locks::{END, Ended, Held, Kind, Space, Subject};
 use crate::fs::log::{Event, Started, done};
 use crate::fs::protocol::abi::{self, LK_FLOCK};
 use crate::fs::protocol::{Deferred, Reply};
+use nix::Result;
 
 /// Who waits for a lock, and what is to be recorded when the waiting ends.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use nix::errno::Errno;
 use super::convert::{absent, decode_device, entry_out};
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::Result;
-use crate::fs::attributes::Attributes;
 use crate::fs::inode::Node;
 use crate::fs::log::{Event, done, outcome};
 use crate::fs::passthrough::{Entry, NewNode};
 use crate::fs::protocol::{Reply, abi};
+use crate::stat::Attributes;
+use nix::Result;
 
 impl Adapter {
     pub(super) fn lookup(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {

@@ -7,13 +7,13 @@ use flowtrace_schema::{FileId, FileLayer, Op};
 
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
 use crate::kernel::{Note, Noted, OpenedFile, Opens};
+use nix::Result;
 
 impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {

@@ -9,10 +9,10 @@ use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
 use super::View;
-use crate::fs::Result;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
 use crate::fs::sys::file::{self, Argument};
+use nix::Result;
 
 /// A write, as the kernel describes it.
 #[derive(Clone, Copy, Debug)]

@@ -12,11 +12,12 @@ use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::unistd::{AccessFlags, faccessat};
 
 use super::{Entry, View};
-use crate::fs::Result;
-use crate::fs::attributes::Attributes;
 use crate::fs::credentials::Requester;
 use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, stat, xattr};
+use crate::fs::sys::{c_string, xattr};
+use crate::stat;
+use crate::stat::Attributes;
+use nix::Result;
 
 impl View {
     /// Finds a name in a directory. On success the kernel must be told: it will forget the node

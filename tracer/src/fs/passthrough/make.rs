@@ -10,9 +10,9 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
 use super::{Entry, View};
-use crate::fs::Result;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::inode::Node;
+use nix::Result;
 
 /// What to make.
 #[derive(Clone, Copy, Debug)]

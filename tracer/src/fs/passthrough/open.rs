@@ -13,15 +13,15 @@ use nix::unistd::{close, dup};
 
 use super::make::permissions;
 use super::{Entry, View};
-use crate::fs::Result;
 use crate::fs::again::Again;
-use crate::fs::attributes::Attributes;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::handle::{OpenFile, Opener};
 use crate::fs::inode::Node;
 use crate::fs::offers::Position;
 use crate::fs::split::Split;
-use crate::fs::sys::stat;
+use crate::stat;
+use crate::stat::Attributes;
+use nix::Result;
 
 /// Flag with which the kernel opens a program to execute (`__FMODE_EXEC` of include/linux/fs.h).
 const EXECUTE: i32 = 0x20;

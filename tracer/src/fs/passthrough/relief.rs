@@ -22,11 +22,12 @@ use nix::sys::stat::Mode;
 use nix::unistd::dup;
 
 use super::{View, path_of};
-use crate::fs::Result;
-use crate::fs::attributes::Attributes;
 use crate::fs::descriptor::{self, Hold, Pin, Place};
 use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, stat};
+use crate::fs::sys::c_string;
+use crate::stat;
+use crate::stat::Attributes;
+use nix::Result;
 
 /// Descriptors that nodes may hold; descriptors are a matter of the whole process.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use nix::unistd::{Whence, lseek};
 
-use crate::fs::Result;
 use crate::fs::sys::directory::{self, Entry};
+use nix::Result;
 
 /// Bytes of entries fetched at once.
 const BUFFER: usize = 32 * 1024;

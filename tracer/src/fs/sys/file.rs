@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-use crate::fs::Result;
+use nix::Result;
 
 /// Inode flags as `chattr` sets them: `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`.
 pub(crate) const GET_FLAGS: u32 = 0x8008_6601;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use flowtrace_schema::Origin;
 
-use super::super::moment::Held;
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Report, Stop};
 use super::super::reading::{self, ThreadCost};
+use super::super::snapshot::LiveSnapshot;
 use super::Lifetimes;
 use super::books::Life;
 use super::process::{Process, Task};
@@ -120,7 +120,7 @@ impl Lifetimes {
         self.living.begins(pid);
         self.table.set(pid, upid, true);
         let child = Tracee::first_of(pid, upid);
-        self.tell(|observer| observer.forked(parent, child, &Held(parent.pid), now));
+        self.tell(|observer| observer.forked(parent, child, &LiveSnapshot(parent.pid), now));
     }
 
     fn catch_up(&mut self, tid: u32, now: u64) {

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
 
-use super::super::moment::{Held as Here, Moment};
 use super::super::near::{self, Found};
+use super::super::snapshot::{LiveSnapshot, ProcessSnapshot};
 use super::paths::is_kernels;
 use super::{Outside, Tracee, inode};
-use crate::fs::Attributes;
 use crate::kernel::{Descriptions, Inherited};
+use crate::stat::Attributes;
 
 /// What processes were handed.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Outside {
     }
 
     /// A program begins with these descriptors.
-    pub(crate) fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+    pub(crate) fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
         if let Some(told) = self.first.take() {
             self.inherited(&told, tracee, moment, now);
         }
@@ -109,7 +109,13 @@ impl Outside {
     }
 
     /// The first program of the run begins. Of what it has open no call told; of what others get, the calls do.
-    fn inherited(&mut self, told: &Descriptions, tracee: Tracee, moment: &dyn Moment, now: u64) {
+    fn inherited(
+        &mut self,
+        told: &Descriptions,
+        tracee: Tracee,
+        moment: &dyn ProcessSnapshot,
+        now: u64,
+    ) {
         let mut before: Vec<Inherited> = Vec::new();
         for (fd, target) in moment.targets() {
             if let Some((file, _)) = self.held(Path::new(&target), fd, moment, now)
@@ -136,7 +142,7 @@ impl Outside {
         &mut self,
         path: &Path,
         fd: i32,
-        moment: &dyn Moment,
+        moment: &dyn ProcessSnapshot,
         now: u64,
     ) -> Option<(FileId, Attributes)> {
         let name = path.as_os_str().as_bytes();
@@ -152,7 +158,7 @@ impl Outside {
     }
 
     /// A process is about to end.
-    pub(crate) fn exiting(&mut self, tracee: Tracee, moment: &dyn Moment) {
+    pub(crate) fn exiting(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot) {
         if let Some(handed) = &mut self.handed {
             handed.look(tracee.pid, moment);
         }
@@ -164,7 +170,7 @@ impl Outside {
         &mut self,
         tracee: Tracee,
         usage: &Usage,
-        exec: Option<&dyn Moment>,
+        exec: Option<&dyn ProcessSnapshot>,
         now: u64,
     ) {
         let Some(handed) = &mut self.handed else {
@@ -269,7 +275,7 @@ impl Handed {
     }
 
     /// A program is about to end: its descriptors are still there, unless it closed them.
-    fn look(&mut self, pid: u32, moment: &dyn Moment) {
+    fn look(&mut self, pid: u32, moment: &dyn ProcessSnapshot) {
         let parent = self.parents.get(&pid).copied();
         for held in self.held.get_mut(&pid).into_iter().flatten() {
             held.look(moment, parent);
@@ -281,7 +287,7 @@ impl Handed {
         &mut self,
         tracee: Tracee,
         usage: &Usage,
-        exec: Option<&dyn Moment>,
+        exec: Option<&dyn ProcessSnapshot>,
         now: u64,
     ) -> Vec<Moved> {
         /// Files that were removed are never found.
@@ -290,7 +296,7 @@ impl Handed {
         let mut found = Vec::new();
         let parent = self.parents.get(&pid).copied();
         for mut held in self.held.remove(&pid).unwrap_or_default() {
-            held.look(exec.unwrap_or(&Here(pid)), parent);
+            held.look(exec.unwrap_or(&LiveSnapshot(pid)), parent);
             if held.now.is_none() {
                 if self.late.len() == MOST_LATE {
                     self.late.remove(0);
@@ -347,14 +353,14 @@ impl Extent {
 impl Held {
     /// Takes note of how the file is now, once: by the descriptor of its process, by one of its
     /// parent, who mostly waits with it open, or by its name.
-    fn look(&mut self, moment: &dyn Moment, parent: Option<u32>) {
+    fn look(&mut self, moment: &dyn ProcessSnapshot, parent: Option<u32>) {
         if self.now.is_none() {
             let own = self.seen_at(self.told, moment, self.fd);
             let of_parent = || {
                 let parent = parent?;
                 match moment.of_parent(parent) {
                     Some(parent) => self.seen_in(self.told, parent),
-                    None => self.seen_in(self.inode, &Here(parent)),
+                    None => self.seen_in(self.inode, &LiveSnapshot(parent)),
                 }
             };
             self.now = own.or_else(of_parent).or_else(|| self.seen_by_name());
@@ -362,13 +368,13 @@ impl Held {
     }
 
     /// How the file is, if descriptor `fd` is it, which this kind of moments calls `inode`.
-    fn seen_at(&self, inode: (u64, u64), moment: &dyn Moment, fd: i32) -> Option<Extent> {
+    fn seen_at(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot, fd: i32) -> Option<Extent> {
         let (_, size) = moment.extent(fd).filter(|(found, _)| *found == inode)?;
         let (flags, position) = moment.state(fd)?;
         (flags as i32 == self.flags).then(|| Extent::of(self.flags, position, size))
     }
 
-    fn seen_in(&self, inode: (u64, u64), moment: &dyn Moment) -> Option<Extent> {
+    fn seen_in(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot) -> Option<Extent> {
         let mut numbers = moment.numbers().into_iter();
         numbers.find_map(|fd| self.seen_at(inode, moment, fd))
     }

@@ -20,6 +20,7 @@ use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
 use crate::kernel::in_first_pid_namespace;
 use crate::side_by_side::{both, side_by_side};
 
+mod bytes;
 mod called;
 mod calls;
 mod contents;

@@ -8,8 +8,8 @@ use super::Watched;
 use super::observations::{Executed, Observation, What};
 use crate::proc::environment::Wanted;
 use crate::proc::inherited::Inherited;
-use crate::proc::moment::{Held as Here, Moment};
 use crate::proc::observer::{Observer, Tracee};
+use crate::proc::snapshot::{LiveSnapshot, ProcessSnapshot};
 use crate::proc::tracepoints::{Contents, Told};
 
 /// Who learns of the processes.
@@ -82,7 +82,7 @@ impl Observers {
                     exec,
                     by_exec,
                 } => {
-                    let here = Here(tracee.pid);
+                    let here = LiveSnapshot(tracee.pid);
                     let exec = by_exec.then(|| moment_of(exec.as_deref(), &here));
                     self.tell(|observer| observer.image_over(tracee, &usage, exec, at));
                 }
@@ -97,7 +97,7 @@ impl Observers {
     }
 
     fn forked(&mut self, maker: Tracee, child: Tracee, moment: Option<&Told>, at: u64) {
-        let here = Here(maker.pid);
+        let here = LiveSnapshot(maker.pid);
         let moment = moment_of(moment, &here);
         self.tell(|observer| observer.forked(maker, child, moment, at));
     }
@@ -108,7 +108,7 @@ impl Observers {
             environ,
             moment,
         } = executed;
-        let here = Here(tracee.pid);
+        let here = LiveSnapshot(tracee.pid);
         let umask = moment.as_ref().and_then(|moment| moment.umask);
         let moment = moment_of(moment.as_deref(), &here);
         self.tell(|observer| observer.executed(tracee, prev, moment, at));
@@ -129,7 +129,7 @@ impl Observers {
 }
 
 /// What was told of a moment, or what there is now.
-fn moment_of<'a>(told: Option<&'a Told>, here: &'a Here) -> &'a dyn Moment {
+fn moment_of<'a>(told: Option<&'a Told>, here: &'a LiveSnapshot) -> &'a dyn ProcessSnapshot {
     match told {
         Some(told) => told,
         None => here,

@@ -20,10 +20,10 @@ use crate::proc::Upids;
 use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, Lifetimes};
 use crate::proc::observer::ChannelLookup;
+use crate::proc::rings::Feed;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
 use crate::proc::wiring::{By, Wiring};
-use crate::rings::Feed;
 
 impl Run<'_> {
     /// Follows the command, which is seized already.

@@ -1,7 +1,7 @@
 use super::*;
-use crate::fs::Result;
 use crate::fs::locks::testing::{RECORD, lock, read, write};
 use crate::fs::locks::{Ended, Locks, Subject};
+use nix::Result;
 use proptest::prelude::*;
 use std::os::fd::AsFd;
 

@@ -16,8 +16,8 @@ use flowtrace_schema::{
     Coverage, FileId, FileKind, FileRecord, HostId, NameRecord, Record, Recorder, Text,
 };
 
-use super::attributes::Attributes;
 use crate::hashed::Hashed;
+use crate::stat::Attributes;
 
 mod tree;
 

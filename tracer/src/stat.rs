@@ -6,12 +6,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
+mod attributes;
 mod generation;
 
+pub(crate) use attributes::{Attributes, Time, kind_of_entry};
 pub(crate) use generation::generation;
 
-use crate::fs::Result;
-use crate::fs::attributes::{Attributes, Time};
+use nix::Result;
 
 /// `STATX_MNT_ID` of include/uapi/linux/stat.h (5.8).
 const MNT_ID: u32 = 0x1000;

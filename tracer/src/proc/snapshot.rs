@@ -1,19 +1,18 @@
 //! What a process has at a moment at which that changes: when it forks, when it runs a new program, and when it ends.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 
-use nix::fcntl::AT_FDCWD;
-
-use super::channels::unread::{self, Found};
-use super::descriptors::{self, Descriptor};
+use super::descriptors::Descriptor;
 use super::exec_reads::{ExecReads, Programs};
-use super::inherited;
-use super::near;
-use super::ptrace;
-use super::reading::{self, Traffic};
-use super::sampler::objects::{Holder, Target};
-use crate::fs::{Attributes, stat};
+use super::pipe_content::Found;
+use super::reading::Traffic;
+use super::sampler::objects::Target;
+use crate::stat::Attributes;
+
+mod live;
+
+pub(super) use live::LiveSnapshot;
 
 /// The descriptors that every program has.
 const STANDARD: i32 = 3;
@@ -22,11 +21,11 @@ const STANDARD: i32 = 3;
 const TOLD: i32 = 10;
 
 /// Answers about a process at a moment.
-pub(crate) trait Moment {
+pub(crate) trait ProcessSnapshot {
     /// The numbers of its descriptors.
     fn numbers(&self) -> Vec<i32>;
     /// The same moment of process `pid`, if that is its parent and was told with it.
-    fn of_parent(&self, pid: u32) -> Option<&dyn Moment> {
+    fn of_parent(&self, pid: u32) -> Option<&dyn ProcessSnapshot> {
         let _ = pid;
         None
     }
@@ -66,68 +65,6 @@ pub(crate) trait Moment {
     fn arguments(&self) -> Vec<u8>;
     /// At an exec: what of its traffic is that of the exec itself, if that can be known.
     fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads>;
-}
-
-/// A process that is held, or whose moment is not over soon: looked at when something is asked.
-pub(super) struct Held(pub(super) u32);
-
-impl Moment for Held {
-    fn is_native(&self) -> bool {
-        ptrace::is_native(self.0)
-    }
-
-    fn stands_for(&self, fd: i32) -> Option<Target> {
-        let (pid, tid) = (self.0, self.0);
-        Holder { pid, tid }.target(fd)
-    }
-
-    fn numbers(&self) -> Vec<i32> {
-        descriptors::numbers_of(self.0)
-    }
-
-    fn targets(&self) -> BTreeMap<i32, OsString> {
-        first(|fd| Some(descriptors::target(self.0, fd)?.into_os_string()))
-    }
-
-    fn state(&self, fd: i32) -> Option<(u32, u64)> {
-        inherited::state(self.0, fd)
-    }
-
-    fn extent(&self, fd: i32) -> Option<((u64, u64), u64)> {
-        let found = self.attributes(fd)?;
-        Some(((found.dev, found.ino), found.size))
-    }
-
-    fn attributes(&self, fd: i32) -> Option<Attributes> {
-        descriptors::attributes(self.0, fd)
-    }
-
-    fn channels(&self) -> Option<Vec<Descriptor>> {
-        descriptors::of(self.0)
-    }
-
-    fn left(&self, fd: i32) -> Option<Found> {
-        unread::left_in(self.0, fd)
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        Traffic::of(self.0)
-    }
-
-    fn arguments(&self) -> Vec<u8> {
-        reading::arguments(self.0).unwrap_or_default()
-    }
-
-    fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads> {
-        let of = |name: &str| descriptors::led_to(&format!("/proc/{}/{name}", self.0));
-        let program = of("exe")?;
-        // Where it sees a view its path leads elsewhere for us, mostly to the same file.
-        let link = CString::new(format!("/proc/{}/exe", self.0)).ok()?;
-        let size = stat::known(AT_FDCWD, &link).ok()?.size;
-        let found = near::behind(&program);
-        let is_it = matches!(found, near::Found::Is(there) if there.attributes.size == size);
-        is_it.then(|| programs.exec(&program, &self.arguments(), &of("cwd")?))?
-    }
 }
 
 /// The first descriptors with what `target` says of each.

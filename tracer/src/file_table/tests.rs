@@ -31,7 +31,7 @@ fn an_inode_may_be_a_file_that_is_known_already() {
     };
     let looked_at = Attributes {
         generation: None,
-        birth: Some(super::super::attributes::Time::default()),
+        birth: Some(crate::stat::Time::default()),
         ..told
     };
     let file = table.opened(&looked_at, OsStr::new("/x"), HostId(1), 0);
