@@ -9,7 +9,7 @@
 //!                                              |         |         |
 //!               log, split (CallRing) ---------+      locks     passthrough (system calls)
 //!                                                                  |              |
-//!                                    identity (File, Name records) +   inode, handle, descriptor
+//!                                    identity (File, Name records) +   node_table, handle, descriptor
 //! ```
 //!
 //! Invariants:
@@ -37,9 +37,10 @@ mod filter;
 pub(crate) mod fuzzing;
 mod handle;
 mod in_flight;
-mod inode;
 mod locks;
 mod log;
+mod node;
+mod node_table;
 pub(crate) mod offers;
 mod passthrough;
 mod protocol;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 
 use super::again::Again;
-use super::inode::Node;
+use super::node::Node;
 use super::offers::Position;
 use super::passthrough::stream::Stream;
 use super::split::Split;

@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use super::convert::{absent, decode_device, entry_out};
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::inode::Node;
 use crate::fs::log::{Event, done, outcome};
+use crate::fs::node::Node;
 use crate::fs::passthrough::{Entry, NewNode};
 use crate::fs::protocol::{Reply, abi};
 use crate::stat::Attributes;
@@ -145,10 +145,10 @@ impl Adapter {
             let [moved, replaced] = self.view.rename(req.who, from, to, flags)?;
             let (from, to, tid) = (from.0, to.0, req.who.tid);
             if let Some(node) = moved {
-                self.moved(&node, from, to, tid);
+                self.walks.moved(&self.view, &node, from, to, tid);
             }
             if let Some(node) = replaced {
-                self.moved(&node, to, from, tid);
+                self.walks.moved(&self.view, &node, to, from, tid);
             }
             Ok(())
         });
@@ -186,7 +186,7 @@ impl Adapter {
         node: &Node,
         attributes: &Attributes,
     ) -> abi::EntryOut {
-        let name_ttl = self.entry_ttl(parent, node);
+        let name_ttl = self.ttl.max(self.walks.entry_ttl(&self.view, parent, node));
         let number = self.view.number(&node.key);
         entry_out(node.id, number, attributes, name_ttl, self.ttl)
     }

@@ -14,7 +14,7 @@ use super::stream::{Stream, is_dots};
 use super::{Entry, View};
 use crate::fs::credentials::Requester;
 use crate::fs::handle::{OpenDirectory, Opener};
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
 use crate::fs::sys::file::Argument;
 use crate::stat;
 use crate::stat::kind_of_entry;

@@ -13,8 +13,8 @@ use nix::unistd::{AccessFlags, faccessat};
 
 use super::{Entry, View};
 use crate::fs::credentials::Requester;
-use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, xattr};
+use crate::fs::node::Node;
+use crate::fs::sys::{c_string, path_of, xattr};
 use crate::stat;
 use crate::stat::Attributes;
 use nix::Result;
@@ -59,7 +59,7 @@ impl View {
             None => {
                 let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
                 let open = || openat(parent_pin.as_fd(), name, flags, Mode::empty());
-                let fd = self.with_room(open)?;
+                let fd = self.or_evict(open)?;
                 let attributes = stat::of(fd.as_fd())?;
                 (self.enter(parent, Some(name), fd, &attributes), attributes)
             }
@@ -97,7 +97,7 @@ impl View {
     pub(in crate::fs) fn access(&self, node: &Node, mask: i32) -> Result<()> {
         let mode = AccessFlags::from_bits_truncate(mask);
         let pin = self.pin(node)?;
-        let path = super::path_of(pin.as_fd());
+        let path = path_of(pin.as_fd());
         faccessat(
             self.descriptors.as_fd(),
             path.as_c_str(),
@@ -119,7 +119,7 @@ impl View {
             let pin = self.pin(directory)?;
             // The bits do not tell whom an access list shuts out.
             let list = c"system.posix_acl_access";
-            let has_list = xattr::get(&super::path_of(pin.as_fd()), list, &mut []).is_ok();
+            let has_list = xattr::get(&path_of(pin.as_fd()), list, &mut []).is_ok();
             Ok(stat::of(pin.as_fd())?.mode & ALL == ALL && !has_list)
         };
         open().unwrap_or(false)

@@ -11,7 +11,7 @@ use nix::unistd::{linkat, symlinkat};
 
 use super::{Entry, View};
 use crate::fs::credentials::{Requester, set_mask};
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
 use nix::Result;
 
 /// What to make.

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use super::View;
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
 use crate::stat;
 use crate::stat::Attributes;
 

@@ -14,7 +14,7 @@ use super::names::change_both;
 use crate::file_table::NameIn;
 use crate::fs::credentials::Requester;
 use crate::fs::descriptor::Pin;
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
 use nix::Result;
 
 impl View {

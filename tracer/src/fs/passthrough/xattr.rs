@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
-use super::{View, path_of};
-use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, xattr};
+use super::View;
+use crate::fs::node::Node;
+use crate::fs::sys::{c_string, path_of, xattr};
 use nix::Result;
 
 impl View {

@@ -61,7 +61,7 @@ fn those_outside_are_in_the_way_until_they_are_not() {
     assert_eq!(acquire(read(1, 0, 9), None), granted());
     assert_eq!(acquire(write(1, 0, 9), None), refused());
     assert_eq!(acquire(write(1, 0, 9), Some(7)), Ended::new());
-    let conflict = |wanted: Held| locks.conflict(RECORD, &wanted, Some(real.as_fd()));
+    let conflict = |wanted: Lock| locks.conflict(RECORD, &wanted, Some(real.as_fd()));
     assert_eq!(conflict(read(3, 0, 0)), None);
     let found = conflict(write(1, 0, 9)).unwrap();
     assert_eq!(

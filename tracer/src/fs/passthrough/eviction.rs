@@ -17,39 +17,16 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use flowtrace_schema::FileKind;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlink};
-use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::Mode;
 use nix::unistd::dup;
 
-use super::{View, path_of};
-use crate::fs::descriptor::{self, Hold, Pin, Place};
-use crate::fs::inode::Node;
-use crate::fs::sys::c_string;
+use super::View;
+use crate::fs::descriptor::{self, Pin};
+use crate::fs::node::{Hold, Node, Place};
+use crate::fs::sys::{c_string, path_of};
 use crate::stat;
 use crate::stat::Attributes;
 use nix::Result;
-
-/// Descriptors that nodes may hold; descriptors are a matter of the whole process.
-#[derive(Debug)]
-pub(super) struct Room {
-    limit: usize,
-}
-
-impl Room {
-    pub(super) fn of_this_process() -> Room {
-        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Room { limit }
-    }
-
-    /// How many descriptors nodes may hold now: what open files leave of seven eighths of the limit, but for a few to work
-    /// with, and never more than five eighths.
-    fn for_nodes(&self) -> usize {
-        let eighth = self.limit / 8;
-        let left = (7 * eighth).saturating_sub(descriptor::open());
-        left.clamp(eighth / 4, 5 * eighth)
-    }
-}
 
 impl View {
     /// The descriptor of a node.
@@ -57,7 +34,7 @@ impl View {
         let hold = node.descriptor.hold();
         if !matches!(hold, Hold::Held(_)) {
             // Before: what is found here is to stay for what is done with it.
-            self.relieve();
+            self.evict();
         }
         self.find(node, hold)
     }
@@ -95,7 +72,7 @@ impl View {
 
     fn open_again(&self, above: &Pin, name: &OsStr, node: &Node) -> Result<Arc<Pin>> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let fd = self.with_room(|| openat(above.as_fd(), name, flags, Mode::empty()));
+        let fd = self.or_evict(|| openat(above.as_fd(), name, flags, Mode::empty()));
         let fd = fd.map_err(|errno| match errno {
             Errno::ENOENT | Errno::ENOTDIR => Errno::ESTALE,
             errno => errno,
@@ -130,7 +107,7 @@ impl View {
     }
 
     /// Opens something; once more after making room, when descriptors ran out.
-    pub(super) fn with_room(&self, open: impl Fn() -> Result<OwnedFd>) -> Result<OwnedFd> {
+    pub(super) fn or_evict(&self, open: impl Fn() -> Result<OwnedFd>) -> Result<OwnedFd> {
         match open() {
             Err(Errno::EMFILE | Errno::ENFILE) => {
                 self.give_up(descriptor::held() / 2);
@@ -143,26 +120,26 @@ impl View {
     /// Whether there are as many descriptors as what is about to be made takes: it could not be
     /// taken back if they were found missing afterwards.
     pub(super) fn spare(&self, count: usize) -> Result<()> {
-        if descriptor::held() + descriptor::open() <= self.room.limit / 2 {
+        if descriptor::held() + descriptor::open() <= self.limit.limit / 2 {
             return Ok(());
         }
-        let taken = (0..count).map(|_| self.with_room(|| dup(self.descriptors.as_fd())));
+        let taken = (0..count).map(|_| self.or_evict(|| dup(self.descriptors.as_fd())));
         taken.collect::<Result<Vec<_>>>().map(drop)
     }
 
     /// A node has a descriptor more.
     pub(super) fn holds(&self, node: &Node) {
         self.holders().push_back(node.id);
-        self.relieve();
+        self.evict();
     }
 
     /// Gives up descriptors where nodes have too many. What this takes itself, to find directories again, does not begin
     /// it anew.
-    fn relieve(&self) {
-        let most = self.room.for_nodes();
-        if descriptor::held() > most && !self.is_relieving.swap(true, Ordering::Acquire) {
+    fn evict(&self) {
+        let most = self.limit.for_nodes();
+        if descriptor::held() > most && !self.is_evicting.swap(true, Ordering::Acquire) {
             self.give_up(most / 5 * 4);
-            self.is_relieving.store(false, Ordering::Release);
+            self.is_evicting.store(false, Ordering::Release);
         }
     }
 

@@ -3,16 +3,13 @@
 //! Ids count up and are never used again, so a late word about an old one cannot meet a new inode.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flowtrace_schema::{FileId, FileKind};
 use nix::errno::Errno;
 
-use super::descriptor::Descriptor;
-use crate::stat::{Attributes, Time};
+use super::node::{InodeKey, Node};
+use crate::stat::Attributes;
 use nix::Result;
 
 /// Node id of the root directory.
@@ -20,69 +17,6 @@ pub(crate) const ROOT: u64 = 1;
 /// Inode numbers from here on are derived.
 const DERIVED: u64 = 0xffff << 48;
 const SHARDS: u64 = 64;
-
-/// What tells one inode from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct InodeKey {
-    /// Id of the mount: the same directory reached through two mounts is two nodes, because the
-    /// kernel allows a directory one place only.
-    pub(crate) mount: u64,
-    pub(crate) dev: u64,
-    pub(crate) ino: u64,
-}
-
-impl From<&Attributes> for InodeKey {
-    fn from(attributes: &Attributes) -> InodeKey {
-        InodeKey {
-            mount: attributes.mount,
-            dev: attributes.dev,
-            ino: attributes.ino,
-        }
-    }
-}
-
-/// An inode that the kernel knows.
-#[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) id: u64,
-    pub(crate) descriptor: Descriptor,
-    pub(crate) key: InodeKey,
-    pub(crate) birth: Option<Time>,
-    pub(crate) kind: FileKind,
-    /// Its id in the trace; `None` when nothing is recorded.
-    pub(crate) file: Option<FileId>,
-    /// Calls on it are left out of the trace.
-    pub(crate) is_excluded: bool,
-    /// Names in this directory that the view does not show.
-    pub(crate) hides: Option<Box<[OsString]>>,
-    /// Held while names in this directory are looked at or changed, and recorded.
-    pub(crate) names: RwLock<()>,
-    /// The name under which it was last recorded, hashed.
-    pub(crate) last_name: AtomicU64,
-    /// A name of it was removed: it may be gone when the kernel forgets it.
-    pub(crate) unlinked: AtomicBool,
-    /// It lies in a directory that the user may change (see [`crate::fs::Config::owner`]).
-    pub(crate) in_own_directory: AtomicBool,
-    /// Size and time of change when its pages were last known to be right, hashed; 0: never.
-    pub(crate) contents: AtomicU64,
-    /// When the kernel was last told to keep a name in this directory, ns; 0: never.
-    pub(crate) name_kept_ns: AtomicU64,
-    /// Open files and directories of it.
-    pub(crate) opens: AtomicU32,
-    /// Open files of it through which a mapping may be made that stores to the file.
-    pub(crate) writable_maps: AtomicU32,
-    /// Open files of it that may change it, through the same page cache as all others of this mount.
-    pub(crate) writers: AtomicU32,
-    /// Node id of the directory in which it was last found.
-    pub(crate) parent: AtomicU64,
-}
-
-impl Node {
-    /// Its id in the trace, for a call on it.
-    pub(crate) fn recorded(&self) -> Option<FileId> {
-        self.file.filter(|_| !self.is_excluded)
-    }
-}
 
 /// Nodes that the kernel knows, by id and by inode.
 #[derive(Debug)]
