@@ -53,7 +53,7 @@ pub use crate::kernel::Opens;
 pub use filter::{Filter, PatternError};
 pub use offers::Offers;
 pub use protocol::IoUring;
-pub(crate) use protocol::{io_uring_is_on, possible_processors};
+pub(crate) use protocol::io_uring_is_on;
 pub(crate) use session::raise_descriptor_limit;
 pub use session::{Session, serve};
 

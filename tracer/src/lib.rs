@@ -14,6 +14,7 @@ mod bpf;
 pub mod callers;
 mod cgroups;
 pub mod clock;
+mod cpus;
 pub mod doctor;
 mod file_table;
 pub mod fs;

@@ -16,6 +16,7 @@ mod block;
 mod by_id;
 mod calls;
 mod channel_rows;
+mod decode;
 mod dropped;
 mod feed;
 mod follow;
@@ -50,14 +51,6 @@ pub(crate) use scheduler::Scheduler;
 use std::io;
 
 use crate::bpf::followed::Followed;
-
-/// One more than the highest number of a processor that may be there.
-///
-/// # Errors
-/// When the kernel does not tell.
-pub(crate) fn processors() -> io::Result<u32> {
-    Ok(perf::processors()?.last().map_or(1, |last| last + 1))
-}
 
 /// How this process may see calls by tracepoints here, by trying it on itself.
 ///

@@ -8,9 +8,10 @@ use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
-use super::recording::{HOST, RUN, Recording, own_files};
+use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
+use super::trace_files::own_files;
 use super::views::MountedView;
 use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
@@ -156,7 +157,7 @@ impl Attach {
             file_layer: view.session.layer(),
             process_layer: callers.layer(),
         })));
-        recording.directory(view, options.seeing.attribute_ttl);
+        view.record(&recording.recorder, options.seeing.attribute_ttl);
         recording.recorder.settle();
         Ok((served, callers))
     }

@@ -16,15 +16,17 @@ mod launch;
 mod limits;
 mod nested;
 mod origin;
+mod pending_signals;
 mod program;
 mod recording;
 mod run;
 mod seeing;
 mod serving;
+mod signal_group_probe;
 mod signals;
+mod trace_files;
 pub(crate) mod transport;
 mod views;
-mod witness;
 
 pub use crate::proc::environment::Wanted;
 pub use crate::proc::lifetimes::{End, LeftBehind};

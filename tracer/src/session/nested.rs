@@ -7,7 +7,7 @@ use std::{fs, io};
 use nix::unistd::{AccessFlags, access};
 
 use super::Error;
-use super::recording::own_files;
+use super::trace_files::own_files;
 use crate::mounting::{self, FILESYSTEM_TYPE, Mount, SOURCE_PREFIX};
 use crate::proc;
 

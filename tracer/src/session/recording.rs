@@ -1,17 +1,14 @@
 //! What every session has: a clock, a writer, and the record of this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use flowtrace_schema::{
-    HostClock, HostId, HostRecord, Older, Record, Recorder, RunEnd, RunId, Summary, Text,
-    TracedDirectory, Writer,
+    HostClock, HostId, HostRecord, Older, Record, Recorder, RunEnd, RunId, Summary, Writer,
 };
 
 use super::Result;
-use super::serving::ServedView;
 use crate::clock::Clock;
 use crate::host::{self, HostSampler};
 use crate::priority::Ahead;
@@ -62,21 +59,6 @@ impl Recording {
         })
     }
 
-    /// Records that a directory is traced.
-    pub(super) fn directory(&self, view: &ServedView, attribute_ttl: Duration) {
-        let elsewhere = view.source != view.at;
-        self.recorder
-            .record(Record::TracedDirectory(Box::new(TracedDirectory {
-                run: RUN,
-                path: Text::from(view.at.as_path()),
-                source: elsewhere.then(|| Text::from(view.source.as_path())),
-                file_layer: view.session.layer(),
-                fuse_flags: Some(view.session.granted_flags()),
-                attribute_ttl_ns: attribute_ttl.as_nanos() as u64,
-                filesystem: view.filesystem.clone(),
-            })));
-    }
-
     /// Records the machine's counters for as long as what is returned lives; `sampler_ns` is what
     /// sampling threads has taken.
     pub(crate) fn host_sampler(
@@ -113,22 +95,6 @@ impl Recording {
     pub(crate) fn discard(self) {
         self.writer.discard();
     }
-}
-
-/// The names under which SQLite keeps the trace: a view of their directory must not show them,
-/// or the workflow would find files that are not there without tracing.
-pub(crate) fn own_files(output: &Path) -> Vec<PathBuf> {
-    let Some(name) = output.file_name() else {
-        return Vec::new();
-    };
-    let parent = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let Ok(directory) = parent.canonicalize() else {
-        return Vec::new();
-    };
-    flowtrace_schema::own_files(&directory.join(name)).collect()
 }
 
 /// Description of this machine, with the wall clock at time 0 of the recording.

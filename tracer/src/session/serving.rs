@@ -3,13 +3,14 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use flowtrace_schema::Recorder;
+use flowtrace_schema::{Record, Recorder, Text, TracedDirectory};
 use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
-use super::recording::{HOST, Recording};
+use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
 use super::views::MountedView;
 use super::{Error, Result};
@@ -138,6 +139,22 @@ impl Serving<'_> {
             kernel: self.kernel.clone(),
             rings: Arc::clone(&self.rings),
         })
+    }
+}
+
+impl ServedView {
+    /// Records that the directory is traced.
+    pub(super) fn record(&self, recorder: &Recorder, attribute_ttl: Duration) {
+        let elsewhere = self.source != self.at;
+        recorder.record(Record::TracedDirectory(Box::new(TracedDirectory {
+            run: RUN,
+            path: Text::from(self.at.as_path()),
+            source: elsewhere.then(|| Text::from(self.source.as_path())),
+            file_layer: self.session.layer(),
+            fuse_flags: Some(self.session.granted_flags()),
+            attribute_ttl_ns: attribute_ttl.as_nanos() as u64,
+            filesystem: self.filesystem.clone(),
+        })));
     }
 }
 

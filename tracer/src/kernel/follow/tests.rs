@@ -1,4 +1,6 @@
-use flowtrace_schema::{ChannelCall, ChannelId, FileId, Loss, Side};
+use std::cell::RefCell;
+
+use flowtrace_schema::{ChannelCall, ChannelId, Fidelity, FileId, Loss, Side};
 
 use super::*;
 use crate::kernel::OpenedFile;

@@ -18,6 +18,7 @@ use crate::side_by_side::both;
 
 mod blocked;
 mod carried;
+mod layout;
 mod memory;
 mod program;
 mod several;
@@ -79,10 +80,10 @@ impl Programs {
         let wanted = Map::new(Kind::Array, 2 * NUMBERS, 1)?;
         wanted.put(0, &wanted::numbers(blocking))?;
         let lost = Map::new(Kind::Array, size_of::<[u64; 3]>(), 1)?;
-        let count = super::processors()?;
+        let count = crate::cpus::array_length()?;
         let last = Map::new(Kind::Array, count as usize * program::STRIDE, 1)?;
         let types = Types::of_kernel()?;
-        let layout = carried::Layout::of_kernel();
+        let layout = layout::Layout::of_kernel();
         let memory = Map::new(Kind::Array, count as usize * carried::MEMORY, 1)?;
         let lanes = Lanes::new(count, size)?;
         let successor = Successor::new()?;

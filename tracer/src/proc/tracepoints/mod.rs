@@ -98,7 +98,7 @@ impl Tracepoints {
         let rings = || [SIZE, BELL, CONTENTS].map(|size| Map::new(Kind::Ring, 0, size));
         let ([ring, bell, contents], layout) = both(rings, Layout::of_kernel);
         let (layout, ring, bell, contents) = (layout?, ring?, bell?, contents?);
-        let processors = crate::kernel::processors()?;
+        let processors = crate::cpus::array_length()?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpgrp};
 
-use super::signals;
+use super::pending_signals::pending;
 use crate::aside::{Aside, Group};
 
 /// A process in our group that keeps the signals it gets until it is asked for them.
 #[derive(Debug)]
-pub(super) struct Witness {
+pub(super) struct SignalGroupProbe {
     group: Pid,
     asked: UnixStream,
     seen: Mutex<Seen>,
@@ -42,12 +42,12 @@ const ALL_HAVE_IT: Duration = Duration::from_millis(5);
 /// It makes a handful of system calls, unless somebody stopped it.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-impl Witness {
+impl SignalGroupProbe {
     /// Begins one.
     ///
     /// # Errors
     /// When there is no room for another process.
-    pub(super) fn begin() -> io::Result<Witness> {
+    pub(super) fn begin() -> io::Result<SignalGroupProbe> {
         let (asked, answering) = UnixStream::pair()?;
         asked.set_read_timeout(Some(PATIENCE))?;
         let socket = answering.as_raw_fd();
@@ -58,7 +58,7 @@ impl Witness {
                 answer(socket);
             })
         }?;
-        Ok(Witness {
+        Ok(SignalGroupProbe {
             group: getpgrp(),
             asked,
             seen: Mutex::default(),
@@ -66,7 +66,7 @@ impl Witness {
         })
     }
 
-    /// Whether `signal`, which this process just got, went to the whole group. Ask for every signal that comes. A witness that
+    /// Whether `signal`, which this process just got, went to the whole group. Ask for every signal that comes. A probe that
     /// cannot be heard has seen nothing.
     pub(super) fn saw(&self, signal: Signal) -> bool {
         let got = Instant::now();
@@ -76,7 +76,7 @@ impl Witness {
             return false;
         }
         let now = self.ask().unwrap_or(0);
-        let ours = signals::pending()
+        let ours = pending()
             .iter()
             .fold(0, |set, signal| set | bit(signal as i32));
         let own = bit(signal as i32);
@@ -84,7 +84,7 @@ impl Witness {
         let fresh = seen.fresh.take();
         let fresh = fresh.filter(|(_, at)| got.saturating_duration_since(*at) <= ALL_HAVE_IT);
         let all = seen.due | now | fresh.map_or(0, |(signals, _)| signals);
-        // One that came twice in a moment is one for the witness and may be two for us: what we still have was sent to all as well.
+        // One that came twice in a moment is one for the probe and may be two for us: what we still have was sent to all as well.
         seen.due = all & ours;
         let rest = now & !ours & !own;
         seen.fresh = (rest != 0).then(|| (rest, Instant::now()));
@@ -104,7 +104,7 @@ impl Witness {
     }
 }
 
-impl Witness {
+impl SignalGroupProbe {
     /// Ends it, so that it is nobody's orphan. What comes later was sent to us alone.
     pub(super) fn end(&self) {
         // A child that has not run its program yet may have a copy of the descriptor.
@@ -118,7 +118,7 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for SignalGroupProbe {
     fn drop(&mut self) {
         self.end();
     }
@@ -190,15 +190,15 @@ mod tests {
         let own = SigSet::from(signal);
         own.thread_block().map_err(|_| 1)?;
         setpgid(Pid::this(), Pid::this()).map_err(|_| 2)?;
-        let witness = Witness::begin().map_err(|_| 3)?;
+        let probe = SignalGroupProbe::begin().map_err(|_| 3)?;
         let get = |sent: nix::Result<()>| sent.and_then(|()| own.wait());
         step(4, get(kill(Pid::this(), signal)) == Ok(signal))?;
-        step(5, !witness.saw(signal))?;
+        step(5, !probe.saw(signal))?;
         step(6, get(killpg(getpgrp(), signal)) == Ok(signal))?;
-        step(7, witness.saw(signal))?;
+        step(7, probe.saw(signal))?;
         step(8, get(kill(Pid::this(), signal)) == Ok(signal))?;
-        step(9, !witness.saw(signal))?;
-        drop(witness);
+        step(9, !probe.saw(signal))?;
+        drop(probe);
         // It was waited for: there is no child left.
         step(
             10,
