@@ -20,10 +20,11 @@ mod books;
 mod calls;
 mod images;
 mod letting_go;
+mod pending_forks;
 mod process;
 
-use births::Births;
 use books::Life;
+use pending_forks::PendingForks;
 use process::{Process, Task};
 
 use super::environment::Wanted;
@@ -87,7 +88,7 @@ pub(crate) struct Lifetimes {
     unprivileged: bool,
     tasks: HashMap<u32, Task>,
     processes: HashMap<u32, Process>,
-    births: Births,
+    births: PendingForks,
     letting_go: bool,
     /// The calls that [`super::topology`] picks are seen.
     calls_seen: bool,
@@ -137,7 +138,7 @@ impl Lifetimes {
             unprivileged: !reading::may_trace_privileged(),
             tasks: HashMap::from([(root, task)]),
             processes: HashMap::from([(root, process)]),
-            births: Births::default(),
+            births: PendingForks::default(),
             letting_go: false,
             calls_seen: false,
             wanted,

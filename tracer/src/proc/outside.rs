@@ -4,7 +4,7 @@
 //! are exact, whatever links and namespaces the name went through. A system file that is only
 //! read is taken at its word instead and the program goes on at once, for programs open
 //! such files by the hundred. What a program moves through a file that it got as an open descriptor
-//! ([`handed`]) is one row of its own.
+//! ([`inherited`]) is one row of its own.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -25,13 +25,14 @@ use crate::file_table::FileTable;
 use crate::kernel::Descriptions;
 use crate::stat::Attributes;
 
-mod handed;
+mod inherited;
+mod inherited_files;
 mod made;
 mod names;
 mod paths;
 mod told;
 
-use handed::Handed;
+use inherited_files::InheritedFiles;
 use made::{Home, is_fresh};
 pub(crate) use names::NameChange;
 use paths::{full_path, has_dots, is_kernels, is_plain_read, named, stands_for_descriptor};
@@ -59,7 +60,7 @@ pub(crate) struct Outside {
     /// is looked at.
     inodes: HashMap<Inode, FileId>,
     /// What programs got as open descriptors, where nobody else sees what they move.
-    handed: Option<Handed>,
+    inherited: Option<InheritedFiles>,
     /// To be told what the first program of the run has open, until it begins.
     first: Option<Descriptions>,
 }
@@ -99,7 +100,7 @@ impl Outside {
             host,
             files,
             ring: recorder.call_ring(),
-            handed: (follows && told.is_none()).then(Handed::default),
+            inherited: (follows && told.is_none()).then(InheritedFiles::default),
             first: told.clone(),
             told,
             views,

@@ -15,9 +15,9 @@ use super::calls::{
     ARGUMENTS, FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, RESULT,
     SIX, STATE, TYPE, kind_of,
 };
+use super::format::{ADDRESS, AT, BASES, NAMES, NUMBER, OPENED, PID, REST, SECOND, TID};
 use super::moment::{Open, Told};
 use super::pending::{Part, Parts, path};
-use super::program::{ADDRESS, AT, BASES, NAMES, NUMBER, OPENED, PID, REST, SECOND, TID};
 use super::table::{ENTRY, INODE, KIND, TRAFFIC};
 
 /// What a call did.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 
 use super::super::links::DELETED;
-use super::program::{DETACHED, UNNAMED};
+use super::format::{DETACHED, UNNAMED};
 
 /// More of them, and more bytes in one, are not kept to be used again.
 const SPARES: usize = 64;
@@ -73,7 +73,7 @@ struct Piece {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part<'a> {
     pub(super) bytes: &'a [u8],
-    /// As its record has them ([`super::program::NUMBER`]).
+    /// As its record has them ([`super::format::NUMBER`]).
     pub(super) flags: u32,
 }
 

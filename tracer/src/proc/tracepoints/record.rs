@@ -8,15 +8,15 @@ use super::super::costs::{Costs, Io};
 use super::bytes::{half, word};
 use super::called::Called;
 use super::calls;
-use super::moment::Told;
-use super::pending::{Part, Parts, Pending, path};
-use super::program::{
+use super::format::{
     ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT,
     DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
     FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED, PEAK, PID,
     PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
     TASK_CLOCK, TID, UMASK, WHAT, missing,
 };
+use super::moment::Told;
+use super::pending::{Part, Parts, Pending, path};
 
 /// Bytes of a page, in which the kernel counts memory.
 const PAGE: u64 = 4096;

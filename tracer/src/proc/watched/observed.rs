@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use flowtrace_schema::Recorder;
 
-use super::Watched;
 use super::observations::{Executed, Observation, What};
 use crate::proc::environment::Wanted;
 use crate::proc::inherited::Inherited;
@@ -56,7 +55,7 @@ impl Observers {
     }
 
     /// Tells that all until this moment was told.
-    fn complete(&mut self, until: u64) {
+    pub(super) fn complete(&mut self, until: u64) {
         self.tell(|observer| observer.complete(until));
     }
 
@@ -133,21 +132,5 @@ fn moment_of<'a>(told: Option<&'a Told>, here: &'a LiveSnapshot) -> &'a dyn Proc
     match told {
         Some(told) => told,
         None => here,
-    }
-}
-
-impl Watched {
-    /// Tells what has happened until now. Whether there was anything.
-    pub(super) fn tell_observers(&self, observers: &mut Observers) -> bool {
-        let (before, observations) = {
-            let mut state = self.state();
-            let before = state.table.clock.now();
-            state.pump();
-            (before, state.table.take_observations())
-        };
-        let is_any = !observations.is_empty();
-        observers.deliver(observations);
-        observers.complete(before);
-        is_any
     }
 }
