@@ -3,7 +3,6 @@
 
 pub use crate::file_table::directory_tree;
 pub use crate::fs::fuzzing::{directory_entries, groups};
-pub use crate::net::fuzzing::{packets, pcap, pcapng};
 
 use crate::proc::channels::sockets::{address_in, diag};
 use crate::proc::descriptors;
@@ -119,74 +118,6 @@ mod tests {
         })
     }
 
-    /// Records of a pcap file behind its header, nearly right.
-    fn records() -> impl Strategy<Value = Vec<u8>> {
-        let record = (0u32..80, -2i32..3, prop::sample::select(FRAMES));
-        (any::<u8>(), prop::collection::vec(record, 0..5)).prop_map(|(variant, records)| {
-            let mut bytes = vec![variant];
-            for (length, more, frame) in records {
-                let claimed = length.saturating_add_signed(more);
-                for number in [0, 0, claimed, claimed.wrapping_mul(2)] {
-                    bytes.extend(match variant & 2 {
-                        0 => number.to_le_bytes(),
-                        _ => number.to_be_bytes(),
-                    });
-                }
-                bytes.extend(frame.iter().cycle().take(length as usize));
-            }
-            bytes
-        })
-    }
-
-    /// Blocks of a pcapng file behind its first interface, nearly right.
-    fn blocks() -> impl Strategy<Value = Vec<u8>> {
-        let block = (0u32..8, 0u32..24, -1i32..2, prop::sample::select(FRAMES));
-        (any::<u8>(), prop::collection::vec(block, 0..6)).prop_map(|(variant, blocks)| {
-            let mut bytes = vec![variant];
-            for (kind, words, more, frame) in blocks {
-                let length = 12 + words * 4;
-                let mut number = |number: u32| {
-                    bytes.extend(match variant & 1 {
-                        0 => number.to_le_bytes(),
-                        _ => number.to_be_bytes(),
-                    });
-                };
-                number(kind);
-                number(length);
-                let mut body: Vec<u32> = vec![0, 0, 7, words * 4, words * 4, 2 << 16 | 4, 1];
-                body.extend(
-                    frame
-                        .chunks_exact(4)
-                        .map(|b| u32::from_be_bytes(b.try_into().unwrap())),
-                );
-                body.resize(words as usize, 0);
-                body.into_iter().for_each(&mut number);
-                number(length.saturating_add_signed(more));
-            }
-            bytes
-        })
-    }
-
-    /// Frames of which the spoilt ones are made: TCP behind a tag, UDP behind headers of IPv6.
-    const FRAMES: &[&[u8]] = &[
-        &[
-            2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 0, 0x45, 0, 0, 64, 0, 0, 0x40, 0,
-            64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 80, 0, 81, 0, 0, 0, 1, 0, 0, 0, 0, 0xb0, 2,
-            0xff, 0xff, 0, 0, 0, 0, 2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7,
-            0, 0, 0, 0,
-        ],
-        &[
-            2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 36, 0, 64, 0xfe,
-            0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-            0, 0, 0, 0, 2, 44, 0, 1, 4, 0, 0, 0, 0, 60, 0, 0, 1, 0, 0, 0, 9, 17, 0, 1, 4, 0, 0, 0,
-            0, 0, 53, 0, 54, 0, 12, 0, 0, 1, 2, 3, 4,
-        ],
-        &[
-            0x45, 0, 0, 28, 0, 0, 0x20, 0, 64, 1, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1, 8, 0, 0, 0, 0,
-            1, 0, 2,
-        ],
-    ];
-
     /// Code with system calls in it.
     fn code() -> impl Strategy<Value = Vec<u8>> {
         let part = prop_oneof![
@@ -257,29 +188,6 @@ mod tests {
         #[test]
         fn any_changes_of_a_tree(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             directory_tree(&bytes);
-        }
-
-        #[test]
-        fn any_bytes_as_captures(bytes in prop_oneof![
-            prop::collection::vec(any::<u8>(), 0..500),
-            records(),
-            blocks(),
-        ]) {
-            pcap(&bytes);
-            pcapng(&bytes);
-        }
-
-        #[test]
-        fn spoilt_frames(mut bytes in prop::sample::select(FRAMES).prop_map(<[u8]>::to_vec),
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
-            end in any::<prop::sample::Index>(),
-        ) {
-            for (at, byte) in changes {
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
-            }
-            packets(&bytes);
-            packets(&bytes[..end.index(bytes.len() + 1)]);
         }
 
         #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use super::packet::Link;
+use flowtrace_net::Link;
 
 pub(super) mod deleted;
 

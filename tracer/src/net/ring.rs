@@ -15,8 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::SocketError;
 
-use super::filter::{self, Filter};
 use super::interfaces::{ARPHRD_ETHER, ARPHRD_LOOPBACK, Interface};
+use flowtrace_net::filter::{self, Filter};
 
 mod map;
 

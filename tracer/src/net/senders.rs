@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use flowtrace_net::flows::Unanswered;
 use flowtrace_schema::Upid;
 
 use crate::proc::channels::sockets;
@@ -35,18 +36,6 @@ struct Known {
 pub(crate) struct Maker {
     pub(crate) upid: Upid,
     pub(crate) t_ns: i64,
-}
-
-/// A connection that was asked for in vain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unanswered {
-    pub(crate) upid: Upid,
-    /// The port that it came from.
-    pub(crate) port: u16,
-    pub(crate) to: SocketAddr,
-    /// When the call began, and returned.
-    pub(crate) from_ns: i64,
-    pub(crate) to_ns: i64,
 }
 
 impl Senders {

@@ -16,7 +16,8 @@ use crate::clock::Clock;
 pub(crate) mod diag;
 pub(crate) mod holders;
 
-use diag::{Described, Diag, TCP, UDP};
+use diag::{Described, Diag};
+use flowtrace_net::flows::{TCP, UDP};
 use holders::Holders;
 
 /// How often all sockets are asked for.

@@ -13,24 +13,31 @@ pub(crate) const FURTHEST_NS: i64 = 1 << 55;
 
 /// A capture, as its frames are taken from it.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) id: CaptureId,
+pub struct Place {
+    /// Its id in the trace.
+    pub id: CaptureId,
     /// Number of the host, or of its network namespace.
-    pub(crate) scope: u32,
+    pub scope: u32,
     /// What its frames begin with; `None`: unknown.
-    pub(crate) link: Option<Link>,
+    pub link: Option<Link>,
     /// The number of that.
-    pub(crate) link_type: u16,
-    pub(crate) from_ns: Option<i64>,
-    pub(crate) to_ns: Option<i64>,
-    /// Frames read, and of these not recorded.
-    pub(crate) frames: u64,
-    pub(crate) ignored: u64,
+    pub link_type: u16,
+    /// Time of its first frame, ns since time 0 of the trace.
+    pub from_ns: Option<i64>,
+    /// Time of its last frame, likewise.
+    pub to_ns: Option<i64>,
+    /// Frames read.
+    pub frames: u64,
+    /// Frames read that are not recorded.
+    pub ignored: u64,
     /// Of the ignored ones, those whose time is too far from the others'.
-    pub(crate) out_of_time: u64,
-    pub(crate) received: Option<u64>,
-    pub(crate) dropped: Option<u64>,
-    pub(crate) unstored: u64,
+    pub out_of_time: u64,
+    /// Frames that the kernel counted.
+    pub received: Option<u64>,
+    /// Frames that the kernel dropped.
+    pub dropped: Option<u64>,
+    /// Frames that the recorder could not keep up with.
+    pub unstored: u64,
 }
 
 impl Place {
@@ -49,15 +56,17 @@ impl Place {
 
 /// A frame on its way into the trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming<'a> {
+pub struct Incoming<'a> {
     /// Since time 0 of the trace.
-    pub(crate) t_ns: i64,
-    pub(crate) bytes: &'a [u8],
-    pub(crate) wire_bytes: u32,
+    pub t_ns: i64,
+    /// Its first bytes, as many as were captured.
+    pub bytes: &'a [u8],
+    /// Its length on the wire.
+    pub wire_bytes: u32,
     /// As the capture says; what the frame itself says goes first.
-    pub(crate) way: Way,
+    pub way: Way,
     /// Marks that the kernel gives, see [`marks`].
-    pub(crate) marks: u8,
+    pub marks: u8,
 }
 
 /// The losses that frames can be.
@@ -72,10 +81,11 @@ struct Lost {
 
 /// Takes the frames of all captures of a trace.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub struct Sink {
     recorder: Recorder,
     ring: PacketRing,
-    pub(crate) flows: FlowTable,
+    /// The flows so far.
+    pub flows: FlowTable,
     filter: Filter,
     lost: Lost,
     packets: u64,
@@ -88,7 +98,7 @@ impl Sink {
     }
 
     /// Takes what is wanted.
-    pub(crate) fn filtered(recorder: &Recorder, filter: Filter) -> Self {
+    pub fn filtered(recorder: &Recorder, filter: Filter) -> Self {
         Sink {
             filter,
             recorder: recorder.clone(),
@@ -100,12 +110,12 @@ impl Sink {
     }
 
     /// Packets recorded so far.
-    pub(crate) fn packets(&self) -> u64 {
+    pub fn packets(&self) -> u64 {
         self.packets
     }
 
     /// Records a capture.
-    pub(crate) fn begin(&self, record: CaptureRecord, scope: u32) -> Place {
+    pub fn begin(&self, record: CaptureRecord, scope: u32) -> Place {
         let place = Place {
             id: record.id,
             scope,
@@ -125,7 +135,7 @@ impl Sink {
     }
 
     /// Records a frame, or counts why not.
-    pub(crate) fn frame(&mut self, place: &mut Place, frame: Incoming<'_>) {
+    pub fn frame(&mut self, place: &mut Place, frame: Incoming<'_>) {
         place.frames += 1;
         if frame.t_ns.unsigned_abs() > FURTHEST_NS.unsigned_abs() {
             self.lost.time += 1;
@@ -183,7 +193,7 @@ impl Sink {
     }
 
     /// Records what is known at the end.
-    pub(crate) fn finish<'a>(mut self, places: impl Iterator<Item = &'a Place>) {
+    pub fn finish<'a>(mut self, places: impl Iterator<Item = &'a Place>) {
         for place in places {
             self.recorder
                 .record(Record::CaptureEnd(Box::new(place.end())));

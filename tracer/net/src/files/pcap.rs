@@ -3,7 +3,8 @@
 
 use flowtrace_schema::Way;
 
-use super::{Event, FileError, Frame, Input, Interface, LONGEST_FRAME};
+use super::event::{Event, FileError, Frame, Interface, LONGEST_FRAME};
+use super::input::Input;
 
 /// A file after its header.
 #[derive(Debug)]

@@ -4,13 +4,12 @@
 //! a socket may be said when the next one has begun: sockets are told apart by their cookie.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU64;
 
 use flowtrace_schema::{End, FlowId};
 
-use super::{Connection, FlowTable, Pair};
-use crate::net::senders::Unanswered;
-use crate::net::sockets::diag::{Info, TCP};
+use super::connection::Connection;
+use super::socket::{Met, TCP, TcpInfo, Unanswered};
+use super::{FlowTable, Pair};
 
 /// How much earlier than its first packet a socket may have been asked about: stamps of packets
 /// and the time of a look are not of one moment.
@@ -18,25 +17,10 @@ const SLACK_NS: i64 = 5_000_000;
 /// Among more flows those of a socket without a peer are not looked for.
 const MOST_SEARCHED: usize = 1 << 13;
 
-/// A socket that has a peer, as it was met at one moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Met {
-    pub(crate) protocol: u8,
-    pub(crate) local: SocketAddr,
-    pub(crate) peer: SocketAddr,
-    /// Number of its network namespace.
-    pub(crate) scope: u32,
-    pub(crate) t_ns: i64,
-    /// The kernel's own number of it.
-    pub(crate) cookie: Option<NonZeroU64>,
-    /// What it had done when it was closed, before that moment; `None`: it was open.
-    pub(crate) closed: Option<Info>,
-}
-
 impl FlowTable {
     /// The flow of a connected socket, and the end that the socket is; `None`: there is none, or
     /// several may be meant.
-    pub(crate) fn of_socket(&mut self, met: &Met) -> Option<(FlowId, End)> {
+    pub fn of_socket(&mut self, met: &Met) -> Option<(FlowId, End)> {
         let (local, peer) = (key(met.local), key(met.peer));
         let is_low = local <= peer;
         let (low, high) = if is_low { (local, peer) } else { (peer, local) };
@@ -61,7 +45,7 @@ impl FlowTable {
     }
 
     /// The flow of a connection that was asked for in vain; `None`: there is none, or several may be.
-    pub(crate) fn of_unanswered(&self, one: &Unanswered) -> Option<(FlowId, End)> {
+    pub fn of_unanswered(&self, one: &Unanswered) -> Option<(FlowId, End)> {
         if self.young.len() + self.old.len() > MOST_SEARCHED {
             return None;
         }
@@ -92,7 +76,7 @@ impl FlowTable {
 
     /// The flows of a socket that takes what anybody sends to it, or sends to anybody, as far as they
     /// went on after `since_ns`.
-    pub(crate) fn of_listener(
+    pub fn of_listener(
         &self,
         protocol: u8,
         local: SocketAddr,
@@ -179,7 +163,7 @@ impl Connection {
 
     /// Whether the socket at an end may have sent and received what it says (a SYN and a FIN count
     /// as one each).
-    fn has_room_for(&self, info: &Info, is_low: bool) -> bool {
+    fn has_room_for(&self, info: &TcpInfo, is_low: bool) -> bool {
         let at = self.at(is_low);
         let bytes = |way: usize| self.seen.iter().map(|seen| seen.bytes[way]).max();
         let fits = |told: Option<u64>, way| told <= bytes(way).map(|bytes| bytes + 2);

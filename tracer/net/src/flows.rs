@@ -9,17 +9,19 @@ use std::hash::{Hash, Hasher};
 use std::net::Ipv6Addr;
 
 use flowtrace_schema::{
-    CaptureId, End, FlowId, FlowOptions, FlowRecord, Loss, Packet, Record, Recorder, TcpFields,
-    marks,
+    End, FlowId, FlowOptions, FlowRecord, Loss, Packet, Record, Recorder, TcpFields, marks,
 };
 
 use super::packet::{Parsed, Tcp, tcp};
 
 mod connection;
 mod lookup;
+mod seen;
+mod socket;
 
 use connection::Connection;
-pub(crate) use lookup::Met;
+pub(crate) use seen::Seen;
+pub use socket::{Met, TCP, TcpInfo, UDP, Unanswered};
 
 /// Address pairs, their connections, and what each capture saw of each, that are followed at once in
 /// each of two generations; a bound for the memory that a capture of nothing but new flows can take
@@ -50,24 +52,13 @@ impl Hash for Pair {
     }
 }
 
-/// Where a packet was captured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) capture: CaptureId,
-    /// Number of the host, or of its network namespace.
-    pub(crate) scope: u32,
-    /// By the clock of the capture's host.
-    pub(crate) t_ns: i64,
-    pub(crate) wire_bytes: u32,
-}
-
 /// Connections by their pair. The hash is keyed by chance, for captures may be made to collide, and
 /// a third of the time of the standard one: every packet is looked up.
 type Connections = HashMap<Pair, Vec<Connection>, ahash::RandomState>;
 
 /// All flows that are followed.
 #[derive(Debug, Default)]
-pub(crate) struct FlowTable {
+pub struct FlowTable {
     /// Those with a packet since the last change of generations.
     young: Connections,
     old: Connections,
@@ -86,7 +77,7 @@ impl FlowTable {
     }
 
     /// Number of flows so far.
-    pub(crate) fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         self.flows
     }
 

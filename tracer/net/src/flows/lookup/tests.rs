@@ -1,8 +1,10 @@
+use std::num::NonZeroU64;
+
 use flowtrace_schema::{CaptureId, Recorder, Upid, Way};
 
 use super::super::Seen;
 use super::*;
-use crate::net::packet::{Parsed, Tcp, tcp};
+use crate::packet::{Parsed, Tcp, tcp};
 
 const CLIENT: &str = "10.0.0.1:1000";
 const SERVER: &str = "10.0.0.2:80";
@@ -118,9 +120,9 @@ impl Table {
             scope: 1,
             t_ns: self.t_ns + later_ns,
             cookie: NonZeroU64::new(cookie),
-            closed: sent.map(|sent| Info {
+            closed: sent.map(|sent| TcpInfo {
                 bytes_acked: Some(sent),
-                ..Info::default()
+                ..TcpInfo::default()
             }),
         }
     }

@@ -2,11 +2,12 @@
 
 use flowtrace_schema::Way;
 
-use super::{Skip, u16_at};
+use super::bytes::u16_at;
+use super::parsed::Skip;
 
 /// What the frames of an interface begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link {
+pub enum Link {
     /// Ethernet (1).
     Ethernet,
     /// BSD loopback, the address family in the byte order of the host (0).
@@ -23,7 +24,7 @@ pub(crate) enum Link {
 
 impl Link {
     /// The link type of a LINKTYPE_ number; 12 and 14 are what some systems write for 101.
-    pub(crate) const fn of(number: u16) -> Option<Link> {
+    pub const fn of(number: u16) -> Option<Link> {
         Some(match number {
             0 => Link::Null,
             1 => Link::Ethernet,

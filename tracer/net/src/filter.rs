@@ -93,7 +93,7 @@ impl Code {
 
 impl Filter {
     /// The program that hands over `snap` bytes of each wanted packet.
-    pub(super) fn program(&self, snap: u32) -> Vec<sock_filter> {
+    pub fn program(&self, snap: u32) -> Vec<sock_filter> {
         let mut code = Code::default();
         // Tags are taken off before, unless there are two: those are looked at later.
         code.line(LOAD_HALF, PROTOCOL);
@@ -163,7 +163,7 @@ impl Filter {
     }
 
     /// Whether a packet that the kernel let through is wanted: some are hard to tell there.
-    pub(super) fn wants(&self, parsed: &Parsed) -> bool {
+    pub(crate) fn wants(&self, parsed: &Parsed) -> bool {
         self.ports.is_empty()
             || parsed
                 .ports
@@ -173,7 +173,7 @@ impl Filter {
 
 /// Attaches a program to a socket.
 #[expect(unsafe_code)]
-pub(super) fn attach(socket: BorrowedFd<'_>, program: &[sock_filter]) -> io::Result<()> {
+pub fn attach(socket: BorrowedFd<'_>, program: &[sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_ptr().cast_mut(),

@@ -2,8 +2,9 @@
 
 use flowtrace_schema::{Way, marks};
 
+use super::bytes::{u16_at, u32_at, v4, v6};
+use super::parsed::{Parsed, Skip};
 use super::tcp::{self, Tcp};
-use super::{Parsed, Skip, u16_at, u32_at, v4, v6};
 
 /// Most extension headers of one packet.
 const MOST_HEADERS: usize = 16;

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use flowtrace_schema::{CaptureId, FlowId, FlowSeen, Way};
 
-use super::Seen;
-use crate::net::packet::{Parsed, SynOptions, Tcp, tcp};
+use super::seen::Seen;
+use crate::packet::{Parsed, SynOptions, Tcp, tcp};
 
 /// What is known of one of the two ends.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The header of TCP (RFC 9293) and its options (RFC 7323, RFC 2018).
 
-use super::{u16_at, u32_at};
+use super::bytes::{u16_at, u32_at};
 
 /// Flags.
 pub(crate) const FIN: u8 = 1;
