@@ -49,7 +49,7 @@ mod split;
 mod sys;
 
 pub use crate::file_table::FileTable;
-pub use crate::kernel::Opens;
+pub use crate::opens::Opens;
 pub use filter::{Filter, PatternError};
 pub use offers::Offers;
 pub use protocol::IoUring;

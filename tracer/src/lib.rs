@@ -9,18 +9,19 @@
 //! - the real directory is reached through a descriptor opened before the traced view was
 //!   mounted over it, never by path.
 
-mod aside;
 mod bpf;
 pub mod callers;
 mod cgroups;
 pub mod clock;
 mod cpus;
+mod descriptor_table;
 pub mod doctor;
 mod file_table;
 pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hashed;
+mod helper_process;
 pub mod host;
 mod kernel;
 mod linux;
@@ -28,6 +29,7 @@ mod mapping;
 mod memory;
 pub mod mounting;
 pub mod net;
+mod opens;
 mod priority;
 mod proc;
 mod rings;

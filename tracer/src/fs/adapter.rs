@@ -14,7 +14,7 @@ use super::passthrough::View;
 use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
 use crate::callers::Effort;
-use crate::kernel::Opens;
+use crate::opens::Opens;
 use crate::rings::Rings;
 use nix::Result;
 

@@ -28,7 +28,7 @@ const MS: u64 = 1_000_000;
 
 /// proc_stat(5).
 pub(super) fn stat(text: &str, values: &mut Values<'_>) {
-    let tick_ns = crate::proc::reading::tick_ns();
+    let tick_ns = crate::linux::tick_ns();
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else {
             continue;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use super::opens::{Note, Noted, OpenedFile, Opens};
 use super::room::Room;
 use crate::bpf::followed::Followed;
+use crate::opens::{Note, Noted, OpenedFile, Opens};
 use crate::proc::clone_flags;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};

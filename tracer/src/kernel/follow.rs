@@ -15,13 +15,13 @@ use super::by_id::ById;
 use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
 use super::open_file::OpenFile;
-use super::opens::{Note, Noted, OpenedFile};
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
 use super::table::{SharedTable, Table};
 use super::traffic::Accounts;
 use crate::clock::Clock;
+use crate::opens::{Note, Noted, OpenedFile};
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::objects::Target;
 

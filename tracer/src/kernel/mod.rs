@@ -24,7 +24,6 @@ mod hold;
 mod hurry;
 mod merge;
 mod open_file;
-mod opens;
 mod parting;
 mod perf;
 mod programs;
@@ -42,10 +41,7 @@ mod waits;
 
 pub(crate) use calls::CallSource;
 pub(crate) use feed::{Descriptions, Inherited};
-pub use opens::Opens;
-pub(crate) use opens::{Note, Noted, OpenedFile};
 pub(crate) use reader::{KernelLayer, Watched};
-pub(crate) use sched::in_first_pid_namespace;
 pub(crate) use scheduler::Scheduler;
 
 use std::io;

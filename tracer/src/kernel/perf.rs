@@ -127,7 +127,7 @@ impl Rings {
     /// # Errors
     /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
     pub(super) fn open_scheduler(programs: Option<&Switches>) -> io::Result<Rings> {
-        sched::in_first_pid_namespace()?;
+        crate::linux::in_first_pid_namespace()?;
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let switch = tracefs.format("sched/sched_switch");
         let switch = switch.map_err(|e| named(&e, "tracepoint sched_switch"))?;

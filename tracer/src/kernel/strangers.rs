@@ -8,9 +8,9 @@ use std::rc::Rc;
 use flowtrace_schema::{Call, FileId};
 
 use super::open_file::OpenFile;
-use super::opens::OpenedFile;
 use super::table::SharedTable;
 use crate::clock::Clock;
+use crate::opens::OpenedFile;
 use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::{descriptors, links};
 

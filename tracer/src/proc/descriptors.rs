@@ -15,10 +15,8 @@ use super::links::link;
 use super::reading::{self, ProcessStat};
 use crate::stat::{self, Attributes};
 
-mod closing;
 mod numbers;
 
-pub(crate) use closing::{keep_only, spawn_apart};
 #[cfg(any(test, fuzzing))]
 pub(crate) use numbers::entries_in;
 

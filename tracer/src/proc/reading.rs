@@ -10,6 +10,7 @@ use flowtrace_schema::{MOST_ARGUMENTS, Text};
 
 use super::environment::{Variables, Wanted};
 use super::links;
+use crate::linux::tick_ns;
 
 mod cost;
 mod startup;
@@ -189,11 +190,6 @@ pub(super) fn is_in_vfork(pid: u32) -> bool {
     let stat = contents(&format!("/proc/{pid}/stat"));
     stat.ok().and_then(is_held) == Some(true)
         && fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(is_fork)
-}
-
-/// What /proc counts CPU times and starts in, ns.
-pub(crate) fn tick_ns() -> u64 {
-    1_000_000_000 / procfs::ticks_per_second()
 }
 
 /// Whether the ptrace rules of the kernel let this process trace set-user-id programs, so that

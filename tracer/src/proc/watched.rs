@@ -45,7 +45,7 @@ use super::lifetimes::LeftBehind;
 use super::reading::{Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
-use crate::kernel::Opens;
+use crate::opens::Opens;
 use crate::rings::Rings;
 pub(crate) use feed::{Feed, Ready};
 pub(crate) use observed::Observers;

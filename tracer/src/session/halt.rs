@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 
-use crate::aside::{Aside, Group};
+use crate::helper_process::{Group, HelperProcess};
 
 /// Stops this process until it is let go on, or `root` is. Does nothing where no shell waits at a terminal: a batch system
 /// that halts its job halts all of it.
@@ -28,7 +28,7 @@ pub(super) fn halt_with(root: Pid) {
     // SAFETY: it makes nothing but system calls, on the path, which was made before, and the descriptor that it keeps.
     #[expect(unsafe_code)]
     let aside = unsafe {
-        Aside::begin(c"flowtrace-waker", Group::Own, &[end], || {
+        HelperProcess::begin(c"flowtrace-waker", Group::Own, &[end], || {
             wake(own, &path, end);
         })
     };

@@ -18,8 +18,8 @@ use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
 use crate::file_table::FileTable;
 use crate::fs::{self, Hidden, Offers, Permission, Session};
-use crate::kernel::Opens;
 use crate::mounting;
+use crate::opens::Opens;
 use crate::rings::Rings;
 
 /// What all views of a session have in common.

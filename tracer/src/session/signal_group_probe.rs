@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpgrp};
 
 use super::pending_signals::pending;
-use crate::aside::{Aside, Group};
+use crate::helper_process::{Group, HelperProcess};
 
 /// A process in our group that keeps the signals it gets until it is asked for them.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct SignalGroupProbe {
     asked: UnixStream,
     seen: Mutex<Seen>,
     /// Ends when `asked` does; waited for where that is closed by us.
-    aside: Mutex<Option<Aside>>,
+    aside: Mutex<Option<HelperProcess>>,
 }
 
 /// What the group got and we have not been asked about: sets of [`bit`]s.
@@ -54,7 +54,7 @@ impl SignalGroupProbe {
         // SAFETY: it makes nothing but system calls, on the descriptor that it keeps.
         #[expect(unsafe_code)]
         let aside = unsafe {
-            Aside::begin(c"flowtrace-group", Group::Ours, &[socket], || {
+            HelperProcess::begin(c"flowtrace-group", Group::Ours, &[socket], || {
                 answer(socket);
             })
         }?;

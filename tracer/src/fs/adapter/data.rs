@@ -18,7 +18,7 @@ use crate::fs::passthrough::Write;
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
 use crate::fs::split::Cutting;
-use crate::kernel::{Note, Noted};
+use crate::opens::{Note, Noted};
 use nix::Result;
 
 /// Most that the answer to a COPY_FILE_RANGE can express, in whole pages.

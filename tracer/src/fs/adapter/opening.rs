@@ -12,7 +12,7 @@ use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
-use crate::kernel::{Note, Noted, OpenedFile, Opens};
+use crate::opens::{Note, Noted, OpenedFile, Opens};
 use nix::Result;
 
 impl Adapter {

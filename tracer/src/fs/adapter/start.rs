@@ -13,7 +13,7 @@ use crate::fs::locks::Locks;
 use crate::fs::log::Log;
 use crate::fs::passthrough::View;
 use crate::fs::protocol::{self, Device, IoUring, KernelDevice, Rings, Serve};
-use crate::kernel::Opens;
+use crate::opens::Opens;
 use crate::priority;
 
 /// A mount whose kernel side is ready.

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::super::open_file::OpenFile;
-use super::super::opens::OpenedFile;
 use super::super::syscalls::{At, Data, Does, Moves};
 use super::super::table::SharedTable;
+use crate::opens::OpenedFile;
 
 /// A call that has not returned.
 pub(super) struct UnderWay {

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::dropped::Dropped;
 use super::sample::{Carried, OpenId, Sample, What, bytes};
-use super::sched;
 use crate::bpf::btf::Types;
 use crate::bpf::followed::Followed;
 use crate::bpf::lanes::{Lanes, SLOT};
@@ -76,7 +75,7 @@ impl Programs {
         if !crate::bpf::registers::ARE_KNOWN {
             return Err(io::Error::other("no programs for this processor"));
         }
-        sched::in_first_pid_namespace()?;
+        crate::linux::in_first_pid_namespace()?;
         let wanted = Map::new(Kind::Array, 2 * NUMBERS, 1)?;
         wanted.put(0, &wanted::numbers(blocking))?;
         let lost = Map::new(Kind::Array, size_of::<[u64; 3]>(), 1)?;

@@ -152,7 +152,7 @@ impl Switches {
 
     /// Up to `named` rings are named one by one.
     fn open_with(size: usize, named: usize) -> io::Result<Switches> {
-        sched::in_first_pid_namespace()?;
+        crate::linux::in_first_pid_namespace()?;
         let layout = Layout::of_kernel()?;
         let lost = Map::new(Kind::Array, 8, 1)?;
         let told = Map::new(Kind::Array, NUMBERS, 1)?;

@@ -13,8 +13,9 @@ use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::Mode;
 
 use crate::clock::Clock;
+use crate::linux::tick_ns;
 use crate::proc::Upids;
-use crate::proc::reading::{Image, ProcessStat, tick_ns};
+use crate::proc::reading::{Image, ProcessStat};
 
 /// Images that are remembered; then the dead ones are forgotten.
 const REMEMBERED: usize = 1 << 14;

@@ -17,7 +17,7 @@ use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
 use crate::bpf::successor::Successor;
 use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
-use crate::kernel::in_first_pid_namespace;
+use crate::linux::in_first_pid_namespace;
 use crate::side_by_side::{both, side_by_side};
 
 mod bytes;

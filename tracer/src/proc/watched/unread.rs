@@ -13,8 +13,9 @@ use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Upid};
 
 use super::reading::{CostsDue, Reading, Task, Unread};
 use super::table::Table;
+use crate::linux::tick_ns;
 use crate::proc::costs::Costs;
-use crate::proc::reading::{Image, ProcessStat, tick_ns};
+use crate::proc::reading::{Image, ProcessStat};
 
 impl Table {
     /// The image of row `row` of process `pid` is to be read; until then it is `image`.

@@ -79,7 +79,7 @@ pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
     };
     nix::unistd::geteuid().is_root()
         && !(options.bare || options.detach)
-        && crate::kernel::in_first_pid_namespace().is_ok()
+        && crate::linux::in_first_pid_namespace().is_ok()
         && (without_ptrace || tells_as_much())
 }
 

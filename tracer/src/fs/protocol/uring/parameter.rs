@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::aside::{Aside, Group, is_silent_end};
+use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Others hold it for some ms each.
@@ -51,7 +51,7 @@ pub struct IoUring {
 struct StandIn {
     over: PipeWriter,
     /// Waited for when it has been told.
-    _aside: Aside,
+    _aside: HelperProcess,
 }
 
 impl IoUring {
@@ -90,7 +90,7 @@ impl StandIn {
         let kept = [parameter.min(told), parameter.max(told)];
         // SAFETY: it makes two system calls, on descriptors that it keeps.
         let aside = unsafe {
-            Aside::begin(c"flowtrace-guard", Group::Own, &kept, || {
+            HelperProcess::begin(c"flowtrace-guard", Group::Own, &kept, || {
                 if is_silent_end(told) {
                     libc::pwrite(parameter, c"N".as_ptr().cast(), 1, 0);
                 }

@@ -5,11 +5,11 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 
-use crate::proc::descriptors::keep_only;
+use crate::descriptor_table::keep_only;
 
 /// Such a process. Dropped, it is waited for.
 #[derive(Debug)]
-pub(crate) struct Aside(libc::pid_t);
+pub(crate) struct HelperProcess(libc::pid_t);
 
 /// To which process group it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Group {
     Own,
 }
 
-impl Aside {
+impl HelperProcess {
     /// Begins one that does `act` and ends, with these descriptors and no others (their numbers are in order). No signal reaches
     /// it but SIGKILL and SIGSTOP, all others stay pending, and its end raises none: it is none of the children that are waited for (wait(2), `__WCLONE`).
     ///
@@ -35,7 +35,7 @@ impl Aside {
         group: Group,
         kept: &[RawFd],
         act: impl FnOnce(),
-    ) -> io::Result<Aside> {
+    ) -> io::Result<HelperProcess> {
         const NO_SIGNAL: libc::c_ulong = 0;
         // SAFETY: what the child does is what the caller vouches for, and plain system calls.
         unsafe {
@@ -53,7 +53,7 @@ impl Aside {
                     act();
                     libc::_exit(0)
                 }
-                pid @ 1.. => Ok(Aside(pid as libc::pid_t)),
+                pid @ 1.. => Ok(HelperProcess(pid as libc::pid_t)),
                 _ => Err(io::Error::last_os_error()),
             }
         }
@@ -65,7 +65,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for HelperProcess {
     fn drop(&mut self) {
         // SAFETY: a child of ours, which ends now.
         unsafe { libc::waitpid(self.0, std::ptr::null_mut(), libc::__WCLONE) };
