@@ -57,7 +57,7 @@ pub(crate) use protocol::io_uring_is_on;
 pub(crate) use session::raise_descriptor_limit;
 pub use session::{Session, serve};
 
-/// What to serve and how.
+/// Directory to serve, and settings.
 #[derive(Debug)]
 pub struct Config {
     /// The real directory (`O_PATH | O_DIRECTORY`), opened before a mount covered it.
@@ -85,7 +85,7 @@ pub struct Config {
     /// Have requests come over io_uring, where the kernel offers that: [`IoUring`] must have been on
     /// when the view was mounted.
     pub io_uring: bool,
-    /// Who decides what a caller may do.
+    /// Party that checks the permissions of a caller.
     pub permission: Permission,
     /// The mount belongs to a user namespace that maps only this user and group.
     ///
@@ -99,14 +99,14 @@ pub struct Config {
     pub hidden: Vec<Hidden>,
     /// Open files that the command inherits, and opens again through the view.
     pub offers: Arc<Offers>,
-    /// Who records reads and writes where the kernel serves them by itself. With it, and where the
+    /// Layer that records reads and writes where the kernel serves them by itself. With it, and where the
     /// kernel allows that, it does so.
     pub kernel: Option<Arc<Opens>>,
-    /// Who uses io_uring: the kernel serves the data of what they open, where it can.
+    /// Processes that use io_uring: the kernel serves the data of what they open, where it can.
     pub rings: Arc<crate::rings::Rings>,
 }
 
-/// Who decides what a caller may do.
+/// Party that checks the permissions of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// All callers have the rights of this process: they are the same ordinary user.

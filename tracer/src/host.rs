@@ -28,7 +28,7 @@ pub(crate) struct HostSampler {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a sampler of the machine needs.
+/// Settings of a sampler of the machine.
 pub(crate) struct Setup {
     pub(crate) hertz: u32,
     pub(crate) host: HostId,
@@ -131,7 +131,7 @@ struct Known {
     value: u64,
 }
 
-/// What has been recorded so far.
+/// Counters with their last recorded values.
 struct Counters {
     setup: Setup,
     known: HashMap<HostCounter, HashMap<Box<str>, Known>>,

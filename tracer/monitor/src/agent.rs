@@ -25,7 +25,7 @@ const MOST_BACK_OFF: u32 = 16;
 /// Samples between two looks at how many of them came.
 const LOOK_AFTER: u64 = 20;
 
-/// What an agent does.
+/// State of an agent.
 #[derive(Debug)]
 pub struct Agent {
     key: Key,
@@ -84,7 +84,7 @@ impl Agent {
         }
     }
 
-    /// What is to be sent at `now`, and when to ask again. `nonce` gives one for a new session.
+    /// Messages to send at `now`, and the time until the next call. `nonce` gives one for a new session.
     pub fn poll(
         &mut self,
         now: u64,
@@ -214,12 +214,12 @@ impl Agent {
         ))
     }
 
-    /// Whether the collector wants this agent to hand over its last totals and end.
+    /// True if the collector wants this agent to hand over its last totals and end.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
 
-    /// Whether the collector has the last totals.
+    /// True if the collector has the last totals.
     pub fn is_done(&self) -> bool {
         self.done
     }

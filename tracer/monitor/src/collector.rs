@@ -21,7 +21,7 @@ const EARLY_NS: u64 = 3_600_000 * MS;
 /// A clock that runs at another speed than this is none: 10 %.
 const MOST_DRIFT_PPB: u32 = 100_000_000;
 
-/// What a collector is told to do.
+/// Sampling rates of a collector.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// Time between samples, ms.
@@ -46,7 +46,7 @@ impl Default for Rates {
     }
 }
 
-/// What is known of a machine's samples.
+/// State of the samples of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Its name.
@@ -61,7 +61,7 @@ pub struct Status {
     pub ignored: u64,
     /// Sessions: 1, and one more for each restart of the agent or loss of contact.
     pub sessions: u64,
-    /// Whether the last totals came over the reliable channel.
+    /// True if the last totals came over the reliable channel.
     pub is_final: bool,
     /// Bound of the error of the moments of its samples, ns: that of the worst; `None`: there is none.
     pub error_ns: Option<u64>,
@@ -69,7 +69,7 @@ pub struct Status {
     pub present_error_ns: u64,
     /// Drift of its clock, parts per billion: by how much the collector's runs faster.
     pub drift_ppb: i32,
-    /// What its clock showed at the collector's time 0, ns.
+    /// Reading of its clock at the collector's time 0, ns.
     pub zero_ns: Option<i64>,
     /// Time between its samples, ms.
     pub period_ms: u32,
@@ -275,7 +275,7 @@ impl Collector {
         }
     }
 
-    /// What has become certain since this was called last.
+    /// Rows that have become certain since the last call.
     pub fn rows(&mut self) -> Vec<Row> {
         std::mem::take(&mut self.rows)
     }
@@ -285,12 +285,12 @@ impl Collector {
         self.nodes.len()
     }
 
-    /// Whether nobody was heard yet.
+    /// True if nobody was heard yet.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// What is known of a machine.
+    /// Status of a machine.
     pub fn status(&self, node: usize) -> Option<Status> {
         let node = self.nodes.get(node)?;
         let mut status = node.status.clone();
@@ -305,7 +305,7 @@ impl Collector {
         self.refused
     }
 
-    /// Whether every machine has sent its last totals.
+    /// True if every machine has sent its last totals.
     pub fn is_final(&self) -> bool {
         !self.nodes.is_empty() && self.nodes.iter().all(|node| node.status.is_final)
     }
@@ -456,7 +456,7 @@ impl Collector {
     }
 }
 
-/// What the sender's clock showed at the collector's time 0.
+/// Reading of the sender's clock at the collector's time 0.
 fn zero(sample: &Sample) -> i64 {
     let elapsed = i128::from(on_scale(sample));
     let own = elapsed - elapsed * i128::from(sample.drift_ppb) / 1_000_000_000;

@@ -1,4 +1,4 @@
-//! The shared key, and what it signs.
+//! The shared key, which signs messages.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Why there is no key.
+/// Reason why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read or made.
@@ -31,7 +31,7 @@ pub enum KeyError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Others can read it.
@@ -112,7 +112,7 @@ impl Key {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether `signature` is of these bytes; takes the same time whatever differs.
+    /// True if `signature` is of these bytes; takes the same time whatever differs.
     pub(super) fn verifies(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let mut mac = self.0.clone();
         mac.update(bytes);
@@ -125,7 +125,7 @@ impl Key {
     }
 }
 
-/// Bytes that nobody can foresee.
+/// Random bytes of the system.
 ///
 /// # Errors
 /// When the system has none.

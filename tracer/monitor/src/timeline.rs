@@ -18,7 +18,7 @@ pub(super) struct Moment {
     pub(super) is_interpolated: bool,
 }
 
-/// What one session sent and what of it came.
+/// Samples of one session in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     waiting: BTreeMap<u64, (i64, Totals)>,

@@ -74,7 +74,7 @@ impl Counters {
         Ok(Counters(chosen))
     }
 
-    /// Whether a counter is among them.
+    /// True if a counter is among them.
     pub fn has(self, counter: u8) -> bool {
         self.0
             .checked_shr(u32::from(counter))
@@ -82,7 +82,7 @@ impl Counters {
     }
 }
 
-/// Who an agent is.
+/// Identity of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Who {
     /// Node name.
@@ -137,7 +137,7 @@ pub struct Sample {
 pub enum Message {
     /// An agent wants to be heard.
     Hello {
-        /// Who it is.
+        /// Identity of the agent.
         who: Who,
     },
     /// It is.
@@ -147,9 +147,9 @@ pub enum Message {
         /// The collector's.
         answer: Nonce,
     },
-    /// What time is it? Also opens the session.
+    /// Asks for the time, and opens the session.
     Ask {
-        /// Who asks.
+        /// Identity of the agent.
         who: Who,
         /// Agent's clock, ns.
         t1: u64,
@@ -172,7 +172,7 @@ pub enum Message {
         received: u64,
         /// Counters that are wanted.
         counters: Counters,
-        /// Whether the agent is to hand over its last totals and end.
+        /// True if the agent is to hand over its last totals and end.
         stop: bool,
     },
     /// Totals.
@@ -307,7 +307,7 @@ fn put_sample(out: &mut Vec<u8>, sample: &Sample) {
 /// A message whose signature has not been looked at.
 #[derive(Clone, Debug)]
 pub struct Sealed<'a> {
-    /// What it claims to be.
+    /// Message that it claims to be.
     pub message: Message,
     signed: &'a [u8],
     signature: &'a [u8],

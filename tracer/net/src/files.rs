@@ -55,7 +55,7 @@ impl Capture {
         Ok(Capture { input, format })
     }
 
-    /// What comes next. After an error there is nothing more.
+    /// Next event of the file. After an error there is none.
     pub(crate) fn next(&mut self) -> Result<Event, FileError> {
         match &mut self.format {
             Format::Pcap(reader) => reader.next(&mut self.input),

@@ -1,4 +1,4 @@
-//! Which packets the kernel hands over: a program of classic BPF, made for what is wanted
+//! Selection of packets in the kernel, by a program of classic BPF
 //! (Documentation/networking/filter.rst).
 
 use std::io;
@@ -8,7 +8,7 @@ use libc::sock_filter;
 
 use super::packet::Parsed;
 
-/// What is wanted.
+/// Packets that are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Ports, of TCP, UDP and SCTP; empty: all of IP.
@@ -162,7 +162,7 @@ impl Filter {
         }
     }
 
-    /// Whether a packet that the kernel let through is wanted: some are hard to tell there.
+    /// True if a packet that the kernel let through is wanted: some are hard to tell there.
     pub(crate) fn wants(&self, parsed: &Parsed) -> bool {
         self.ports.is_empty()
             || parsed

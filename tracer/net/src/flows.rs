@@ -77,7 +77,7 @@ impl FlowTable {
     }
 
     /// Number of flows so far.
-    pub fn len(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.flows
     }
 

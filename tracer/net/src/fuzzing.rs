@@ -9,7 +9,7 @@ use super::files::{Capture, Event};
 use super::packet::{self, Link};
 use super::sink::{Incoming, Place, Sink};
 
-/// What frames of a fuzzed interface may begin with.
+/// Link layers of fuzzed interfaces.
 const LINKS: [u16; 9] = [0, 1, 12, 101, 108, 113, 228, 276, 147];
 
 /// The classic format: any bytes as they are, and behind a header that is right.
@@ -113,7 +113,7 @@ fn file(bytes: &[u8]) -> usize {
     frames
 }
 
-/// What would become rows, for nobody.
+/// Reads a file to rows that are thrown away.
 struct Sinks {
     sink: Sink,
     places: Vec<Place>,
@@ -158,7 +158,7 @@ impl Sinks {
         let packets = self.sink.packets();
         let read: u64 = self.places.iter().map(|p| p.frames - p.ignored).sum();
         assert_eq!(packets, read);
-        assert!(u64::from(self.sink.flows.len()) <= packets);
+        assert!(u64::from(self.sink.flows.count()) <= packets);
         self.sink.finish(self.places.iter());
     }
 }

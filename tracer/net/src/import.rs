@@ -44,7 +44,7 @@ pub enum Error {
     Store(#[from] flowtrace_schema::Error),
 }
 
-/// What became of a file.
+/// Result of importing one file.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// Which.
@@ -65,7 +65,7 @@ pub struct Imported {
     pub damage: Option<String>,
 }
 
-/// What was imported.
+/// Result of an import.
 #[derive(Debug)]
 pub struct Report {
     /// The files, in the order in which they were given.
@@ -78,7 +78,7 @@ pub struct Report {
     pub packets: u64,
     /// Flows in the trace.
     pub flows: u32,
-    /// What became of the trace.
+    /// Summary of the trace.
     pub summary: Summary,
 }
 
@@ -130,7 +130,7 @@ pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, 
     import.all(&mut files);
     let report = files.iter().map(File::report).collect();
     let (hosts, packets) = (import.hosts.len() as u32, import.sink.packets());
-    let flows = import.sink.flows.len();
+    let flows = import.sink.flows.count();
     let end_ns = import.latest_ns.max(0) as u64;
     import.finish(&files);
     let end = RunEnd {

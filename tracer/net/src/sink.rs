@@ -18,9 +18,9 @@ pub struct Place {
     pub id: CaptureId,
     /// Number of the host, or of its network namespace.
     pub scope: u32,
-    /// What its frames begin with; `None`: unknown.
+    /// Link layer of its frames; `None`: unknown.
     pub link: Option<Link>,
-    /// The number of that.
+    /// `LINKTYPE_` number of that.
     pub link_type: u16,
     /// Time of its first frame, ns since time 0 of the trace.
     pub from_ns: Option<i64>,

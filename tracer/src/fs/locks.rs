@@ -25,7 +25,7 @@ use table::{FileLocks, Waiter};
 /// Interrupts that came before the request they are for, which are remembered.
 const EARLY: usize = 256;
 
-/// What locks are about.
+/// Inode and kind of call that locks belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     /// The inode.
@@ -154,7 +154,7 @@ impl<W> Locks<W> {
         found
     }
 
-    /// Who waits in request `unique`, if anybody still does, waits no more.
+    /// Ends the wait of request `unique`, if it still waits.
     pub(crate) fn give_up(&self, unique: u64) -> Option<W> {
         self.stop_waiting(&mut self.state(), unique)
     }
@@ -168,7 +168,7 @@ impl<W> Locks<W> {
         Some(waiter)
     }
 
-    /// Whether anybody waits for nobody but those who do not use the mount.
+    /// True if anybody waits for nobody but those who do not use the mount.
     pub(crate) fn is_wanted_outside(&self) -> bool {
         let is_used = self.used.load(Ordering::Acquire) != 0;
         is_used
@@ -223,7 +223,7 @@ impl<W> State<W> {
             .then_some(Errno::EDEADLK)
     }
 
-    /// Whether an owner whose lock is in the way waits, maybe through others, for the owner of
+    /// True if an owner whose lock is in the way waits, maybe through others, for the owner of
     /// `wanted`.
     fn would_deadlock(&self, subject: Subject, wanted: &Lock) -> bool {
         let mut seen = Vec::new();

@@ -10,7 +10,7 @@ use flowtrace_schema::{FileId, FileKind};
 use super::descriptor::Pin;
 use crate::stat::{Attributes, Time};
 
-/// What tells one inode from another.
+/// Identity of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InodeKey {
     /// Id of the mount: the same directory reached through two mounts is two nodes, because the
@@ -89,7 +89,7 @@ pub(crate) enum Hold {
     GivenUp(Box<Place>),
 }
 
-/// What a node has of its inode.
+/// Descriptor of a node, or a place to get one.
 #[derive(Debug)]
 pub(crate) struct Descriptor(Mutex<State>);
 
@@ -108,7 +108,7 @@ impl Descriptor {
         }))
     }
 
-    /// What is there now.
+    /// Its present state.
     pub(crate) fn hold(&self) -> Hold {
         self.state().hold.clone()
     }

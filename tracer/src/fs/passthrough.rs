@@ -89,7 +89,7 @@ pub(super) struct Entry {
 }
 
 impl Trace {
-    /// Whether calls are recorded on what lies at `below` in the directory.
+    /// True if calls are recorded on what lies at `below` in the directory.
     fn admits(&self, below: &Path) -> bool {
         self.filter.admits(&self.seen_path, below)
     }
@@ -275,7 +275,7 @@ impl View {
         trace.files.find(NameIn { directory, name })
     }
 
-    /// Whether calls are left out of the trace that are on an inode, or on a name in it if it is
+    /// True if calls are left out of the trace that are on an inode, or on a name in it if it is
     /// a directory.
     fn excludes(&self, fd: BorrowedFd<'_>, name: Option<&OsStr>) -> bool {
         let Some(trace) = self.trace.as_ref().filter(|trace| !trace.filter.is_empty()) else {
@@ -348,7 +348,7 @@ fn hides(hidden: &[(InodeKey, OsString)], key: &InodeKey) -> Option<Box<[OsStrin
 }
 
 impl Node {
-    /// Whether the view shows a name in this directory.
+    /// True if the view shows a name in this directory.
     fn shows(&self, name: &OsStr) -> bool {
         match &self.hides {
             None => true,

@@ -86,7 +86,7 @@ impl Session {
         self.shared.granted
     }
 
-    /// Whether the kernel has let go of the mount.
+    /// True if the kernel has let go of the mount.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }

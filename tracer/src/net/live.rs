@@ -38,7 +38,7 @@ const BATCHES: usize = 48;
 /// Name of the thread that makes rows.
 const ROWS: &str = "packets";
 
-/// What to capture.
+/// Interfaces and packets to capture.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// The interfaces.
@@ -47,7 +47,7 @@ pub struct LiveOptions {
     pub snap_length: u32,
     /// Which packets.
     pub filter: Filter,
-    /// Whether the owners of flows are looked for among all processes: where no process tracer
+    /// True if the owners of flows are looked for among all processes: where no process tracer
     /// tells them.
     pub owners: bool,
 }
@@ -148,7 +148,7 @@ impl Live {
         (live, refused)
     }
 
-    /// Whether anything is captured.
+    /// True if anything is captured.
     pub fn is_capturing(&self) -> bool {
         !self.readers.is_empty()
     }
@@ -187,7 +187,7 @@ fn read(
         .spawn(move || reader.run(|| false))
 }
 
-/// Whether packets can be captured here at all, and why not.
+/// True if packets can be captured here at all, and why not.
 ///
 /// # Errors
 /// The reason, in words.

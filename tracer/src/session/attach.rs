@@ -19,7 +19,7 @@ use crate::mounting;
 use crate::proc::environment::Wanted;
 use crate::proc::watched::{Observers, Ready, Watched, Whose};
 
-/// What to mount, and where the trace goes.
+/// Directory to mount, and the trace to write.
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
     /// Directory to trace.
@@ -30,7 +30,7 @@ pub struct AttachOptions {
     pub cwd: PathBuf,
     /// The trace to write.
     pub output: PathBuf,
-    /// Whether an older trace there may be replaced.
+    /// True if an older trace there may be replaced.
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
@@ -52,7 +52,7 @@ pub struct Attach {
 /// How a mount session ended.
 #[derive(Clone, Debug)]
 pub struct AttachReport {
-    /// What became of the trace.
+    /// Summary of the trace.
     pub trace: Summary,
 }
 

@@ -19,14 +19,14 @@ use super::signals::{self, Got, SignalForwarder};
 use super::{End, Error, Result};
 use crate::net::live::{Live, LiveOptions, LiveReport, Refused};
 
-/// What to capture, and how long.
+/// Options of a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {
     /// The packets.
     pub live: LiveOptions,
     /// The trace to write.
     pub output: PathBuf,
-    /// Whether an older trace there may be replaced.
+    /// True if an older trace there may be replaced.
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
@@ -39,13 +39,13 @@ pub struct CaptureOptions {
 /// How a capture ended.
 #[derive(Debug)]
 pub struct CaptureReport {
-    /// What was captured.
+    /// Totals of the capture.
     pub live: LiveReport,
     /// How the command ended.
     pub end: Option<End>,
-    /// Whether the command was ended because the time was over.
+    /// True if the command was ended because the time was over.
     pub is_over_time: bool,
-    /// What became of the trace.
+    /// Summary of the trace.
     pub trace: Summary,
 }
 

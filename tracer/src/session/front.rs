@@ -22,9 +22,9 @@ use super::{End, Error, Result};
 /// Which side of the fork this is.
 #[derive(Debug)]
 pub enum Side {
-    /// What the shell waits for; it has done so, and is to end like this.
+    /// The process that the shell waits for; it is to end like this.
     Front(End),
-    /// What traces; to be told how to leave the front behind.
+    /// The process that traces; it uses this to leave the front behind.
     Behind(Front),
 }
 

@@ -1,4 +1,4 @@
-//! What every session has: a clock, a writer, and the record of this machine.
+//! A trace that is being written: clock, writer, and the record of this machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl Recording {
         })
     }
 
-    /// Records the machine's counters for as long as what is returned lives; `sampler_ns` is what
-    /// sampling threads has taken.
+    /// Records the machine's counters as long as the returned value lives; `sampler_ns` is the CPU time of the
+    /// sampler of threads.
     pub(crate) fn host_sampler(
         &self,
         hertz: u32,

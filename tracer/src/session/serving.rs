@@ -22,7 +22,7 @@ use crate::mounting;
 use crate::opens::Opens;
 use crate::rings::Rings;
 
-/// What all views of a session have in common.
+/// Settings that all mounts of a session share.
 pub(super) struct Serving<'a> {
     pub(super) directories: &'a [Directory],
     /// Absolute paths that the views must not show.
@@ -34,7 +34,7 @@ pub(super) struct Serving<'a> {
     pub(super) offers: Arc<Offers>,
     /// The kernel layer, if that records reads and writes.
     pub(super) kernel: Option<Arc<Opens>>,
-    /// Who uses io_uring, where somebody tells.
+    /// Processes that use io_uring, where that is reported.
     pub(super) rings: Arc<Rings>,
 }
 
@@ -168,7 +168,7 @@ impl Served {
         Arc::clone(&self.files)
     }
 
-    /// Whether the kernel has let go of every view.
+    /// True if the kernel has let go of every view.
     pub(super) fn is_finished(&self) -> bool {
         self.views.iter().all(|view| view.session.is_finished())
     }

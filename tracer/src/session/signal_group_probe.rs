@@ -1,4 +1,4 @@
-//! Whether a signal was sent to us or to our process group.
+//! Distinguishes signals to this process from signals to its process group.
 //!
 //! kill(2) of a group looks the same to each of its processes as one of it alone, so one that stands between the sender
 //! and a command of the same group cannot tell whether the command has the signal already. A process of our own in the
@@ -28,7 +28,7 @@ pub(super) struct SignalGroupProbe {
     aside: Mutex<Option<HelperProcess>>,
 }
 
-/// What the group got and we have not been asked about: sets of [`bit`]s.
+/// Signals that the group got and that [`SignalGroupProbe::saw`] was not asked about yet: sets of [`bit`]s.
 #[derive(Debug, Default)]
 struct Seen {
     /// We have these, too, and will be asked about them.
@@ -66,7 +66,7 @@ impl SignalGroupProbe {
         })
     }
 
-    /// Whether `signal`, which this process just got, went to the whole group. Ask for every signal that comes. A probe that
+    /// True if `signal`, which this process just got, went to the whole group. Ask for every signal that comes. A probe that
     /// cannot be heard has seen nothing.
     pub(super) fn saw(&self, signal: Signal) -> bool {
         let got = Instant::now();
@@ -128,7 +128,7 @@ fn bit(signal: i32) -> u64 {
     1 << (signal as u32 & 63)
 }
 
-/// What the process does: it answers each byte with the signals that it got since the last one.
+/// Body of the probe: it answers each byte with the signals that it got since the last one.
 #[expect(unsafe_code)]
 fn answer(socket: RawFd) {
     let at_once = libc::timespec {

@@ -72,7 +72,7 @@ pub(super) struct Got {
     pub(super) sender: Sender,
 }
 
-/// Who sent a signal.
+/// Sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     /// The kernel itself: the terminal, which tells all of the group.
@@ -81,7 +81,7 @@ pub(super) enum Sender {
     Process(Pid),
 }
 
-/// Tells which signals this process alone got, so that the command is still to get them.
+/// Decides which signals this process alone got, so that they are passed on to the command.
 #[derive(Debug)]
 pub(super) enum SignalForwarder {
     /// The shell waits for this process: a probe in its group sees what all got.
@@ -114,7 +114,7 @@ impl SignalForwarder {
         }
     }
 
-    /// Whether nobody else got it. To be asked about every signal.
+    /// True if nobody else got it. To be asked about every signal.
     pub(super) fn is_for_us_alone(&self, got: Got) -> bool {
         match self {
             // A pipe that breaks under our own hands.
@@ -200,7 +200,7 @@ fn leads_session() -> bool {
     getsid(None) == Ok(Pid::this())
 }
 
-/// What the kernel does when the leader of a session ends: the command would have been that.
+/// Does as the kernel does when the leader of a session ends: the command would have been that.
 fn hang_up_group(forwarder: &SignalForwarder) {
     let _ = killpg(getpgrp(), Signal::SIGHUP);
     let own: SigSet = [Signal::SIGHUP].into_iter().collect();

@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// Whether requests shall come over io_uring where the kernel offers that.
+    /// True if requests shall come over io_uring where the kernel offers that.
     pub(super) fn is_io_uring(self) -> bool {
         match self {
             Transport::Auto => is_proven(),
@@ -52,7 +52,7 @@ impl Transport {
     }
 }
 
-/// Whether requests come over io_uring where nobody asks for a transport: as root, with a kernel
+/// True if requests come over io_uring where nobody asks for a transport: as root, with a kernel
 /// on which that has been tested, on a machine of a usual size.
 pub(crate) fn is_proven() -> bool {
     geteuid().is_root()

@@ -17,27 +17,27 @@ const HEARD: Duration = Duration::from_millis(100);
 /// Patience with the reliable channel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What an agent is told.
+/// Settings of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
     /// Address of the collector, `HOST:PORT`.
     pub to: String,
     /// The shared key.
     pub key: Key,
-    /// How long to watch; `None`: until a signal.
+    /// Time to watch; `None`: until a signal.
     pub length: Option<Duration>,
     /// Name of this machine; `None`: its node name.
     pub name: Option<String>,
 }
 
-/// What became of it.
+/// Result of an agent.
 #[derive(Clone, Debug, Default)]
 pub struct AgentReport {
     /// Samples sent in the last session.
     pub sent: u64,
-    /// Why the last totals could not be handed over; `None`: they were.
+    /// Reason why the last totals did not reach the collector; `None`: they did.
     pub not_final: Option<String>,
-    /// Whether the collector ended it.
+    /// True if the collector ended it.
     pub is_stopped: bool,
 }
 

@@ -31,26 +31,26 @@ const ROUND: Duration = Duration::from_secs(1);
 /// Most messages over one connection.
 const MESSAGES: usize = 8;
 
-/// What a collector is told.
+/// Settings of a collector.
 #[derive(Clone, Debug)]
 pub struct CollectOptions {
     /// The trace to write.
     pub output: PathBuf,
-    /// Whether an older trace may be replaced.
+    /// True if an older trace may be replaced.
     pub replace: bool,
-    /// Where to listen, for datagrams and for connections.
+    /// Address for datagrams and for connections.
     pub listen: SocketAddr,
     /// The shared key.
     pub key: Key,
     /// Rates at the begin.
     pub rates: Rates,
-    /// How long to listen; `None`: until a signal.
+    /// Time to listen; `None`: until a signal.
     pub length: Option<Duration>,
     /// End when this many machines have sent their last totals; 0: do not.
     pub until_final: usize,
 }
 
-/// Changes while it runs.
+/// A change while the collector runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Time between samples: of one machine or all, ms.
@@ -59,31 +59,31 @@ pub enum Control {
     Stop(Option<String>),
 }
 
-/// A machine at this moment.
+/// State of a machine at one instant.
 #[derive(Clone, Debug)]
 pub struct NodeState {
-    /// What is known of its samples.
+    /// State of its samples.
     pub status: Status,
     /// Its last totals, by counter.
     pub totals: Vec<(u8, u64)>,
-    /// Those before, and the time between both, ns.
+    /// The totals before the last ones, and the time between both, ns.
     pub before: Option<(Vec<(u8, u64)>, u64)>,
     /// Time since it was heard, ns.
     pub silent_ns: u64,
 }
 
-/// What became of it.
+/// Result of a collection.
 #[derive(Clone, Debug)]
 pub struct CollectReport {
     /// The machines.
     pub nodes: Vec<Status>,
     /// Messages that were refused.
     pub refused: u64,
-    /// What became of the trace.
+    /// Summary of the trace.
     pub summary: Summary,
 }
 
-/// Why there is no collecting.
+/// Reason why there is no collection.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// The trace cannot be made.
@@ -92,15 +92,15 @@ pub enum CollectError {
     /// There is no socket.
     #[error("cannot listen at {at}: {source}")]
     Socket {
-        /// Where.
+        /// Address that was asked for.
         at: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Listens until a signal. `begun` is told where; `show` is told the state of all machines every second; `controls`
-/// gives what is to be changed.
+/// Listens until a signal. Calls `begun` with the address, `show` with the state of all machines every second, and
+/// `controls` for changes.
 ///
 /// # Errors
 /// When there is no socket, or the trace cannot be made.
@@ -250,7 +250,7 @@ pub(super) fn gather(
     Ok(report)
 }
 
-/// What is known, and what of it was stored.
+/// State of the collector, and of the trace.
 struct Desk {
     collector: Collector,
     book: Book,
@@ -299,7 +299,7 @@ fn serve(stream: TcpStream, desk: &Arc<Mutex<Desk>>, connections: &Connections, 
         .spawn(work);
 }
 
-/// What was stored of each machine.
+/// Stored values of one machine.
 #[derive(Default)]
 struct Stored {
     host: Option<HostId>,
@@ -339,7 +339,7 @@ impl Book {
         }
     }
 
-    /// What is known of a machine of which there are rows.
+    /// Records the status of a machine that has rows.
     fn node(&self, collector: &Collector, at: usize) {
         let host = self.nodes.get(at).and_then(|stored| stored.host);
         let (Some(host), Some(status)) = (host, collector.status(at)) else {

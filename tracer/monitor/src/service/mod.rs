@@ -19,7 +19,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 use crate::wire::Totals;
 
-/// What an interface is called over which nobody else can be reached.
+/// Name of the loopback interface.
 const LOOPBACK: &str = "lo";
 
 /// A flag that is set when the user, or the system, asks this process to end. Threads that are
@@ -33,12 +33,12 @@ fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
         .collect();
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), None)?;
     let flag = Arc::<AtomicBool>::default();
-    let told = Arc::clone(&flag);
+    let asked = Arc::clone(&flag);
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             while signals.wait().is_ok() {
-                told.store(true, Ordering::Release);
+                asked.store(true, Ordering::Release);
             }
         })?;
     Ok(flag)

@@ -1,4 +1,4 @@
-//! What a capture file has.
+//! Contents of a capture file.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(crate) struct Interface {
     pub(crate) snap_length: Option<u32>,
 }
 
-/// What a file says about the packets that it lacks.
+/// Counters of packets that a file lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     pub(crate) received: Option<u64>,
@@ -39,11 +39,11 @@ pub(crate) struct Frame {
     pub(crate) way: Way,
     /// How many of them the file has.
     pub(super) length: usize,
-    /// What follows them in the record.
+    /// Bytes behind them in the record.
     pub(super) behind: usize,
 }
 
-/// What comes next in a file.
+/// Next item of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Another interface, the next in number.
@@ -70,7 +70,7 @@ pub enum FileError {
     /// It ends amid a record, or a record contradicts itself.
     #[error("{what} at byte {offset}")]
     Damaged {
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
         /// Where, in the file as it is without compression.
         offset: u64,

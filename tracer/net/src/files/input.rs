@@ -11,7 +11,7 @@ const CHUNK: usize = 256 << 10;
 pub(super) struct Input {
     source: Box<dyn Read>,
     buffer: Vec<u8>,
-    /// What is in the buffer and not taken yet.
+    /// Bytes in the buffer that are not taken yet.
     start: usize,
     end: usize,
     /// Bytes before `start`.
@@ -36,7 +36,7 @@ impl Input {
         self.offset
     }
 
-    /// Whether everything that has been read is taken.
+    /// True if everything that has been read is taken.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }

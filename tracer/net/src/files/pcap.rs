@@ -10,7 +10,7 @@ use super::input::Input;
 #[derive(Debug)]
 pub(super) struct Reader {
     is_big: bool,
-    /// What one step of the second field is worth.
+    /// Nanoseconds in one unit of the second field.
     fraction_ns: i64,
     /// Told before the first frame.
     interface: Option<Interface>,

@@ -7,7 +7,7 @@ use flowtrace_schema::{CaptureId, FlowId, FlowSeen, Way};
 use super::seen::Seen;
 use crate::packet::{Parsed, SynOptions, Tcp, tcp};
 
-/// What is known of one of the two ends.
+/// Facts about one of the two ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Side {
     /// Sequence number of its SYN.
@@ -21,13 +21,13 @@ pub(super) struct Side {
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) flow: FlowId,
-    /// Whether the side that spoke first is the first of the pair.
+    /// True if the side that spoke first is the first of the pair.
     pub(super) src_is_low: bool,
     /// `src`, then `dst`.
     pub(super) ends: [Side; 2],
     /// Which of them have said that they send no more.
     pub(super) ended: [bool; 2],
-    /// What each capture saw, one entry each.
+    /// Totals by capture.
     pub(super) seen: Vec<FlowSeen>,
 }
 

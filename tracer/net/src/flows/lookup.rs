@@ -155,13 +155,13 @@ impl Connection {
         usize::from(is_low != self.src_is_low)
     }
 
-    /// Whether it was asked for in vain.
+    /// True if it was asked for in vain.
     fn is_refused(&self) -> bool {
         let [src, dst] = self.ends.map(|end| end.first_seq.is_some());
         src != dst && self.is_over()
     }
 
-    /// Whether the socket at an end may have sent and received what it says (a SYN and a FIN count
+    /// True if the socket at an end may have sent and received what it says (a SYN and a FIN count
     /// as one each).
     fn has_room_for(&self, info: &TcpInfo, is_low: bool) -> bool {
         let at = self.at(is_low);
@@ -180,7 +180,7 @@ impl Connection {
         self.seen.iter().map(|seen| seen.last_ns).max()
     }
 
-    /// Whether that end is on the host of the captures; where their packets do not tell which is, either may be.
+    /// True if that end is on the host of the captures; where their packets do not tell which is, either may be.
     fn may_be_here(&self, is_low: bool) -> bool {
         let is_local = |at: usize| self.seen.iter().any(|seen| seen.local[at]);
         let at = self.at(is_low);

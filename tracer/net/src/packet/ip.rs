@@ -18,10 +18,10 @@ pub(super) fn parse(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
     }
 }
 
-/// What is behind the headers of IP.
+/// Payload of IP.
 struct Transport<'a> {
     protocol: u8,
-    /// What was captured of it.
+    /// Captured part of it.
     bytes: &'a [u8],
     /// Its length on the wire.
     length: usize,

@@ -1,11 +1,11 @@
-//! What comes before IP (<https://www.tcpdump.org/linktypes.html>).
+//! Headers before IP (<https://www.tcpdump.org/linktypes.html>).
 
 use flowtrace_schema::Way;
 
 use super::bytes::u16_at;
 use super::parsed::Skip;
 
-/// What the frames of an interface begin with.
+/// Link layer of the frames of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// Ethernet (1).
@@ -91,7 +91,7 @@ const fn way(kind: u16) -> Way {
     }
 }
 
-/// What follows an EtherType at `at`.
+/// Place of the header that an EtherType at `at` announces.
 fn by_type(frame: &[u8], at: usize, way: Way) -> Result<Inner, Skip> {
     let kind = u16_at(frame, at).ok_or(Skip::Cut)?;
     let mut inner = tagged(frame, kind, at + 2)?;
@@ -99,7 +99,7 @@ fn by_type(frame: &[u8], at: usize, way: Way) -> Result<Inner, Skip> {
     Ok(inner)
 }
 
-/// What follows EtherType `kind`, whose header begins at `offset`.
+/// Place of IP behind EtherType `kind`, whose header begins at `offset`.
 fn tagged(frame: &[u8], mut kind: u16, mut offset: usize) -> Result<Inner, Skip> {
     let mut tags = 0;
     while matches!(kind, 0x8100 | 0x88a8 | 0x9100) {

@@ -25,7 +25,7 @@ pub(crate) struct Tcp {
     pub(crate) syn: SynOptions,
 }
 
-/// What a SYN announces.
+/// Options of a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SynOptions {
     pub(crate) mss: Option<u16>,

@@ -76,7 +76,7 @@ impl Backings {
         }
     }
 
-    /// Whether this process may register files: needs `CAP_SYS_ADMIN` in the first user
+    /// True if this process may register files: needs `CAP_SYS_ADMIN` in the first user
     /// namespace.
     pub(super) fn are_allowed(&self) -> bool {
         let probe = || -> io::Result<Registration> {

@@ -12,7 +12,7 @@ use fuser::{Config, Filesystem, InitFlags, KernelConfig, Request, Session, Sessi
 use super::backing::Backings;
 use crate::fs::Permission;
 
-/// What the handshake settled.
+/// Result of the handshake.
 #[derive(Debug)]
 pub(in crate::fs) struct Shared {
     /// How file calls are seen.
@@ -23,12 +23,12 @@ pub(in crate::fs) struct Shared {
     pub(super) largest_request: u32,
 }
 
-/// What to ask the kernel for.
+/// Features to ask the kernel for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct Wanted {
     /// Kernel passthrough, with this many filesystems stacked on each other.
     pub(in crate::fs) passthrough: Option<u32>,
-    /// Who decides what a caller may do.
+    /// Party that checks the permissions of a caller.
     pub(in crate::fs) permission: Permission,
     /// Reads come from the page cache of the mount.
     pub(in crate::fs) cached: bool,
@@ -159,12 +159,12 @@ impl Shared {
         }
     }
 
-    /// Whether requests come over io_uring.
+    /// True if requests come over io_uring.
     pub(super) fn is_over_io_uring(&self) -> bool {
         self.granted & OVER_IO_URING != 0
     }
 
-    /// Whether files are registered with the kernel.
+    /// True if files are registered with the kernel.
     pub(super) fn registers(&self) -> bool {
         matches!(self.layer, FileLayer::DirectPassthrough | FileLayer::Kernel)
     }

@@ -16,7 +16,7 @@ use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, LK_FLOCK};
 use nix::Result;
 
-/// What a request asks for.
+/// Lock that a request asks for.
 fn wanted(lock: &abi::LkIn) -> Result<Lock> {
     let kind = match lock.kind {
         libc::F_RDLCK => Some(Kind::Read),
@@ -60,7 +60,7 @@ fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
     event.length(lock.end.saturating_sub(lock.start).saturating_add(1))
 }
 
-/// Who was waiting for a lock and does so no more.
+/// Result of a request that no longer waits for its lock.
 fn interrupted(waiting: Waiting) -> (Waiting, Result<()>) {
     (waiting, Err(Errno::EINTR))
 }

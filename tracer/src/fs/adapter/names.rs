@@ -179,7 +179,7 @@ impl Adapter {
         }
     }
 
-    /// What the kernel is told of a node in the directory `parent`.
+    /// Entry for the kernel of a node in the directory `parent`.
     pub(super) fn entry_out(
         &self,
         parent: u64,

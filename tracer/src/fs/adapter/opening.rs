@@ -97,7 +97,7 @@ impl Adapter {
         }
     }
 
-    /// What the kernel is told of an open file: that reads and writes come here as the application
+    /// Answer to an open: it says that reads and writes come here as the application
     /// makes them, and that writes that do not extend the file may come at the same time (not from who uses io_uring, see
     /// [`crate::rings`]); or
     /// whether the pages that the cache has of it are still right; or that they never come here, because

@@ -97,7 +97,7 @@ impl Served {
         })
     }
 
-    /// What the handshake settled.
+    /// Result of the handshake.
     pub(in crate::fs) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.adapter.shared)
     }

@@ -30,7 +30,7 @@ use crate::mounting;
 /// mount at once, and of others after this time.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// Whether and how names of directories are kept.
+/// Policy for the names of directories that the kernel may keep.
 #[derive(Debug)]
 pub(super) enum Walks {
     /// Each is looked up: the kernel could not be told to ask again.

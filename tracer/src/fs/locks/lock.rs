@@ -12,7 +12,7 @@ pub(crate) enum Space {
     Whole,
 }
 
-/// What a lock allows.
+/// Kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Others may hold it for reading too.
@@ -24,13 +24,13 @@ pub(crate) enum Kind {
 /// A lock that is held or wanted; `None` as kind gives the range up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
-    /// Whose it is, as the kernel tells owners apart.
+    /// Owner, as the kernel numbers owners.
     pub(crate) owner: u64,
     /// Open file through which it was made.
     pub(crate) fh: u64,
     /// Process that made it.
     pub(crate) pid: u32,
-    /// What it allows.
+    /// Kind; `None` gives the range up.
     pub(crate) kind: Option<Kind>,
     /// First byte.
     pub(crate) start: u64,
@@ -43,13 +43,13 @@ impl Lock {
         self.start <= other.end && other.start <= self.end
     }
 
-    /// Whether this lock, which is held, is in the way of `wanted`.
+    /// True if this lock, which is held, is in the way of `wanted`.
     pub(super) fn conflicts(&self, wanted: &Lock) -> bool {
         let exclusive = [self.kind, wanted.kind].contains(&Some(Kind::Write));
         wanted.kind.is_some() && exclusive && self.owner != wanted.owner && self.overlaps(wanted)
     }
 
-    /// Whether this lock and `next`, which begins later, are one.
+    /// True if this lock and `next`, which begins later, are one.
     pub(super) fn continues_as(&self, next: &Lock) -> bool {
         (self.owner, self.kind) == (next.owner, next.kind)
             && self.end.checked_add(1).is_some_and(|end| end >= next.start)

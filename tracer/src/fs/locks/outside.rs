@@ -42,7 +42,7 @@ pub(super) struct Outside {
     file: File,
     may_write: bool,
     space: Space,
-    /// What the real file is locked with, at most.
+    /// Upper bound of the locks of the real file.
     parts: Vec<Part>,
 }
 
@@ -59,7 +59,7 @@ impl Outside {
         })
     }
 
-    /// Whether it can hold such a lock: records for writing want a file that is open for writing.
+    /// True if it can hold such a lock: records for writing want a file that is open for writing.
     pub(super) fn can_hold(&self, wanted: &Lock) -> bool {
         self.may_write || self.space == Space::Whole || wanted.kind != Some(Kind::Write)
     }

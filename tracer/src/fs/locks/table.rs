@@ -43,7 +43,7 @@ impl<W> FileLocks<W> {
         self.held.iter().find(|held| held.conflicts(wanted))
     }
 
-    /// Whether `wanted`, a lock of `space`, can be held: nobody is in the way inside, nor outside of
+    /// True if `wanted`, a lock of `space`, can be held: nobody is in the way inside, nor outside of
     /// the mount, where it is taken then: through `real`, unless another open file has it already.
     pub(super) fn take(
         &mut self,
@@ -139,7 +139,7 @@ impl<W> FileLocks<W> {
     }
 }
 
-/// What is left of `held` outside the range of `new`.
+/// Rest of `held` outside the range of `new`.
 fn without(held: Lock, new: &Lock) -> impl Iterator<Item = Lock> + use<> {
     let before = (held.start < new.start).then(|| Lock {
         end: held.end.min(new.start.saturating_sub(1)),

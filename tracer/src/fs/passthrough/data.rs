@@ -19,7 +19,7 @@ use nix::Result;
 pub(in crate::fs) struct Write<'a> {
     /// Where.
     pub(in crate::fs) offset: u64,
-    /// What.
+    /// Bytes to write.
     pub(in crate::fs) data: &'a [u8],
     /// The page cache of the mount writes, not an application.
     pub(in crate::fs) by_cache: bool,

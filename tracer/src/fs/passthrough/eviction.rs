@@ -117,7 +117,7 @@ impl View {
         }
     }
 
-    /// Whether there are as many descriptors as what is about to be made takes: it could not be
+    /// True if there are as many descriptors as what is about to be made takes: it could not be
     /// taken back if they were found missing afterwards.
     pub(super) fn spare(&self, count: usize) -> Result<()> {
         if descriptor::held() + descriptor::open() <= self.limit.limit / 2 {
@@ -222,13 +222,13 @@ impl View {
         Some(node)
     }
 
-    /// Whether a node may have given its descriptor up.
+    /// True if a node may have given its descriptor up.
     pub(super) fn has_given_up(&self) -> bool {
         self.has_given_up.load(Ordering::Relaxed)
     }
 }
 
-/// Whether attributes are those of a node.
+/// True if attributes are those of a node.
 fn is(node: &Node, attributes: &Attributes) -> bool {
     node.key == attributes.into() && node.birth == attributes.birth
 }

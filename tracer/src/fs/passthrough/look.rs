@@ -93,7 +93,7 @@ impl View {
         readlinkat(self.pin(node)?.as_fd(), "")
     }
 
-    /// Whether this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
+    /// True if this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
     pub(in crate::fs) fn access(&self, node: &Node, mask: i32) -> Result<()> {
         let mode = AccessFlags::from_bits_truncate(mask);
         let pin = self.pin(node)?;
@@ -112,7 +112,7 @@ impl View {
         nix::unistd::syncfs(self.reopen(node, flags)?)
     }
 
-    /// Whether every user may search a directory.
+    /// True if every user may search a directory.
     pub(in crate::fs) fn is_open_to_all(&self, directory: &Node) -> bool {
         const ALL: u32 = 0o111;
         let open = || -> Result<bool> {

@@ -14,7 +14,7 @@ use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::node::Node;
 use nix::Result;
 
-/// What to make.
+/// Kind of node to make.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) enum NewNode<'a> {
     /// A directory.

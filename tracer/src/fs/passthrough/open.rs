@@ -190,7 +190,7 @@ impl View {
         (self.files.insert(Arc::clone(&open)), open)
     }
 
-    /// Whether a file that was just opened is as it was when it was last opened, or released after
+    /// True if a file that was just opened is as it was when it was last opened, or released after
     /// a change through this mount.
     ///
     /// While others of this mount may write to it, it counts as unchanged: what they change is in the page cache before it is in the

@@ -79,7 +79,7 @@ impl Stream {
     }
 }
 
-/// Whether an entry is the directory itself or its parent.
+/// True if an entry is the directory itself or its parent.
 pub(super) fn is_dots(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }

@@ -34,7 +34,7 @@ use ring::Ring;
 /// Threads for the queue of one processor. The kernel prefers the one that waited last, so the
 /// others cost nothing as long as it answers quickly.
 const THREADS_PER_QUEUE: usize = 2;
-/// What the kernel may read ahead at least, and so demands of an entry.
+/// Least read-ahead of the kernel, which an entry must have room for, in bytes.
 const READ_AHEAD: usize = 128 << 10;
 
 /// Threads with a ring each, for every queue, that do not serve yet.
@@ -102,7 +102,7 @@ impl Running {
     /// Ends the threads, of a mount that is gone.
     ///
     /// # Errors
-    /// What went wrong in one of them.
+    /// Error of one of them.
     pub(crate) fn end(self) -> io::Result<()> {
         for serving in &self.threads {
             serving.mailbox.end();

@@ -33,7 +33,7 @@ pub(super) struct Copied {
     pub(super) marks: u8,
 }
 
-/// What a batch takes of memory: for the bytes of its packets, and for what is known of each.
+/// Memory of a batch: bytes of its packets, and the facts about each.
 type Room = (Vec<u8>, Vec<Copied>);
 
 /// Room of batches that have been made rows of, for the next ones: new memory would have to be

@@ -1,11 +1,11 @@
-//! What goes to the thread that makes rows, and what comes of it.
+//! Messages to the thread that makes rows, and its report.
 
 use flowtrace_schema::CaptureRecord;
 
 use super::batch::Batch;
 use crate::net::sockets::Observed;
 
-/// What goes to the thread that makes rows.
+/// A message to the thread that makes rows.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A capture begins, in the namespace with this number.
@@ -18,7 +18,7 @@ pub(super) enum Message {
     End,
 }
 
-/// What a capture has come to.
+/// Totals of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct LiveReport {
     /// Packets in the trace.

@@ -211,7 +211,7 @@ impl Namespaces {
         })
     }
 
-    /// Whether nobody has been in a namespace for some time; then it is no longer known.
+    /// True if nobody has been in a namespace for some time; then it is no longer known.
     fn is_left(&self, inode: u64) -> bool {
         let mut state = self.state();
         let Some(place) = state.open.get(&inode) else {

@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How long to look at the ring again, at the latest.
 const LOOK_MS: u8 = 50;
 
-/// What all captures of a trace have in common.
+/// Settings that all captures of a trace share.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) host: HostId,

@@ -101,7 +101,7 @@ impl Rows {
         }
         self.gone.extend(batch.capture.zip(batch.gone_ns));
         self.ended.extend(batch.ended.iter().copied());
-        let flows = self.sink.flows.len();
+        let flows = self.sink.flows.count();
         let mut at = 0;
         let mut frames = batch.frames.as_slice();
         while let Some(first) = frames.first() {
@@ -124,7 +124,7 @@ impl Rows {
                 }
             }
         }
-        if self.sink.flows.len() != flows {
+        if self.sink.flows.count() != flows {
             self.wanted.store(true, Ordering::Relaxed);
         }
     }
@@ -239,7 +239,7 @@ impl Rows {
         let places = || self.places.values();
         let report = LiveReport {
             packets: self.sink.packets(),
-            flows: self.sink.flows.len(),
+            flows: self.sink.flows.count(),
             dropped: places().filter_map(|place| place.dropped).sum(),
             unstored: places().map(|place| place.unstored).sum(),
             gone,

@@ -1,4 +1,4 @@
-//! What the kernel tells of Internet sockets: sock_diag(7), a family of netlink
+//! Internet sockets as the kernel describes them: sock_diag(7), a family of netlink
 //! (include/uapi/linux/inet_diag.h, `struct tcp_info` of tcp.h).
 
 use std::io;

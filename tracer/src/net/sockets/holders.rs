@@ -42,7 +42,7 @@ impl Holders {
         }
     }
 
-    /// Who holds each of the sockets with these inodes now.
+    /// Processes that have the sockets with these inodes open now.
     pub(crate) fn of(&mut self, inodes: &HashSet<u64>) -> HashMap<u64, Vec<Upid>> {
         let mut found: HashMap<u64, Vec<Upid>> = HashMap::new();
         if inodes.is_empty() {

@@ -1,4 +1,4 @@
-//! What to trace, and how.
+//! Options of a run.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,52 +9,52 @@ use super::super::seeing::{Layer, Seeing};
 use crate::net::live::LiveOptions;
 use crate::proc::environment::Wanted;
 
-/// What to trace, and where to.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The command and its arguments; at least one.
     pub command: Vec<OsString>,
     /// Directories to trace; the working directory when empty.
     pub directories: Vec<PathBuf>,
-    /// Whether to mount views of them. Without, what is known of files is what is told of opens and
+    /// True if to mount views of them. Without, what is known of files is what is told of opens and
     /// names, and with [`Layer::Kernel`] of reads and writes.
     pub mount: bool,
     /// The trace to write.
     pub output: PathBuf,
-    /// Whether an older trace there may be replaced.
+    /// True if an older trace there may be replaced.
     pub replace: bool,
-    /// As what a launcher started this recording.
+    /// Rank and job under which a launcher started this recording.
     pub launch: Option<LaunchRecord>,
-    /// How files are seen.
+    /// Layer and settings for file calls.
     pub seeing: Seeing,
     /// Samples of each thread a second; 0: none.
     pub sample_hertz: u32,
     /// Samples of the machine's counters a second; 0: none.
     pub host_hertz: u32,
-    /// Whether system calls on names and channels are stopped: files outside the directories, and
+    /// True if system calls on names and channels are stopped: files outside the directories, and
     /// channels that open and close between two execs.
     pub topology: bool,
     /// The environment variables to record.
     pub environment: Wanted,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
-    /// Let go of processes that outlive the command, instead of following them to their end.
+    /// Detach from processes that outlive the command, instead of following them to their end.
     pub detach: bool,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
     /// Record the processes and no file call: the yardstick for what recording the calls costs.
     pub without_calls: bool,
-    /// How processes are followed.
+    /// Mechanism that follows processes.
     pub following: Following,
     /// Capture packets, too.
     pub net: Option<LiveOptions>,
-    /// Who tells of reads and writes.
+    /// Source of reads and writes.
     pub layer: Layer,
     /// Record every call on pipes and sockets, not their sums alone; with [`Layer::Kernel`].
     pub channel_calls: bool,
 }
 
-/// How the processes of a command are followed.
+/// Mechanism that follows the processes of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Following {
     /// By programs in the kernel where these tell as much as ptrace does, else by ptrace.

@@ -1,4 +1,4 @@
-//! How a run ended, and what of it goes on.
+//! Result of a run, and the processes that outlive it.
 
 use flowtrace_schema::Summary;
 
@@ -6,14 +6,14 @@ use super::super::serving::Served;
 use super::super::views::Views;
 use crate::proc::lifetimes::End;
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub struct RunReport {
-    /// How the command ended.
+    /// End of the command.
     pub end: End,
-    /// What became of the trace; `None` without recording.
+    /// Summary of the trace; `None` without recording.
     pub trace: Option<Summary>,
-    /// Views that processes which were let go still use.
+    /// Mounts that detached processes still use.
     pub background: Option<Background>,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Started<'a> {
     pub(super) recording: &'a Recording,
     /// Where packets are captured beside our own network namespace.
     pub(super) namespaces: Option<Arc<Namespaces>>,
-    /// Who tells of it for the kernel layer, where it can be followed.
+    /// Source of scheduler events for the kernel layer, where there is one.
     pub(super) scheduler: Option<Scheduler>,
     pub(super) job: Job<'a>,
 }

@@ -75,7 +75,7 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// What the timestamps of an interface mean.
+/// Unit and offset of the timestamps of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     unit: Unit,

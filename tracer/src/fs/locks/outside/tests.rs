@@ -17,7 +17,7 @@ fn files() -> (File, File) {
     (open(true).unwrap(), open(true).unwrap())
 }
 
-/// What somebody outside gets who wants a lock.
+/// Result of a lock that is asked for without the mount.
 fn set(file: &File, kind: Option<Kind>, start: u64, end: u64) -> Result<()> {
     let lock = record(kind, start, end);
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)

@@ -21,7 +21,7 @@ const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Whether new mounts may have requests over io_uring. `None`: the kernel, older than Linux 6.14 or
+/// `Some(true)` if new mounts may have requests over io_uring. `None`: the kernel, older than Linux 6.14 or
 /// built without, does not know them.
 pub(crate) fn is_on() -> Option<bool> {
     is_yes(&std::fs::read_to_string(PARAMETER).ok()?)
