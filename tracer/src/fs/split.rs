@@ -208,7 +208,7 @@ impl Split {
         Some(begun)
     }
 
-    /// True if a request may be the first of several.
+    /// Suspicion that a request is the first of several.
     fn suspicion(&self, served: &Served) -> Suspicion {
         let call = &served.call;
         let length = call.length.unwrap_or(0);

@@ -187,7 +187,7 @@ fn read(
         .spawn(move || reader.run(|| false))
 }
 
-/// True if packets can be captured here at all, and why not.
+/// Tries to capture packets here.
 ///
 /// # Errors
 /// The reason, in words.

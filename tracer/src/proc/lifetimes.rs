@@ -298,7 +298,7 @@ impl Lifetimes {
             self.may_have_been_cut_off(tid, pid, now);
         }
         self.tell(|observer| {
-            observer.exiting(Tracee { tid, pid, upid }, last, &LiveSnapshot(pid), now)
+            observer.exiting(Tracee { tid, pid, upid }, last, &LiveSnapshot(pid), now);
         });
     }
 

@@ -103,7 +103,7 @@ impl Adapter {
         }
     }
 
-    /// True if the caller may use a node as `mask` asks.
+    /// Answers if the caller may use a node as `mask` asks.
     pub(super) fn check_access(&self, req: &Request, check: abi::AccessIn, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Access, file).flags(check.mask);
         let access = |node: &Arc<Node>| {

@@ -117,7 +117,7 @@ impl View {
         }
     }
 
-    /// True if there are as many descriptors as what is about to be made takes: it could not be
+    /// Fails unless there are as many descriptors as what is about to be made takes: it could not be
     /// taken back if they were found missing afterwards.
     pub(super) fn spare(&self, count: usize) -> Result<()> {
         if descriptor::held() + descriptor::open() <= self.limit.limit / 2 {

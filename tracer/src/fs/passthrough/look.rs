@@ -93,7 +93,7 @@ impl View {
         readlinkat(self.pin(node)?.as_fd(), "")
     }
 
-    /// True if this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
+    /// Fails unless this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
     pub(in crate::fs) fn access(&self, node: &Node, mask: i32) -> Result<()> {
         let mode = AccessFlags::from_bits_truncate(mask);
         let pin = self.pin(node)?;

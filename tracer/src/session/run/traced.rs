@@ -126,7 +126,7 @@ impl Run<'_> {
             .map_err(|error| Error::KernelLayer(error.to_string()))
     }
 
-    /// True if the kernel serves the data of all views by itself, where it is to.
+    /// Fails unless the kernel serves the data of all mounts by itself, where it is to.
     pub(super) fn kernel_serves(&self, served: &Served) -> Result<()> {
         let by_fuse = |view: &ServedView| view.session.layer() != FileLayer::Kernel;
         if self.kernel.is_some() && served.views().iter().any(by_fuse) {
