@@ -21,8 +21,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use flowtrace_tracer::monitor::Key;
-use flowtrace_tracer::monitor::agent::Agent;
+use flowtrace_monitor::Key;
+use flowtrace_monitor::agent::Agent;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

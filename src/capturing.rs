@@ -1,6 +1,6 @@
 //! Arguments of `capture` and `run --net`: which packets.
 
-use flowtrace_tracer::net::filter::{Filter, MOST_PORTS};
+use flowtrace_net::filter::{Filter, MOST_PORTS};
 use flowtrace_tracer::net::interfaces::Interface;
 use flowtrace_tracer::net::live::LiveOptions;
 

@@ -1,4 +1,4 @@
 //! Captures in the format of Wireshark.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| flowtrace_tracer::fuzzing::pcapng(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| flowtrace_net::fuzzing::pcapng(bytes));

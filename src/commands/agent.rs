@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use flowtrace_tracer::monitor::service::{self, AgentOptions};
-use flowtrace_tracer::monitor::{Key, KeyError};
+use flowtrace_monitor::service::{self, AgentOptions};
+use flowtrace_monitor::{Key, KeyError};
 
 use crate::failure::Failure;
 

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use flowtrace_profiler::text::units;
-use flowtrace_tracer::monitor::Key;
-use flowtrace_tracer::monitor::collector::Rates;
-use flowtrace_tracer::monitor::service::{
+use flowtrace_monitor::Key;
+use flowtrace_monitor::collector::Rates;
+use flowtrace_monitor::service::{
     self, CollectError, CollectOptions, CollectReport, Control, NodeState,
 };
-use flowtrace_tracer::monitor::wire::Counters;
+use flowtrace_monitor::wire::Counters;
+use flowtrace_profiler::text::units;
 
 use super::agent::key_failure;
 use crate::failure::{Failure, USAGE};

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use flowtrace_net::import::{Error, FileError, Imported, Input, Report, import};
 use flowtrace_profiler::clocks::{self, Alignment};
 use flowtrace_profiler::text::units::{self, bytes, counted, duration};
-use flowtrace_tracer::net::import::{Error, FileError, Imported, Input, Report, import};
 
 use crate::failure::Failure;
 use crate::output;

@@ -1,4 +1,4 @@
-//! What can be traced on this machine, by trying it, and the remedy for what cannot.
+//! Tries each mechanism on this machine, and names a remedy where one is missing.
 
 use std::fs;
 use std::io;
@@ -27,13 +27,13 @@ pub enum Verdict {
 /// One facility.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// What it gives the user.
+    /// Use of it.
     pub facility: &'static str,
-    /// Whether it is there.
+    /// True if it is there.
     pub verdict: Verdict,
-    /// What was found.
+    /// Result of the trial.
     pub found: String,
-    /// What to do where it is not.
+    /// Remedy where it is missing.
     pub remedy: Option<String>,
 }
 
@@ -156,7 +156,7 @@ fn helper() -> Check {
     }
 }
 
-/// Whether the user has an entry in the list of users.
+/// True if the user has an entry in the list of users.
 fn is_listed() -> bool {
     nix::unistd::User::from_uid(geteuid()).is_ok_and(|user| user.is_some())
 }
@@ -206,7 +206,7 @@ fn announcements() -> Check {
     )
 }
 
-/// What processes used, without ptrace.
+/// Costs of processes without ptrace.
 fn costs() -> Check {
     works_or_limits(
         "costs without ptrace (taskstats)",

@@ -9,7 +9,7 @@
 //!                                              |         |         |
 //!               log, split (CallRing) ---------+      locks     passthrough (system calls)
 //!                                                                  |              |
-//!                                    identity (File, Name records) +   inode, handle, descriptor
+//!                                    identity (File, Name records) +   node_table, handle, descriptor
 //! ```
 //!
 //! Invariants:
@@ -30,18 +30,17 @@ use flowtrace_schema::HostId;
 
 mod adapter;
 mod again;
-mod attributes;
 mod credentials;
 mod descriptor;
 mod filter;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod handle;
-mod identity;
 mod in_flight;
-mod inode;
 mod locks;
 mod log;
+mod node;
+mod node_table;
 pub(crate) mod offers;
 mod passthrough;
 mod protocol;
@@ -49,19 +48,16 @@ mod session;
 mod split;
 mod sys;
 
-pub use crate::kernel::Opens;
-pub(crate) use attributes::{Attributes, Time};
+pub use crate::file_table::FileTable;
+pub use crate::opens::Opens;
 pub use filter::{Filter, PatternError};
-pub use identity::FileTable;
-pub(crate) use identity::NameIn;
 pub use offers::Offers;
 pub use protocol::IoUring;
-pub(crate) use protocol::{io_uring_is_on, possible_processors};
+pub(crate) use protocol::io_uring_is_on;
 pub(crate) use session::raise_descriptor_limit;
 pub use session::{Session, serve};
-pub(crate) use sys::stat;
 
-/// What to serve and how.
+/// Directory to serve, and settings.
 #[derive(Debug)]
 pub struct Config {
     /// The real directory (`O_PATH | O_DIRECTORY`), opened before a mount covered it.
@@ -89,7 +85,7 @@ pub struct Config {
     /// Have requests come over io_uring, where the kernel offers that: [`IoUring`] must have been on
     /// when the view was mounted.
     pub io_uring: bool,
-    /// Who decides what a caller may do.
+    /// Party that checks the permissions of a caller.
     pub permission: Permission,
     /// The mount belongs to a user namespace that maps only this user and group.
     ///
@@ -103,14 +99,14 @@ pub struct Config {
     pub hidden: Vec<Hidden>,
     /// Open files that the command inherits, and opens again through the view.
     pub offers: Arc<Offers>,
-    /// Who records reads and writes where the kernel serves them by itself. With it, and where the
+    /// Layer that records reads and writes where the kernel serves them by itself. With it, and where the
     /// kernel allows that, it does so.
     pub kernel: Option<Arc<Opens>>,
-    /// Who uses io_uring: the kernel serves the data of what they open, where it can.
+    /// Processes that use io_uring: the kernel serves the data of what they open, where it can.
     pub rings: Arc<crate::rings::Rings>,
 }
 
-/// Who decides what a caller may do.
+/// Party that checks the permissions of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// All callers have the rights of this process: they are the same ordinary user.
@@ -133,6 +129,3 @@ pub struct Hidden {
     /// Name in that directory.
     pub name: OsString,
 }
-
-/// Result of a call on the real filesystem.
-pub(crate) type Result<T> = std::result::Result<T, nix::errno::Errno>;

@@ -1,13 +1,9 @@
 //! What reads bytes that others wrote: any bytes are survived, and what must hold of the result
 //! does. `fuzz/` calls these functions by libFuzzer, the tests here with what proptest makes up.
 
-pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
-pub use crate::net::fuzzing::{packets, pcap, pcapng};
+pub use crate::file_table::directory_tree;
+pub use crate::fs::fuzzing::{directory_entries, groups};
 
-use crate::monitor::Key;
-use crate::monitor::agent::session_key;
-use crate::monitor::collector::{Collector, Rates};
-use crate::monitor::wire;
 use crate::proc::channels::sockets::{address_in, diag};
 use crate::proc::descriptors;
 use crate::proc::environment::Wanted;
@@ -39,98 +35,6 @@ pub fn proc_files(bytes: &[u8]) {
     let _ = reading::block_io_in(bytes);
     crate::proc::sampler::text::fuzz(bytes);
     assert_ne!(reading::tracer_in(bytes), Some(0));
-}
-
-/// Messages between agents and the collector: what is none is refused, what is one comes back, and
-/// nobody without the key changes anything.
-pub fn messages(bytes: &[u8]) {
-    let key = Key::new(b"nobody knows it");
-    if let Some(sealed) = wire::parse(bytes) {
-        let message = sealed.message.clone();
-        assert!(sealed.verified(&key).is_none());
-        let again = message.sealed(&key);
-        assert!(again.len() <= wire::LONGEST);
-        let again = wire::parse(&again).and_then(|sealed| sealed.verified(&key));
-        assert_eq!(again, Some(message));
-    }
-    let mut collector = Collector::new(key, b"secret", Rates::default());
-    assert_eq!(collector.receive(1, bytes), None);
-    collector.tick(2);
-    assert!(collector.is_empty() && collector.rows().is_empty());
-}
-
-/// Signed messages of any content: the collector's totals stay consistent.
-pub fn signed_messages(bytes: &[u8]) {
-    let key = Key::new(b"everybody has it");
-    let mut collector = Collector::new(key.clone(), b"secret", Rates::default());
-    let who = wire::Who {
-        name: "n".into(),
-        boot: "b".into(),
-        incarnation: 1,
-        nonce: [7; 16],
-    };
-    let hello = wire::Message::Hello { who: who.clone() }.sealed(&key);
-    let welcome = collector.receive(1, &hello).unwrap_or_default();
-    let welcome = wire::parse(&welcome).and_then(|sealed| sealed.verified(&key));
-    let Some(wire::Message::Welcome { answer, .. }) = welcome else {
-        panic!("no welcome for who has the key");
-    };
-    let session = session_key(&key, &who, &answer);
-    let (t1, sent) = (2, 0);
-    let ask = wire::Message::Ask {
-        who: who.clone(),
-        t1,
-        sent,
-    };
-    assert!(collector.receive(2, &ask.sealed(&session)).is_some());
-    let mut rest = bytes;
-    let mut now = 3_u64;
-    while !rest.is_empty() {
-        let mut number = || {
-            let (taken, left) = rest.split_at(rest.len().min(8));
-            rest = left;
-            taken
-                .iter()
-                .fold(0, |sum, &byte| sum << 8 | u64::from(byte))
-        };
-        let kind = number();
-        now = now.saturating_add(number() >> 8);
-        let sample = wire::Sample {
-            session: who.session(),
-            number: number(),
-            t_ns: number(),
-            offset_ns: number() as i64,
-            error_ns: number(),
-            drift_ppb: number() as i32,
-            period_ms: number() as u32,
-            totals: vec![(kind as u8 % 8, number())],
-        };
-        let asks = wire::Message::Ask {
-            who: who.clone(),
-            t1: number(),
-            sent: number(),
-        };
-        let message = match kind % 8 {
-            0 => asks,
-            1 => wire::Message::Final(sample),
-            _ => wire::Message::Sample(sample),
-        };
-        let _ = collector.receive(now, &message.sealed(&session));
-        collector.tick(now);
-    }
-    collector.finish();
-    let mut last = vec![0; collector.len()];
-    for row in collector.rows() {
-        assert!(
-            row.t_ns > last[row.node],
-            "rows of a machine are in the order of time"
-        );
-        last[row.node] = row.t_ns;
-    }
-    for node in 0..collector.len() {
-        let status = collector.status(node).unwrap_or_default();
-        assert!((0.0..=1.0).contains(&status.confidence()), "{status:?}");
-    }
 }
 
 /// The files of `/proc` about the machine.
@@ -214,74 +118,6 @@ mod tests {
         })
     }
 
-    /// Records of a pcap file behind its header, nearly right.
-    fn records() -> impl Strategy<Value = Vec<u8>> {
-        let record = (0u32..80, -2i32..3, prop::sample::select(FRAMES));
-        (any::<u8>(), prop::collection::vec(record, 0..5)).prop_map(|(variant, records)| {
-            let mut bytes = vec![variant];
-            for (length, more, frame) in records {
-                let claimed = length.saturating_add_signed(more);
-                for number in [0, 0, claimed, claimed.wrapping_mul(2)] {
-                    bytes.extend(match variant & 2 {
-                        0 => number.to_le_bytes(),
-                        _ => number.to_be_bytes(),
-                    });
-                }
-                bytes.extend(frame.iter().cycle().take(length as usize));
-            }
-            bytes
-        })
-    }
-
-    /// Blocks of a pcapng file behind its first interface, nearly right.
-    fn blocks() -> impl Strategy<Value = Vec<u8>> {
-        let block = (0u32..8, 0u32..24, -1i32..2, prop::sample::select(FRAMES));
-        (any::<u8>(), prop::collection::vec(block, 0..6)).prop_map(|(variant, blocks)| {
-            let mut bytes = vec![variant];
-            for (kind, words, more, frame) in blocks {
-                let length = 12 + words * 4;
-                let mut number = |number: u32| {
-                    bytes.extend(match variant & 1 {
-                        0 => number.to_le_bytes(),
-                        _ => number.to_be_bytes(),
-                    });
-                };
-                number(kind);
-                number(length);
-                let mut body: Vec<u32> = vec![0, 0, 7, words * 4, words * 4, 2 << 16 | 4, 1];
-                body.extend(
-                    frame
-                        .chunks_exact(4)
-                        .map(|b| u32::from_be_bytes(b.try_into().unwrap())),
-                );
-                body.resize(words as usize, 0);
-                body.into_iter().for_each(&mut number);
-                number(length.saturating_add_signed(more));
-            }
-            bytes
-        })
-    }
-
-    /// Frames of which the spoilt ones are made: TCP behind a tag, UDP behind headers of IPv6.
-    const FRAMES: &[&[u8]] = &[
-        &[
-            2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 0, 0x45, 0, 0, 64, 0, 0, 0x40, 0,
-            64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 80, 0, 81, 0, 0, 0, 1, 0, 0, 0, 0, 0xb0, 2,
-            0xff, 0xff, 0, 0, 0, 0, 2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7,
-            0, 0, 0, 0,
-        ],
-        &[
-            2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 36, 0, 64, 0xfe,
-            0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-            0, 0, 0, 0, 2, 44, 0, 1, 4, 0, 0, 0, 0, 60, 0, 0, 1, 0, 0, 0, 9, 17, 0, 1, 4, 0, 0, 0,
-            0, 0, 53, 0, 54, 0, 12, 0, 0, 1, 2, 3, 4,
-        ],
-        &[
-            0x45, 0, 0, 28, 0, 0, 0x20, 0, 64, 1, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1, 8, 0, 0, 0, 0,
-            1, 0, 2,
-        ],
-    ];
-
     /// Code with system calls in it.
     fn code() -> impl Strategy<Value = Vec<u8>> {
         let part = prop_oneof![
@@ -293,29 +129,7 @@ mod tests {
     }
 
     proptest! {
-        // Each signs some dozen messages.
-        #![proptest_config(ProptestConfig::with_cases(100))]
-
-        #[test]
-        fn signed_messages_of_any_content(bytes in prop::collection::vec(
-            prop_oneof![any::<u8>(), Just(0), Just(0xff), Just(0x7f)], 0..600)) {
-            signed_messages(&bytes);
-        }
-    }
-
-    proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
-
-        #[test]
-        fn messages_of_any_bytes(kind in 0u8..9, mut bytes in prop::collection::vec(any::<u8>(), 0..530)) {
-            messages(&bytes);
-            // As if it were one.
-            let start = b"FTM1".iter().chain([&kind]);
-            for (place, byte) in bytes.iter_mut().zip(start) {
-                *place = *byte;
-            }
-            messages(&bytes);
-        }
 
         #[test]
         fn any_bytes_as_proc_files(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
@@ -374,29 +188,6 @@ mod tests {
         #[test]
         fn any_changes_of_a_tree(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             directory_tree(&bytes);
-        }
-
-        #[test]
-        fn any_bytes_as_captures(bytes in prop_oneof![
-            prop::collection::vec(any::<u8>(), 0..500),
-            records(),
-            blocks(),
-        ]) {
-            pcap(&bytes);
-            pcapng(&bytes);
-        }
-
-        #[test]
-        fn spoilt_frames(mut bytes in prop::sample::select(FRAMES).prop_map(<[u8]>::to_vec),
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
-            end in any::<prop::sample::Index>(),
-        ) {
-            for (at, byte) in changes {
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
-            }
-            packets(&bytes);
-            packets(&bytes[..end.index(bytes.len() + 1)]);
         }
 
         #[test]

@@ -19,7 +19,8 @@ use crate::clock::Clock;
 
 pub(crate) mod files;
 
-use files::Values;
+use files::Parser;
+pub use files::Values;
 
 /// Counters of the machine on their way into a trace.
 pub(crate) struct HostSampler {
@@ -27,7 +28,7 @@ pub(crate) struct HostSampler {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a sampler of the machine needs.
+/// Settings of a sampler of the machine.
 pub(crate) struct Setup {
     pub(crate) hertz: u32,
     pub(crate) host: HostId,
@@ -87,16 +88,16 @@ fn run(setup: Setup, stop: &(Mutex<bool>, Condvar)) {
     counters.sample(&mut sources);
 }
 
-pub(crate) type Parser = fn(&str, &mut Values<'_>);
-
-/// The files of /proc, kept open. One that the kernel does not have is left out.
-pub(crate) struct Sources {
+/// The files of /proc that have counters of the machine, kept open. One that the kernel does not have is left out.
+#[derive(Debug)]
+pub struct Sources {
     files: Vec<(File, Parser)>,
     buffer: Vec<u8>,
 }
 
 impl Sources {
-    pub(crate) fn open() -> Sources {
+    /// Opens each file once.
+    pub fn open() -> Sources {
         let files = files::ALL
             .iter()
             .filter_map(|&(path, parser)| Some((File::open(path).ok()?, parser)));
@@ -106,8 +107,8 @@ impl Sources {
         }
     }
 
-    /// Calls `with` for the text of each file.
-    pub(crate) fn read(&mut self, mut with: impl FnMut(&str, Parser)) {
+    /// Calls `values` for every counter, once for each device of those that devices have.
+    pub fn read(&mut self, values: &mut Values<'_>) {
         for (file, parser) in &self.files {
             let mut length = 0;
             loop {
@@ -119,7 +120,7 @@ impl Sources {
                     Ok(read) => length += read,
                 }
             }
-            with(&String::from_utf8_lossy(&self.buffer[..length]), *parser);
+            parser(&String::from_utf8_lossy(&self.buffer[..length]), values);
         }
     }
 }
@@ -130,7 +131,7 @@ struct Known {
     value: u64,
 }
 
-/// What has been recorded so far.
+/// Counters with their last recorded values.
 struct Counters {
     setup: Setup,
     known: HashMap<HostCounter, HashMap<Box<str>, Known>>,
@@ -148,11 +149,7 @@ impl Counters {
 
     fn sample(&mut self, sources: &mut Sources) {
         let t_ns = self.setup.clock.now();
-        sources.read(|text, parser| {
-            parser(text, &mut |counter, device, value| {
-                self.set(t_ns, counter, device, value);
-            });
-        });
+        sources.read(&mut |counter, device, value| self.set(t_ns, counter, device, value));
         let own = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         let own = own.map_or(0, |time| Duration::from(time).as_nanos() as u64);
         self.set(t_ns, HostCounter::FlowtraceCpu, None, own);
@@ -228,9 +225,7 @@ mod tests {
     #[test]
     fn this_machine_can_be_read() {
         let mut found = Vec::new();
-        Sources::open().read(|text, parser| {
-            parser(text, &mut |counter, _, value| found.push((counter, value)));
-        });
+        Sources::open().read(&mut |counter, _, value| found.push((counter, value)));
         let value = |counter| found.iter().find(|(c, _)| *c == counter).map(|(_, v)| *v);
         assert!(value(HostCounter::CpuIdle).is_some_and(|ns| ns > 0));
         assert!(value(HostCounter::Switches).is_some_and(|count| count > 0));

@@ -9,26 +9,30 @@
 //! - the real directory is reached through a descriptor opened before the traced view was
 //!   mounted over it, never by path.
 
-mod aside;
 mod bpf;
 pub mod callers;
 mod cgroups;
 pub mod clock;
+mod cpus;
+mod descriptor_table;
 pub mod doctor;
+mod file_table;
 pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hashed;
-mod host;
+mod helper_process;
+pub mod host;
 mod kernel;
 mod linux;
 mod mapping;
 mod memory;
-pub mod monitor;
 pub mod mounting;
 pub mod net;
+mod opens;
 mod priority;
 mod proc;
 mod rings;
 pub mod session;
 mod side_by_side;
+mod stat;

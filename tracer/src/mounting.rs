@@ -193,7 +193,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// Type of filesystem.
     pub kind: String,
-    /// What is mounted, as the one who mounted it named it.
+    /// Source of the mount, as given to mount(2).
     pub source: String,
 }
 
@@ -202,7 +202,7 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     fs::read("/proc/self/mountinfo").map(|text| parse_mounts(&text))
 }
 
-/// Whether something is mounted on a view, as far as thread `tid` sees; also if that cannot be
+/// True if something is mounted on a view, as far as thread `tid` sees; also if that cannot be
 /// told.
 pub(crate) fn is_mounted_on(tid: u32) -> bool {
     let Some(mounts) = seen_by(tid) else {

@@ -4,14 +4,9 @@
 //! `fuse_direct_IO` of the kernel (fs/fuse/file.c, Linux 6.18) sets `ki_pos` for synchronous requests alone. A second
 //! write would overwrite the first. What is served by passthrough is right.
 
-use std::sync::Arc;
-
 use flowtrace_schema::{Loss, Recorder, Upid};
 
 use crate::callers::Images;
-use crate::proc::moment::Moment;
-use crate::proc::observer::{Observer, Tracee};
-use crate::proc::topology::{Call, CallKind};
 
 /// The images that have a ring.
 #[derive(Debug, Default)]
@@ -33,25 +28,6 @@ impl Rings {
     /// Image `heir` is of a process that the one of image `of` has just forked.
     pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
         self.0.inherit(of, heir);
-    }
-}
-
-/// Tells of rings as they are made, where processes are held meanwhile.
-pub(crate) struct Feed {
-    pub(crate) rings: Arc<Rings>,
-    pub(crate) recorder: Recorder,
-}
-
-impl Observer for Feed {
-    fn forked(&mut self, parent: Tracee, child: Tracee, _: &dyn Moment, _: u64) {
-        self.rings.inherit(parent.upid, child.upid);
-    }
-
-    fn called(&mut self, tracee: Tracee, call: Call, _: u64) -> bool {
-        if call.kind == CallKind::Ring {
-            self.rings.made(tracee.upid, &self.recorder);
-        }
-        false
     }
 }
 

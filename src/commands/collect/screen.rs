@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use flowtrace_monitor::service::{Control, NodeState};
 use flowtrace_profiler::text::units;
 use flowtrace_schema::HostCounter;
-use flowtrace_tracer::monitor::service::{Control, NodeState};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -303,7 +303,7 @@ fn rate(node: &NodeState, counters: &[HostCounter]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use flowtrace_tracer::monitor::collector::Status;
+    use flowtrace_monitor::collector::Status;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

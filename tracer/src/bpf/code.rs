@@ -1,7 +1,6 @@
 //! Instructions of the kernel's own machine (Documentation/bpf/standardization), put one after the other.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::OnceLock;
 
 /// An instruction (`struct bpf_insn`).
 #[repr(C)]
@@ -173,21 +172,6 @@ impl Code {
     pub(crate) fn jump_back(&mut self, code: u8, register: u8, number: i32, place: usize) {
         let offset = place as isize - self.all.len() as isize - 1;
         self.put(code, register, 0, offset as i16, number);
-    }
-
-    /// Whether the kernel takes loops that end with [`JUMP_LATE`]: then it need not follow each step of one by itself when it checks a
-    /// program.
-    pub(crate) fn may_be_late() -> bool {
-        static MAY_BE: OnceLock<bool> = OnceLock::new();
-        *MAY_BE.get_or_init(|| {
-            let mut code = Code::default();
-            let late = code.jump(JUMP_LATE, 0, 0, 0);
-            code.set(R0, 0);
-            code.land(late);
-            code.set(R0, 0);
-            code.leave();
-            super::load(&code.all).is_ok()
-        })
     }
 
     /// Jumps of `leaves` end here.

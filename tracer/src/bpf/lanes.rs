@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn records_come_in_order_round_after_round_and_what_finds_no_room_does_not() {
-        let processors = crate::kernel::processors().unwrap();
+        let processors = crate::cpus::array_length().unwrap();
         let mut lanes = match Lanes::new(processors, SMALL) {
             Ok(lanes) => lanes,
             Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),

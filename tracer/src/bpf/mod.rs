@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 pub(crate) mod btf;
 pub(crate) mod code;
@@ -23,7 +24,7 @@ pub(crate) mod registers;
 pub(crate) mod ring;
 pub(crate) mod successor;
 
-use code::Instruction;
+use code::{Code, Instruction};
 
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOK_UP: libc::c_int = 1;
@@ -39,6 +40,23 @@ const PROGRAM_TRACING: u32 = 26;
 const ATTACHED_TO_RAW_TRACEPOINT: u32 = 23;
 const NO_PREALLOCATION: u32 = 1;
 const MAPPABLE: u32 = 1 << 10;
+
+impl Code {
+    /// Whether the kernel takes loops that end with [`code::JUMP_LATE`]: then it need not follow each step of one by itself when it checks a
+    /// program.
+    pub(crate) fn may_be_late() -> bool {
+        static MAY_BE: OnceLock<bool> = OnceLock::new();
+        *MAY_BE.get_or_init(|| {
+            let mut code = Code::default();
+            let late = code.jump(code::JUMP_LATE, 0, 0, 0);
+            code.set(code::R0, 0);
+            code.land(late);
+            code.set(code::R0, 0);
+            code.leave();
+            load(&code.all).is_ok()
+        })
+    }
+}
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

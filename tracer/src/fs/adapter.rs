@@ -6,21 +6,23 @@ use std::time::Duration;
 use flowtrace_schema::{FileId, Op};
 use nix::errno::Errno;
 
-use super::inode::Node;
+use super::credentials::Requester;
 use super::locks::Locks;
 use super::log::{Event, Log, done};
+use super::node::Node;
 use super::passthrough::View;
 use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
-use super::{Result, credentials::Requester};
 use crate::callers::Effort;
-use crate::kernel::Opens;
+use crate::opens::Opens;
 use crate::rings::Rings;
+use nix::Result;
 
 mod attributes;
 mod backing;
 mod convert;
 mod data;
+mod handshake;
 mod invalidate;
 mod listing;
 mod locking;
@@ -29,13 +31,15 @@ mod opening;
 mod retries;
 mod signals;
 mod start;
+mod waiting;
 mod walks;
 
 use backing::Backings;
+pub(super) use handshake::{Shared, Wanted};
 use invalidate::Drops;
-use locking::Waiting;
 use retries::Retries;
-pub(super) use start::{Served, Shared, Wanted};
+pub(super) use start::Served;
+use waiting::Waiting;
 use walks::Walks;
 
 /// Answers the requests of one mount.

@@ -10,7 +10,7 @@ pub(crate) const SAME: Duration = Duration::from_millis(100);
 /// More are not asked for at a time.
 const MOST: usize = 64;
 
-/// What was asked for through an open file.
+/// Ranges that were asked for through an open file.
 #[derive(Debug, Default)]
 pub(crate) struct Again(Mutex<State>);
 

@@ -9,10 +9,11 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getegid, geteuid};
 
+use super::Permission;
 use super::sys::thread::{self, Capabilities};
-use super::{Permission, Result};
+use nix::Result;
 
-/// Who makes a request.
+/// Caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requester {
     /// User.
@@ -54,7 +55,7 @@ impl Credentials {
         }
     }
 
-    /// Whether callers may have fewer rights than this process.
+    /// True if callers may have fewer rights than this process.
     pub(crate) fn exceeds(&self, who: Requester) -> bool {
         self.permission != Permission::Process && who.uid != 0
     }
@@ -202,7 +203,7 @@ pub(crate) fn groups_in(status: &[u8]) -> Option<Vec<u32>> {
 thread_local! {
     /// The file creation mask of this thread, once it is its own.
     static MASK: Cell<Option<u32>> = const { Cell::new(None) };
-    /// Whether this thread has given up [`SYS_RESOURCE`].
+    /// True if this thread has given up [`SYS_RESOURCE`].
     static LIMITED: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -19,9 +19,9 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{pattern}' is no pattern: {reason}")]
 pub struct PatternError {
-    /// What was given.
+    /// Pattern as it was given.
     pub pattern: String,
-    /// What is wrong with it.
+    /// Description of the mistake.
     pub reason: String,
 }
 
@@ -48,12 +48,12 @@ impl Filter {
         })
     }
 
-    /// Whether everything is recorded.
+    /// True if everything is recorded.
     pub fn is_empty(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether calls are recorded on what lies at `below` in the traced directory `root`.
+    /// True if calls are recorded on what lies at `below` in the traced directory `root`.
     pub(crate) fn admits(&self, root: &Path, below: &Path) -> bool {
         (self.include.is_empty() || self.include.cover(root, below))
             && !self.exclude.cover(root, below)
@@ -98,7 +98,7 @@ impl Patterns {
         self.absolute.is_empty() && self.relative.is_empty() && self.names.is_empty()
     }
 
-    /// Whether a pattern matches the path or a directory that it lies in. The directories on the
+    /// True if a pattern matches the path or a directory that it lies in. The directories on the
     /// way to `root` are named by whole paths only.
     fn cover(&self, root: &Path, below: &Path) -> bool {
         let is_covered = |path: &Path| {
@@ -116,7 +116,7 @@ impl Patterns {
     }
 }
 
-/// What a pattern is about.
+/// Scope of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Absolute,
@@ -158,7 +158,7 @@ mod tests {
         Filter::new(&owned(include), &owned(exclude)).unwrap()
     }
 
-    /// Whether `pattern` alone, as an include, covers a path in the traced directory `/data`.
+    /// True if `pattern` alone, as an include, covers a path in the traced directory `/data`.
     fn covers(pattern: &str, below: &str) -> bool {
         filter(&[pattern], &[]).admits(Path::new("/data"), Path::new(below))
     }

@@ -1,7 +1,6 @@
 //! The part of [`crate::fuzzing`] that is about files.
 
 use super::credentials::groups_in;
-pub use super::identity::directory_tree;
 use super::sys::directory::first;
 
 /// Directory entries as `getdents64` writes them.

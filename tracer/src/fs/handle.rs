@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 
-use super::Result;
 use super::again::Again;
-use super::inode::Node;
+use super::node::Node;
 use super::offers::Position;
 use super::passthrough::stream::Stream;
 use super::split::Split;
 use crate::callers::Caller;
+use nix::Result;
 
-/// Who opened something.
+/// Thread that opened something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opener {
     pub(crate) caller: Option<Caller>,
@@ -32,9 +32,9 @@ pub(crate) struct OpenFile {
     pub(crate) node: Arc<Node>,
     /// Its position, if that is shared with others outside of the view.
     pub(crate) position: Option<Arc<Position>>,
-    /// Who opened it: the kernel does not say who releases it.
+    /// Its opener: the kernel does not say which thread releases it.
     pub(crate) opener: Opener,
-    /// What is written through it goes to the end of the file (`O_APPEND`), as fcntl(2) may change.
+    /// Writes through it go to the end of the file (`O_APPEND`), as fcntl(2) may change.
     pub(crate) appends: AtomicBool,
     /// It was opened with `O_DIRECT`.
     pub(crate) is_direct: bool,
@@ -42,13 +42,13 @@ pub(crate) struct OpenFile {
     pub(crate) is_program: bool,
     /// A shared mapping of it may store to the file, until it is released.
     pub(crate) may_store: bool,
-    /// What is written through it comes through the page cache that others of this mount read from, if there is one.
+    /// Writes through it come through the page cache that others of this mount read from, if there is one.
     pub(crate) may_write: bool,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.
     pub(crate) split: Split,
-    /// What the kernel has read through it for somebody, and may ask for again.
+    /// Ranges that the kernel has read through it, and may ask for again.
     pub(crate) again: Again,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct OpenDirectory {
     pub(crate) stream: Mutex<Stream>,
     /// Its node.
     pub(crate) node: Arc<Node>,
-    /// Who opened it.
+    /// Its opener.
     pub(crate) opener: Opener,
 }
 
@@ -97,7 +97,7 @@ impl<T> Handles<T> {
         number
     }
 
-    /// What `number` stands for.
+    /// The open file or directory with this number.
     pub(crate) fn get(&self, number: u64) -> Result<Arc<T>> {
         let found = self.shard(number).get(&number).map(Arc::clone);
         found.ok_or(Errno::EBADF)

@@ -17,7 +17,7 @@ use flowtrace_schema::Op;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-/// What the application asked for.
+/// Call of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// As much as the request says.

@@ -13,18 +13,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 
-use super::Result;
+use nix::Result;
 
+mod lock;
 mod outside;
 mod table;
 
-pub(crate) use table::{END, Held, Kind, Space};
+pub(crate) use lock::{END, Kind, Lock, Space};
 use table::{FileLocks, Waiter};
 
 /// Interrupts that came before the request they are for, which are remembered.
 const EARLY: usize = 256;
 
-/// What locks are about.
+/// Inode and kind of call that locks belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     /// The inode.
@@ -72,9 +73,9 @@ impl<W> Locks<W> {
     pub(crate) fn conflict(
         &self,
         subject: Subject,
-        wanted: &Held,
+        wanted: &Lock,
         real: Option<BorrowedFd<'_>>,
-    ) -> Option<Held> {
+    ) -> Option<Lock> {
         let state = self.state();
         let unused = FileLocks::default();
         let locks = state.files.get(&subject).unwrap_or(&unused);
@@ -87,7 +88,7 @@ impl<W> Locks<W> {
     pub(crate) fn acquire(
         &self,
         subject: Subject,
-        wanted: Held,
+        wanted: Lock,
         waiter: W,
         wait: Option<u64>,
         real: Option<BorrowedFd<'_>>,
@@ -96,7 +97,7 @@ impl<W> Locks<W> {
         let file = state.files.entry(subject).or_default();
         if subject.space == Space::Whole {
             // Changing the kind of a lock gives it up first, whatever comes then: see flock(2).
-            let changes = |held: &Held| held.owner == wanted.owner && held.kind != wanted.kind;
+            let changes = |held: &Lock| held.owner == wanted.owner && held.kind != wanted.kind;
             file.held.retain(|held| !changes(held));
         }
         let is_free = file.take(&wanted, subject.space, real);
@@ -125,7 +126,7 @@ impl<W> Locks<W> {
     }
 
     /// Gives locks up, for whoever waits for them.
-    pub(crate) fn release(&self, subject: Subject, given: impl Fn(&Held) -> bool) -> Ended<W> {
+    pub(crate) fn release(&self, subject: Subject, given: impl Fn(&Lock) -> bool) -> Ended<W> {
         if self.used.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
@@ -153,7 +154,7 @@ impl<W> Locks<W> {
         found
     }
 
-    /// Who waits in request `unique`, if anybody still does, waits no more.
+    /// Ends the wait of request `unique`, if it still waits.
     pub(crate) fn give_up(&self, unique: u64) -> Option<W> {
         self.stop_waiting(&mut self.state(), unique)
     }
@@ -167,7 +168,7 @@ impl<W> Locks<W> {
         Some(waiter)
     }
 
-    /// Whether anybody waits for nobody but those who do not use the mount.
+    /// True if anybody waits for nobody but those who do not use the mount.
     pub(crate) fn is_wanted_outside(&self) -> bool {
         let is_used = self.used.load(Ordering::Acquire) != 0;
         is_used
@@ -213,7 +214,7 @@ impl<W> Locks<W> {
 
 impl<W> State<W> {
     /// Why `wanted` must not wait in request `unique`.
-    fn refusal(&mut self, subject: Subject, wanted: &Held, unique: u64) -> Option<Errno> {
+    fn refusal(&mut self, subject: Subject, wanted: &Lock, unique: u64) -> Option<Errno> {
         if let Some(place) = self.early.iter().position(|&early| early == unique) {
             self.early.remove(place);
             return Some(Errno::EINTR);
@@ -222,9 +223,9 @@ impl<W> State<W> {
             .then_some(Errno::EDEADLK)
     }
 
-    /// Whether an owner whose lock is in the way waits, maybe through others, for the owner of
+    /// True if an owner whose lock is in the way waits, maybe through others, for the owner of
     /// `wanted`.
-    fn would_deadlock(&self, subject: Subject, wanted: &Held) -> bool {
+    fn would_deadlock(&self, subject: Subject, wanted: &Lock) -> bool {
         let mut seen = Vec::new();
         let mut ahead = self.blockers(subject, wanted);
         while let Some(owner) = ahead.pop() {
@@ -245,7 +246,7 @@ impl<W> State<W> {
 
     /// Owners of the locks in the way of `wanted`. Only records are watched for circles, as in
     /// the kernel.
-    fn blockers(&self, subject: Subject, wanted: &Held) -> Vec<u64> {
+    fn blockers(&self, subject: Subject, wanted: &Lock) -> Vec<u64> {
         let file = self.files.get(&subject);
         let file = file.filter(|_| subject.space == Space::Record);
         let held = file.map_or(&[][..], |file| &file.held);

@@ -37,11 +37,11 @@ pub(crate) struct Log {
 pub(crate) struct Started {
     at_ns: u64,
     pub(crate) tid: u32,
-    /// Who makes it.
+    /// Its caller.
     pub(crate) caller: Option<Caller>,
 }
 
-/// What is recorded of a call besides times, caller and result.
+/// Facts of a call besides times, caller and result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     op: Op,
@@ -187,7 +187,7 @@ impl Log {
         self.enabled && !excluded
     }
 
-    /// Whether a thread is one of this process, which may look up a path that leads through a view.
+    /// True if a thread is one of this process, which may look up a path that leads through a view.
     fn is_own(&self, tid: u32) -> bool {
         tid == self.own || tid != 0 && Path::new(&format!("/proc/self/task/{tid}")).exists()
     }
@@ -263,7 +263,7 @@ impl Started {
         }
     }
 
-    /// Who opens something by it.
+    /// Thread that opens something by it.
     pub(crate) fn opener(&self) -> Opener {
         Opener {
             caller: self.caller,
@@ -281,7 +281,7 @@ impl Started {
 }
 
 /// The result column: a value, or the errno as a negative number.
-pub(crate) fn outcome<T>(result: &super::Result<T>, value: impl FnOnce(&T) -> i64) -> i64 {
+pub(crate) fn outcome<T>(result: &nix::Result<T>, value: impl FnOnce(&T) -> i64) -> i64 {
     match result {
         Ok(result) => value(result),
         Err(errno) => -i64::from(*errno as i32),
@@ -289,6 +289,6 @@ pub(crate) fn outcome<T>(result: &super::Result<T>, value: impl FnOnce(&T) -> i6
 }
 
 /// As [`outcome`], for calls that return nothing.
-pub(crate) fn done<T>(result: &super::Result<T>) -> i64 {
+pub(crate) fn done<T>(result: &nix::Result<T>) -> i64 {
     outcome(result, |_| 0)
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::unistd::{Whence, lseek, read, write};
 
-use super::Result;
+use nix::Result;
 
 /// The position of an inherited open file.
 #[derive(Debug)]

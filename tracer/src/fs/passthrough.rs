@@ -2,7 +2,7 @@
 //! directory. Knows node ids, handles and errnos, nothing of FUSE.
 
 use std::collections::VecDeque;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,25 +12,28 @@ use flowtrace_schema::{FileId, FileKind};
 use nix::fcntl::{OFlag, open, openat, readlink};
 use nix::sys::stat::Mode;
 
-use super::attributes::Attributes;
 use super::credentials::{Assumed, Credentials, Requester};
-use super::descriptor::Descriptor;
 use super::handle::{Handles, OpenDirectory, OpenFile};
-use super::identity::{FileTable, NameIn};
-use super::inode::{InodeKey, Node, NodeTable, ROOT};
+use super::node::{Descriptor, InodeKey, Node};
+use super::node_table::{NodeTable, ROOT};
 use super::offers::Offers;
-use super::sys::stat;
-use super::{Config, Filter, Result};
+use super::sys::path_of;
+use super::{Config, Filter};
 use crate::clock::Clock;
+use crate::file_table::{FileTable, NameIn};
+use crate::stat;
+use crate::stat::Attributes;
+use nix::Result;
 
 mod data;
+mod descriptor_limit;
 mod directory;
+pub(super) mod eviction;
 mod look;
 mod make;
 mod names;
 mod open;
 mod owner;
-pub(super) mod relief;
 mod remove;
 mod setattr;
 pub(super) mod stream;
@@ -44,7 +47,7 @@ pub(super) use make::NewNode;
 pub(super) use open::{NewFile, Opened};
 pub(super) use setattr::{Changes, SetTime};
 
-use relief::Room;
+use descriptor_limit::DescriptorLimit;
 
 /// A served directory.
 #[derive(Debug)]
@@ -58,11 +61,11 @@ pub(super) struct View {
     owner: Option<(u32, u32)>,
     hidden: Vec<(InodeKey, OsString)>,
     offers: Arc<Offers>,
-    room: Room,
+    limit: DescriptorLimit,
     /// Ids of nodes that hold a descriptor, and of some that did; the oldest first.
     holders: Mutex<VecDeque<u64>>,
     has_given_up: AtomicBool,
-    is_relieving: AtomicBool,
+    is_evicting: AtomicBool,
     trace: Option<Trace>,
 }
 
@@ -86,7 +89,7 @@ pub(super) struct Entry {
 }
 
 impl Trace {
-    /// Whether calls are recorded on what lies at `below` in the directory.
+    /// True if calls are recorded on what lies at `below` in the directory.
     fn admits(&self, below: &Path) -> bool {
         self.filter.admits(&self.seen_path, below)
     }
@@ -131,10 +134,10 @@ impl View {
             owner: config.owner,
             hidden,
             offers: config.offers,
-            room: Room::of_this_process(),
+            limit: DescriptorLimit::of_this_process(),
             holders: Mutex::default(),
             has_given_up: AtomicBool::new(false),
-            is_relieving: AtomicBool::new(false),
+            is_evicting: AtomicBool::new(false),
             trace,
         })
     }
@@ -194,7 +197,7 @@ impl View {
         let flags = (flags | OFlag::O_CLOEXEC) - OFlag::O_NOFOLLOW;
         let number = fd.as_raw_fd().to_string();
         let directory = self.descriptors.as_fd();
-        self.with_room(|| openat(directory, number.as_str(), flags, Mode::empty()))
+        self.or_evict(|| openat(directory, number.as_str(), flags, Mode::empty()))
     }
 
     /// The node of an inode that `fd` (`O_PATH`) holds, made if it is new. Counts a lookup.
@@ -272,7 +275,7 @@ impl View {
         trace.files.find(NameIn { directory, name })
     }
 
-    /// Whether calls are left out of the trace that are on an inode, or on a name in it if it is
+    /// True if calls are left out of the trace that are on an inode, or on a name in it if it is
     /// a directory.
     fn excludes(&self, fd: BorrowedFd<'_>, name: Option<&OsStr>) -> bool {
         let Some(trace) = self.trace.as_ref().filter(|trace| !trace.filter.is_empty()) else {
@@ -345,7 +348,7 @@ fn hides(hidden: &[(InodeKey, OsString)], key: &InodeKey) -> Option<Box<[OsStrin
 }
 
 impl Node {
-    /// Whether the view shows a name in this directory.
+    /// True if the view shows a name in this directory.
     fn shows(&self, name: &OsStr) -> bool {
         match &self.hides {
             None => true,
@@ -357,10 +360,4 @@ impl Node {
 /// Where an inode is, as the kernel tells it; empty where it does not.
 fn real_path(fd: BorrowedFd<'_>) -> PathBuf {
     readlink(path_of(fd).as_c_str()).map_or_else(|_| PathBuf::new(), PathBuf::from)
-}
-
-/// Path of the inode that a descriptor holds, for calls that only take paths.
-fn path_of(fd: BorrowedFd<'_>) -> CString {
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    CString::new(path).unwrap_or_default()
 }

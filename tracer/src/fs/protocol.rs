@@ -21,4 +21,4 @@ pub(super) use reply::{Deferred, Reply};
 pub(super) use request::{Body, Malformed};
 pub use uring::IoUring;
 pub(super) use uring::Rings;
-pub(crate) use uring::{is_on as io_uring_is_on, possible_processors};
+pub(crate) use uring::is_on as io_uring_is_on;

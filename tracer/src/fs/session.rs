@@ -11,11 +11,11 @@ use nix::sys::statfs::{FsType, fstatfs};
 
 use super::Config;
 use super::adapter::{Served, Shared, Wanted};
-use super::identity::FileTable;
 use super::log::{Event, Log};
 use super::passthrough::View;
 use crate::callers::{Callers, Effort};
 use crate::clock::Clock;
+use crate::file_table::FileTable;
 
 /// A mount that is being served. Dropping it leaves the mount served.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Session {
         self.shared.granted
     }
 
-    /// Whether the kernel has let go of the mount.
+    /// True if the kernel has let go of the mount.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }

@@ -30,7 +30,7 @@ const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
 /// Smaller requests are not suspected of being part of a call on many buffers.
 const SUSPECT: u64 = 16 << 10;
 
-/// Whether calls on many buffers are cut in an open file: nobody has looked yet.
+/// State of an open file in which it is not known yet if calls on many buffers are cut.
 const UNKNOWN: u8 = 0;
 /// A look has shown a whole call.
 const WHOLE: u8 = 1;
@@ -46,7 +46,7 @@ pub(crate) struct Split {
     buffers: AtomicU8,
 }
 
-/// What has come of a call.
+/// Part of a call that has arrived.
 #[derive(Debug)]
 struct Begun {
     tid: u32,
@@ -54,7 +54,7 @@ struct Begun {
     rest: Rest,
 }
 
-/// What may still come of a call.
+/// Part of a call that may still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     /// At most this many bytes.
@@ -89,7 +89,7 @@ pub(crate) struct Cutting {
 }
 
 impl Served {
-    /// Whether this may be a first piece for the sake of where it ends alone. A piece of less than a
+    /// True if this may be a first piece for the sake of where it ends alone. A piece of less than a
     /// page that ends in the middle of one may be, too, but hardly ever is, and a look costs more
     /// than such a write.
     fn ends_as_a_piece(&self) -> bool {
@@ -103,7 +103,7 @@ impl Served {
         self.cutting.writes_anywhere && self.call.op == Op::Write && may_be
     }
 
-    /// Whether a call for `amount` may be more than the request: several buffers may have used up
+    /// True if a call for `amount` may be more than the request: several buffers may have used up
     /// the pages of the largest one, each with a page in part at both of its ends.
     fn may_be_less_than(&self, amount: Amount) -> bool {
         let length = self.call.length.unwrap_or(0);
@@ -196,7 +196,7 @@ impl Split {
         }
     }
 
-    /// What thread `tid` has begun. A thread finds its own as it waits for each answer.
+    /// Call that thread `tid` has begun. A thread finds its own as it waits for each answer.
     fn take(&self, tid: u32) -> Option<Begun> {
         if !self.waiting.load(Ordering::Relaxed) {
             return None;
@@ -208,7 +208,7 @@ impl Split {
         Some(begun)
     }
 
-    /// Whether a request may be the first of several.
+    /// Suspicion that a request is the first of several.
     fn suspicion(&self, served: &Served) -> Suspicion {
         let call = &served.call;
         let length = call.length.unwrap_or(0);
@@ -227,7 +227,7 @@ impl Split {
         }
     }
 
-    /// Whether a request is more of the call that was begun, which then knows what may still come.
+    /// True if a request is more of the call that was begun, which then knows what may still come.
     fn is_same_call(&self, begun: &mut Begun, served: &Served, found: Option<Asked>) -> bool {
         if let Rest::While(asked) = begun.rest {
             return found == Some(asked);
@@ -297,7 +297,7 @@ impl Split {
     }
 }
 
-/// Whether a request is suspected of being the first of several, and when to look.
+/// Suspicion that a request is the first of several, and the time to check it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspicion {
     None,
@@ -305,7 +305,7 @@ enum Suspicion {
     Later,
 }
 
-/// Whether more may come of a call.
+/// True if more may come of a call.
 enum Next {
     Complete(Call),
     Open(Begun),
@@ -322,7 +322,7 @@ impl Next {
 }
 
 impl Begun {
-    /// Whether a request of the same thread goes on where this ended.
+    /// True if a request of the same thread goes on where this ended.
     fn adjoins(&self, call: &Call) -> bool {
         let end = self
             .call

@@ -4,19 +4,25 @@
 pub(crate) mod device;
 pub(crate) mod directory;
 pub(crate) mod file;
-pub(crate) mod stat;
 pub(crate) mod thread;
 pub(crate) mod xattr;
 
 use std::ffi::CString;
 use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
-use super::Result;
+use nix::Result;
 
 /// A NUL-terminated copy. Names from the kernel hold no NUL; anything else is refused.
 pub(crate) fn c_string(name: &OsStr) -> Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)
+}
+
+/// Path of the inode that a descriptor holds, for calls that only take paths.
+pub(crate) fn path_of(fd: BorrowedFd<'_>) -> CString {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    CString::new(path).unwrap_or_default()
 }

@@ -5,10 +5,13 @@ use std::path::Path;
 use flowtrace_schema::HostCounter;
 
 /// Takes the value of a counter, of that device if there are several.
-pub(crate) type Values<'a> = dyn FnMut(HostCounter, Option<&str>, u64) + 'a;
+pub type Values<'a> = dyn FnMut(HostCounter, Option<&str>, u64) + 'a;
+
+/// Reads the text of one file.
+pub(super) type Parser = fn(&str, &mut Values<'_>);
 
 /// Each file with what reads it.
-pub(super) const ALL: &[(&str, super::Parser)] = &[
+pub(super) const ALL: &[(&str, Parser)] = &[
     ("/proc/stat", stat),
     ("/proc/meminfo", meminfo),
     ("/proc/vmstat", vmstat),
@@ -25,7 +28,7 @@ const MS: u64 = 1_000_000;
 
 /// proc_stat(5).
 pub(super) fn stat(text: &str, values: &mut Values<'_>) {
-    let tick_ns = crate::proc::reading::tick_ns();
+    let tick_ns = crate::linux::tick_ns();
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else {
             continue;
@@ -226,7 +229,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    fn values(parser: super::super::Parser, text: &str) -> Vec<(String, u64)> {
+    fn values(parser: super::Parser, text: &str) -> Vec<(String, u64)> {
         let mut found = Vec::new();
         parser(text, &mut |counter, device, value| {
             found.push((counter.name(device), value));

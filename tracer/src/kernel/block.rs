@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::sample::{Sample, TIME, What, bytes, raw};
+use super::sample::{Sample, Stage, TIME, What, bytes, raw};
 use super::tracefs::{Field, Format, TraceFs};
 
 /// The tracepoints, in the order of [`Stage`].
@@ -12,17 +12,6 @@ const TRACEPOINTS: [&str; 3] = [
     "block/block_rq_issue",
     "block/block_rq_complete",
 ];
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// It waits in a queue of the kernel.
-    Queued,
-    /// The device has it.
-    Issued,
-    /// The device has answered.
-    Done,
-}
 
 /// Where the fields are.
 #[derive(Clone, Debug)]

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use super::opens::{Note, Noted, OpenedFile, Opens};
 use super::room::Room;
 use crate::bpf::followed::Followed;
+use crate::opens::{Note, Noted, OpenedFile, Opens};
 use crate::proc::clone_flags;
-use crate::proc::moment::Moment;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};
+use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::{Call, CallKind};
 use crate::proc::tracepoints::Called;
 
@@ -221,7 +221,7 @@ pub(crate) struct Feed {
 }
 
 impl Observer for Feed {
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
         self.opens.inherit(parent.upid, child.upid);
         let foreign = self.foreign.contains(&parent.pid);
         if foreign {
@@ -247,7 +247,13 @@ impl Observer for Feed {
         self.inbox.tell(now, Change::Thread(thread));
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, moment: &dyn Moment, now: u64) {
+    fn executed(
+        &mut self,
+        tracee: Tracee,
+        prev: Option<Upid>,
+        moment: &dyn ProcessSnapshot,
+        now: u64,
+    ) {
         let native = moment.is_native();
         if !native {
             self.opens.serve_by_fuse(tracee.upid);
@@ -273,7 +279,13 @@ impl Observer for Feed {
         self.inbox.tell(now, Change::Streams { pid, targets });
     }
 
-    fn image_over(&mut self, tracee: Tracee, usage: &Usage, _exec: Option<&dyn Moment>, now: u64) {
+    fn image_over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        _exec: Option<&dyn ProcessSnapshot>,
+        now: u64,
+    ) {
         // Of what comes by other ways no tracepoint of a call tells.
         if let (Some(reads), Some(writes)) = (usage.read_calls, usage.write_calls)
             && !self.opens.is_by_fuse(tracee.upid)
@@ -313,7 +325,7 @@ impl Observer for Feed {
         self.inbox.tell(now, Change::Continued(thread.tid));
     }
 
-    fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn Moment, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn ProcessSnapshot, now: u64) {
         self.inbox.tell(now, Change::Ended(tracee.tid));
     }
 

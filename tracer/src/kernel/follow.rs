@@ -4,25 +4,24 @@
 //! descriptor is looked up when it begins, for another thread may close it meanwhile; a close counts
 //! from its beginning on, for its number may be given again before it returns.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use flowtrace_schema::{Call, Fidelity, Op, Record, Tid, Upid};
+use flowtrace_schema::{Call, Op, Record, Upid};
 
 use super::by_id::ById;
 use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
 use super::open_file::OpenFile;
-use super::opens::{Note, Noted, OpenedFile};
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
-use super::table::Table;
+use super::table::{SharedTable, Table};
 use super::traffic::Accounts;
 use crate::clock::Clock;
+use crate::opens::{Note, Noted, OpenedFile};
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::objects::Target;
 
@@ -31,8 +30,10 @@ mod counts;
 mod data;
 mod losses;
 mod meeting;
+mod messages;
 mod notes;
 mod passing;
+mod thread;
 mod tree;
 mod under_way;
 
@@ -40,8 +41,8 @@ use channels::Done;
 use counts::Counts;
 use notes::{take_announced, take_note};
 use passing::Passing;
-
-pub(super) type SharedTable = Rc<RefCell<Table>>;
+use thread::Thread;
+use under_way::UnderWay;
 
 /// What is known of the tree.
 pub(super) struct Follower {
@@ -82,41 +83,6 @@ struct Process {
     tids: Vec<u32>,
     /// Its calls have other numbers.
     foreign: bool,
-}
-
-struct Thread {
-    counts: Rc<Counts>,
-    pid: u32,
-    upid: Upid,
-    foreign: bool,
-    table: SharedTable,
-    under_way: Option<UnderWay>,
-    /// When it began to make a process or a thread last.
-    forks_at: Option<u64>,
-}
-
-/// A call that has not returned.
-struct UnderWay {
-    number: u32,
-    does: Does,
-    at: u64,
-    arguments: [u64; 6],
-    /// What its descriptor was; for [`Does::Moves`] that which is read.
-    open: Option<Rc<OpenFile>>,
-    /// That which [`Does::Moves`] writes to.
-    to: Option<Rc<OpenFile>>,
-    /// Inodes of the pipes or sockets that were in their place.
-    channels: [Option<u64>; 2],
-    /// Bytes that several messages have.
-    moved: Option<u64>,
-    /// The file outside that an open was told to give.
-    outside: Option<OpenedFile>,
-    /// It moves data, and what its descriptor was is lost.
-    unplaced: bool,
-    /// A descriptor that may be somebody else's was closed by the time that it was looked at.
-    gone: bool,
-    /// It makes a descriptor, and these tables were copied meanwhile: they may have it, too.
-    copies: Vec<SharedTable>,
 }
 
 impl Follower {
@@ -464,25 +430,6 @@ fn opened_now(opened: OpenedFile, is_lossy: bool) -> Rc<OpenFile> {
 fn hold(table: &mut Table, fd: u64, inode: Option<u64>, close_on_exec: bool) {
     if let Some(inode) = inode {
         table.hold(fd, Target::Channel(inode), close_on_exec);
-    }
-}
-
-impl Thread {
-    /// The part of a row that is the same for all.
-    fn row(&self, sample: &Sample, call: &UnderWay, result: i64) -> Call {
-        Call {
-            start_ns: call.at,
-            duration_ns: sample.at.saturating_sub(call.at),
-            upid: Some(self.upid),
-            tid: (sample.tid != self.pid).then_some(Tid(sample.tid)),
-            op: Op::Read,
-            file: None,
-            offset: None,
-            length: None,
-            flags: None,
-            result,
-            fidelity: Fidelity::Exact,
-        }
     }
 }
 

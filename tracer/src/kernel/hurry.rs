@@ -17,7 +17,7 @@ pub(super) struct Hurry {
 impl Hurry {
     pub(super) fn new() -> Hurry {
         Hurry {
-            processors: super::processors().unwrap_or(u32::MAX),
+            processors: crate::cpus::array_length().unwrap_or(u32::MAX),
             left: 0,
         }
     }

@@ -16,6 +16,7 @@ mod block;
 mod by_id;
 mod calls;
 mod channel_rows;
+mod decode;
 mod dropped;
 mod feed;
 mod follow;
@@ -23,7 +24,6 @@ mod hold;
 mod hurry;
 mod merge;
 mod open_file;
-mod opens;
 mod parting;
 mod perf;
 mod programs;
@@ -41,23 +41,12 @@ mod waits;
 
 pub(crate) use calls::CallSource;
 pub(crate) use feed::{Descriptions, Inherited};
-pub use opens::Opens;
-pub(crate) use opens::{Note, Noted, OpenedFile};
 pub(crate) use reader::{KernelLayer, Watched};
-pub(crate) use sched::in_first_pid_namespace;
 pub(crate) use scheduler::Scheduler;
 
 use std::io;
 
 use crate::bpf::followed::Followed;
-
-/// One more than the highest number of a processor that may be there.
-///
-/// # Errors
-/// When the kernel does not tell.
-pub(crate) fn processors() -> io::Result<u32> {
-    Ok(perf::processors()?.last().map_or(1, |last| last + 1))
-}
 
 /// How this process may see calls by tracepoints here, by trying it on itself.
 ///

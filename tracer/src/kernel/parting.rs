@@ -4,7 +4,7 @@
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use crate::aside::{Aside, Group, is_silent_end};
+use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
 /// While it lives another process holds the same descriptors.
 #[must_use]
@@ -28,7 +28,7 @@ pub(super) fn leave_to_another(held: &[BorrowedFd<'_>]) -> io::Result<Parting> {
         is_silent_end(other.as_raw_fd());
     };
     // SAFETY: it reads from a pipe that it keeps, and nothing else.
-    unsafe { Aside::begin(c"flowtrace-close", Group::Own, &kept, wait) }?.leave();
+    unsafe { HelperProcess::begin(c"flowtrace-close", Group::Own, &kept, wait) }?.leave();
     Ok(Parting { _ours: ours })
 }
 

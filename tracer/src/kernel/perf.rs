@@ -9,11 +9,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::decode::Decode;
 use super::dropped::Dropped;
 use super::programs::Switches;
-use super::sample::{Decode, Decoder, Sample};
+use super::sample::{Decoder, Sample};
 use super::tracefs::TraceFs;
 use super::{block, sched, syscalls};
+use crate::cpus;
 use crate::mapping::Mapping;
 use crate::memory;
 
@@ -125,7 +127,7 @@ impl Rings {
     /// # Errors
     /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
     pub(super) fn open_scheduler(programs: Option<&Switches>) -> io::Result<Rings> {
-        sched::in_first_pid_namespace()?;
+        crate::linux::in_first_pid_namespace()?;
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let switch = tracefs.format("sched/sched_switch");
         let switch = switch.map_err(|e| named(&e, "tracepoint sched_switch"))?;
@@ -161,7 +163,7 @@ impl Rings {
     ) -> io::Result<Rings> {
         let mut events = Vec::new();
         let mut rings = Vec::new();
-        for cpu in processors()? {
+        for cpu in cpus::online()? {
             let mut opened = open(cpu)?.into_iter();
             let first = opened.next().ok_or_else(|| io::Error::other("no event"))?;
             let ring = Ring::map(first, size)?;
@@ -390,7 +392,7 @@ fn ring_within(usual: usize, memory: u64, processors: usize) -> usize {
 
 /// The same on this machine.
 fn ring_here(usual: usize) -> io::Result<usize> {
-    Ok(ring_within(usual, memory::limit(), processors()?.len()))
+    Ok(ring_within(usual, memory::limit(), cpus::online()?.len()))
 }
 
 /// Bytes of a ring of the scheduler.
@@ -417,33 +419,9 @@ fn ring_size(asked: Option<&str>) -> io::Result<usize> {
     })
 }
 
-/// The processors that are on.
-pub(super) fn processors() -> io::Result<Vec<u32>> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
-    list(text.trim()).ok_or_else(|| io::Error::other("the list of processors is unknown"))
-}
-
-/// `0-3,8` as numbers.
-fn list(text: &str) -> Option<Vec<u32>> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        all.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
-    }
-    Some(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn processors_are_listed() {
-        assert_eq!(list("0").unwrap(), [0]);
-        assert_eq!(list("0-2,5,7-8").unwrap(), [0, 1, 2, 5, 7, 8]);
-        assert_eq!(list("0-"), None);
-        assert!(!processors().unwrap().is_empty());
-    }
 
     #[test]
     fn attributes_have_the_size_of_their_version() {

@@ -21,7 +21,6 @@ use super::follow::Follower;
 use super::hold::Hold;
 use super::hurry::Hurry;
 use super::merge::Merge;
-use super::opens::Opens;
 use super::parting;
 use super::perf::Ring;
 use super::room::{Reading, Room};
@@ -31,6 +30,7 @@ use super::waits::Waits;
 use crate::bpf::followed::Followed;
 use crate::clock::Clock;
 use crate::memory;
+use crate::opens::Opens;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use super::block::{self, Stage};
 use super::syscalls::Numbers;
 use super::tracefs::{Field, Format};
 
@@ -50,6 +49,17 @@ pub(super) enum What {
     },
 }
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It waits in a queue of the kernel.
+    Queued,
+    /// The device has it.
+    Issued,
+    /// The device has answered.
+    Done,
+}
+
 /// A descriptor that a message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carried {
@@ -67,27 +77,6 @@ pub(super) struct OpenId {
     pub(super) address: u64,
     /// Number of its inode as the kernel has it, which of files is not always what stat(2) tells.
     pub(super) inode: u64,
-}
-
-/// How records are decoded.
-#[derive(Clone, Debug)]
-pub(super) enum Decode {
-    Calls(Decoder),
-    /// And of requests to devices, where these are told.
-    Scheduler(super::sched::Decoder, Option<Box<block::Decoder>>),
-}
-
-impl Decode {
-    /// What follows the header of a sample. `None`: another event, or cut short.
-    pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
-        match self {
-            Decode::Calls(decoder) => decoder.decode(body),
-            Decode::Scheduler(decoder, requests) => {
-                let request = || requests.as_ref()?.decode(body);
-                decoder.decode(body).or_else(request)
-            }
-        }
-    }
 }
 
 /// Where the fields are.

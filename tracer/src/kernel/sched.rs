@@ -5,20 +5,6 @@ use std::io;
 use super::sample::{Sample, TIME, What, bytes, raw};
 use super::tracefs::{Field, Format};
 
-/// The pid namespace whose ids the scheduler tells (`PROC_PID_INIT_INO` of linux/proc_ns.h).
-const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
-
-/// An error unless the kernel's own ids of threads are those that we see.
-pub(crate) fn in_first_pid_namespace() -> io::Result<()> {
-    let namespace = std::fs::read_link("/proc/self/ns/pid")?;
-    match namespace.as_os_str() == FIRST_PID_NAMESPACE {
-        true => Ok(()),
-        false => Err(io::Error::other(
-            "the scheduler counts processes otherwise here",
-        )),
-    }
-}
-
 /// Flags of a record that was made in an interrupt (`TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`).
 const IN_INTERRUPT: u8 = 0x08 | 0x10;
 

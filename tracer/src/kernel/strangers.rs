@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use flowtrace_schema::{Call, FileId};
 
-use super::follow::SharedTable;
 use super::open_file::OpenFile;
-use super::opens::OpenedFile;
+use super::table::SharedTable;
 use crate::clock::Clock;
-use crate::proc::descriptors;
+use crate::opens::OpenedFile;
 use crate::proc::sampler::objects::{Holder, Target};
+use crate::proc::{descriptors, links};
 
 /// What a look said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Strangers {
     /// Looks at descriptor `fd` of process `pid`, of which nothing is known: most are pipes and sockets.
     pub(super) fn look(&self, pid: u32, tid: u32, fd: u64) -> Stranger {
         let fd = fd as u32 as i32;
-        let Some(link) = descriptors::target(pid, fd) else {
+        let Some(link) = links::target(pid, fd) else {
             return Stranger::Gone;
         };
         let holder = Holder { pid, tid };

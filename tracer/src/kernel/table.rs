@@ -1,5 +1,6 @@
 //! Descriptors of a process, as far as they are files of a view.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -73,6 +74,8 @@ pub(super) enum Found<'table> {
     /// This.
     Open(&'table Rc<OpenFile>),
 }
+
+pub(super) type SharedTable = Rc<RefCell<Table>>;
 
 /// The descriptors of a process.
 #[derive(Clone, Debug, Default)]

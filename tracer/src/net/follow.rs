@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::live::Namespaces;
-use crate::proc::moment::Moment;
 use crate::proc::observer::{Observer, Tracee};
+use crate::proc::snapshot::ProcessSnapshot;
 
 /// Looks at each process that begins, while it is held, so that its first packet is captured.
 pub(crate) struct Follow(pub(crate) Arc<Namespaces>);
 
 impl Observer for Follow {
-    fn forked(&mut self, _: Tracee, child: Tracee, _: &dyn Moment, _: u64) {
+    fn forked(&mut self, _: Tracee, child: Tracee, _: &dyn ProcessSnapshot, _: u64) {
         self.0.look(child.pid);
     }
 
@@ -18,7 +18,7 @@ impl Observer for Follow {
         &mut self,
         tracee: Tracee,
         _: Option<flowtrace_schema::Upid>,
-        _: &dyn Moment,
+        _: &dyn ProcessSnapshot,
         _: u64,
     ) {
         self.0.look(tracee.pid);

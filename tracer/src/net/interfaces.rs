@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use super::packet::Link;
+use flowtrace_net::Link;
 
 pub(super) mod deleted;
 
@@ -15,7 +15,7 @@ pub struct Interface {
     pub(super) index: u32,
     /// `ARPHRD_` number.
     kind: u16,
-    /// Whether it is up.
+    /// True if it is up.
     pub is_up: bool,
 }
 
@@ -96,7 +96,7 @@ impl Interface {
         matches!(self.kind, ARPHRD_ETHER | ARPHRD_LOOPBACK)
     }
 
-    /// What its frames begin with, and the LINKTYPE_ number of that.
+    /// Link layer of its frames, and the LINKTYPE_ number of that.
     pub(super) fn link(&self) -> (Link, u16) {
         if self.is_ethernet() {
             (Link::Ethernet, 1)

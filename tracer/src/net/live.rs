@@ -8,24 +8,29 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use flowtrace_schema::{CaptureRecord, HostId, Recorder};
+use flowtrace_schema::{HostId, Recorder};
 
-use super::filter::Filter;
 use super::interfaces::Interface;
 use super::ring::{self, Ring};
 use super::senders::Senders;
-use super::sink::Sink;
+use super::sockets::Sockets;
 use super::sockets::holders::Holders;
-use super::sockets::{Observed, Sockets};
 use crate::clock::Clock;
+use flowtrace_net::filter::Filter;
+use flowtrace_net::sink::Sink;
 
+mod batch;
+mod message;
 mod namespaces;
 mod owners;
 mod reader;
 mod rows;
 
+use batch::Spares;
+pub use message::LiveReport;
+use message::Message;
 pub(crate) use namespaces::Namespaces;
-use reader::{Batch, Common, Reader, Spares};
+use reader::{Common, Reader};
 use rows::Rows;
 
 /// Batches that wait for their rows: at 1 MiB each, what capturing may take of memory.
@@ -33,7 +38,7 @@ const BATCHES: usize = 48;
 /// Name of the thread that makes rows.
 const ROWS: &str = "packets";
 
-/// What to capture.
+/// Interfaces and packets to capture.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// The interfaces.
@@ -42,7 +47,7 @@ pub struct LiveOptions {
     pub snap_length: u32,
     /// Which packets.
     pub filter: Filter,
-    /// Whether the owners of flows are looked for among all processes: where no process tracer
+    /// True if the owners of flows are looked for among all processes: where no process tracer
     /// tells them.
     pub owners: bool,
 }
@@ -66,34 +71,6 @@ pub struct Refused {
     pub interface: String,
     /// Why.
     pub reason: String,
-}
-
-/// What a capture has come to.
-#[derive(Clone, Debug, Default)]
-pub struct LiveReport {
-    /// Packets in the trace.
-    pub packets: u64,
-    /// Flows.
-    pub flows: u32,
-    /// Packets that the kernel dropped.
-    pub dropped: u64,
-    /// Packets that were lost because the trace could not be written as fast.
-    pub unstored: u64,
-    /// Interfaces that were deleted, or left the network namespace, before the capture ended.
-    pub gone: Vec<String>,
-}
-
-/// What goes to the thread that makes rows.
-#[derive(Debug)]
-enum Message {
-    /// A capture begins, in the namespace with this number.
-    Begin(Box<CaptureRecord>, u32),
-    /// Packets.
-    Batch(Batch),
-    /// Sockets of the namespace with this number.
-    Sockets(Vec<Observed>, u32),
-    /// There is nothing more.
-    End,
 }
 
 /// A capture that goes on.
@@ -171,7 +148,7 @@ impl Live {
         (live, refused)
     }
 
-    /// Whether anything is captured.
+    /// True if anything is captured.
     pub fn is_capturing(&self) -> bool {
         !self.readers.is_empty()
     }
@@ -210,7 +187,7 @@ fn read(
         .spawn(move || reader.run(|| false))
 }
 
-/// Whether packets can be captured here at all, and why not.
+/// Tries to capture packets here.
 ///
 /// # Errors
 /// The reason, in words.

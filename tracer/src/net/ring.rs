@@ -15,8 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::SocketError;
 
-use super::filter::{self, Filter};
 use super::interfaces::{ARPHRD_ETHER, ARPHRD_LOOPBACK, Interface};
+use flowtrace_net::filter::{self, Filter};
 
 mod map;
 
@@ -47,7 +47,7 @@ pub(super) struct RingFrame<'a> {
     pub(super) marks: u8,
 }
 
-/// What the kernel counted since it was asked last.
+/// Counters of the kernel since the last reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     /// Packets that passed the filter, dropped ones included.
@@ -137,13 +137,13 @@ impl Ring {
         }
     }
 
-    /// Whether its interface is no more: the kernel binds the socket to none then, for good. One that is
+    /// True if its interface is no more: the kernel binds the socket to none then, for good. One that is
     /// only down comes back.
     pub(super) fn is_orphan(&self) -> bool {
         self.had_error && map::bound(self.socket.as_raw_fd()).is_ok_and(|index| index == -1)
     }
 
-    /// Whether packets of several interfaces are in it.
+    /// True if packets of several interfaces are in it.
     pub(super) fn is_of_all(&self) -> bool {
         self.is_of_all
     }
@@ -187,7 +187,7 @@ impl Ring {
         true
     }
 
-    /// What the kernel counted since the last time.
+    /// Counters of the kernel since the last reading.
     pub(super) fn counts(&self) -> Counts {
         match map::statistics(self.socket.as_raw_fd()) {
             Ok(statistics) => Counts {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use flowtrace_net::flows::Unanswered;
 use flowtrace_schema::Upid;
 
 use crate::proc::channels::sockets;
@@ -20,7 +21,7 @@ use crate::proc::tracepoints::Called;
 /// Connections that wait for somebody to look for their flow; of more nobody is told.
 const MOST_UNANSWERED: usize = 1 << 14;
 
-/// What is known of such sockets, for who looks for their flows.
+/// Facts about such sockets, for finding their flows.
 #[derive(Debug, Default)]
 pub(crate) struct Senders(Mutex<Known>);
 
@@ -30,32 +31,20 @@ struct Known {
     unanswered: Vec<Unanswered>,
 }
 
-/// Who made a socket, and when.
+/// Maker of a socket, and time of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Maker {
     pub(crate) upid: Upid,
     pub(crate) t_ns: i64,
 }
 
-/// A connection that was asked for in vain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unanswered {
-    pub(crate) upid: Upid,
-    /// The port that it came from.
-    pub(crate) port: u16,
-    pub(crate) to: SocketAddr,
-    /// When the call began, and returned.
-    pub(crate) from_ns: i64,
-    pub(crate) to_ns: i64,
-}
-
 impl Senders {
-    /// Whether there are sockets of which the maker is known.
+    /// True if there are sockets of which the maker is known.
     pub(crate) fn has_makers(&self) -> bool {
         !self.known().makers.is_empty()
     }
 
-    /// Who made the socket with this cookie.
+    /// Maker of the socket with this cookie.
     pub(crate) fn maker(&self, cookie: NonZeroU64) -> Option<Maker> {
         self.known().makers.get(&cookie).copied()
     }
@@ -200,7 +189,7 @@ impl Observer for Watch {
 /// Of the second argument of socket(2); the rest are flags (`SOCK_TYPE_MASK` of linux/net.h).
 const KIND_OF_SOCKET: i32 = 0xf;
 
-/// Whether a connection was asked for and refused or not answered. One that is still being made is a
+/// True if a connection was asked for and refused or not answered. One that is still being made is a
 /// channel.
 fn is_in_vain(result: i64) -> bool {
     let errors = [

@@ -1,4 +1,4 @@
-//! What the kernel says of the sockets behind the flows of a network namespace: once a second, and
+//! State of the sockets behind the flows of a network namespace, as the kernel reports it: once a second, and
 //! of a TCP connection again when it ends, so that short ones are told of, too.
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,8 @@ use crate::clock::Clock;
 pub(crate) mod diag;
 pub(crate) mod holders;
 
-use diag::{Described, Diag, TCP, UDP};
+use diag::{Described, Diag};
+use flowtrace_net::flows::{TCP, UDP};
 use holders::Holders;
 
 /// How often all sockets are asked for.
@@ -37,9 +38,9 @@ const SAVED: Duration = Duration::from_millis(250);
 pub(crate) struct Observed {
     pub(crate) t_ns: i64,
     pub(crate) socket: Described,
-    /// Whether it was closed before.
+    /// True if it was closed before.
     pub(crate) is_closed: bool,
-    /// Who held it; `None`: nobody looked.
+    /// Processes that had it open; `None`: not looked for.
     pub(crate) holders: Option<Vec<Upid>>,
 }
 
@@ -59,9 +60,9 @@ pub(crate) struct Sockets {
 /// Time that may be spent on something, of which a share of the time that goes by comes in.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
-    /// What may be spent.
+    /// CPU time that may be spent.
     saved: Duration,
-    /// What was spent beyond it.
+    /// CPU time that was spent beyond it.
     owed: Duration,
     since: Instant,
 }
@@ -152,7 +153,7 @@ impl Sockets {
         });
     }
 
-    /// What comes late of connections that ended before the capture does.
+    /// Late reports of connections that ended before the capture does.
     fn last_ends(&mut self, observed: &mut Vec<Observed>) {
         for _ in 0..MOST_SILENCES {
             let Some(ends) = self.diag.ends() else {
@@ -188,7 +189,7 @@ impl Sockets {
         }));
     }
 
-    /// Whether looking for holders has not taken too much lately.
+    /// True if looking for holders has not taken too much lately.
     fn may_look(&mut self) -> bool {
         self.holders.is_some() && self.allowance.is_left(Instant::now())
     }

@@ -14,13 +14,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::prctl;
 use nix::unistd::{getpid, gettid};
 
+use event::GROUP;
+
 use super::netlink::{self, Received, Socket};
 pub(super) use event::{Event, What, events};
 
 /// `NETLINK_CONNECTOR`.
 const PROTOCOL: i32 = 11;
-/// `CN_IDX_PROC` as a set of groups, and as the address of the module.
-const GROUP: u32 = 1;
 /// `PROC_CN_MCAST_LISTEN` and `PROC_CN_MCAST_IGNORE`.
 const LISTEN: u32 = 1;
 const IGNORE: u32 = 2;

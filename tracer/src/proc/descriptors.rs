@@ -4,23 +4,19 @@
 //! Looking costs about 10 µs and 1 µs for each descriptor. No filesystem is asked, so that a
 //! look never becomes a request to one of our own views.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::fs;
+use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use flowtrace_schema::Direction;
 use nix::fcntl::AT_FDCWD;
 
-use super::reading::ProcessStat;
-use crate::fs::{Attributes, stat};
+use super::links::link;
+use super::reading::{self, ProcessStat};
+use crate::stat::{self, Attributes};
 
-mod closing;
 mod numbers;
 
-pub(crate) use closing::{keep_only, spawn_apart};
 #[cfg(any(test, fuzzing))]
 pub(crate) use numbers::entries_in;
 
@@ -149,53 +145,34 @@ pub(crate) fn attributes(pid: u32, fd: i32) -> Option<Attributes> {
     stat::known(AT_FDCWD, &CString::new(link(pid, fd)).ok()?).ok()
 }
 
-/// What is open as descriptor `fd`: a path, or text like `pipe:[7]`.
-pub(crate) fn target(pid: u32, fd: i32) -> Option<PathBuf> {
-    led_to(&link(pid, fd))
+/// Open flags and position of a descriptor (proc_pid_fdinfo(5)), of the flags those that matter to
+/// who inherits it: access mode and `O_APPEND`.
+pub(super) fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
+    let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
+    info(pid, fd).map(|(flags, position)| (flags & kept, position))
 }
 
-/// Where a link in /proc leads to. The kernel calls deleted what its cache of names has lost: FUSE and others
-/// lose a name when a lookup crosses its creation. A file of a filesystem without a device that has names is taken to have
-/// that one.
-pub(crate) fn led_to(link: &str) -> Option<PathBuf> {
-    let target = fs::read_link(link).ok()?;
-    let Some(name) = target.as_os_str().as_bytes().strip_suffix(DELETED) else {
-        return Some(target);
+fn info(pid: u32, fd: i32) -> Option<(u32, u64)> {
+    let info = reading::contents(&format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    parse(str::from_utf8(&info).ok()?)
+}
+
+fn parse(info: &str) -> Option<(u32, u64)> {
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(value.trim())
     };
-    let known = stat::known(AT_FDCWD, &CString::new(link).ok()?);
-    let is_named = known.is_ok_and(|known| libc::major(known.dev) == 0 && known.links > 0);
-    Some(match is_named {
-        true => PathBuf::from(OsStr::from_bytes(name)),
-        false => target,
-    })
-}
-
-/// What the kernel adds to the path of a file that has no name any more.
-pub(crate) const DELETED: &[u8] = b" (deleted)";
-
-/// The link in /proc to what is open as descriptor `fd` of a process, or of a thread, which may have a table of its own (`/proc/TID` of proc(5)).
-pub(crate) fn link(pid: u32, fd: i32) -> String {
-    format!("/proc/{pid}/fd/{fd}")
-}
-
-/// Whether a link is the path of a file that has this name still; text that the kernel made up
-/// and names of removed files are not.
-pub(crate) fn is_path(target: &OsStr) -> bool {
-    let target = target.as_bytes();
-    target.starts_with(b"/") && !target.ends_with(DELETED)
+    let flags = u32::from_str_radix(field("flags:")?, 8).ok()?;
+    Some((flags, field("pos:")?.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
     use std::os::fd::AsRawFd;
 
-    #[test]
-    fn paths_are_told_from_other_links() {
-        assert!(is_path(OsStr::new("/tmp/x")));
-        assert!(!is_path(OsStr::new("/tmp/x (deleted)")));
-        assert!(!is_path(OsStr::new("anon_inode:[eventfd]")));
-    }
+    use super::super::links::target;
+    use super::*;
 
     #[test]
     fn own_pipes_sockets_and_fifos() {
@@ -228,5 +205,12 @@ mod tests {
         let socket = find(one.as_raw_fd());
         assert!(matches!(socket.object, Object::Socket { .. }));
         assert_eq!(of(u32::MAX), None);
+    }
+
+    #[test]
+    fn fdinfo_is_read() {
+        let info = "pos:\t42\nflags:\t02102001\nmnt_id:\t25\n";
+        assert_eq!(parse(info), Some((0o2_102_001, 42)));
+        assert_eq!(parse(""), None);
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::near::{self, Found};
-use crate::fs::Time;
+use crate::stat::Time;
 
 /// The begin of a file, by which the kernel tells what it is (`BINPRM_BUF_SIZE`).
 const BEGIN: usize = 256;

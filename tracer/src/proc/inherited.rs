@@ -11,8 +11,7 @@ use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
 use super::confined::{Confined, Limits};
 use super::environment::{OfLast, Wanted};
-use super::moment::Moment;
-use super::reading;
+use super::snapshot::ProcessSnapshot;
 
 /// Variables that shells and make count up or set anew for every program.
 const ALWAYS_OTHER: &[&[u8]] = &[
@@ -66,7 +65,7 @@ impl Inherited {
         upid: Upid,
         umask: Option<u32>,
         environment: Option<u64>,
-        moment: &dyn Moment,
+        moment: &dyn ProcessSnapshot,
     ) {
         let umask = umask.or_else(|| match &self.first {
             Some(first) => first.umask,
@@ -132,30 +131,9 @@ fn umask_of(pid: u32) -> Option<u32> {
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-/// Open flags and position of a descriptor (proc_pid_fdinfo(5)), of the flags those that matter to
-/// who inherits it: access mode and `O_APPEND`.
-pub(super) fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
-    let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
-    info(pid, fd).map(|(flags, position)| (flags & kept, position))
-}
-
-fn info(pid: u32, fd: i32) -> Option<(u32, u64)> {
-    let info = reading::contents(&format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-    parse(str::from_utf8(&info).ok()?)
-}
-
-fn parse(info: &str) -> Option<(u32, u64)> {
-    let field = |name: &str| {
-        let value = info.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(value.trim())
-    };
-    let flags = u32::from_str_radix(field("flags:")?, 8).ok()?;
-    Some((flags, field("pos:")?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::moment::Held;
+    use super::super::snapshot::LiveSnapshot;
     use super::*;
 
     #[test]
@@ -178,17 +156,10 @@ mod tests {
         let first = |umask| {
             let mut inherited = Inherited::default();
             let recorder = Recorder::nowhere();
-            inherited.record(&recorder, own, Upid(1), umask, None, &Held(own));
+            inherited.record(&recorder, own, Upid(1), umask, None, &LiveSnapshot(own));
             inherited.first.unwrap().umask
         };
         assert_eq!(first(Some(now ^ 0o77)), Some(now ^ 0o77));
         assert_eq!(first(None), Some(now));
-    }
-
-    #[test]
-    fn fdinfo_is_read() {
-        let info = "pos:\t42\nflags:\t02102001\nmnt_id:\t25\n";
-        assert_eq!(parse(info), Some((0o2_102_001, 42)));
-        assert_eq!(parse(""), None);
     }
 }

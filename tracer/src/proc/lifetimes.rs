@@ -20,20 +20,21 @@ mod books;
 mod calls;
 mod images;
 mod letting_go;
+mod pending_forks;
 mod process;
 
-use births::Births;
 use books::Life;
+use pending_forks::PendingForks;
 use process::{Process, Task};
 
 use super::environment::Wanted;
 use super::inherited::Inherited;
 
-use super::moment::Held;
 use super::near;
 use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Report, Stop};
 use super::reading::{self, Account, Image, ProcessStat, ThreadCost};
+use super::snapshot::LiveSnapshot;
 use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
@@ -87,7 +88,7 @@ pub(crate) struct Lifetimes {
     unprivileged: bool,
     tasks: HashMap<u32, Task>,
     processes: HashMap<u32, Process>,
-    births: Births,
+    births: PendingForks,
     letting_go: bool,
     /// The calls that [`super::topology`] picks are seen.
     calls_seen: bool,
@@ -137,7 +138,7 @@ impl Lifetimes {
             unprivileged: !reading::may_trace_privileged(),
             tasks: HashMap::from([(root, task)]),
             processes: HashMap::from([(root, process)]),
-            births: Births::default(),
+            births: PendingForks::default(),
             letting_go: false,
             calls_seen: false,
             wanted,
@@ -296,7 +297,9 @@ impl Lifetimes {
         if threaded || ptrace::event_message(tid, Stop::Exit) == Some(libc::SIGKILL as u32) {
             self.may_have_been_cut_off(tid, pid, now);
         }
-        self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, &Held(pid), now));
+        self.tell(|observer| {
+            observer.exiting(Tracee { tid, pid, upid }, last, &LiveSnapshot(pid), now);
+        });
     }
 
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.

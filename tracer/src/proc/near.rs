@@ -19,8 +19,8 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2, readlin
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 
-use crate::fs::{Attributes, stat};
 use crate::mounting::{self, Mount};
+use crate::stat::{self, Attributes};
 
 /// As many links as the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;

@@ -2,7 +2,7 @@
 
 use flowtrace_schema::{ChannelId, Upid, Usage};
 
-use super::moment::Moment;
+use super::snapshot::ProcessSnapshot;
 use super::topology::Call;
 use super::tracepoints::Called;
 
@@ -28,12 +28,12 @@ impl Tracee {
     }
 }
 
-/// Who else learns of the tree: told of each change in its turn. A [`Moment`] says what the process had then: the thread concerned is
+/// Who else learns of the tree: told of each change in its turn. A [`ProcessSnapshot`] says what the process had then: the thread concerned is
 /// held in a stop, or the kernel has told it with the change. Times are those at which
 /// the event arrived.
 pub(crate) trait Observer {
     /// Process `child` was forked by `parent`, which had at this `moment` what it inherits.
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
         let _ = (parent, child, moment, now);
     }
 
@@ -44,18 +44,30 @@ pub(crate) trait Observer {
 
     /// A process runs a new program, whose image is `tracee.upid`; all threads of the image
     /// before it, `prev`, are over. `None`: the command itself begins.
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, moment: &dyn Moment, now: u64) {
+    fn executed(
+        &mut self,
+        tracee: Tracee,
+        prev: Option<Upid>,
+        moment: &dyn ProcessSnapshot,
+        now: u64,
+    ) {
         let _ = (tracee, prev, moment, now);
     }
 
     /// What the program begins with of which [`Observer::executed`] just told.
-    fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+    fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
         let _ = (tracee, moment, now);
     }
 
     /// Image `tracee.upid` is over, and used this: by an exec, of which this is the moment, or with its process. Told before
     /// [`Observer::executed`] of the next one, and before [`Observer::ended`].
-    fn image_over(&mut self, tracee: Tracee, usage: &Usage, exec: Option<&dyn Moment>, now: u64) {
+    fn image_over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        exec: Option<&dyn ProcessSnapshot>,
+        now: u64,
+    ) {
         let _ = (tracee, usage, exec, now);
     }
 
@@ -79,7 +91,7 @@ pub(crate) trait Observer {
 
     /// A thread is about to exit; `last`: and the process with it, which still has its descriptors. Not told of every end: see
     /// [`Observer::ended`].
-    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn Moment, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn ProcessSnapshot, now: u64) {
         let _ = (tracee, last, moment, now);
     }
 

@@ -4,7 +4,7 @@
 //! are exact, whatever links and namespaces the name went through. A system file that is only
 //! read is taken at its word instead and the program goes on at once, for programs open
 //! such files by the hundred. What a program moves through a file that it got as an open descriptor
-//! ([`handed`]) is one row of its own.
+//! ([`inherited`]) is one row of its own.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -16,21 +16,23 @@ use flowtrace_schema::{
     Call as CallRow, CallRing, Fidelity, FileId, HostId, Op, Recorder, Tid, is_system_path,
 };
 
-use super::descriptors;
+use super::links;
 use super::near::{self, Found};
 use super::observer::Tracee;
 use super::topology::UNNAMED;
 use super::views::Views;
-use crate::fs::{Attributes, FileTable};
+use crate::file_table::FileTable;
 use crate::kernel::Descriptions;
+use crate::stat::Attributes;
 
-mod handed;
+mod inherited;
+mod inherited_files;
 mod made;
 mod names;
 mod paths;
 mod told;
 
-use handed::Handed;
+use inherited_files::InheritedFiles;
 use made::{Home, is_fresh};
 pub(crate) use names::NameChange;
 use paths::{full_path, has_dots, is_kernels, is_plain_read, named, stands_for_descriptor};
@@ -58,7 +60,7 @@ pub(crate) struct Outside {
     /// is looked at.
     inodes: HashMap<Inode, FileId>,
     /// What programs got as open descriptors, where nobody else sees what they move.
-    handed: Option<Handed>,
+    inherited: Option<InheritedFiles>,
     /// To be told what the first program of the run has open, until it begins.
     first: Option<Descriptions>,
 }
@@ -98,7 +100,7 @@ impl Outside {
             host,
             files,
             ring: recorder.call_ring(),
-            handed: (follows && told.is_none()).then(Handed::default),
+            inherited: (follows && told.is_none()).then(InheritedFiles::default),
             first: told.clone(),
             told,
             views,
@@ -291,7 +293,7 @@ impl Outside {
         if flags & UNNAMED != 0 || name.is_empty() {
             return Some(self.files.opened_unnamed(attributes, self.host, now));
         }
-        if !descriptors::is_path(name) {
+        if !links::is_path(name) {
             return self.files.known_inode(attributes);
         }
         let file = self.files.opened(attributes, name, self.host, now);

@@ -3,22 +3,25 @@
 //! Every reading may fail at any time (a SIGKILL takes the process away even from a stop), so
 //! each field is optional and nothing here is an error.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
 use flowtrace_schema::{MOST_ARGUMENTS, Text};
 
-use super::descriptors;
 use super::environment::{Variables, Wanted};
+use super::links;
+use crate::linux::tick_ns;
 
 mod cost;
 mod startup;
+mod text;
 
 pub(crate) use cost::{Account, CostFiles, ProcessCost, Status, ThreadCost, Traffic};
 use startup::Strings;
 #[cfg(any(test, fuzzing))]
 pub(crate) use startup::parse_stack;
+pub(super) use text::contents;
+use text::{field, first};
 
 /// Identity of a process image, as at its exec.
 #[derive(Clone, Debug, Default)]
@@ -74,27 +77,8 @@ pub(super) fn arguments(pid: u32) -> Option<Vec<u8>> {
     first(&format!("/proc/{pid}/cmdline"), MOST_ARGUMENTS + 1).ok()
 }
 
-/// What a file of `/proc` holds. Nearly all fit in one page, and then one read gives all: the kernel
-/// makes it up anew for each file that is opened, and does not say how long it will be.
-pub(super) fn contents(path: &str) -> io::Result<Vec<u8>> {
-    first(path, usize::MAX)
-}
-
-/// The first `most` bytes of that.
-fn first(path: &str, most: usize) -> io::Result<Vec<u8>> {
-    const PAGE: usize = 4096;
-    let mut file = File::open(path)?;
-    let mut page = [0; PAGE];
-    let length = file.read(&mut page)?;
-    let mut all = page[..length].to_vec();
-    if length == PAGE {
-        file.take((most - PAGE) as u64).read_to_end(&mut all)?;
-    }
-    Ok(all)
-}
-
 fn link(pid: u32, name: &str) -> Option<Text> {
-    let target = descriptors::led_to(&format!("/proc/{pid}/{name}"))?;
+    let target = links::led_to(&format!("/proc/{pid}/{name}"))?;
     Some(target.into_os_string().into_vec().into())
 }
 
@@ -208,11 +192,6 @@ pub(super) fn is_in_vfork(pid: u32) -> bool {
         && fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(is_fork)
 }
 
-/// What /proc counts CPU times and starts in, ns.
-pub(crate) fn tick_ns() -> u64 {
-    1_000_000_000 / procfs::ticks_per_second()
-}
-
 /// Whether the ptrace rules of the kernel let this process trace set-user-id programs, so that
 /// they keep their privilege (`CAP_SYS_PTRACE`, see execve(2)).
 pub(super) fn may_trace_privileged() -> bool {
@@ -274,55 +253,9 @@ pub(crate) fn tracer_in(status: &[u8]) -> Option<u32> {
     }
 }
 
-/// The numbers after `names` at the begin of lines, as in `/proc/PID/status` and `io`, found in one
-/// pass.
-fn fields_after<const N: usize>(text: &[u8], names: [&[u8]; N]) -> [Option<u64>; N] {
-    let mut found = [None; N];
-    for line in text.split(|byte| *byte == b'\n') {
-        for (name, found) in names.iter().zip(&mut found) {
-            if found.is_none()
-                && let Some(rest) = line.strip_prefix(*name)
-            {
-                *found = number_in(rest);
-            }
-        }
-    }
-    found
-}
-
-/// What follows `name` in its line.
-fn line_after<'text>(text: &'text [u8], name: &[u8]) -> Option<&'text [u8]> {
-    let mut lines = text.split(|byte| *byte == b'\n');
-    lines.find_map(|line| line.strip_prefix(name))
-}
-
-fn number_in(text: &[u8]) -> Option<u64> {
-    let text = str::from_utf8(text).ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// The number after `name` at the begin of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    rest.split_ascii_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_are_found_by_whole_names() {
-        let status = "Name:\tVmHWM:\nVmHWM:\t    1234 kB\nnonvoluntary_ctxt_switches:\t5\n\
-                      voluntary_ctxt_switches:\t7\n";
-        assert_eq!(field(status, "VmHWM:"), Some(1234));
-        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(7));
-        assert_eq!(field(status, "VmPeak:"), None);
-        assert_eq!(field("rchar: x\n", "rchar:"), None);
-        let names: [&[u8]; 3] = [b"voluntary_ctxt_switches:", b"VmHWM:", b"VmPeak:"];
-        let found = fields_after(status.as_bytes(), names);
-        assert_eq!(found, [Some(7), Some(1234), None]);
-    }
 
     #[test]
     fn a_name_may_look_like_the_rest() {

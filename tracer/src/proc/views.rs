@@ -8,8 +8,8 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{self, FsType, fstatfs};
 
-use crate::fs::{Attributes, stat};
 use crate::mounting;
+use crate::stat::{self, Attributes};
 
 /// Filesystems that look a name up without waiting for another machine or program.
 const LOCAL: [FsType; 7] = [

@@ -18,9 +18,11 @@
 
 mod feed;
 mod follow;
+mod noted;
 mod observations;
 mod observed;
 mod process;
+mod reading;
 mod rows;
 mod scan;
 mod table;
@@ -40,16 +42,16 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use super::Living;
 use super::environment::Wanted;
 use super::lifetimes::LeftBehind;
-use super::reading::{self, Image, ProcessStat};
+use super::reading::{Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
-use crate::kernel::Opens;
+use crate::opens::Opens;
 use crate::rings::Rings;
 pub(crate) use feed::{Feed, Ready};
 pub(crate) use observed::Observers;
+use reading::Task;
 use scan::Snapshot;
 use table::Table;
-use unread::Task;
 
 /// How often is looked for what nobody announces.
 const TICK: Duration = Duration::from_millis(50);
@@ -388,9 +390,9 @@ impl Watched {
 
     /// A caller of whom nothing was announced, which waits for our answer outside of an exec.
     fn look_up(&self, tid: u32) -> Option<Caller> {
-        let pid = reading::thread_group(tid).filter(|&pid| pid != std::process::id())?;
+        let pid = super::reading::thread_group(tid).filter(|&pid| pid != std::process::id())?;
         let stat = ProcessStat::of(pid)?;
-        let argv = reading::arguments(pid);
+        let argv = super::reading::arguments(pid);
         let mut state = self.state();
         let State { table, feed, .. } = &mut *state;
         let known = table.processes.get(&pid);

@@ -10,15 +10,16 @@ use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
 use super::channels::sockets;
 use super::channels::{Channels, Registry};
 use super::descriptors;
-use super::moment::Moment;
+use super::links;
 use super::near;
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside};
 use super::reading;
+use super::snapshot::ProcessSnapshot;
 use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_at_hand, path_at};
 use super::tracepoints::Called;
 use super::views::Views;
-use crate::fs::FileTable;
+use crate::file_table::FileTable;
 use crate::kernel::Descriptions;
 
 /// Flags of mount(2) that mount nothing.
@@ -254,7 +255,7 @@ impl Wiring {
             self.made(tracee, &[fd], now);
         } else {
             // The kernel does not tell a path of more than a page.
-            let path = descriptors::target(tracee.tid, fd).unwrap_or_default();
+            let path = links::target(tracee.tid, fd).unwrap_or_default();
             self.outside
                 .opened(tracee, fd, open, &path, &attributes, now);
         }
@@ -283,7 +284,7 @@ fn creates(flags: u32) -> Option<bool> {
 }
 
 impl Observer for Wiring {
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
         self.channels.forked(parent, child, moment, now);
         self.outside.forked(parent, child);
         if self.elsewhere.contains(&parent.pid) {
@@ -295,7 +296,7 @@ impl Observer for Wiring {
         self.channels.thread_began(thread.pid);
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn Moment, _now: u64) {
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, _now: u64) {
         if prev.is_none() && self.by != By::Kernel {
             self.outside.begun(tracee.pid);
         }
@@ -309,12 +310,18 @@ impl Observer for Wiring {
         }
     }
 
-    fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+    fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
         self.channels.executed(tracee, moment, now);
         self.outside.began_with(tracee, moment, now);
     }
 
-    fn image_over(&mut self, tracee: Tracee, usage: &Usage, exec: Option<&dyn Moment>, now: u64) {
+    fn image_over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        exec: Option<&dyn ProcessSnapshot>,
+        now: u64,
+    ) {
         self.channels.image_over(tracee, usage, exec);
         self.outside.image_over(tracee, usage, exec, now);
     }
@@ -455,7 +462,7 @@ impl Observer for Wiring {
         }
     }
 
-    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn Moment, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn ProcessSnapshot, now: u64) {
         if last {
             self.channels.exiting(tracee.pid, moment, now);
             self.outside.exiting(tracee, moment);

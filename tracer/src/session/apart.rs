@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 
 use nix::unistd::{Whence, lseek};
 
+use crate::descriptor_table::spawn_apart;
 use crate::mounting;
-use crate::proc::descriptors::spawn_apart;
 
 /// Streams that are held apart. Dropped, they are closed a moment later.
 #[derive(Debug)]

@@ -8,9 +8,10 @@ use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
-use super::recording::{HOST, RUN, Recording, own_files};
+use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
+use super::trace_files::own_files;
 use super::views::MountedView;
 use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
@@ -18,7 +19,7 @@ use crate::mounting;
 use crate::proc::environment::Wanted;
 use crate::proc::watched::{Observers, Ready, Watched, Whose};
 
-/// What to mount, and where the trace goes.
+/// Directory to mount, and the trace to write.
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
     /// Directory to trace.
@@ -29,7 +30,7 @@ pub struct AttachOptions {
     pub cwd: PathBuf,
     /// The trace to write.
     pub output: PathBuf,
-    /// Whether an older trace there may be replaced.
+    /// True if an older trace there may be replaced.
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
@@ -51,7 +52,7 @@ pub struct Attach {
 /// How a mount session ended.
 #[derive(Clone, Debug)]
 pub struct AttachReport {
-    /// What became of the trace.
+    /// Summary of the trace.
     pub trace: Summary,
 }
 
@@ -156,7 +157,7 @@ impl Attach {
             file_layer: view.session.layer(),
             process_layer: callers.layer(),
         })));
-        recording.directory(view, options.seeing.attribute_ttl);
+        view.record(&recording.recorder, options.seeing.attribute_ttl);
         recording.recorder.settle();
         Ok((served, callers))
     }

@@ -15,18 +15,18 @@ use nix::unistd::Pid;
 
 use super::program::find_program;
 use super::recording::{HOST, RUN, Recording};
-use super::signals::{self, Got, Sieve};
+use super::signals::{self, Got, SignalForwarder};
 use super::{End, Error, Result};
 use crate::net::live::{Live, LiveOptions, LiveReport, Refused};
 
-/// What to capture, and how long.
+/// Options of a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {
     /// The packets.
     pub live: LiveOptions,
     /// The trace to write.
     pub output: PathBuf,
-    /// Whether an older trace there may be replaced.
+    /// True if an older trace there may be replaced.
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
@@ -39,13 +39,13 @@ pub struct CaptureOptions {
 /// How a capture ended.
 #[derive(Debug)]
 pub struct CaptureReport {
-    /// What was captured.
+    /// Totals of the capture.
     pub live: LiveReport,
     /// How the command ended.
     pub end: Option<End>,
-    /// Whether the command was ended because the time was over.
+    /// True if the command was ended because the time was over.
     pub is_over_time: bool,
-    /// What became of the trace.
+    /// Summary of the trace.
     pub trace: Summary,
 }
 
@@ -96,12 +96,15 @@ pub fn capture(
         .lost(Loss::NotCaptured, refused.len() as u64);
     recording.recorder.settle();
     begun(refused);
-    let sieve = program.as_ref().map(|_| Sieve::in_front()).transpose();
-    let sieve = sieve.map_err(Error::system("start a process"))?;
+    let forwarder = program
+        .as_ref()
+        .map(|_| SignalForwarder::in_front())
+        .transpose();
+    let forwarder = forwarder.map_err(Error::system("start a process"))?;
     let child = program.map(|program| start(&program, options, mask));
     let ended = child.transpose().and_then(|child| {
         recording.older().remove();
-        wait(child.zip(sieve), options.limit)
+        wait(child.zip(forwarder), options.limit)
     });
     let live = live.stop();
     let (end, is_over_time) = match ended {
@@ -141,7 +144,7 @@ fn start(program: &std::path::Path, options: &CaptureOptions, mask: SigSet) -> i
 /// Waits for the end of the command, of the time, or a signal that ends this process. A command is ended with
 /// the time; the second value says whether it was.
 fn wait(
-    mut child: Option<(Child, Sieve)>,
+    mut child: Option<(Child, SignalForwarder)>,
     limit: Option<Duration>,
 ) -> io::Result<(Option<End>, bool)> {
     let begin = Instant::now();
@@ -182,7 +185,7 @@ fn wait(
         };
         match &child {
             None if ending.contains(&signal) => return Ok((None, false)),
-            Some((child, sieve)) if sieve.is_for_us_alone(got) => {
+            Some((child, forwarder)) if forwarder.is_for_us_alone(got) => {
                 let _ = kill(Pid::from_raw(child.id() as i32), signal);
             }
             _ => {}

@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::nested;
 use crate::mounting::{self, Mount};
 use crate::proc::PidFd;
-use crate::proc::descriptors::DELETED;
+use crate::proc::links::DELETED;
 
 /// How long a daemon may take to complete its trace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
@@ -33,7 +33,7 @@ pub struct Holder {
     pub pid: u32,
     /// Its command line.
     pub command: String,
-    /// What it holds: `cwd`, `root`, `exe`, or open files.
+    /// Uses of the mount: `cwd`, `root`, `exe`, or open files.
     pub holds: String,
 }
 
@@ -177,7 +177,7 @@ fn undeleted(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Who uses the filesystem mounted at `point`, as far as [`SEARCH_TIMEOUT`] allows. Links in /proc
+/// Processes that use the filesystem mounted at `point`, as far as [`SEARCH_TIMEOUT`] allows. Links in /proc
 /// are read, not followed: following them would make requests to the view.
 fn holders(point: &Path) -> Vec<Holder> {
     let deadline = Instant::now() + SEARCH_TIMEOUT;

@@ -15,9 +15,9 @@ pub enum Error {
     /// The command is there but cannot be executed.
     #[error("{program}: cannot execute: {source}")]
     NotExecutable {
-        /// What was to run.
+        /// Program that was to run.
         program: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The command was ended before it ran.
@@ -52,7 +52,7 @@ pub enum Error {
     ViewInItself {
         /// Where it was to be.
         mountpoint: PathBuf,
-        /// What it was to show.
+        /// Directory that it was to show.
         source_path: PathBuf,
     },
     /// The view would hide the trace.
@@ -84,9 +84,9 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried, as a verb.
+        /// Action that failed, as a verb.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -16,15 +16,15 @@ use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
 
 use super::daemon::leave_terminal;
 use super::ending::{by_default, end_by};
-use super::signals::{self, Sieve};
+use super::signals::{self, SignalForwarder};
 use super::{End, Error, Result};
 
 /// Which side of the fork this is.
 #[derive(Debug)]
 pub enum Side {
-    /// What the shell waits for; it has done so, and is to end like this.
+    /// The process that the shell waits for; it is to end like this.
     Front(End),
-    /// What traces; to be told how to leave the front behind.
+    /// The process that traces; it uses this to leave the front behind.
     Behind(Front),
 }
 
@@ -49,13 +49,13 @@ pub fn fork_behind() -> Result<Side> {
     match unsafe { fork() }.map_err(Error::errno("start a process"))? {
         ForkResult::Parent { child } => {
             drop(writing);
-            let sieve = Sieve::in_front().inspect_err(|_| {
+            let forwarder = SignalForwarder::in_front().inspect_err(|_| {
                 let _ = kill(child, Signal::SIGKILL);
             });
-            let sieve = sieve.map_err(Error::system("start a process"))?;
+            let forwarder = forwarder.map_err(Error::system("start a process"))?;
             Ok(Side::Front(wait_in_front(
                 child,
-                &sieve,
+                &forwarder,
                 &mut File::from(reading),
             )))
         }
@@ -92,7 +92,7 @@ impl Front {
 }
 
 /// Waits until `behind` has ended or tells how the command did, which is returned.
-fn wait_in_front(behind: Pid, sieve: &Sieve, told: &mut File) -> End {
+fn wait_in_front(behind: Pid, forwarder: &SignalForwarder, told: &mut File) -> End {
     let mut set = signals::handled();
     set.add(Signal::SIGCHLD);
     let _ = set.thread_block();
@@ -102,7 +102,7 @@ fn wait_in_front(behind: Pid, sieve: &Sieve, told: &mut File) -> End {
         match signals::wait_for(&set) {
             Ok(got) if got.signal == Signal::SIGCHLD => {}
             Ok(got) => {
-                let alone = sieve.is_for_us_alone(got);
+                let alone = forwarder.is_for_us_alone(got);
                 let signal = got.signal;
                 if alone || signal == Signal::SIGCONT {
                     let _ = kill(behind, signal);
@@ -124,7 +124,7 @@ fn wait_in_front(behind: Pid, sieve: &Sieve, told: &mut File) -> End {
             match waitpid(behind, Some(options)) {
                 Ok(WaitStatus::Exited(_, code)) => return End::Exited(code),
                 Ok(WaitStatus::Signaled(_, signal, _)) => {
-                    sieve.end();
+                    forwarder.end();
                     end_by(signal as i32)
                 }
                 Ok(WaitStatus::Stopped(_, signal)) => signals::stop_by(signal as i32),

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 
-use crate::aside::{Aside, Group};
+use crate::helper_process::{Group, HelperProcess};
 
 /// Stops this process until it is let go on, or `root` is. Does nothing where no shell waits at a terminal: a batch system
 /// that halts its job halts all of it.
@@ -28,7 +28,7 @@ pub(super) fn halt_with(root: Pid) {
     // SAFETY: it makes nothing but system calls, on the path, which was made before, and the descriptor that it keeps.
     #[expect(unsafe_code)]
     let aside = unsafe {
-        Aside::begin(c"flowtrace-waker", Group::Own, &[end], || {
+        HelperProcess::begin(c"flowtrace-waker", Group::Own, &[end], || {
             wake(own, &path, end);
         })
     };
@@ -40,7 +40,7 @@ pub(super) fn halt_with(root: Pid) {
     }
 }
 
-/// What the process does: it lets `halted` go on when the process of that `status` has, or is gone. Ends when `over` does.
+/// Body of the helper process: it lets `halted` go on when the process of that `status` has, or is gone. Ends when `over` does.
 #[expect(unsafe_code)]
 fn wake(halted: Pid, status: &CString, over: RawFd) {
     const LOOK_MS: libc::c_int = 20;
@@ -70,7 +70,7 @@ fn wake(halted: Pid, status: &CString, over: RawFd) {
     }
 }
 
-/// Whether that of proc_pid_status(5) says stopped, by job control or by a tracer. One that we trace stays so until we go on, and has what
+/// True if that of proc_pid_status(5) says stopped, by job control or by a tracer. One that we trace stays so until we go on, and has what
 /// is to let it go on pending.
 pub(super) fn is_halted(status: &[u8]) -> bool {
     const CONTINUE: u64 = 1 << (libc::SIGCONT - 1);

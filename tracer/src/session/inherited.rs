@@ -43,7 +43,7 @@ pub(super) struct Stream {
     position: Arc<Position>,
 }
 
-/// What the command inherits.
+/// Open files that the command inherits.
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
     pub(super) streams: Vec<Stream>,
@@ -116,7 +116,7 @@ impl Inherited {
     }
 }
 
-/// Whether descriptor `number` of this process is a file that is no part of the system, and will be inherited.
+/// True if descriptor `number` of this process is a file that is no part of the system, and will be inherited.
 fn is_file(number: RawFd) -> bool {
     let link = format!("/proc/self/fd/{number}");
     let path = fs::read_link(&link).unwrap_or_default();
@@ -139,7 +139,7 @@ fn closes_on_exec(number: RawFd) -> bool {
 }
 
 impl Stream {
-    /// What descriptor `number` of this process is, if that is a file below a traced directory
+    /// Stream of descriptor `number` of this process, if that is a file below a traced directory
     /// and will be inherited.
     fn of(number: RawFd, directories: &[Directory]) -> Option<Stream> {
         if closes_on_exec(number) {

@@ -43,7 +43,7 @@ pub(super) enum Namespace {
     User,
 }
 
-/// What the child is to do.
+/// Plan of the child.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) program: PathBuf,
@@ -52,7 +52,7 @@ pub(super) struct Plan {
     pub(super) signal_mask: SigSet,
 }
 
-/// What happens to the system calls of the command.
+/// Treatment of the command's system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calls {
     /// The filter picks some, which a tracer must be there for: without one they fail. Those that
@@ -91,7 +91,7 @@ pub(super) struct Child {
     last: Option<JoinHandle<Vec<u8>>>,
 }
 
-/// What the child made.
+/// Mounts that the child made.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) namespace: Namespace,
@@ -101,7 +101,7 @@ pub(super) struct Made {
     pub(super) keeper: Option<OwnedFd>,
 }
 
-/// What became of the command.
+/// Outcome of starting the command.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It ran.
@@ -223,7 +223,7 @@ impl Child {
         Ok(())
     }
 
-    /// What became of the command; waits until that is known.
+    /// Outcome of starting the command; waits until it is known.
     pub(super) fn outcome(&mut self) -> Outcome {
         let last = match self.last.take() {
             Some(last) => last.join().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Whether this process belongs to what a `flowtrace run` traces.
+//! Detection of an outer `flowtrace run` that traces this process.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::{fs, io};
 use nix::unistd::{AccessFlags, access};
 
 use super::Error;
-use super::recording::own_files;
+use super::trace_files::own_files;
 use crate::mounting::{self, FILESYSTEM_TYPE, Mount, SOURCE_PREFIX};
 use crate::proc;
 
 /// More ancestors than these have nobody; a ring of them is a race of process ids.
 const MOST_ANCESTORS: usize = 10_000;
 
-/// Whether a view is that of a run that this process is part of. Such a view is mounted by the process that then
+/// True if a view is that of a run that this process is part of. Such a view is mounted by the process that then
 /// becomes the command, so that everybody in the run descends from it; that of `flowtrace mount` by its daemon, from
 /// which nobody descends.
 pub(super) fn is_of_own_run(view: &Mount) -> bool {

@@ -1,4 +1,4 @@
-//! What this process was started with and the Rust runtime changes before `main`: it opens closed
+//! State that this process was started with and that the Rust runtime changes before `main`: it opens closed
 //! standard streams on `/dev/null`, and has `SIGPIPE` ignored. A command is to find both as they were.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

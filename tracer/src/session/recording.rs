@@ -1,38 +1,41 @@
-//! What every session has: a clock, a writer, and the record of this machine.
+//! A trace that is being written: clock, writer, and the record of this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use flowtrace_schema::{
-    HostClock, HostId, HostRecord, Older, Record, Recorder, RunEnd, RunId, Summary, Text,
-    TracedDirectory, Writer,
+    HostClock, HostId, HostRecord, Older, Record, Recorder, RunEnd, RunId, Summary, Writer,
 };
 
 use super::Result;
-use super::serving::ServedView;
 use crate::clock::Clock;
 use crate::host::{self, HostSampler};
 use crate::priority::Ahead;
 
 /// The one host and the one run of a file that is being recorded.
-pub(crate) const HOST: HostId = HostId(1);
-pub(crate) const RUN: RunId = RunId(1);
+pub const HOST: HostId = HostId(1);
+/// See [`HOST`].
+pub const RUN: RunId = RunId(1);
 
 /// A trace being written.
 #[derive(Debug)]
-pub(crate) struct Recording {
-    pub(crate) clock: Clock,
-    pub(crate) recorder: Recorder,
+pub struct Recording {
+    /// Time since the start of the recording.
+    pub clock: Clock,
+    /// Takes the records.
+    pub recorder: Recorder,
     /// Wall clock at time 0, ns since 1970.
-    pub(crate) epoch_unix_ns: i64,
+    pub epoch_unix_ns: i64,
     writer: Writer,
 }
 
 impl Recording {
     /// Creates the trace and records this machine.
-    pub(crate) fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
+    ///
+    /// # Errors
+    /// When the file cannot be created, or exists and must not be replaced.
+    pub fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
         // Those who record wait for the writer, so it must not wait behind a storm of processes.
         let (writer, recorder) = {
             let _ahead = Ahead::of_the_command();
@@ -56,23 +59,8 @@ impl Recording {
         })
     }
 
-    /// Records that a directory is traced.
-    pub(super) fn directory(&self, view: &ServedView, attribute_ttl: Duration) {
-        let elsewhere = view.source != view.at;
-        self.recorder
-            .record(Record::TracedDirectory(Box::new(TracedDirectory {
-                run: RUN,
-                path: Text::from(view.at.as_path()),
-                source: elsewhere.then(|| Text::from(view.source.as_path())),
-                file_layer: view.session.layer(),
-                fuse_flags: Some(view.session.granted_flags()),
-                attribute_ttl_ns: attribute_ttl.as_nanos() as u64,
-                filesystem: view.filesystem.clone(),
-            })));
-    }
-
-    /// Records the machine's counters for as long as what is returned lives; `sampler_ns` is what
-    /// sampling threads has taken.
+    /// Records the machine's counters as long as the returned value lives; `sampler_ns` is the CPU time of the
+    /// sampler of threads.
     pub(crate) fn host_sampler(
         &self,
         hertz: u32,
@@ -88,7 +76,7 @@ impl Recording {
     }
 
     /// Completes the file.
-    pub(crate) fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
+    pub fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
         let end = RunEnd {
             id: RUN,
             end_ns: self.clock.now(),
@@ -109,23 +97,8 @@ impl Recording {
     }
 }
 
-/// The names under which SQLite keeps the trace: a view of their directory must not show them,
-/// or the workflow would find files that are not there without tracing.
-pub(crate) fn own_files(output: &Path) -> Vec<PathBuf> {
-    let Some(name) = output.file_name() else {
-        return Vec::new();
-    };
-    let parent = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let Ok(directory) = parent.canonicalize() else {
-        return Vec::new();
-    };
-    flowtrace_schema::own_files(&directory.join(name)).collect()
-}
-
-pub(crate) fn this_host(epoch_unix_ns: i64) -> HostRecord {
+/// Description of this machine, with the wall clock at time 0 of the recording.
+pub fn this_host(epoch_unix_ns: i64) -> HostRecord {
     let names = nix::sys::utsname::uname().ok();
     let text = |part: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
         names

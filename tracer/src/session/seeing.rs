@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::transport::Transport;
 use crate::fs::{Filter, Permission};
 
-/// Who tells of reads and writes.
+/// Source of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layer {
     /// The cheapest that is exact and proven.
@@ -31,7 +31,7 @@ pub struct Seeing {
 }
 
 impl Seeing {
-    /// Who checks permissions in a view that serves all users. While the kernel answers lookups
+    /// Party that checks permissions in a mount that serves all users. While the kernel answers lookups
     /// by itself it must also check them.
     pub(super) fn permission(&self) -> Permission {
         if self.attribute_ttl.is_zero() {

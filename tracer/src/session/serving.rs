@@ -3,24 +3,26 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use flowtrace_schema::Recorder;
+use flowtrace_schema::{Record, Recorder, Text, TracedDirectory};
 use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
-use super::recording::{HOST, Recording};
+use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
 use super::views::MountedView;
 use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
-use crate::fs::{self, FileTable, Hidden, Offers, Permission, Session};
-use crate::kernel::Opens;
+use crate::file_table::FileTable;
+use crate::fs::{self, Hidden, Offers, Permission, Session};
 use crate::mounting;
+use crate::opens::Opens;
 use crate::rings::Rings;
 
-/// What all views of a session have in common.
+/// Settings that all mounts of a session share.
 pub(super) struct Serving<'a> {
     pub(super) directories: &'a [Directory],
     /// Absolute paths that the views must not show.
@@ -32,7 +34,7 @@ pub(super) struct Serving<'a> {
     pub(super) offers: Arc<Offers>,
     /// The kernel layer, if that records reads and writes.
     pub(super) kernel: Option<Arc<Opens>>,
-    /// Who uses io_uring, where somebody tells.
+    /// Processes that use io_uring, where that is reported.
     pub(super) rings: Arc<Rings>,
 }
 
@@ -140,6 +142,22 @@ impl Serving<'_> {
     }
 }
 
+impl ServedView {
+    /// Records that the directory is traced.
+    pub(super) fn record(&self, recorder: &Recorder, attribute_ttl: Duration) {
+        let elsewhere = self.source != self.at;
+        recorder.record(Record::TracedDirectory(Box::new(TracedDirectory {
+            run: RUN,
+            path: Text::from(self.at.as_path()),
+            source: elsewhere.then(|| Text::from(self.source.as_path())),
+            file_layer: self.session.layer(),
+            fuse_flags: Some(self.session.granted_flags()),
+            attribute_ttl_ns: attribute_ttl.as_nanos() as u64,
+            filesystem: self.filesystem.clone(),
+        })));
+    }
+}
+
 impl Served {
     pub(super) fn views(&self) -> &[ServedView] {
         &self.views
@@ -150,7 +168,7 @@ impl Served {
         Arc::clone(&self.files)
     }
 
-    /// Whether the kernel has let go of every view.
+    /// True if the kernel has let go of every view.
     pub(super) fn is_finished(&self) -> bool {
         self.views.iter().all(|view| view.session.is_finished())
     }

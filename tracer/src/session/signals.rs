@@ -16,7 +16,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 
 use super::halt::{halt_with, is_halted};
-use super::witness::Witness;
+use super::pending_signals::pending;
+use super::signal_group_probe::SignalGroupProbe;
 
 const HANDLED: &[Signal] = &[
     Signal::SIGINT,
@@ -71,7 +72,7 @@ pub(super) struct Got {
     pub(super) sender: Sender,
 }
 
-/// Who sent a signal.
+/// Sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     /// The kernel itself: the terminal, which tells all of the group.
@@ -80,11 +81,11 @@ pub(super) enum Sender {
     Process(Pid),
 }
 
-/// Tells which signals this process alone got, so that the command is still to get them.
+/// Decides which signals this process alone got, so that they are passed on to the command.
 #[derive(Debug)]
-pub(super) enum Sieve {
-    /// The shell waits for this process: somebody in its group witnesses what all got.
-    InFront(Witness),
+pub(super) enum SignalForwarder {
+    /// The shell waits for this process: a probe in its group sees what all got.
+    InFront(SignalGroupProbe),
     /// Another stands in front and sorts them; what it sends is for the command.
     Behind {
         /// Our parent, until it leaves us alone.
@@ -92,39 +93,39 @@ pub(super) enum Sieve {
     },
 }
 
-impl Sieve {
+impl SignalForwarder {
     /// For the process that the shell waits for.
     ///
     /// # Errors
     /// When there is no room for another process.
-    pub(super) fn in_front() -> std::io::Result<Sieve> {
-        Witness::begin().map(Sieve::InFront)
+    pub(super) fn in_front() -> std::io::Result<SignalForwarder> {
+        SignalGroupProbe::begin().map(SignalForwarder::InFront)
     }
 
     /// For a child of that process.
-    pub(super) fn behind() -> Sieve {
-        Sieve::Behind { front: getppid() }
+    pub(super) fn behind() -> SignalForwarder {
+        SignalForwarder::Behind { front: getppid() }
     }
 
     /// The command is over.
     pub(super) fn end(&self) {
-        if let Sieve::InFront(witness) = self {
-            witness.end();
+        if let SignalForwarder::InFront(probe) = self {
+            probe.end();
         }
     }
 
-    /// Whether nobody else got it. To be asked about every signal.
+    /// True if nobody else got it. To be asked about every signal.
     pub(super) fn is_for_us_alone(&self, got: Got) -> bool {
         match self {
             // A pipe that breaks under our own hands.
             _ if got.sender == Sender::Process(Pid::this()) => false,
-            Sieve::InFront(witness) => {
-                let all_got_it = witness.saw(got.signal);
-                // To go on makes who stopped, and the witness, forget that they were to stop.
+            SignalForwarder::InFront(probe) => {
+                let all_got_it = probe.saw(got.signal);
+                // To go on makes who stopped, and the probe, forget that they were to stop.
                 let is_void = STOPS.contains(&got.signal) && pending().contains(Signal::SIGCONT);
                 got.sender != Sender::Kernel && !all_got_it && !is_void
             }
-            Sieve::Behind { front } => match got.sender {
+            SignalForwarder::Behind { front } => match got.sender {
                 Sender::Kernel => false,
                 Sender::Process(sender) => sender == *front || getppid() != *front,
             },
@@ -139,7 +140,7 @@ impl Sieve {
 pub(super) fn pass_on(
     root: Pid,
     living: Option<Arc<Living>>,
-    sieve: Arc<Sieve>,
+    forwarder: Arc<SignalForwarder>,
 ) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
@@ -155,13 +156,13 @@ pub(super) fn pass_on(
                         Err(_) => break,
                     },
                 };
-                let alone = got.is_some_and(|got| sieve.is_for_us_alone(got));
+                let alone = got.is_some_and(|got| forwarder.is_for_us_alone(got));
                 let left = living
                     .as_ref()
                     .filter(|l| !l.contains(root.as_raw() as u32));
                 if hung_up && left.is_some() {
                     hung_up = false;
-                    hang_up_group(&sieve);
+                    hang_up_group(&forwarder);
                 }
                 let Some(Got { signal, sender }) = got else {
                     continue;
@@ -199,12 +200,12 @@ fn leads_session() -> bool {
     getsid(None) == Ok(Pid::this())
 }
 
-/// What the kernel does when the leader of a session ends: the command would have been that.
-fn hang_up_group(sieve: &Sieve) {
+/// Does as the kernel does when the leader of a session ends: the command would have been that.
+fn hang_up_group(forwarder: &SignalForwarder) {
     let _ = killpg(getpgrp(), Signal::SIGHUP);
     let own: SigSet = [Signal::SIGHUP].into_iter().collect();
     if let Some(got) = wait_at_most(&own, Duration::ZERO) {
-        sieve.is_for_us_alone(got);
+        forwarder.is_for_us_alone(got);
     }
 }
 
@@ -257,17 +258,6 @@ pub(super) fn stop_by(signal: i32) {
     let _ = own.thread_unblock();
     if was_blocked {
         let _ = own.thread_block();
-    }
-}
-
-/// The signals that are blocked and that this process still has to take.
-#[expect(unsafe_code)]
-pub(super) fn pending() -> SigSet {
-    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: `set` outlives the call, which fills it; all zero is a valid set in any case.
-    unsafe {
-        libc::sigpending(set.as_mut_ptr());
-        SigSet::from_sigset_t_unchecked(set.assume_init())
     }
 }
 

@@ -3,6 +3,7 @@
 use nix::unistd::geteuid;
 
 use super::{Error, Result};
+use crate::cpus;
 use crate::fs::IoUring;
 use crate::linux;
 
@@ -21,7 +22,7 @@ pub enum Transport {
 /// The kernel that all was proven on; io_uring for FUSE came with Linux 6.14.
 const PROVEN: (u32, u32) = (6, 18);
 /// Each processor that there can be takes threads and memory of its own.
-const PROCESSORS: u16 = 64;
+const PROCESSORS: usize = 64;
 
 impl Transport {
     /// Has the kernel offer io_uring to mounts that are made while the result lives, if that is
@@ -41,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// Whether requests shall come over io_uring where the kernel offers that.
+    /// True if requests shall come over io_uring where the kernel offers that.
     pub(super) fn is_io_uring(self) -> bool {
         match self {
             Transport::Auto => is_proven(),
@@ -51,10 +52,10 @@ impl Transport {
     }
 }
 
-/// Whether requests come over io_uring where nobody asks for a transport: as root, with a kernel
+/// True if requests come over io_uring where nobody asks for a transport: as root, with a kernel
 /// on which that has been tested, on a machine of a usual size.
 pub(crate) fn is_proven() -> bool {
     geteuid().is_root()
         && linux::release().1 >= PROVEN
-        && crate::fs::possible_processors().is_ok_and(|count| count <= PROCESSORS)
+        && cpus::possible().is_ok_and(|count| count <= PROCESSORS)
 }

@@ -33,7 +33,7 @@ pub(super) struct MountedView {
 pub(super) struct Views {
     pub(super) child: Child,
     pub(super) mounted: Vec<MountedView>,
-    /// Who may use the views; `None` when they were mounted by fusermount3, or there are none.
+    /// Kind of namespace that has the mounts; `None` when they were mounted by fusermount3, or there are none.
     pub(super) namespace: Option<Namespace>,
     elsewhere: Option<Elsewhere>,
     /// Keeps the namespace with the views. Without, its last process takes them apart at its end, and waits: where the answer to its
@@ -137,7 +137,7 @@ impl Views {
         view.unwrap_or_else(|| path.to_owned())
     }
 
-    /// What the child is to do to run the command in `cwd` with the streams that it inherits.
+    /// Steps of the child to run the command in `cwd` with the streams that it inherits.
     pub(super) fn start(&self, cwd: &Path, streams: &[Stream], directories: &[Directory]) -> Start {
         let streams = streams.iter().map(|stream| Reopen {
             number: stream.number,

@@ -10,12 +10,12 @@ use zerocopy::FromZeros;
 
 use super::convert::{attr_out, changes, statx_out};
 use super::{Adapter, Request};
-use crate::fs::Result;
-use crate::fs::attributes::Attributes;
-use crate::fs::inode::Node;
 use crate::fs::log::{Event, done, outcome};
+use crate::fs::node::Node;
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fattr};
+use crate::stat::Attributes;
+use nix::Result;
 
 /// Largest value or list of extended attributes (`XATTR_SIZE_MAX`).
 const XATTR_MAX: usize = 64 * 1024;
@@ -69,7 +69,8 @@ impl Adapter {
             let open = through.and_then(|fh| self.view.file(fh).ok());
             let attributes = self.view.setattr(req.who, node, open.as_deref(), changes)?;
             if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
-                self.permissions_changed(node, req.who.tid);
+                self.walks
+                    .permissions_changed(&self.view, node, req.who.tid);
             }
             Ok((self.view.number(&node.key), attributes))
         };
@@ -102,7 +103,7 @@ impl Adapter {
         }
     }
 
-    /// Whether the caller may use a node as `mask` asks.
+    /// Answers if the caller may use a node as `mask` asks.
     pub(super) fn check_access(&self, req: &Request, check: abi::AccessIn, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Access, file).flags(check.mask);
         let access = |node: &Arc<Node>| {
@@ -165,7 +166,8 @@ impl Adapter {
         if name.as_bytes().starts_with(b"system.")
             && let Ok(node) = self.view.node(req.node)
         {
-            self.permissions_changed(&node, req.who.tid);
+            self.walks
+                .permissions_changed(&self.view, &node, req.who.tid);
         }
     }
 

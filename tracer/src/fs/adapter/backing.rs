@@ -16,9 +16,9 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 
-use crate::fs::Result;
 use crate::fs::descriptor::Pin;
 use crate::fs::sys::device;
+use nix::Result;
 
 const SHARDS: usize = 16;
 
@@ -76,7 +76,7 @@ impl Backings {
         }
     }
 
-    /// Whether this process may register files: needs `CAP_SYS_ADMIN` in the first user
+    /// True if this process may register files: needs `CAP_SYS_ADMIN` in the first user
     /// namespace.
     pub(super) fn are_allowed(&self) -> bool {
         let probe = || -> io::Result<Registration> {

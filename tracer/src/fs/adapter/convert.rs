@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use zerocopy::FromZeros;
 
-use crate::fs::attributes::{Attributes, Time};
 use crate::fs::passthrough::{Changes, SetTime};
 use crate::fs::protocol::abi::{self, fattr};
+use crate::stat::{Attributes, Time};
 
 /// Node ids are never reused, so there is one generation.
 const GENERATION: u64 = 0;
@@ -52,7 +52,7 @@ pub(super) fn entry_out(
     }
 }
 
-/// What a listing says about `.` and `..`, and about what cannot be looked up: no node, so that the
+/// Entry of a listing for `.`, `..` and names that cannot be looked up: no node, so that the
 /// kernel takes only the name.
 pub(super) fn no_entry() -> abi::EntryOut {
     abi::EntryOut::new_zeroed()
@@ -107,7 +107,7 @@ pub(super) fn statx_out(number: u64, a: &Attributes, ttl: Duration) -> abi::Stat
     }
 }
 
-/// What SETATTR changes.
+/// Attributes that SETATTR changes.
 pub(super) fn changes(set: &abi::SetattrIn) -> Changes {
     let has = |flag: u32| set.valid & flag != 0;
     let time = |seconds, nanoseconds, flag, now| {

@@ -11,7 +11,6 @@ use zerocopy::FromZeros;
 
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::in_flight;
 use crate::fs::log::{Event, Started, done, outcome};
@@ -19,7 +18,8 @@ use crate::fs::passthrough::Write;
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
 use crate::fs::split::Cutting;
-use crate::kernel::{Note, Noted};
+use crate::opens::{Note, Noted};
+use nix::Result;
 
 /// Most that the answer to a COPY_FILE_RANGE can express, in whole pages.
 const SHORT_COPY: u64 = u32::MAX as u64 & !0xfff;

@@ -9,12 +9,12 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::convert::no_entry;
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::Result;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::log::{Event, done, outcome};
 use crate::fs::passthrough::Listed;
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, Dirent, EntryOut};
+use nix::Result;
 
 /// A listing as it grows in the space for the answer.
 struct Listing<'a> {

@@ -6,32 +6,25 @@ use std::sync::Arc;
 use flowtrace_schema::Op;
 use nix::errno::Errno;
 
+use super::waiting::Waiting;
 use super::{Adapter, Request, signals};
 use crate::callers::Effort;
-use crate::fs::Result;
 use crate::fs::handle::OpenFile;
-use crate::fs::locks::{END, Ended, Held, Kind, Space, Subject};
-use crate::fs::log::{Event, Started, done};
+use crate::fs::locks::{END, Ended, Kind, Lock, Space, Subject};
+use crate::fs::log::{Event, done};
+use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, LK_FLOCK};
-use crate::fs::protocol::{Deferred, Reply};
+use nix::Result;
 
-/// Who waits for a lock, and what is to be recorded when the waiting ends.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    started: Started,
-    event: Event,
-    reply: Deferred,
-}
-
-/// What a request asks for.
-fn wanted(lock: &abi::LkIn) -> Result<Held> {
+/// Lock that a request asks for.
+fn wanted(lock: &abi::LkIn) -> Result<Lock> {
     let kind = match lock.kind {
         libc::F_RDLCK => Some(Kind::Read),
         libc::F_WRLCK => Some(Kind::Write),
         libc::F_UNLCK => None,
         _ => return Err(Errno::EINVAL),
     };
-    Ok(Held {
+    Ok(Lock {
         owner: lock.owner,
         fh: lock.fh,
         pid: lock.pid,
@@ -67,7 +60,7 @@ fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
     event.length(lock.end.saturating_sub(lock.start).saturating_add(1))
 }
 
-/// Who was waiting for a lock and does so no more.
+/// Result of a request that no longer waits for its lock.
 fn interrupted(waiting: Waiting) -> (Waiting, Result<()>) {
     (waiting, Err(Errno::EINTR))
 }

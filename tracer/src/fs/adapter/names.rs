@@ -9,12 +9,12 @@ use nix::errno::Errno;
 use super::convert::{absent, decode_device, entry_out};
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::Result;
-use crate::fs::attributes::Attributes;
-use crate::fs::inode::Node;
 use crate::fs::log::{Event, done, outcome};
+use crate::fs::node::Node;
 use crate::fs::passthrough::{Entry, NewNode};
 use crate::fs::protocol::{Reply, abi};
+use crate::stat::Attributes;
+use nix::Result;
 
 impl Adapter {
     pub(super) fn lookup(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
@@ -145,10 +145,10 @@ impl Adapter {
             let [moved, replaced] = self.view.rename(req.who, from, to, flags)?;
             let (from, to, tid) = (from.0, to.0, req.who.tid);
             if let Some(node) = moved {
-                self.moved(&node, from, to, tid);
+                self.walks.moved(&self.view, &node, from, to, tid);
             }
             if let Some(node) = replaced {
-                self.moved(&node, to, from, tid);
+                self.walks.moved(&self.view, &node, to, from, tid);
             }
             Ok(())
         });
@@ -179,14 +179,14 @@ impl Adapter {
         }
     }
 
-    /// What the kernel is told of a node in the directory `parent`.
+    /// Entry for the kernel of a node in the directory `parent`.
     pub(super) fn entry_out(
         &self,
         parent: u64,
         node: &Node,
         attributes: &Attributes,
     ) -> abi::EntryOut {
-        let name_ttl = self.entry_ttl(parent, node);
+        let name_ttl = self.ttl.max(self.walks.entry_ttl(&self.view, parent, node));
         let number = self.view.number(&node.key);
         entry_out(node.id, number, attributes, name_ttl, self.ttl)
     }

@@ -7,13 +7,13 @@ use flowtrace_schema::{FileId, FileLayer, Op};
 
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
-use crate::kernel::{Note, Noted, OpenedFile, Opens};
+use crate::opens::{Note, Noted, OpenedFile, Opens};
+use nix::Result;
 
 impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
@@ -97,7 +97,7 @@ impl Adapter {
         }
     }
 
-    /// What the kernel is told of an open file: that reads and writes come here as the application
+    /// Answer to an open: it says that reads and writes come here as the application
     /// makes them, and that writes that do not extend the file may come at the same time (not from who uses io_uring, see
     /// [`crate::rings`]); or
     /// whether the pages that the cache has of it are still right; or that they never come here, because

@@ -1,8 +1,8 @@
-//! Whether a thread that waits for an answer is to be interrupted.
+//! Signals of threads that wait for an answer.
 
 use std::fs;
 
-/// Whether a signal waits for thread `tid` or its process, and is not blocked by the thread. `false`
+/// True if a signal waits for thread `tid` or its process, and is not blocked by the thread. `false`
 /// for a thread that cannot be seen.
 pub(super) fn is_pending(tid: u32) -> bool {
     fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|status| is_in(&status))

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use flowtrace_schema::FileKind;
 
-use super::Adapter;
 use crate::fs::Permission;
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
+use crate::fs::passthrough::View;
 use crate::fs::protocol::{Device, notify};
 use crate::mounting;
 
@@ -30,7 +30,7 @@ use crate::mounting;
 /// mount at once, and of others after this time.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// Whether and how names of directories are kept.
+/// Policy for the names of directories that the kernel may keep.
 #[derive(Debug)]
 pub(super) enum Walks {
     /// Each is looked up: the kernel could not be told to ask again.
@@ -72,50 +72,46 @@ impl Reach {
     }
 }
 
-impl Adapter {
-    /// How long the kernel may keep the name of `node` in the directory `parent`.
-    pub(super) fn entry_ttl(&self, parent: u64, node: &Node) -> Duration {
+impl Walks {
+    /// Time for which the kernel may keep the name of `node` in the directory `parent`, which it need not look up then.
+    pub(super) fn entry_ttl(&self, view: &View, parent: u64, node: &Node) -> Duration {
         let may_keep = node.kind == FileKind::Directory
-            && match &self.walks {
+            && match self {
                 Walks::Asked => false,
                 Walks::Kept => true,
                 Walks::KeptIfOpen(reach) if reach.is_mounted_on.load(Ordering::Relaxed) => false,
-                Walks::KeptIfOpen(reach) => self.view.node(parent).is_ok_and(|parent| {
+                Walks::KeptIfOpen(reach) => view.node(parent).is_ok_and(|parent| {
                     // Noted before the look: whoever closes the directory after it finds the note.
                     let now = reach.now_ns();
                     parent.name_kept_ns.store(now, Ordering::SeqCst);
-                    self.view.is_open_to_all(&parent)
+                    view.is_open_to_all(&parent)
                 }),
             };
-        if may_keep {
-            self.ttl.max(KEPT)
-        } else {
-            self.ttl
-        }
+        if may_keep { KEPT } else { Duration::ZERO }
     }
 
     /// Thread `tid` has changed who may search directory `node`.
-    pub(super) fn permissions_changed(&self, node: &Node, tid: u32) {
-        self.shut(node, node, tid);
+    pub(super) fn permissions_changed(&self, view: &View, node: &Node, tid: u32) {
+        self.shut(view, node, node, tid);
     }
 
     /// Thread `tid` has moved a directory out of the directory `from` into another one.
-    pub(super) fn moved(&self, node: &Node, from: &Node, into: &Node, tid: u32) {
+    pub(super) fn moved(&self, view: &View, node: &Node, from: &Node, into: &Node, tid: u32) {
         if node.kind == FileKind::Directory && from.id != into.id {
-            self.shut(from, into, tid);
+            self.shut(view, from, into, tid);
         }
     }
 
     /// Names that are kept of the directory `asked` are now in `now`: if not everybody may search
     /// that, none must be kept any more.
-    fn shut(&self, asked: &Node, now: &Node, tid: u32) {
-        let Walks::KeptIfOpen(reach) = &self.walks else {
+    fn shut(&self, view: &View, asked: &Node, now: &Node, tid: u32) {
+        let Walks::KeptIfOpen(reach) = self else {
             return;
         };
         let last = asked.name_kept_ns.load(Ordering::SeqCst);
         let age = reach.now_ns().saturating_sub(last);
         let left = KEPT.saturating_sub(Duration::from_nanos(age));
-        if last == 0 || left.is_zero() || self.view.is_open_to_all(now) {
+        if last == 0 || left.is_zero() || view.is_open_to_all(now) {
             return;
         }
         if reach.is_mounted_on.load(Ordering::Relaxed) || mounting::is_mounted_on(tid) {

@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use super::table::{END, Held, Kind, Space};
+use super::lock::{END, Kind, Lock, Space};
 
 /// A range with the strongest lock that anybody inside holds of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ struct Part {
 }
 
 impl Part {
-    fn of(held: &Held) -> Option<Part> {
+    fn of(held: &Lock) -> Option<Part> {
         Some(Part {
             kind: held.kind?,
             start: held.start,
@@ -42,7 +42,7 @@ pub(super) struct Outside {
     file: File,
     may_write: bool,
     space: Space,
-    /// What the real file is locked with, at most.
+    /// Upper bound of the locks of the real file.
     parts: Vec<Part>,
 }
 
@@ -59,14 +59,14 @@ impl Outside {
         })
     }
 
-    /// Whether it can hold such a lock: records for writing want a file that is open for writing.
-    pub(super) fn can_hold(&self, wanted: &Held) -> bool {
+    /// True if it can hold such a lock: records for writing want a file that is open for writing.
+    pub(super) fn can_hold(&self, wanted: &Lock) -> bool {
         self.may_write || self.space == Space::Whole || wanted.kind != Some(Kind::Write)
     }
 
     /// Locks the real file for somebody inside, whom nobody there is in the way of. `false`:
     /// somebody outside is.
-    pub(super) fn take(&mut self, wanted: &Held) -> bool {
+    pub(super) fn take(&mut self, wanted: &Lock) -> bool {
         let Some(part) = Part::of(wanted) else {
             return true;
         };
@@ -77,7 +77,7 @@ impl Outside {
     }
 
     /// Gives up what nobody of `held` has any more.
-    pub(super) fn follow(&mut self, held: &[Held]) {
+    pub(super) fn follow(&mut self, held: &[Lock]) {
         let parts = sum(held);
         if parts == self.parts {
             return;
@@ -98,7 +98,7 @@ impl Outside {
     }
 
     /// A lock of somebody outside that is in the way of `wanted`.
-    pub(super) fn conflict(&self, wanted: &Held) -> Option<Held> {
+    pub(super) fn conflict(&self, wanted: &Lock) -> Option<Lock> {
         let kind = wanted.kind.filter(|_| self.space == Space::Record)?;
         let mut lock = record(Some(kind), wanted.start, wanted.end);
         fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut lock)).ok()?;
@@ -112,7 +112,7 @@ impl Outside {
             0 => END,
             length => start + length as u64 - 1,
         };
-        Some(Held {
+        Some(Lock {
             owner: 0,
             fh: 0,
             pid: u32::try_from(lock.l_pid).unwrap_or(0),
@@ -182,7 +182,7 @@ fn record(kind: Option<Kind>, start: u64, end: u64) -> libc::flock {
 }
 
 /// The strongest lock of each byte, in ranges as long as can be.
-fn sum(held: &[Held]) -> Vec<Part> {
+fn sum(held: &[Lock]) -> Vec<Part> {
     let parts: Vec<Part> = held.iter().filter_map(Part::of).collect();
     let ends = parts.iter().filter_map(|part| part.end.checked_add(1));
     let mut bounds: Vec<u64> = parts.iter().map(|part| part.start).chain(ends).collect();

@@ -3,76 +3,21 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
+use super::lock::{Lock, Space};
 use super::outside::Outside;
-
-/// The last byte that can be locked: a range to there goes to the end of the file, wherever that is.
-pub(crate) const END: u64 = i64::MAX as u64;
-
-/// Which kind of call made a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Space {
-    /// `fcntl`: a range of bytes.
-    Record,
-    /// `flock`: the whole file.
-    Whole,
-}
-
-/// What a lock allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Others may hold it for reading too.
-    Read,
-    /// Nobody else holds any.
-    Write,
-}
-
-/// A lock that is held or wanted; `None` as kind gives the range up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// Whose it is, as the kernel tells owners apart.
-    pub(crate) owner: u64,
-    /// Open file through which it was made.
-    pub(crate) fh: u64,
-    /// Process that made it.
-    pub(crate) pid: u32,
-    /// What it allows.
-    pub(crate) kind: Option<Kind>,
-    /// First byte.
-    pub(crate) start: u64,
-    /// Last byte.
-    pub(crate) end: u64,
-}
-
-impl Held {
-    fn overlaps(&self, other: &Held) -> bool {
-        self.start <= other.end && other.start <= self.end
-    }
-
-    /// Whether this lock, which is held, is in the way of `wanted`.
-    pub(super) fn conflicts(&self, wanted: &Held) -> bool {
-        let exclusive = [self.kind, wanted.kind].contains(&Some(Kind::Write));
-        wanted.kind.is_some() && exclusive && self.owner != wanted.owner && self.overlaps(wanted)
-    }
-
-    /// Whether this lock and `next`, which begins later, are one.
-    fn continues_as(&self, next: &Held) -> bool {
-        (self.owner, self.kind) == (next.owner, next.kind)
-            && self.end.checked_add(1).is_some_and(|end| end >= next.start)
-    }
-}
 
 /// Somebody who waits for a lock.
 #[derive(Debug)]
 pub(super) struct Waiter<W> {
     pub(super) unique: u64,
-    pub(super) wanted: Held,
+    pub(super) wanted: Lock,
     pub(super) waiter: W,
 }
 
 /// Locks that are held, sorted by their first byte, and those who wait.
 #[derive(Debug)]
 pub(super) struct FileLocks<W> {
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<Lock>,
     pub(super) waiting: VecDeque<Waiter<W>>,
     /// The same for those who do not use the mount.
     outside: Option<Outside>,
@@ -94,15 +39,15 @@ impl<W> FileLocks<W> {
     }
 
     /// A held lock that is in the way of `wanted`.
-    pub(super) fn conflict(&self, wanted: &Held) -> Option<&Held> {
+    pub(super) fn conflict(&self, wanted: &Lock) -> Option<&Lock> {
         self.held.iter().find(|held| held.conflicts(wanted))
     }
 
-    /// Whether `wanted`, a lock of `space`, can be held: nobody is in the way inside, nor outside of
+    /// True if `wanted`, a lock of `space`, can be held: nobody is in the way inside, nor outside of
     /// the mount, where it is taken then: through `real`, unless another open file has it already.
     pub(super) fn take(
         &mut self,
-        wanted: &Held,
+        wanted: &Lock,
         space: Space,
         real: Option<BorrowedFd<'_>>,
     ) -> bool {
@@ -123,7 +68,7 @@ impl<W> FileLocks<W> {
         self.conflict(wanted).is_none() && self.take_outside(wanted)
     }
 
-    fn take_outside(&mut self, wanted: &Held) -> bool {
+    fn take_outside(&mut self, wanted: &Lock) -> bool {
         match &mut self.outside {
             Some(outside) => outside.take(wanted),
             None => true,
@@ -134,10 +79,10 @@ impl<W> FileLocks<W> {
     /// asks.
     pub(super) fn conflict_outside(
         &self,
-        wanted: &Held,
+        wanted: &Lock,
         space: Space,
         real: Option<BorrowedFd<'_>>,
-    ) -> Option<Held> {
+    ) -> Option<Lock> {
         match &self.outside {
             Some(outside) => outside.conflict(wanted),
             None => Outside::through(real?, space)?.conflict(wanted),
@@ -158,16 +103,16 @@ impl<W> FileLocks<W> {
     }
 
     /// Makes `new` what its owner holds of its range; nothing may be in the way.
-    pub(super) fn set(&mut self, new: Held) {
-        let (own, mut held): (Vec<Held>, Vec<Held>) =
+    pub(super) fn set(&mut self, new: Lock) {
+        let (own, mut held): (Vec<Lock>, Vec<Lock>) =
             self.held.iter().partition(|held| held.owner == new.owner);
-        let mut own: Vec<Held> = own
+        let mut own: Vec<Lock> = own
             .into_iter()
             .flat_map(|held| without(held, &new))
             .collect();
         own.extend(new.kind.is_some().then_some(new));
         own.sort_by_key(|held| held.start);
-        let mut merged: Vec<Held> = Vec::with_capacity(own.len());
+        let mut merged: Vec<Lock> = Vec::with_capacity(own.len());
         for next in own {
             match merged.last_mut() {
                 Some(last) if last.continues_as(&next) => last.end = last.end.max(next.end),
@@ -194,13 +139,13 @@ impl<W> FileLocks<W> {
     }
 }
 
-/// What is left of `held` outside the range of `new`.
-fn without(held: Held, new: &Held) -> impl Iterator<Item = Held> + use<> {
-    let before = (held.start < new.start).then(|| Held {
+/// Rest of `held` outside the range of `new`.
+fn without(held: Lock, new: &Lock) -> impl Iterator<Item = Lock> + use<> {
+    let before = (held.start < new.start).then(|| Lock {
         end: held.end.min(new.start.saturating_sub(1)),
         ..held
     });
-    let after = (held.end > new.end).then(|| Held {
+    let after = (held.end > new.end).then(|| Lock {
         start: held.start.max(new.end.saturating_add(1)),
         ..held
     });

@@ -9,17 +9,17 @@ use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
 use super::View;
-use crate::fs::Result;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
 use crate::fs::sys::file::{self, Argument};
+use nix::Result;
 
 /// A write, as the kernel describes it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct Write<'a> {
     /// Where.
     pub(in crate::fs) offset: u64,
-    /// What.
+    /// Bytes to write.
     pub(in crate::fs) data: &'a [u8],
     /// The page cache of the mount writes, not an application.
     pub(in crate::fs) by_cache: bool,

@@ -12,13 +12,13 @@ use nix::unistd::{fdatasync, fsync};
 
 use super::stream::{Stream, is_dots};
 use super::{Entry, View};
-use crate::fs::Result;
-use crate::fs::attributes::kind_of_entry;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::{OpenDirectory, Opener};
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
 use crate::fs::sys::file::Argument;
-use crate::fs::sys::stat;
+use crate::stat;
+use crate::stat::kind_of_entry;
+use nix::Result;
 
 /// An entry of a listing.
 #[derive(Clone, Copy, Debug)]

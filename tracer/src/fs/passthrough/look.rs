@@ -12,11 +12,12 @@ use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::unistd::{AccessFlags, faccessat};
 
 use super::{Entry, View};
-use crate::fs::Result;
-use crate::fs::attributes::Attributes;
 use crate::fs::credentials::Requester;
-use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, stat, xattr};
+use crate::fs::node::Node;
+use crate::fs::sys::{c_string, path_of, xattr};
+use crate::stat;
+use crate::stat::Attributes;
+use nix::Result;
 
 impl View {
     /// Finds a name in a directory. On success the kernel must be told: it will forget the node
@@ -58,7 +59,7 @@ impl View {
             None => {
                 let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
                 let open = || openat(parent_pin.as_fd(), name, flags, Mode::empty());
-                let fd = self.with_room(open)?;
+                let fd = self.or_evict(open)?;
                 let attributes = stat::of(fd.as_fd())?;
                 (self.enter(parent, Some(name), fd, &attributes), attributes)
             }
@@ -92,11 +93,11 @@ impl View {
         readlinkat(self.pin(node)?.as_fd(), "")
     }
 
-    /// Whether this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
+    /// Fails unless this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
     pub(in crate::fs) fn access(&self, node: &Node, mask: i32) -> Result<()> {
         let mode = AccessFlags::from_bits_truncate(mask);
         let pin = self.pin(node)?;
-        let path = super::path_of(pin.as_fd());
+        let path = path_of(pin.as_fd());
         faccessat(
             self.descriptors.as_fd(),
             path.as_c_str(),
@@ -111,14 +112,14 @@ impl View {
         nix::unistd::syncfs(self.reopen(node, flags)?)
     }
 
-    /// Whether every user may search a directory.
+    /// True if every user may search a directory.
     pub(in crate::fs) fn is_open_to_all(&self, directory: &Node) -> bool {
         const ALL: u32 = 0o111;
         let open = || -> Result<bool> {
             let pin = self.pin(directory)?;
             // The bits do not tell whom an access list shuts out.
             let list = c"system.posix_acl_access";
-            let has_list = xattr::get(&super::path_of(pin.as_fd()), list, &mut []).is_ok();
+            let has_list = xattr::get(&path_of(pin.as_fd()), list, &mut []).is_ok();
             Ok(stat::of(pin.as_fd())?.mode & ALL == ALL && !has_list)
         };
         open().unwrap_or(false)

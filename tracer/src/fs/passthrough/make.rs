@@ -10,11 +10,11 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
 use super::{Entry, View};
-use crate::fs::Result;
 use crate::fs::credentials::{Requester, set_mask};
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
+use nix::Result;
 
-/// What to make.
+/// Kind of node to make.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) enum NewNode<'a> {
     /// A directory.

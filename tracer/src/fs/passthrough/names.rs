@@ -7,7 +7,7 @@
 
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
 
 impl Node {
     /// While names in this directory are looked at.

@@ -13,15 +13,15 @@ use nix::unistd::{close, dup};
 
 use super::make::permissions;
 use super::{Entry, View};
-use crate::fs::Result;
 use crate::fs::again::Again;
-use crate::fs::attributes::Attributes;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::handle::{OpenFile, Opener};
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
 use crate::fs::offers::Position;
 use crate::fs::split::Split;
-use crate::fs::sys::stat;
+use crate::stat;
+use crate::stat::Attributes;
+use nix::Result;
 
 /// Flag with which the kernel opens a program to execute (`__FMODE_EXEC` of include/linux/fs.h).
 const EXECUTE: i32 = 0x20;
@@ -132,7 +132,7 @@ impl View {
             // The kernel says with O_EXCL whether the file may get a name later.
             let exclusive = OFlag::from_bits_truncate(new.flags & libc::O_EXCL);
             let flags = real | OFlag::O_TMPFILE | exclusive;
-            return self.with_room(|| openat(directory, ".", flags, mode));
+            return self.or_evict(|| openat(directory, ".", flags, mode));
         };
         if !parent.shows(name) {
             return Err(Errno::EACCES);
@@ -143,14 +143,14 @@ impl View {
         let made = {
             let _as_caller = self.credentials.make_as(who)?;
             let flags = real | OFlag::O_CREAT | OFlag::O_EXCL;
-            self.with_room(|| openat(directory, name, flags, mode))
+            self.or_evict(|| openat(directory, name, flags, mode))
         };
         match made {
             // Somebody else made it just now. The kernel has not checked whether the caller may
             // open that, so the caller's own permission decides.
             Err(Errno::EEXIST) if !exclusive => {
                 let _as_caller = self.credentials.assume(who)?;
-                self.with_room(|| openat(directory, name, real | OFlag::O_NONBLOCK, mode))
+                self.or_evict(|| openat(directory, name, real | OFlag::O_NONBLOCK, mode))
             }
             result => result,
         }
@@ -190,7 +190,7 @@ impl View {
         (self.files.insert(Arc::clone(&open)), open)
     }
 
-    /// Whether a file that was just opened is as it was when it was last opened, or released after
+    /// True if a file that was just opened is as it was when it was last opened, or released after
     /// a change through this mount.
     ///
     /// While others of this mount may write to it, it counts as unchanged: what they change is in the page cache before it is in the
@@ -211,7 +211,7 @@ impl View {
         if !open.wrote.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match self.with_room(|| dup(open.fd.as_fd())) {
+        match self.or_evict(|| dup(open.fd.as_fd())) {
             Ok(fd) => close(fd),
             // The program has no part in that, and the end of the file still tells it of what fails to be written.
             Err(Errno::EMFILE | Errno::ENFILE) => Ok(()),

@@ -4,9 +4,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use super::View;
-use crate::fs::attributes::Attributes;
-use crate::fs::inode::Node;
-use crate::fs::sys::stat;
+use crate::fs::node::Node;
+use crate::stat;
+use crate::stat::Attributes;
 
 /// Write permission of group and others; an access list shows as that of the group.
 const OTHERS_WRITE: u32 = 0o022;

@@ -11,11 +11,11 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::View;
 use super::names::change_both;
-use crate::fs::Result;
+use crate::file_table::NameIn;
 use crate::fs::credentials::Requester;
 use crate::fs::descriptor::Pin;
-use crate::fs::identity::NameIn;
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
+use nix::Result;
 
 impl View {
     /// Removes a name: of a directory if `directory` is set, of anything else if not.

@@ -9,13 +9,14 @@ use nix::sys::stat::{FchmodatFlags, Mode, UtimensatFlags, fchmodat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat, ftruncate, truncate};
 
+use super::View;
 use super::data::signed;
-use super::{View, path_of};
-use crate::fs::Result;
-use crate::fs::attributes::{Attributes, Time};
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
-use crate::fs::inode::Node;
+use crate::fs::node::Node;
+use crate::fs::sys::path_of;
+use crate::stat::{Attributes, Time};
+use nix::Result;
 
 /// Attributes to change; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use nix::unistd::{Whence, lseek};
 
-use crate::fs::Result;
 use crate::fs::sys::directory::{self, Entry};
+use nix::Result;
 
 /// Bytes of entries fetched at once.
 const BUFFER: usize = 32 * 1024;
@@ -79,7 +79,7 @@ impl Stream {
     }
 }
 
-/// Whether an entry is the directory itself or its parent.
+/// True if an entry is the directory itself or its parent.
 pub(super) fn is_dots(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }

@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
-use super::{View, path_of};
-use crate::fs::Result;
-use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, xattr};
+use super::View;
+use crate::fs::node::Node;
+use crate::fs::sys::{c_string, path_of, xattr};
+use nix::Result;
 
 impl View {
     /// Reads an attribute into `value`; its size when `value` is empty.

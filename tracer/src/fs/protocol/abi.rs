@@ -89,7 +89,7 @@ pub(crate) const LK_FLOCK: u32 = 1 << 0;
 /// The file of an ioctl is a directory.
 pub(crate) const IOCTL_DIR: u32 = 1 << 4;
 
-/// What stands in place of an error where there is no request.
+/// Value in place of an error where there is no request.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const RETRIEVE: i32 = 5;
@@ -126,7 +126,7 @@ pub(crate) mod ring {
     pub(crate) const COMMIT_AND_FETCH: u32 = 2;
 }
 
-/// What a message over io_uring has besides its payload (`fuse_uring_req_header`).
+/// Headers of a message over io_uring (`fuse_uring_req_header`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct RingHeaders {

@@ -74,7 +74,7 @@ pub(crate) trait Serve: Send + Sync {
 /// mount is gone.
 ///
 /// # Errors
-/// What the device gives besides.
+/// Any other error of the device.
 pub(crate) fn serve(
     device: &Arc<dyn Device>,
     largest: usize,

@@ -24,7 +24,7 @@ pub(crate) trait Carrier {
     fn later(&mut self) -> Arc<dyn Late>;
 }
 
-/// What is done after an answer.
+/// Action after an answer.
 pub(crate) type Then = Box<dyn FnOnce()>;
 
 /// Takes answers without a body to the kernel, from any thread.

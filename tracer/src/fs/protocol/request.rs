@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::InHeader;
 
-/// What does not have the form that its kind should have.
+/// A request that does not have the form of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 

@@ -19,6 +19,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::device::{KernelDevice, Serve};
+use crate::cpus;
 
 mod entry;
 mod mail;
@@ -33,7 +34,7 @@ use ring::Ring;
 /// Threads for the queue of one processor. The kernel prefers the one that waited last, so the
 /// others cost nothing as long as it answers quickly.
 const THREADS_PER_QUEUE: usize = 2;
-/// What the kernel may read ahead at least, and so demands of an entry.
+/// Least read-ahead of the kernel, which an entry must have room for, in bytes.
 const READ_AHEAD: usize = 128 << 10;
 
 /// Threads with a ring each, for every queue, that do not serve yet.
@@ -65,7 +66,7 @@ impl Rings {
     /// # Errors
     /// When io_uring is not available to this process, or threads cannot be made.
     pub(crate) fn new(device: &Arc<KernelDevice>, largest: usize) -> io::Result<Rings> {
-        let queues = possible_processors()?;
+        let queues = u16::try_from(cpus::possible()?).map_err(io::Error::other)?;
         let numbers = (0..queues).flat_map(|queue| (0..THREADS_PER_QUEUE).map(move |n| (queue, n)));
         let idle = |(queue, number)| Idle::new(device, largest.max(READ_AHEAD), queue, number);
         numbers.map(idle).collect::<io::Result<_>>().map(Rings)
@@ -101,7 +102,7 @@ impl Running {
     /// Ends the threads, of a mount that is gone.
     ///
     /// # Errors
-    /// What went wrong in one of them.
+    /// Error of one of them.
     pub(crate) fn end(self) -> io::Result<()> {
         for serving in &self.threads {
             serving.mailbox.end();
@@ -156,33 +157,4 @@ fn stay_on(processor: u16) {
     let _ = set
         .set(usize::from(processor))
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
-}
-
-/// Processors that there can ever be, each of which has a queue.
-pub(crate) fn possible_processors() -> io::Result<u16> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    count(text.trim()).ok_or_else(|| io::Error::other("cannot tell how many processors there are"))
-}
-
-/// How many numbers are in a list such as `0-3,8`.
-fn count(list: &str) -> Option<u16> {
-    list.split(',').try_fold(0_u16, |sum, range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processors_are_counted() {
-        assert_eq!(count("0"), Some(1));
-        assert_eq!(count("0-3,8,10-11"), Some(7));
-        for list in ["", "-", "3-1", "0-65535", "a"] {
-            assert_eq!(count(list), None, "{list}");
-        }
-    }
 }

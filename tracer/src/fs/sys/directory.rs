@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-use crate::fs::Result;
+use nix::Result;
 
 /// One directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-use crate::fs::Result;
+use nix::Result;
 
 /// Inode flags as `chattr` sets them: `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`.
 pub(crate) const GET_FLAGS: u32 = 0x8008_6601;
@@ -16,7 +16,7 @@ pub(crate) const SET_XFLAGS: u32 = 0x401c_5820;
 /// Size of `struct fsxattr`, the largest argument of the calls above.
 const LARGEST: usize = 28;
 
-/// What such a call returns through its argument.
+/// Argument through which such a call returns a value.
 pub(crate) type Argument = [u8; LARGEST];
 
 /// One of the calls above, with its argument. Any other number is refused: the kernel would

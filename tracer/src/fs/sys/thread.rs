@@ -3,7 +3,7 @@
 
 use nix::errno::Errno;
 
-use crate::fs::Result;
+use nix::Result;
 
 /// Sets the user id used for file access and returns the one in force afterwards.
 #[expect(unsafe_code)]

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_void};
 
 use nix::errno::Errno;
 
-use crate::fs::Result;
+use nix::Result;
 
 /// Reads an attribute into `value`; its size when `value` is empty.
 #[expect(unsafe_code)]

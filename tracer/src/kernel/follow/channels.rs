@@ -7,7 +7,8 @@ use super::super::sample::Sample;
 use super::super::syscalls::{Data, Does, Moves};
 use super::super::traffic::Moved;
 use super::data::RESTARTS;
-use super::{Thread, UnderWay};
+use super::thread::Thread;
+use super::under_way::UnderWay;
 
 /// A call that returned, and where to put rows of what it did with channels.
 pub(super) struct Done<'a> {

@@ -6,7 +6,7 @@ use flowtrace_schema::{Call, Fidelity, Op};
 
 use super::super::open_file::OpenFile;
 use super::super::syscalls::{At, Data, Moves, told};
-use super::UnderWay;
+use super::under_way::UnderWay;
 
 /// A call that is to be made once more by itself (`ERESTARTSYS` and its kin of
 /// include/linux/errno.h).

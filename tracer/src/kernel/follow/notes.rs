@@ -1,7 +1,7 @@
 //! Finds what FUSE or the tracer said of a call.
 
 use super::super::by_id::ById;
-use super::super::opens::{Note, Noted, OpenedFile};
+use crate::opens::{Note, Noted, OpenedFile};
 
 /// Takes out what was noted for thread `tid` between two moments, and what was before.
 pub(super) fn take_note(notes: &mut ById<Vec<Note>>, tid: u32, from: u64, to: u64) -> Option<Note> {

@@ -1,8 +1,10 @@
-use flowtrace_schema::{ChannelCall, ChannelId, FileId, Loss, Side};
+use std::cell::RefCell;
+
+use flowtrace_schema::{ChannelCall, ChannelId, Fidelity, FileId, Loss, Side};
 
 use super::*;
-use crate::kernel::OpenedFile;
 use crate::kernel::dropped::Dropped;
+use crate::opens::OpenedFile;
 use crate::proc::observer::Tracee;
 
 mod channels;

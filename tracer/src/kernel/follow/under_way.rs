@@ -4,7 +4,32 @@ use std::rc::Rc;
 
 use super::super::open_file::OpenFile;
 use super::super::syscalls::{At, Data, Does, Moves};
-use super::UnderWay;
+use super::super::table::SharedTable;
+use crate::opens::OpenedFile;
+
+/// A call that has not returned.
+pub(super) struct UnderWay {
+    pub(super) number: u32,
+    pub(super) does: Does,
+    pub(super) at: u64,
+    pub(super) arguments: [u64; 6],
+    /// What its descriptor was; for [`Does::Moves`] that which is read.
+    pub(super) open: Option<Rc<OpenFile>>,
+    /// That which [`Does::Moves`] writes to.
+    pub(super) to: Option<Rc<OpenFile>>,
+    /// Inodes of the pipes or sockets that were in their place.
+    pub(super) channels: [Option<u64>; 2],
+    /// Bytes that several messages have.
+    pub(super) moved: Option<u64>,
+    /// The file outside that an open was told to give.
+    pub(super) outside: Option<OpenedFile>,
+    /// It moves data, and what its descriptor was is lost.
+    pub(super) unplaced: bool,
+    /// A descriptor that may be somebody else's was closed by the time that it was looked at.
+    pub(super) gone: bool,
+    /// It makes a descriptor, and these tables were copied meanwhile: they may have it, too.
+    pub(super) copies: Vec<SharedTable>,
+}
 
 impl UnderWay {
     /// The open files whose position it uses.

@@ -1,49 +1,15 @@
 //! Which open files messages carry from process to process: told when one is to be sent, and when one was received, just before that
 //! call's return is. The kernel's address of an open file is the same on both sides, and nobody else's while it is under way.
 
+use super::layout::Layout;
 use super::program::{
     CARRIED, CONTEXT, CPU, HERE, LOST_RETURNS, Maps, NUMBER_OF_CALL, RECORD, REST,
 };
-use crate::bpf::btf::Types;
 use crate::bpf::code::{
     ADD, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, JUMP, LOAD_32, LOAD_64,
     MEMORY_OF_MAP, PROCESSOR, R0, R1, R2, R3, SHIFT_LEFT, STACK, STORE_64, SUBTRACT, TASK,
 };
 use crate::bpf::{messages, registers};
-
-/// Offsets on the way from a task to its open files, in their structures, bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    /// Of a task.
-    files: i32,
-    /// Of that.
-    table: i32,
-    // Of the table.
-    most: i32,
-    all: i32,
-    /// Of an open file.
-    inode: i32,
-    // Of an inode.
-    kind: i32,
-    number: i32,
-}
-
-impl Layout {
-    /// That of the running kernel. `None`: it does not tell.
-    pub(super) fn of_kernel() -> Option<Layout> {
-        let types = Types::of_kernel().ok()?;
-        let offset = |structure, member| types.displacement(structure, member);
-        Some(Layout {
-            files: offset("task_struct", "files")?,
-            table: offset("files_struct", "fdt")?,
-            most: offset("fdtable", "max_fds")?,
-            all: offset("fdtable", "fd")?,
-            inode: offset("file", "f_inode")?,
-            kind: offset("inode", "i_mode")?,
-            number: offset("inode", "i_ino")?,
-        })
-    }
-}
 
 /// Bytes of memory that each processor has for this and what else goes step by step, as a power of 2.
 const MEMORY_BITS: i32 = 7;

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::dropped::Dropped;
 use super::sample::{Carried, OpenId, Sample, What, bytes};
-use super::sched;
 use crate::bpf::btf::Types;
 use crate::bpf::followed::Followed;
 use crate::bpf::lanes::{Lanes, SLOT};
@@ -18,6 +17,7 @@ use crate::side_by_side::both;
 
 mod blocked;
 mod carried;
+mod layout;
 mod memory;
 mod program;
 mod several;
@@ -75,14 +75,14 @@ impl Programs {
         if !crate::bpf::registers::ARE_KNOWN {
             return Err(io::Error::other("no programs for this processor"));
         }
-        sched::in_first_pid_namespace()?;
+        crate::linux::in_first_pid_namespace()?;
         let wanted = Map::new(Kind::Array, 2 * NUMBERS, 1)?;
         wanted.put(0, &wanted::numbers(blocking))?;
         let lost = Map::new(Kind::Array, size_of::<[u64; 3]>(), 1)?;
-        let count = super::processors()?;
+        let count = crate::cpus::array_length()?;
         let last = Map::new(Kind::Array, count as usize * program::STRIDE, 1)?;
         let types = Types::of_kernel()?;
-        let layout = carried::Layout::of_kernel();
+        let layout = layout::Layout::of_kernel();
         let memory = Map::new(Kind::Array, count as usize * carried::MEMORY, 1)?;
         let lanes = Lanes::new(count, size)?;
         let successor = Successor::new()?;

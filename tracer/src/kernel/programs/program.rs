@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::carried::Layout;
+use super::layout::Layout;
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     IF_SAME, Instruction, JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, OR,

@@ -19,7 +19,7 @@ use crate::bpf::code::{
 };
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach_typed, load_typed};
-use crate::kernel::block::Stage;
+use crate::kernel::sample::Stage;
 use crate::kernel::sample::{Sample, What, bytes};
 use crate::kernel::sched;
 use crate::side_by_side::{both, side_by_side};
@@ -152,12 +152,12 @@ impl Switches {
 
     /// Up to `named` rings are named one by one.
     fn open_with(size: usize, named: usize) -> io::Result<Switches> {
-        sched::in_first_pid_namespace()?;
+        crate::linux::in_first_pid_namespace()?;
         let layout = Layout::of_kernel()?;
         let lost = Map::new(Kind::Array, 8, 1)?;
         let told = Map::new(Kind::Array, NUMBERS, 1)?;
         told.put(0, &told_anyway())?;
-        let processors = crate::kernel::processors()?;
+        let processors = crate::cpus::array_length()?;
         let (all, array) = rings(processors, size, named)?;
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
         let rings = match &array {

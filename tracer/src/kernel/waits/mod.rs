@@ -11,21 +11,22 @@
 
 use std::sync::Arc;
 
-use flowtrace_schema::{Activity, FileId, Record, SampleRecord, SampledTotals, Tid, Upid, Waker};
+use flowtrace_schema::{Activity, Record, SampleRecord, SampledTotals, Tid, Upid, Waker};
 
 use super::by_id::ById;
 use super::feed::Change;
 use super::sched::state;
 use super::syscalls::is_foreign;
 use crate::proc::observer::ChannelLookup;
-use crate::proc::sampler::objects::Target;
 
+mod descriptors;
 mod phases;
 mod reason;
 mod rows;
 mod storage;
 mod tree;
 
+pub(super) use descriptors::Descriptors;
 use reason::{Blocked, Reason};
 use rows::{Interval, Rows};
 use storage::{Parts, Requests};
@@ -34,12 +35,6 @@ use storage::{Parts, Requests};
 const SAMPLE_NS: u64 = 100_000;
 /// Age at which an interval is recorded though it goes on: what a killed tracer may lose.
 const RECORDED_NS: u64 = 5_000_000_000;
-
-/// Who knows what the descriptors of a thread stand for.
-pub(super) trait Descriptors {
-    /// What descriptor `fd` of thread `tid` stands for, and which file of a view it is. `None`: not known, or closed.
-    fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)>;
-}
 
 /// Follows the threads of the tree.
 pub(super) struct Waits {

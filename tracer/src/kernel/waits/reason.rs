@@ -4,7 +4,7 @@ use flowtrace_schema::{Activity, FileId};
 
 use super::super::sched::state;
 use super::super::syscalls::waited_in;
-use super::Descriptors;
+use super::descriptors::Descriptors;
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::calls::Waits;
 use crate::proc::sampler::doing::{Doing, in_call, is_timed};

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::super::block::Stage;
+use super::super::sample::Stage;
 
 /// A request from its begin on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-use flowtrace_schema::{ChannelId, Side, WaitObject};
+use flowtrace_schema::{ChannelId, FileId, Side, WaitObject};
 
 use super::*;
-use crate::kernel::block;
-use crate::kernel::sample::{Sample, What};
+use crate::kernel::sample::{self, Sample, What};
 use crate::proc::observer::Tracee;
+use crate::proc::sampler::objects::Target;
 
 /// Descriptors 0 and 1 of all are pipes 70 and 71, 5 is file 9.
 struct Held;
@@ -202,9 +202,9 @@ fn sums_are_those_of_the_images() {
     stage.leaves(ROOT, state::UNINTERRUPTIBLE);
     // For 3 ms a request is in a queue, for 4 at the device.
     for (ms, step) in [
-        (0, block::Stage::Queued),
-        (3, block::Stage::Issued),
-        (4, block::Stage::Done),
+        (0, sample::Stage::Queued),
+        (3, sample::Stage::Issued),
+        (4, sample::Stage::Done),
     ] {
         stage.at += ms * MS;
         let (device, sector) = (8, 1);

@@ -13,7 +13,7 @@ const MESSAGE: usize = 16;
 const INDEX: usize = 4;
 const NAME: u16 = 3;
 
-/// What is told of the network namespace in which it was opened.
+/// Listener for deleted interfaces of the network namespace in which it was opened.
 #[derive(Debug)]
 pub(in crate::net) struct Deleted {
     socket: netlink::Socket,

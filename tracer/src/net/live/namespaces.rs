@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use flowtrace_schema::{Loss, Recorder};
 use nix::sched::{CloneFlags, setns};
 
-use super::Message;
+use super::message::Message;
 use super::reader::{Common, Reader};
-use crate::net::filter::Filter;
 use crate::net::ring::Ring;
 use crate::net::senders::Senders;
 use crate::net::sockets::Sockets;
 use crate::proc::Living;
+use flowtrace_net::filter::Filter;
 
 /// Most at once: each takes a ring of memory.
 const MOST: usize = 64;
@@ -211,7 +211,7 @@ impl Namespaces {
         })
     }
 
-    /// Whether nobody has been in a namespace for some time; then it is no longer known.
+    /// True if nobody has been in a namespace for some time; then it is no longer known.
     fn is_left(&self, inode: u64) -> bool {
         let mut state = self.state();
         let Some(place) = state.open.get(&inode) else {

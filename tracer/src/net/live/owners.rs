@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use flowtrace_schema::{End, Evidence, FlowId, FlowOwner, Record, Recorder, Upid};
 
-/// Who holds which end of which flow.
+/// Processes that have the ends of flows open.
 #[derive(Debug)]
 pub(super) struct Owners {
     recorder: Recorder,
@@ -30,7 +30,7 @@ struct Holder {
     upid: Upid,
     from_ns: i64,
     to_ns: i64,
-    /// Whether its row says that it holds it no more.
+    /// True if its row says that it holds it no more.
     has_left: bool,
     evidence: Evidence,
 }
@@ -117,7 +117,7 @@ impl Owners {
 }
 
 impl Holders {
-    /// Who was there when the end was looked at last holds it to the flow's end.
+    /// The owner at the last reading has the end open until the flow ends.
     fn settle(&mut self, end: (FlowId, End), recorder: &Recorder) {
         for holder in &mut self.all {
             let has_left = holder.to_ns < self.looked_ns;

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use flowtrace_schema::{CaptureId, End, FlowSample, Loss, Record, Recorder};
 
+use super::batch::{Batch, Spares};
+use super::message::{LiveReport, Message};
 use super::owners::Owners;
-use super::reader::{Batch, Spares};
-use super::{LiveReport, Message};
 use crate::clock::Clock;
-use crate::net::flows::Met;
 use crate::net::senders::Senders;
-use crate::net::sink::{Incoming, Place, Sink};
 use crate::net::sockets::Observed;
-use crate::net::sockets::diag::{TCP, UDP};
+use flowtrace_net::flows::{Met, TCP, UDP};
+use flowtrace_net::sink::{Incoming, Place, Sink};
 
 /// Packets reach us so much later than what is said of their socket, at most.
 const LATE_NS: i64 = 200_000_000;
@@ -102,11 +101,11 @@ impl Rows {
         }
         self.gone.extend(batch.capture.zip(batch.gone_ns));
         self.ended.extend(batch.ended.iter().copied());
-        let flows = self.sink.flows.len();
+        let flows = self.sink.flows.count();
         let mut at = 0;
         let mut frames = batch.frames.as_slice();
         while let Some(first) = frames.first() {
-            let same = |frame: &&super::reader::Copied| frame.capture == first.capture;
+            let same = |frame: &&super::batch::Copied| frame.capture == first.capture;
             let (these, others) = frames.split_at(frames.iter().take_while(same).count());
             frames = others;
             let mut place = self.places.get_mut(&first.capture);
@@ -125,7 +124,7 @@ impl Rows {
                 }
             }
         }
-        if self.sink.flows.len() != flows {
+        if self.sink.flows.count() != flows {
             self.wanted.store(true, Ordering::Relaxed);
         }
     }
@@ -240,7 +239,7 @@ impl Rows {
         let places = || self.places.values();
         let report = LiveReport {
             packets: self.sink.packets(),
-            flows: self.sink.flows.len(),
+            flows: self.sink.flows.count(),
             dropped: places().filter_map(|place| place.dropped).sum(),
             unstored: places().map(|place| place.unstored).sum(),
             gone,

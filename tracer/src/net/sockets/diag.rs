@@ -1,10 +1,12 @@
-//! What the kernel tells of Internet sockets: sock_diag(7), a family of netlink
+//! Internet sockets as the kernel describes them: sock_diag(7), a family of netlink
 //! (include/uapi/linux/inet_diag.h, `struct tcp_info` of tcp.h).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
+
+use flowtrace_net::flows::{TCP, TcpInfo};
 
 use crate::proc::netlink::{self, Received, attributes, messages, u16_at, u32_at, u64_at};
 
@@ -31,9 +33,6 @@ const ID: usize = 4;
 const COOKIE: usize = ID + 40;
 const MESSAGE: usize = 72;
 
-pub(crate) const TCP: u8 = 6;
-pub(crate) const UDP: u8 = 17;
-
 /// A socket as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Described {
@@ -45,40 +44,24 @@ pub(crate) struct Described {
     pub(crate) cookie: Option<NonZeroU64>,
     /// Its inode; `None`: nobody holds it any more.
     pub(crate) inode: Option<u64>,
-    pub(crate) info: Option<Info>,
+    pub(crate) info: Option<TcpInfo>,
     pub(crate) congestion: Option<String>,
 }
 
-/// What `struct tcp_info` tells; `None`: not measured yet, or the kernel is too old to tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Info {
-    pub(crate) rtt_ns: Option<u64>,
-    pub(crate) min_rtt_ns: Option<u64>,
-    pub(crate) retransmits: Option<u64>,
-    pub(crate) rwnd_limited_ns: Option<u64>,
-    pub(crate) sndbuf_limited_ns: Option<u64>,
-    pub(crate) busy_ns: Option<u64>,
-    pub(crate) delivery_rate: Option<u64>,
-    pub(crate) bytes_acked: Option<u64>,
-    pub(crate) bytes_received: Option<u64>,
-}
-
-impl Info {
-    /// Reads what there is of the struct, which grows with the kernel.
-    fn parse(bytes: &[u8]) -> Info {
-        let microseconds = |us: u64| us.saturating_mul(1000);
-        let known = |at: usize| u32_at(bytes, at).filter(|us| !matches!(*us, 0 | u32::MAX));
-        Info {
-            rtt_ns: known(68).map(|us| microseconds(us.into())),
-            retransmits: u32_at(bytes, 100).map(u64::from),
-            bytes_acked: u64_at(bytes, 120),
-            bytes_received: u64_at(bytes, 128),
-            min_rtt_ns: known(148).map(|us| microseconds(us.into())),
-            delivery_rate: u64_at(bytes, 160).filter(|rate| *rate > 0),
-            busy_ns: u64_at(bytes, 168).map(microseconds),
-            rwnd_limited_ns: u64_at(bytes, 176).map(microseconds),
-            sndbuf_limited_ns: u64_at(bytes, 184).map(microseconds),
-        }
+/// Reads what there is of `struct tcp_info`, which grows with the kernel.
+fn tcp_info(bytes: &[u8]) -> TcpInfo {
+    let microseconds = |us: u64| us.saturating_mul(1000);
+    let known = |at: usize| u32_at(bytes, at).filter(|us| !matches!(*us, 0 | u32::MAX));
+    TcpInfo {
+        rtt_ns: known(68).map(|us| microseconds(us.into())),
+        retransmits: u32_at(bytes, 100).map(u64::from),
+        bytes_acked: u64_at(bytes, 120),
+        bytes_received: u64_at(bytes, 128),
+        min_rtt_ns: known(148).map(|us| microseconds(us.into())),
+        delivery_rate: u64_at(bytes, 160).filter(|rate| *rate > 0),
+        busy_ns: u64_at(bytes, 168).map(microseconds),
+        rwnd_limited_ns: u64_at(bytes, 176).map(microseconds),
+        sndbuf_limited_ns: u64_at(bytes, 184).map(microseconds),
     }
 }
 
@@ -202,7 +185,7 @@ fn socket(body: &[u8], mut protocol: u8) -> Option<Described> {
         match kind {
             // Of an end it is told, before the rest.
             PROTOCOL => protocol = *value.first()?,
-            INFO if protocol == TCP => info = Some(Info::parse(value)),
+            INFO if protocol == TCP => info = Some(tcp_info(value)),
             CONGESTION => {
                 let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
                 congestion = Some(String::from_utf8_lossy(name).into_owned());
@@ -223,6 +206,8 @@ fn socket(body: &[u8], mut protocol: u8) -> Option<Described> {
 
 #[cfg(test)]
 mod tests {
+    use flowtrace_net::flows::UDP;
+
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -13,8 +13,9 @@ use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::Mode;
 
 use crate::clock::Clock;
+use crate::linux::tick_ns;
 use crate::proc::Upids;
-use crate::proc::reading::{Image, ProcessStat, tick_ns};
+use crate::proc::reading::{Image, ProcessStat};
 
 /// Images that are remembered; then the dead ones are forgotten.
 const REMEMBERED: usize = 1 << 14;
@@ -41,7 +42,7 @@ impl Holders {
         }
     }
 
-    /// Who holds each of the sockets with these inodes now.
+    /// Processes that have the sockets with these inodes open now.
     pub(crate) fn of(&mut self, inodes: &HashSet<u64>) -> HashMap<u64, Vec<Upid>> {
         let mut found: HashMap<u64, Vec<Upid>> = HashMap::new();
         if inodes.is_empty() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use flowtrace_schema::{ChannelId, Direction, Upid, Usage};
 
 use super::super::exec_reads::ExecReads;
+use super::super::pipe_content::Left;
 use super::super::reading::Traffic;
-use super::unread::Left;
 
 /// How often a process is looked at again for an end that it made and has not given up.
 pub(super) const LOOKS: u8 = 8;

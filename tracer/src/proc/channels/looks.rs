@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use flowtrace_schema::{ChannelId, Direction, Loss};
 
 use super::super::descriptors::Descriptor;
-use super::super::moment::{Held as Here, Moment};
 use super::super::near;
 use super::super::reading::ProcessStat;
+use super::super::snapshot::{LiveSnapshot, ProcessSnapshot};
 use super::Channels;
 use super::holder::{LOOKS, Moved};
 
@@ -37,7 +37,7 @@ impl Channels {
 
     /// A program uses its standard descriptors. It can only know of another one that it inherits
     /// if its arguments tell, as in `--status-fd 3` or `/dev/fd/3`.
-    pub(super) fn find_leaked(&mut self, pid: u32, moment: &dyn Moment) {
+    pub(super) fn find_leaked(&mut self, pid: u32, moment: &dyn ProcessSnapshot) {
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
         };
@@ -55,7 +55,7 @@ impl Channels {
         }
     }
 
-    pub(super) fn look_at_parent(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
+    pub(super) fn look_at_parent(&mut self, pid: u32, moment: &dyn ProcessSnapshot, now: u64) {
         let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
         let Some((pid, holder)) = parent.and_then(|pid| Some((pid, self.holders.get_mut(&pid)?)))
         else {
@@ -69,13 +69,13 @@ impl Channels {
             }
         }
         if worth {
-            let here = Here(pid);
+            let here = LiveSnapshot(pid);
             self.look_for_gone(pid, moment.of_parent(pid).unwrap_or(&here), now);
         }
     }
 
     /// Brings what is known of process `pid` up to date by what it has at a moment.
-    pub(super) fn look_at(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
+    pub(super) fn look_at(&mut self, pid: u32, moment: &dyn ProcessSnapshot, now: u64) {
         let Some(held) = self.held(pid, moment) else {
             return;
         };
@@ -89,13 +89,13 @@ impl Channels {
 
     /// The same for a process that runs meanwhile: what it may just be making is told by the
     /// call that makes it.
-    pub(super) fn look_for_gone(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
+    pub(super) fn look_for_gone(&mut self, pid: u32, moment: &dyn ProcessSnapshot, now: u64) {
         if let Some(held) = self.held(pid, moment) {
             self.give_up_all_but(pid, &held, moment, false, now);
         }
     }
 
-    fn held(&self, pid: u32, moment: &dyn Moment) -> Option<Held> {
+    fn held(&self, pid: u32, moment: &dyn ProcessSnapshot) -> Option<Held> {
         let Some(descriptors) = moment.channels() else {
             // Who has ended meanwhile tells by his end.
             let lives = ProcessStat::of(pid).is_some_and(|stat| !stat.is_zombie);
@@ -120,7 +120,7 @@ impl Channels {
         &mut self,
         pid: u32,
         held: &Held,
-        moment: &dyn Moment,
+        moment: &dyn ProcessSnapshot,
         is_stopped: bool,
         now: u64,
     ) {

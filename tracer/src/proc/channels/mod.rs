@@ -18,7 +18,7 @@ mod registry;
 mod rows;
 pub(crate) mod sockets;
 mod told;
-pub(crate) mod unread;
+mod unread;
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -28,12 +28,12 @@ use flowtrace_schema::{ChannelEndClosed, ChannelId, Direction, Record, Recorder,
 
 use super::descriptors::{self, Descriptor, Object};
 use super::exec_reads::Programs;
-use super::moment::{Held, Moment};
 use super::observer::Tracee;
+use super::pipe_content::Left;
 use super::reading::Traffic;
+use super::snapshot::{LiveSnapshot, ProcessSnapshot};
 use holder::{End, Holder, Moved, Outcome, opposite, outcome};
 pub(crate) use registry::Registry;
-use unread::Left;
 
 /// A process with more ends than these is not looked at for each that it makes.
 const MOST_LOOKED_AT: usize = 64;
@@ -74,7 +74,13 @@ impl Channels {
     }
 
     /// A process was forked, whose maker had at this `moment` what it inherits.
-    pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+    pub(crate) fn forked(
+        &mut self,
+        parent: Tracee,
+        child: Tracee,
+        moment: &dyn ProcessSnapshot,
+        now: u64,
+    ) {
         if self.holders.get(&parent.pid).is_some_and(Holder::has_made) {
             self.look_at(parent.pid, moment, now);
         }
@@ -93,7 +99,7 @@ impl Channels {
         }
     }
 
-    pub(crate) fn executed(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+    pub(crate) fn executed(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
         let before = self.holders.remove(&tracee.pid);
         let parent = before.as_ref().and_then(|holder| holder.parent);
         let holds_none = before.is_some_and(|holder| holder.ends.is_empty());
@@ -111,7 +117,12 @@ impl Channels {
 
     /// The ends that an image still holds are given up with it. `exec`: the moment at which the next one begins, if it ends
     /// by that.
-    pub(crate) fn image_over(&mut self, tracee: Tracee, usage: &Usage, exec: Option<&dyn Moment>) {
+    pub(crate) fn image_over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        exec: Option<&dyn ProcessSnapshot>,
+    ) {
         let Some(holder) = self.holders.get_mut(&tracee.pid) else {
             return;
         };
@@ -125,7 +136,7 @@ impl Channels {
             return;
         };
         let is_told = holder.has_made() && !holder.threaded;
-        let traffic = || exec.unwrap_or(&Held(tracee.pid)).traffic();
+        let traffic = || exec.unwrap_or(&LiveSnapshot(tracee.pid)).traffic();
         let last = holder.last.or_else(|| is_told.then(traffic).flatten());
         let in_all = Moved::in_all(usage);
         let mut keys = holder.ends.keys();
@@ -156,7 +167,7 @@ impl Channels {
     }
 
     /// The last thread of a process is about to exit; its descriptors are still there.
-    pub(crate) fn exiting(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
+    pub(crate) fn exiting(&mut self, pid: u32, moment: &dyn ProcessSnapshot, now: u64) {
         self.find_unread(pid, moment);
         let Some(holder) = self.holders.get(&pid) else {
             return;
@@ -184,7 +195,7 @@ impl Channels {
         let holder = self.holders.get(&pid);
         if holder.is_some_and(|it| it.has_made() && it.ends.len() <= MOST_LOOKED_AT) {
             // A shell that makes its next pipe has given up those of the last.
-            self.look_for_gone(pid, &Held(pid), now);
+            self.look_for_gone(pid, &LiveSnapshot(pid), now);
         }
         self.hold_all(pid, &made, || Traffic::of(pid), now);
     }
@@ -232,7 +243,7 @@ impl Channels {
         let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
         let parent = parent.and_then(|pid| self.holders.get(&pid));
         if parent.is_some_and(Holder::is_undecided) {
-            self.look_at_parent(pid, &Held(pid), now);
+            self.look_at_parent(pid, &LiveSnapshot(pid), now);
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use flowtrace_schema::{ChannelId, ChannelKind, ChannelRecord, HostId, Record, Recorder, Text};
 
 use super::super::descriptors::{self, Descriptor, Object};
+use super::super::links;
 use super::super::observer::ChannelLookup;
 use super::super::tracepoints::Destination;
 use super::sockets::{self, Socket, Transport};
@@ -79,7 +80,7 @@ impl Registry {
             Object::Fifo { device, inode } => {
                 // What was told of may be something else by now.
                 let is_it = |now: Descriptor| now.object == descriptor.object;
-                let target = descriptors::target(pid, descriptor.fd)
+                let target = links::target(pid, descriptor.fd)
                     .filter(|_| descriptors::one(pid, descriptor.fd).is_some_and(is_it));
                 let look = || capacity(pid, descriptor);
                 Some(self.fifo((device, inode), target.as_deref(), look))
@@ -134,7 +135,7 @@ impl Registry {
         capacity: impl FnOnce() -> Option<u64>,
     ) -> ChannelId {
         let name = path
-            .filter(|path| descriptors::is_path(path.as_os_str()))
+            .filter(|path| links::is_path(path.as_os_str()))
             .map(Text::from);
         match self.fifos.get(&(device, inode)) {
             Some((channel, known)) if name.is_none() || *known == name => *channel,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::super::descriptors::Object;
-use super::super::moment::Moment;
 use super::super::observer::Tracee;
+use super::super::snapshot::ProcessSnapshot;
 use super::super::tracepoints::Called;
 use super::Channels;
 

@@ -31,6 +31,8 @@ pub(in super::super) enum What {
     Other,
 }
 
+/// `CN_IDX_PROC` as a set of groups, and as the address of the module.
+pub(super) const GROUP: u32 = 1;
 const FORK: u32 = 0x1;
 const EXEC: u32 = 0x2;
 const COMM: u32 = 0x200;
@@ -48,7 +50,7 @@ pub(in super::super) fn events(datagram: &[u8]) -> impl Iterator<Item = Event> +
 }
 
 fn parse(body: &[u8]) -> Option<Event> {
-    if (u32_at(body, 0)?, u32_at(body, 4)?) != (super::GROUP, super::GROUP) {
+    if (u32_at(body, 0)?, u32_at(body, 4)?) != (GROUP, GROUP) {
         return None;
     }
     let event = body.get(MESSAGE..)?;

@@ -5,37 +5,18 @@
 //! an exit of the whole process with the threads they end. A maker may have been cut off so when
 //! it exits; from then on its tasks are recognised in `/proc` instead.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use flowtrace_schema::Origin;
 
-use super::super::moment::Held;
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Report, Stop};
 use super::super::reading::{self, ThreadCost};
+use super::super::snapshot::LiveSnapshot;
 use super::Lifetimes;
 use super::books::Life;
+use super::pending_forks::Maker;
 use super::process::{Process, Task};
-
-/// What is known of tasks that nobody has told of.
-#[derive(Default)]
-pub(super) struct Births {
-    /// Tasks that reported before the fork event, with what they reported last: one that has not
-    /// run cannot have done anything but die since its first stop.
-    early: HashMap<u32, Report>,
-    /// Live processes a thread of which may have been cut off.
-    cut_off: HashSet<u32>,
-    /// Children of processes that were cut off, and are gone or about to be.
-    orphans: HashMap<u32, Maker>,
-}
-
-/// Who made a task: a thread of a process.
-#[derive(Clone, Copy)]
-struct Maker {
-    tid: u32,
-    pid: u32,
-}
 
 impl Lifetimes {
     /// Whether it is known who made the task that reports. If not, the report is kept until it is.
@@ -120,7 +101,7 @@ impl Lifetimes {
         self.living.begins(pid);
         self.table.set(pid, upid, true);
         let child = Tracee::first_of(pid, upid);
-        self.tell(|observer| observer.forked(parent, child, &Held(parent.pid), now));
+        self.tell(|observer| observer.forked(parent, child, &LiveSnapshot(parent.pid), now));
     }
 
     fn catch_up(&mut self, tid: u32, now: u64) {

@@ -8,7 +8,8 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use super::super::reading::{block_io_ticks, tick_ns};
+use super::super::reading::block_io_ticks;
+use crate::linux::tick_ns;
 
 /// Whether the kernel counts the time for which tasks wait for block devices
 /// (Documentation/accounting/delay-accounting.rst). It is a switch of the whole machine.

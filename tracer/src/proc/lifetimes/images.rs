@@ -8,11 +8,11 @@ use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Text, Upid};
 use nix::unistd::{getegid, geteuid};
 
 use super::super::environment::stands_for;
-use super::super::moment::Held;
 use super::super::near::{self, Found};
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Stop};
 use super::super::reading::{self, Account, Image, ProcessStat, Status};
+use super::super::snapshot::LiveSnapshot;
 use super::Lifetimes;
 use super::process::Process;
 
@@ -137,7 +137,7 @@ impl Lifetimes {
         }
         let umask = self.processes.get(&pid).and_then(|process| process.umask);
         let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
-        let moment = Held(pid);
+        let moment = LiveSnapshot(pid);
         self.inherited
             .record(&self.recorder, pid, upid, umask, environ, &moment);
         if self.unprivileged && wants_privilege(&image) {

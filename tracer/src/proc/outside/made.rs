@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::fs::Attributes;
+use crate::stat::Attributes;
 
 /// The times of files are those of the last tick of the kernel, which may lie before the call.
 const TICK: Duration = Duration::from_millis(20);
@@ -55,7 +55,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::fs::stat;
+    use crate::stat;
 
     #[test]
     fn a_file_that_was_just_made_is_told_from_one_that_was_there() {

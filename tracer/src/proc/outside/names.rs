@@ -8,7 +8,7 @@ use flowtrace_schema::FileKind;
 use super::super::near::{self, Found, There, real};
 use super::paths::full_path;
 use super::{Inode, Outside};
-use crate::fs::NameIn;
+use crate::file_table::NameIn;
 use crate::proc::observer::Tracee;
 
 /// A change of names at its entry.
@@ -208,7 +208,7 @@ mod tests {
     use flowtrace_schema::{FileId, HostId, Recorder};
 
     use super::*;
-    use crate::fs::FileTable;
+    use crate::file_table::FileTable;
     use crate::proc::views::Views;
 
     #[test]

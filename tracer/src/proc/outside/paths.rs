@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flowtrace_schema::is_system_path;
 
-use super::super::descriptors;
+use super::super::links;
 use super::Tracee;
 
 /// The absolute path that a call means, links not followed.
@@ -22,9 +22,9 @@ pub(super) fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Opt
     }
     let directory = match directory {
         None | Some(libc::AT_FDCWD) => {
-            descriptors::led_to(&format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid))?
+            links::led_to(&format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid))?
         }
-        Some(fd) => descriptors::target(tracee.tid, fd)?,
+        Some(fd) => links::target(tracee.tid, fd)?,
     };
     directory.is_absolute().then(|| directory.join(path))
 }

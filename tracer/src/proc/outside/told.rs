@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::super::moment::Moment;
+use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
 use super::{Open, Outside, Tracee, inode};
-use crate::fs::Attributes;
+use crate::stat::Attributes;
 
 impl Outside {
     /// An open succeeded, with these flags.
@@ -43,7 +43,7 @@ impl Outside {
 
     /// Attributes of the file that is open as descriptor `fd` at a `moment`: of one that was seen, and of one that is gone, what the
     /// kernel told of it.
-    pub(super) fn attributes(&self, moment: &dyn Moment, fd: i32) -> Option<Attributes> {
+    pub(super) fn attributes(&self, moment: &dyn ProcessSnapshot, fd: i32) -> Option<Attributes> {
         let Some(told) = moment.as_told(fd) else {
             return moment.attributes(fd);
         };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::{AddAssign, Sub};
 use std::os::unix::fs::FileExt;
 
-use super::{contents, fields_after, line_after};
+use super::text::{contents, fields_after, line_after};
 
 /// What one thread used so far. Process-wide files would miss ended threads (`schedstat`) or
 /// include reaped children (`io`), so these are read thread by thread.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use flowtrace_schema::Upid;
 
-use super::super::moment::Moment;
 use super::super::observer::{Observer, Tracee};
+use super::super::snapshot::ProcessSnapshot;
 
 /// A change of the tree.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Feed {
 }
 
 impl Observer for Feed {
-    fn forked(&mut self, _parent: Tracee, child: Tracee, _moment: &dyn Moment, now: u64) {
+    fn forked(&mut self, _parent: Tracee, child: Tracee, _moment: &dyn ProcessSnapshot, now: u64) {
         self.tell(Change::Began(child, now));
     }
 
@@ -76,11 +76,11 @@ impl Observer for Feed {
         self.tell(Change::Began(thread, now));
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn Moment, now: u64) {
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, now: u64) {
         self.tell(Change::Executed(tracee, prev, now));
     }
 
-    fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn Moment, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn ProcessSnapshot, now: u64) {
         self.tell(Change::Ended(tracee.tid, now));
     }
 

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use flowtrace_schema::Text;
 
 use super::super::channels::sockets::{Socket, Transport, address_in};
-use super::super::moment::Moment;
+use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::{Call, CallKind};
+use super::bytes::{half, word};
 use super::calls::{
     ARGUMENTS, FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, RESULT,
     SIX, STATE, TYPE, kind_of,
 };
+use super::format::{ADDRESS, AT, BASES, NAMES, NUMBER, OPENED, PID, REST, SECOND, TID};
 use super::moment::{Open, Told};
-use super::pending::{Part, Parts};
-use super::program::{ADDRESS, AT, BASES, NAMES, NUMBER, OPENED, PID, REST, SECOND, TID};
-use super::record::{half, path, word};
+use super::pending::{Part, Parts, path};
 use super::table::{ENTRY, INODE, KIND, TRAFFIC};
 
 /// What a call did.

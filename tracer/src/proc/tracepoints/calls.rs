@@ -3,13 +3,14 @@
 
 use std::os::fd::BorrowedFd;
 
+use super::format::{
+    AT, BASES, CALLED, CONTEXT, MEMORY, Maps, NAMES, NUMBER, OPENED, REST, SECOND, STEP, TASK,
+};
 use super::layout::Layout;
 use super::memory::{
     ADDRESSES, CALL, DIRECTORIES, FILE, MOUNT, OUTER, SHAPE, WORD, field, in_part,
 };
-use super::program::{
-    AT, BASES, CALLED, CONTEXT, MEMORY, Maps, NAMES, NUMBER, OPENED, REST, SECOND, STEP, TASK, Whom,
-};
+use super::program::Whom;
 use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
 use crate::bpf::code::{
     self, ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, Instruction,

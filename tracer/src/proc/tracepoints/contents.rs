@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::super::channels::unread::LONGEST;
+use super::super::pipe_content::LONGEST;
+use super::bytes::{half, word};
+use super::format::{MEMORY, Maps, NUMBERED, STEP, TID};
 use super::layout::Layout;
 use super::memory::{
     BUFFER, LAST_PIPE, LENGTH, LYING, OTHER, OUTER, PAGE, PIECE, PLACE, TAIL, field, in_part,
 };
-use super::program::{MEMORY, Maps, NUMBERED, STEP, TID};
-use super::record::{half, word};
 use super::table::{BUFFERS_SEEN, INODE, LEFT, Pipes, entry};
 use crate::bpf::code::{
     ADD, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SAME, LOAD_32, LOAD_64, MAP, MULTIPLY_NUMBER,

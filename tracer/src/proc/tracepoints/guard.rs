@@ -11,9 +11,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::aside::{Aside, Group, is_silent_end};
 use crate::bpf::followed::{self, Followed};
-use crate::proc::descriptors::spawn_apart;
+use crate::descriptor_table::spawn_apart;
+use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
 /// How long processes are ended that are still there.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(crate) struct Guard {
     over: Sender<()>,
     /// Waited for when it has been told.
-    _aside: Aside,
+    _aside: HelperProcess,
 }
 
 impl Guard {
@@ -54,7 +54,7 @@ impl Guard {
         let views: Vec<CString> = views.iter().filter_map(|&view| end_of(view)).collect();
         // SAFETY: it makes nothing but system calls, on what was made before.
         let aside = unsafe {
-            Aside::begin(c"flowtrace-guard", Group::Own, &kept, || {
+            HelperProcess::begin(c"flowtrace-guard", Group::Own, &kept, || {
                 if is_silent_end(other.as_raw_fd()) {
                     end(processes, &views);
                 }

@@ -1,7 +1,7 @@
 //! Loops, as the kernel takes them when it checks a program.
 
+use super::format::{MEMORY, Maps, STEP};
 use super::memory::{OUTER, WORD};
-use super::program::{MEMORY, Maps, STEP};
 use crate::bpf::code::{Code, IF_LESS, JUMP_LATE, LOAD_64, STACK, STORE_64};
 
 /// A loop that has begun.

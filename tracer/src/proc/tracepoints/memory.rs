@@ -1,10 +1,15 @@
 //! What a program keeps while it runs: in this processor's scratch memory, and little on the stack. The kernel, when it checks a
 //! program, takes what is in such memory for any number, and so knows soon that one step of a loop is like the one before.
 
-use super::parts::{LONGEST_PATH, PART};
-use super::program::{MEMORY, Maps, REST};
+use super::format::{MEMORY, Maps, REST};
 use crate::bpf::code::{ADD, Code, IF_GREATER, MEMORY_OF_MAP, PROCESSOR, R0, SHIFT_LEFT};
 use crate::bpf::messages;
+
+/// What a part takes of scratch memory after its header.
+pub(super) const PART: i32 = 1 << 16;
+
+/// Bytes of a path with its end (`PATH_MAX`).
+pub(super) const LONGEST_PATH: usize = 4096;
 
 /// Bytes of scratch memory, as a power of 2.
 const SCRATCH_BITS: i32 = 17;

@@ -17,12 +17,14 @@ use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
 use crate::bpf::successor::Successor;
 use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
-use crate::kernel::in_first_pid_namespace;
+use crate::linux::in_first_pid_namespace;
 use crate::side_by_side::{both, side_by_side};
 
+mod bytes;
 mod called;
 mod calls;
 mod contents;
+mod format;
 mod guard;
 mod layout;
 mod loops;
@@ -41,11 +43,12 @@ mod used;
 pub(crate) use called::{Called, Destination};
 use calls::returned;
 pub(crate) use contents::Contents;
+use format::Maps;
 pub(crate) use guard::Guard;
 use layout::Layout;
 use memory::SCRATCH;
 pub(crate) use moment::Told;
-use program::{Maps, ended, executed, exiting, forked};
+use program::{ended, executed, exiting, forked};
 use record::Records;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
@@ -97,7 +100,7 @@ impl Tracepoints {
         let rings = || [SIZE, BELL, CONTENTS].map(|size| Map::new(Kind::Ring, 0, size));
         let ([ring, bell, contents], layout) = both(rings, Layout::of_kernel);
         let (layout, ring, bell, contents) = (layout?, ring?, bell?, contents?);
-        let processors = crate::kernel::processors()?;
+        let processors = crate::cpus::array_length()?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;

@@ -7,20 +7,21 @@ use std::sync::OnceLock;
 
 use nix::fcntl::AT_FDCWD;
 
-use super::super::channels::unread::{Found, Left};
 use super::super::descriptors::{self, Descriptor};
 use super::super::exec_reads::{ExecReads, Programs};
-use super::super::moment::{Moment, first};
+use super::super::links;
 use super::super::near;
+use super::super::pipe_content::{Found, Left};
 use super::super::reading::Traffic;
 use super::super::sampler::objects::Target;
+use super::super::snapshot::{ProcessSnapshot, first};
+use super::bytes::{half, word};
 use super::contents::Contents;
-use super::record::{half, word};
 use super::table::{
     DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, GENERATION, INODE, KIND, LEFT, MODE,
     PROCESS, ROOM, SIZE, UNKNOWN, WRITERS,
 };
-use crate::fs::{Attributes, stat};
+use crate::stat::{self, Attributes};
 
 /// Bits of the mode of an open file (include/linux/fs.h).
 const READS: u32 = 1;
@@ -191,7 +192,7 @@ impl Open {
     }
 }
 
-impl Moment for Told {
+impl ProcessSnapshot for Told {
     fn shares_descriptors(&self) -> Option<bool> {
         Some(self.is_shared)
     }
@@ -216,7 +217,7 @@ impl Moment for Told {
             let open = self.open(fd)?;
             let channel = open.channel(fd).and_then(|channel| channel.text());
             let path = || self.paths.get(&fd).cloned();
-            let look = || Some(descriptors::target(self.pid, fd)?.into_os_string());
+            let look = || Some(links::target(self.pid, fd)?.into_os_string());
             channel
                 .or_else(path)
                 .or_else(look)
@@ -250,8 +251,8 @@ impl Moment for Told {
             is_it.then_some(found)
         };
         let path = self.paths.get(&fd).map(OsString::as_os_str);
-        let path = path.filter(|path| descriptors::is_path(path));
-        let by_descriptor = || it_is(&CString::new(descriptors::link(self.pid, fd)).ok()?);
+        let path = path.filter(|path| links::is_path(path));
+        let by_descriptor = || it_is(&CString::new(links::link(self.pid, fd)).ok()?);
         let by_name = |path: &OsStr| match near::at(Path::new(path)) {
             near::Found::Is(there) => it_is(&CString::new(there.link()).ok()?),
             near::Found::Nothing | near::Found::Unknown => None,
@@ -303,7 +304,7 @@ impl Moment for Told {
         self.open.iter().map(|(fd, _)| *fd).collect()
     }
 
-    fn of_parent(&self, pid: u32) -> Option<&dyn Moment> {
+    fn of_parent(&self, pid: u32) -> Option<&dyn ProcessSnapshot> {
         let parent = self.of_parent.as_deref().filter(|it| it.pid == pid)?;
         Some(parent)
     }

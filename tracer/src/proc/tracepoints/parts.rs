@@ -1,9 +1,11 @@
 //! What of an exec is told in parts of any length: strings in the program's memory, and paths.
 
-use super::layout::Layout;
-use super::memory::{ENTRY, LIMIT, MISSING, MOUNT, OTHER, OUTER, PIECE, POSITION, field, in_part};
-use super::program::{
+use super::format::{
     AT, DETACHED, MEMORY, Maps, NUMBER, NUMBERED, REST, STEP, TARGETS, TID, UNNAMED, WHAT,
+};
+use super::layout::Layout;
+use super::memory::{
+    ENTRY, LIMIT, LONGEST_PATH, MISSING, MOUNT, OTHER, OUTER, PART, PIECE, POSITION, field, in_part,
 };
 use crate::bpf::code::{
     ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME, IF_SAME,
@@ -11,13 +13,9 @@ use crate::bpf::code::{
     SHIFT_LEFT_BY, STACK, STORE_32, STORE_64, SUBTRACT,
 };
 
-/// What a part takes of scratch memory after its header.
-pub(super) const PART: i32 = 1 << 16;
 /// The most records that a part may take: 3 MiB; execve(2) takes 2 with an ordinary stack. The kernel checks each step of the
 /// loop by itself when it takes the program.
 const RECORDS: i32 = 48;
-/// Bytes of a path with its end (`PATH_MAX`).
-pub(super) const LONGEST_PATH: usize = 4096;
 /// Bytes of a name with its end.
 const LONGEST_NAME: i32 = 256;
 /// How far up directories and mounts are followed: as many as there can be in a path.

@@ -1,7 +1,12 @@
 //! Parts of what is not complete yet: a call has one or two, an exec a dozen.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
+
+use super::super::links::DELETED;
+use super::format::{DETACHED, UNNAMED};
 
 /// More of them, and more bytes in one, are not kept to be used again.
 const SPARES: usize = 64;
@@ -68,7 +73,7 @@ struct Piece {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part<'a> {
     pub(super) bytes: &'a [u8],
-    /// As its record has them ([`super::program::NUMBER`]).
+    /// As its record has them ([`super::format::NUMBER`]).
     pub(super) flags: u32,
 }
 
@@ -106,6 +111,30 @@ impl Parts {
     }
 }
 
+/// A path from its names, the last one first, each ended by a NUL, as the kernel writes it for a link in /proc.
+pub(super) fn path(part: Part<'_>) -> OsString {
+    let names = part.bytes.strip_suffix(b"\0").unwrap_or(part.bytes);
+    let has = |flag| part.flags & flag != 0;
+    // An event and the like, which says so itself.
+    if has(DETACHED) && names.starts_with(b"[") {
+        return OsString::from_vec([b"anon_inode:", names].concat());
+    }
+    let mut path = Vec::with_capacity(names.len() + 1);
+    if !names.is_empty() {
+        for name in names.rsplit(|&byte| byte == 0) {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+    }
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    if has(UNNAMED | DETACHED) {
+        path.extend_from_slice(DELETED);
+    }
+    OsString::from_vec(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +159,22 @@ mod tests {
             pending.forget_empty(tid);
         }
         assert!(pending.is_empty());
+    }
+
+    fn of(names: &[u8], flags: u32) -> String {
+        let part = Part {
+            bytes: names,
+            flags,
+        };
+        path(part).into_string().unwrap()
+    }
+
+    #[test]
+    fn paths_are_put_together_from_their_names() {
+        assert_eq!(of(b"", 0), "/");
+        assert_eq!(of(b"sh\0bin\0usr\0", 0), "/usr/bin/sh");
+        assert_eq!(of(b"x\0tmp\0", UNNAMED), "/tmp/x (deleted)");
+        assert_eq!(of(b"memfd:x\0", DETACHED), "/memfd:x (deleted)");
+        assert_eq!(of(b"[eventfd]\0", DETACHED), "anon_inode:[eventfd]");
     }
 }

@@ -3,9 +3,9 @@
 use std::mem::offset_of;
 
 use super::calls::{RECEIVED, RESULT, SEVERAL_RECEIVED, argument};
+use super::format::{CONTEXT, MEMORY, Maps, OPENED, STEP};
 use super::layout::Layout;
 use super::memory::{FILE, MESSAGES, MOUNT, PIECE, SHAPE, field};
-use super::program::{CONTEXT, MEMORY, Maps, OPENED, STEP};
 use crate::bpf::code::{
     Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, JUMP, LOAD_64, R1, R2, R3, READ_USER, STACK,
     STORE_64,

@@ -1,24 +1,22 @@
 //! Taking apart what the programs write, and putting the parts of an exec together.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use flowtrace_schema::Text;
 
 use super::super::costs::{Costs, Io};
-use super::super::descriptors::DELETED;
+use super::bytes::{half, word};
 use super::called::Called;
 use super::calls;
-use super::moment::Told;
-use super::pending::{Part, Parts, Pending};
-use super::program::{
-    ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT, DETACHED,
+use super::format::{
+    ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT,
     DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
     FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED, PEAK, PID,
     PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
-    TASK_CLOCK, TID, UMASK, UNNAMED, WHAT, missing,
+    TASK_CLOCK, TID, UMASK, WHAT, missing,
 };
+use super::moment::Told;
+use super::pending::{Part, Parts, Pending, path};
 
 /// Bytes of a page, in which the kernel counts memory.
 const PAGE: u64 = 4096;
@@ -226,30 +224,6 @@ fn executed(
     })
 }
 
-/// A path from its names, the last one first, each ended by a NUL, as the kernel writes it for a link in /proc.
-pub(super) fn path(part: Part<'_>) -> OsString {
-    let names = part.bytes.strip_suffix(b"\0").unwrap_or(part.bytes);
-    let has = |flag| part.flags & flag != 0;
-    // An event and the like, which says so itself.
-    if has(DETACHED) && names.starts_with(b"[") {
-        return OsString::from_vec([b"anon_inode:", names].concat());
-    }
-    let mut path = Vec::with_capacity(names.len() + 1);
-    if !names.is_empty() {
-        for name in names.rsplit(|&byte| byte == 0) {
-            path.push(b'/');
-            path.extend_from_slice(name);
-        }
-    }
-    if path.is_empty() {
-        path.push(b'/');
-    }
-    if has(UNNAMED | DETACHED) {
-        path.extend_from_slice(DELETED);
-    }
-    OsString::from_vec(path)
-}
-
 fn ended(pid: u32, record: &[u8]) -> Option<Ended> {
     /// The process was ended as a whole (`SIGNAL_GROUP_EXIT` of linux/sched/signal.h).
     const GROUP_EXIT: u32 = 4;
@@ -295,38 +269,11 @@ fn used(record: &[u8]) -> Option<Used> {
     })
 }
 
-pub(super) fn word(record: &[u8], at: usize) -> Option<u64> {
-    let bytes = record.get(at..at + 8)?;
-    bytes.try_into().ok().map(u64::from_ne_bytes)
-}
-
-pub(super) fn half(record: &[u8], at: usize) -> Option<u32> {
-    let bytes = record.get(at..at + 4)?;
-    bytes.try_into().ok().map(u32::from_ne_bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn of(names: &[u8], flags: u32) -> String {
-        let part = Part {
-            bytes: names,
-            flags,
-        };
-        path(part).into_string().unwrap()
-    }
-
-    #[test]
-    fn paths_are_put_together_from_their_names() {
-        assert_eq!(of(b"", 0), "/");
-        assert_eq!(of(b"sh\0bin\0usr\0", 0), "/usr/bin/sh");
-        assert_eq!(of(b"x\0tmp\0", UNNAMED), "/tmp/x (deleted)");
-        assert_eq!(of(b"memfd:x\0", DETACHED), "/memfd:x (deleted)");
-        assert_eq!(of(b"[eventfd]\0", DETACHED), "anon_inode:[eventfd]");
-    }
 
     #[test]
     fn parts_wait_for_their_exec() {

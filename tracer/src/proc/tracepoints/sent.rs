@@ -1,9 +1,9 @@
 //! What is sent to an address: who sends datagrams need not be connected. The first address of each socket is told.
 
 use super::calls::{LONGEST_ADDRESS, SENT, SENT_MESSAGE, argument};
+use super::format::{CONTEXT, MEMORY, Maps, NAMES, STEP};
 use super::layout::Layout;
 use super::memory::{ADDRESSES, KEY, SHAPE};
-use super::program::{CONTEXT, MEMORY, Maps, NAMES, STEP};
 use crate::bpf::code::{
     Code, IF_EQUAL, IF_LESS, IF_NOT_EQUAL, LOAD_32, LOAD_64, LOOK_UP, MAP, R0, R1, R2, R3, R4,
     READ_USER, STORE_64, UPDATE,

@@ -4,9 +4,9 @@ use super::calls::{
     FAMILY, LOCAL, LOCAL_PORT, LONGEST_ADDRESS, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, STATE,
     TYPE,
 };
+use super::format::{ADDRESS, AT, MEMORY, Maps, NUMBER, REST};
 use super::layout::Layout;
 use super::memory::{FILE, MOUNT, OTHER, WORD, field, in_part};
-use super::program::{ADDRESS, AT, MEMORY, Maps, NUMBER, REST};
 use crate::bpf::code::{
     AND_NUMBER, Code, IF_EQUAL, IF_NOT_EQUAL, JUMP, LOAD_32, LOAD_64, R1, R2, R3, READ_KERNEL,
     STORE_32, STORE_64,

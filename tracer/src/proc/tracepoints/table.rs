@@ -1,13 +1,13 @@
 //! What a process has open, as the kernel has it: told where nobody is held for us to look.
 
+use super::format::{
+    AT, CUT, MEMORY, Maps, NUMBER, NUMBERED, REST, STEP, TABLE, TABLE_OF_PARENT, TASK,
+};
 use super::layout::Layout;
+use super::memory::PART;
 use super::memory::{
     BITS, BUFFERS, BYTES, FILES, HEAD, IN_USE, KEY, LENGTH, LYING, MOST, OTHER, OWN, SLOTS, TAIL,
     field, in_part,
-};
-use super::parts::PART;
-use super::program::{
-    AT, CUT, MEMORY, Maps, NUMBER, NUMBERED, REST, STEP, TABLE, TABLE_OF_PARENT, TASK,
 };
 use crate::bpf::code::{
     ADD, AND, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME, JUMP,

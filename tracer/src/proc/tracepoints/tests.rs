@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::fs::stat;
-use crate::proc::moment::Moment;
+use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::CallKind;
+use crate::stat;
 
 /// `None`, and says so: this process may not.
 fn below(root: u32) -> Option<Tracepoints> {
@@ -161,7 +161,7 @@ fn strangers_are_not_told_unless_all_are() {
 #[test]
 fn what_is_open_is_told_at_forks_execs_and_ends() {
     use crate::proc::descriptors::Object;
-    use crate::proc::moment::Moment;
+    use crate::proc::snapshot::ProcessSnapshot;
 
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;
@@ -246,7 +246,7 @@ fn what_is_open_is_told_at_forks_execs_and_ends() {
 #[test]
 fn what_an_exec_reads_itself_is_known() {
     use crate::proc::exec_reads::Programs;
-    use crate::proc::moment::Moment;
+    use crate::proc::snapshot::ProcessSnapshot;
 
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;

@@ -1,11 +1,12 @@
 //! What a thread has used so far, and the clocks by which that is counted.
 
+use super::format::{
+    CLOCK, CLOCK_FLAGS, CONTEXT, COSTS, FORMER, LEFT, MEMORY, Maps, PEAK, PROCESSOR_AT, TASK,
+    TASK_CLOCK,
+};
 use super::layout::Layout;
 use super::memory::{HALTED_THREAD, OTHER, WORD, field};
-use super::program::{
-    CLOCK, CLOCK_FLAGS, CONTEXT, COSTS, FORMER, LEFT, MEMORY, Maps, PEAK, PROCESSOR_AT, TASK,
-    TASK_CLOCK, Whom,
-};
+use super::program::Whom;
 use crate::bpf::code::{Code, IF_EQUAL, IF_SAME, LOAD_64, PROCESSOR, R0, R1, R2, R3, STORE_64};
 
 impl Code {

@@ -14,6 +14,20 @@ use crate::proc::children::{self, Change};
 use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 
 impl Watched {
+    /// Tells what has happened until now. Whether there was anything.
+    pub(super) fn tell_observers(&self, observers: &mut Observers) -> bool {
+        let (before, observations) = {
+            let mut state = self.state();
+            let before = state.table.clock.now();
+            state.pump();
+            (before, state.table.take_observations())
+        };
+        let is_any = !observations.is_empty();
+        observers.deliver(observations);
+        observers.complete(before);
+        is_any
+    }
+
     /// Follows the tree of process `root`, launched before, until its last process has ended, and tells `observers`.
     ///
     /// # Errors

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use flowtrace_schema::Recorder;
 
-use super::Watched;
 use super::observations::{Executed, Observation, What};
 use crate::proc::environment::Wanted;
 use crate::proc::inherited::Inherited;
-use crate::proc::moment::{Held as Here, Moment};
 use crate::proc::observer::{Observer, Tracee};
+use crate::proc::snapshot::{LiveSnapshot, ProcessSnapshot};
 use crate::proc::tracepoints::{Contents, Told};
 
 /// Who learns of the processes.
@@ -56,7 +55,7 @@ impl Observers {
     }
 
     /// Tells that all until this moment was told.
-    fn complete(&mut self, until: u64) {
+    pub(super) fn complete(&mut self, until: u64) {
         self.tell(|observer| observer.complete(until));
     }
 
@@ -82,7 +81,7 @@ impl Observers {
                     exec,
                     by_exec,
                 } => {
-                    let here = Here(tracee.pid);
+                    let here = LiveSnapshot(tracee.pid);
                     let exec = by_exec.then(|| moment_of(exec.as_deref(), &here));
                     self.tell(|observer| observer.image_over(tracee, &usage, exec, at));
                 }
@@ -97,7 +96,7 @@ impl Observers {
     }
 
     fn forked(&mut self, maker: Tracee, child: Tracee, moment: Option<&Told>, at: u64) {
-        let here = Here(maker.pid);
+        let here = LiveSnapshot(maker.pid);
         let moment = moment_of(moment, &here);
         self.tell(|observer| observer.forked(maker, child, moment, at));
     }
@@ -108,7 +107,7 @@ impl Observers {
             environ,
             moment,
         } = executed;
-        let here = Here(tracee.pid);
+        let here = LiveSnapshot(tracee.pid);
         let umask = moment.as_ref().and_then(|moment| moment.umask);
         let moment = moment_of(moment.as_deref(), &here);
         self.tell(|observer| observer.executed(tracee, prev, moment, at));
@@ -129,25 +128,9 @@ impl Observers {
 }
 
 /// What was told of a moment, or what there is now.
-fn moment_of<'a>(told: Option<&'a Told>, here: &'a Here) -> &'a dyn Moment {
+fn moment_of<'a>(told: Option<&'a Told>, here: &'a LiveSnapshot) -> &'a dyn ProcessSnapshot {
     match told {
         Some(told) => told,
         None => here,
-    }
-}
-
-impl Watched {
-    /// Tells what has happened until now. Whether there was anything.
-    pub(super) fn tell_observers(&self, observers: &mut Observers) -> bool {
-        let (before, observations) = {
-            let mut state = self.state();
-            let before = state.table.clock.now();
-            state.pump();
-            (before, state.table.take_observations())
-        };
-        let is_any = !observations.is_empty();
-        observers.deliver(observations);
-        observers.complete(before);
-        is_any
     }
 }

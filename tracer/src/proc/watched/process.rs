@@ -8,6 +8,14 @@ use super::super::costs::{Costs, Io};
 use super::super::pidfd::PidFd;
 use super::super::reading::{Image, ProcessCost, ProcessStat, ThreadCost};
 
+/// How an image ended.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Exec,
+    /// With this wait status, if that is known.
+    Exit(Option<i32>),
+}
+
 /// A live process of the machine, be it recorded or not.
 pub(super) struct Process {
     /// Id of the process that forked it; where it was found in /proc, of the one that it is a

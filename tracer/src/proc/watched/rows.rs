@@ -7,18 +7,10 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use super::observations::What;
-use super::process::Process;
+use super::process::{End, Process};
 use super::table::Table;
 use crate::proc::costs::Costs;
 use crate::proc::observer::Tracee;
-
-/// How an image ended.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    Exec,
-    /// With this wait status, if that is known.
-    Exit(Option<i32>),
-}
 
 /// Whether there is a process of this id.
 fn lives(pid: u32) -> bool {

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use flowtrace_schema::{HostId, Loss, Origin, Recorder, Tid, Upid};
 
 use super::observations::{Observation, What};
-use super::process::{Process, Row};
-use super::rows::End;
-use super::unread::{Unread, end_without_costs};
+use super::process::{End, Process, Row};
+use super::reading::{GENERATIONS, KTHREADD, Unread, end_without_costs};
 use crate::callers::Caller;
 use crate::clock::Clock;
-use crate::kernel::Opens;
+use crate::linux::tick_ns;
+use crate::opens::Opens;
 use crate::proc::costs::Costs;
 use crate::proc::environment::{OfLast, Variables, Wanted};
 use crate::proc::observer::Tracee;
-use crate::proc::reading::{Image, ProcessStat, tick_ns};
+use crate::proc::reading::{Image, ProcessStat};
 use crate::proc::taskstats::ThreadRecord as ThreadEnd;
 use crate::proc::tracepoints::Told;
 use crate::proc::{Living, PidFd, Upids};
@@ -28,9 +28,6 @@ use crate::rings::Rings;
 /// The first process, and the one that makes the kernel's threads: parents of all, of whom
 /// nothing follows.
 const INIT: u32 = 1;
-pub(super) const KTHREADD: u32 = 2;
-/// How far ancestors are followed.
-pub(super) const GENERATIONS: usize = 64;
 /// Images that live less are not looked at again when they end by an exec.
 const BRIEF_NS: u64 = 20_000_000;
 

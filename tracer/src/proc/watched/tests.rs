@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use flowtrace_schema::{RunEnd, RunId, Text, Writer};
 use rusqlite::Connection;
 
-use super::unread::Reading;
+use super::reading::Reading;
 use super::*;
 use crate::proc::costs::Costs;
 use crate::proc::taskstats::ThreadRecord;

@@ -8,10 +8,11 @@ use super::observations::{Executed, What};
 use super::process::Row;
 use super::table::Table;
 use crate::clock::Clock;
+use crate::linux::tick_ns;
 use crate::proc::costs::Costs;
 use crate::proc::environment::stands_for;
 use crate::proc::observer::Tracee;
-use crate::proc::reading::{Image, tick_ns};
+use crate::proc::reading::Image;
 use crate::proc::topology::CallKind;
 use crate::proc::tracepoints::{Called, Told};
 

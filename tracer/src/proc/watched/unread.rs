@@ -9,88 +9,13 @@
 
 use std::sync::Arc;
 
-use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Upid, Usage};
+use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Upid};
 
-use super::process::costs_so_far;
-use super::table::{GENERATIONS, KTHREADD, Table};
+use super::reading::{CostsDue, Reading, Task, Unread};
+use super::table::Table;
+use crate::linux::tick_ns;
 use crate::proc::costs::Costs;
-use crate::proc::reading::{Image, ProcessStat, tick_ns};
-
-/// A row whose image is to be read.
-pub(super) struct Unread {
-    pid: u32,
-    /// As far as it is known otherwise.
-    image: Image,
-    is_read: bool,
-    /// Parent that is not in the table.
-    parent: Option<u32>,
-    costs: Option<CostsDue>,
-    held: Vec<Record>,
-    /// Processes forked with this image.
-    heirs: Vec<u32>,
-}
-
-/// What the process had used when the row began is to be read, too.
-struct CostsDue {
-    /// What its threads used that are over.
-    ended: Costs,
-    /// The end of the image before, of which these are the costs.
-    previous: Option<ProcessEnd>,
-}
-
-/// What is to be read for a row.
-pub(super) struct Task {
-    row: Upid,
-    /// Process whose image it is.
-    pid: u32,
-    /// To be read with what ended threads used.
-    costs: Option<Costs>,
-    /// Parent from which on ancestors are to be found.
-    parent: Option<u32>,
-}
-
-/// What was read.
-pub(super) struct Reading {
-    pub(super) image: Image,
-    pub(super) costs: Option<Costs>,
-    /// The parent first. `None`: not asked for.
-    pub(super) ancestors: Option<Vec<(u32, ProcessStat)>>,
-}
-
-impl Task {
-    /// The same without what is not the process itself.
-    pub(super) fn of_itself(self) -> Task {
-        Task {
-            parent: None,
-            ..self
-        }
-    }
-
-    /// Reads it. Waits while the process is in an exec.
-    pub(super) fn read(&self) -> Reading {
-        let mut image = Image::of(self.pid);
-        // Arguments are gone before the executable is; no program has none at all.
-        image.argv.take_if(|argv| argv.is_empty());
-        Reading {
-            image,
-            costs: self.costs.and_then(|ended| costs_so_far(self.pid, &ended)),
-            ancestors: self.parent.map(ancestors),
-        }
-    }
-}
-
-fn ancestors(mut pid: u32) -> Vec<(u32, ProcessStat)> {
-    let mut found = Vec::new();
-    while pid > KTHREADD
-        && pid != std::process::id()
-        && found.len() < GENERATIONS
-        && let Some(stat) = ProcessStat::of(pid)
-    {
-        found.push((pid, stat));
-        pid = stat.parent;
-    }
-    found
-}
+use crate::proc::reading::{Image, ProcessStat};
 
 impl Table {
     /// The image of row `row` of process `pid` is to be read; until then it is `image`.
@@ -320,28 +245,5 @@ impl Table {
                 heir.image = Arc::clone(&image);
             }
         }
-    }
-}
-
-impl Unread {
-    fn task(&self, row: Upid) -> Task {
-        Task {
-            row,
-            pid: self.pid,
-            costs: self.costs.as_ref().map(|due| due.ended),
-            parent: self.parent,
-        }
-    }
-}
-
-/// The end of an image whose costs are still to be read.
-pub(super) fn end_without_costs(upid: Upid, end_ns: u64) -> ProcessEnd {
-    ProcessEnd {
-        upid,
-        end_ns: Some(end_ns),
-        exit_code: None,
-        exit_signal: None,
-        inner_pid: None,
-        usage: Usage::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! What a shell and its user see of the command.
+//! The command as a job of the shell that started flowtrace.
 
 use nix::unistd::Pid;
 

@@ -1,4 +1,4 @@
-//! What a run tells while it goes on.
+//! Notices to the user while a run goes on.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use flowtrace_schema::ProcessLayer;
 use crate::net::live::Refused;
 use crate::proc::lifetimes::LeftBehind;
 
-/// What the user should hear while the run goes on.
+/// A notice to the user while the run goes on.
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// A view could not be mounted over its own path.
@@ -40,7 +40,7 @@ pub enum Notice {
         refused: Option<String>,
         /// How they are followed instead.
         layer: ProcessLayer,
-        /// Whether what each process used is told by the kernel.
+        /// True if what each process used is told by the kernel.
         has_costs: bool,
     },
     /// Packets of an interface are not captured.

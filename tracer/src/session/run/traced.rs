@@ -10,20 +10,21 @@ use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
 use super::super::serving::{Served, ServedView};
 use super::super::{Error, Result};
-use super::{Background, Run, Started};
+use super::report::Background;
+use super::setup::{Run, Started};
 use crate::callers::TaskTable;
-use crate::fs::Opens;
 use crate::kernel::{CallSource, KernelLayer, Scheduler, Watched};
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
+use crate::opens::Opens;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, Lifetimes};
 use crate::proc::observer::ChannelLookup;
+use crate::proc::rings::Feed;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
 use crate::proc::wiring::{By, Wiring};
-use crate::rings::Feed;
 
 impl Run<'_> {
     /// Follows the command, which is seized already.
@@ -125,7 +126,7 @@ impl Run<'_> {
             .map_err(|error| Error::KernelLayer(error.to_string()))
     }
 
-    /// Whether the kernel serves the data of all views by itself, where it is to.
+    /// Fails unless the kernel serves the data of all mounts by itself, where it is to.
     pub(super) fn kernel_serves(&self, served: &Served) -> Result<()> {
         let by_fuse = |view: &ServedView| view.session.layer() != FileLayer::Kernel;
         if self.kernel.is_some() && served.views().iter().any(by_fuse) {

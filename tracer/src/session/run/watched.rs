@@ -7,7 +7,10 @@ use flowtrace_schema::{MOST_ARGUMENTS, ProcessLayer, Text};
 use super::super::launch::Calls;
 use super::super::recording::HOST;
 use super::super::{Error, Result};
-use super::{Background, Following, Notice, Run, RunOptions, Started};
+use super::notice::Notice;
+use super::options::{Following, RunOptions};
+use super::report::Background;
+use super::setup::{Run, Started};
 use crate::bpf::followed::Followed;
 use crate::kernel::{CallSource, KernelLayer};
 use crate::memory;
@@ -24,13 +27,13 @@ use crate::proc::watched::{Feed, Observers, Ready, Watched, Whose};
 use crate::proc::wiring::{By, Wiring};
 use crate::side_by_side::both;
 
-/// Whether ptrace is not wanted, or refused for sure.
+/// True if ptrace is not wanted, or refused for sure.
 pub(super) fn without_ptrace(options: &RunOptions) -> bool {
     options.following == Following::WithoutPtrace
         || crate::proc::tracer_of(std::process::id()).is_some()
 }
 
-/// What programs in the kernel tell.
+/// Events of eBPF programs.
 pub(super) struct Telling {
     /// Of processes.
     pub(super) feed: Feed,
@@ -54,13 +57,13 @@ impl Telling {
         Some(Telling { feed, calls })
     }
 
-    /// Whether more is told than when processes begin and end.
+    /// True if more is told than when processes begin and end.
     pub(super) fn is_all(&self) -> bool {
         self.feed.contents().is_some()
     }
 }
 
-/// Whether the kernel is to tell of processes, if it can. Not what is let go some day.
+/// True if the kernel is to tell of processes, if it can. Not what is let go some day.
 pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
     /// Environment variable: set, it is ptrace that follows unless that is not wanted.
     const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
@@ -76,7 +79,7 @@ pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
     };
     nix::unistd::geteuid().is_root()
         && !(options.bare || options.detach)
-        && crate::kernel::in_first_pid_namespace().is_ok()
+        && crate::linux::in_first_pid_namespace().is_ok()
         && (without_ptrace || tells_as_much())
 }
 

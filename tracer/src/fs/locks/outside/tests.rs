@@ -1,7 +1,7 @@
 use super::*;
-use crate::fs::Result;
 use crate::fs::locks::testing::{RECORD, lock, read, write};
 use crate::fs::locks::{Ended, Locks, Subject};
+use nix::Result;
 use proptest::prelude::*;
 use std::os::fd::AsFd;
 
@@ -17,7 +17,7 @@ fn files() -> (File, File) {
     (open(true).unwrap(), open(true).unwrap())
 }
 
-/// What somebody outside gets who wants a lock.
+/// Result of a lock that is asked for without the mount.
 fn set(file: &File, kind: Option<Kind>, start: u64, end: u64) -> Result<()> {
     let lock = record(kind, start, end);
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
@@ -61,7 +61,7 @@ fn those_outside_are_in_the_way_until_they_are_not() {
     assert_eq!(acquire(read(1, 0, 9), None), granted());
     assert_eq!(acquire(write(1, 0, 9), None), refused());
     assert_eq!(acquire(write(1, 0, 9), Some(7)), Ended::new());
-    let conflict = |wanted: Held| locks.conflict(RECORD, &wanted, Some(real.as_fd()));
+    let conflict = |wanted: Lock| locks.conflict(RECORD, &wanted, Some(real.as_fd()));
     assert_eq!(conflict(read(3, 0, 0)), None);
     let found = conflict(write(1, 0, 9)).unwrap();
     assert_eq!(

@@ -28,7 +28,7 @@ const REST: usize = PARTS + size_of::<[libc::iovec; 2]>();
 pub(super) struct Entry {
     memory: NonNull<[Page]>,
     is_lent: bool,
-    /// What the kernel calls the request that is in it.
+    /// Number of the request that is in it.
     request: Number,
 }
 

@@ -9,7 +9,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::fs::protocol::reply::Late;
 
-/// What a ring is told by other threads, and by its own while it serves.
+/// Messages to a ring from other threads, and from its own while it serves.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     wake: EventFd,
@@ -18,7 +18,7 @@ pub(super) struct Mailbox {
     mail: Mutex<Mail>,
 }
 
-/// What has arrived.
+/// Messages that have arrived.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     /// Answers to requests that are still due.
@@ -62,7 +62,7 @@ impl Mailbox {
         self.wake.as_fd()
     }
 
-    /// What comes from now on wakes again.
+    /// From now on messages wake the ring again.
     pub(super) fn woken(&self) {
         // Fails when nothing woke.
         let _ = self.wake.read();

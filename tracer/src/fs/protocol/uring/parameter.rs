@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::aside::{Aside, Group, is_silent_end};
+use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Others hold it for some ms each.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Whether new mounts may have requests over io_uring. `None`: the kernel, older than Linux 6.14 or
+/// `Some(true)` if new mounts may have requests over io_uring. `None`: the kernel, older than Linux 6.14 or
 /// built without, does not know them.
 pub(crate) fn is_on() -> Option<bool> {
     is_yes(&std::fs::read_to_string(PARAMETER).ok()?)
@@ -51,7 +51,7 @@ pub struct IoUring {
 struct StandIn {
     over: PipeWriter,
     /// Waited for when it has been told.
-    _aside: Aside,
+    _aside: HelperProcess,
 }
 
 impl IoUring {
@@ -90,7 +90,7 @@ impl StandIn {
         let kept = [parameter.min(told), parameter.max(told)];
         // SAFETY: it makes two system calls, on descriptors that it keeps.
         let aside = unsafe {
-            Aside::begin(c"flowtrace-guard", Group::Own, &kept, || {
+            HelperProcess::begin(c"flowtrace-guard", Group::Own, &kept, || {
                 if is_silent_end(told) {
                     libc::pwrite(parameter, c"N".as_ptr().cast(), 1, 0);
                 }

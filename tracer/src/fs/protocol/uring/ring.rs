@@ -39,7 +39,7 @@ pub(super) struct Ring {
     completed: VecDeque<Completion>,
     mailbox: Arc<Mailbox>,
     device: Arc<KernelDevice>,
-    /// What went wrong although the mount is not gone.
+    /// Error while the mount was there.
     failure: Option<Errno>,
 }
 
@@ -50,7 +50,7 @@ struct Waiting {
     node: u64,
 }
 
-/// What the kernel has to say about a command.
+/// Completion of a command by the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Completion {
     mark: u64,
@@ -103,7 +103,7 @@ impl Ring {
     /// Serves until it is told that the mount is gone.
     ///
     /// # Errors
-    /// What went wrong before that.
+    /// Error before that.
     pub(super) fn serve(&mut self, server: &dyn Serve) -> io::Result<()> {
         let mut outgoing = Outgoing::new(0);
         loop {

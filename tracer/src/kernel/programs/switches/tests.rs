@@ -17,7 +17,7 @@ fn sleeps_are_told_on_each_processor() {
         eprintln!("skipped: programs in the kernel: {error}");
         return;
     }
-    let processors = crate::kernel::processors().unwrap() as usize;
+    let processors = crate::cpus::array_length().unwrap() as usize;
     for named in [NAMED, 0] {
         for processor in 0..processors {
             let mut switches = Switches::open_with(SIZE, named).unwrap();

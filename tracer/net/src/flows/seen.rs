@@ -1,0 +1,14 @@
+//! One sight of a packet.
+
+use flowtrace_schema::CaptureId;
+
+/// Where a packet was captured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) capture: CaptureId,
+    /// Number of the host, or of its network namespace.
+    pub(crate) scope: u32,
+    /// By the clock of the capture's host.
+    pub(crate) t_ns: i64,
+    pub(crate) wire_bytes: u32,
+}

@@ -1,0 +1,173 @@
+//! An inode that the kernel knows, and its descriptor, which may be given up while nobody needs it.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use flowtrace_schema::{FileId, FileKind};
+
+use super::descriptor::Pin;
+use crate::stat::{Attributes, Time};
+
+/// Identity of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct InodeKey {
+    /// Id of the mount: the same directory reached through two mounts is two nodes, because the
+    /// kernel allows a directory one place only.
+    pub(crate) mount: u64,
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
+
+impl From<&Attributes> for InodeKey {
+    fn from(attributes: &Attributes) -> InodeKey {
+        InodeKey {
+            mount: attributes.mount,
+            dev: attributes.dev,
+            ino: attributes.ino,
+        }
+    }
+}
+
+/// An inode that the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) descriptor: Descriptor,
+    pub(crate) key: InodeKey,
+    pub(crate) birth: Option<Time>,
+    pub(crate) kind: FileKind,
+    /// Its id in the trace; `None` when nothing is recorded.
+    pub(crate) file: Option<FileId>,
+    /// Calls on it are left out of the trace.
+    pub(crate) is_excluded: bool,
+    /// Names in this directory that the view does not show.
+    pub(crate) hides: Option<Box<[OsString]>>,
+    /// Held while names in this directory are looked at or changed, and recorded.
+    pub(crate) names: RwLock<()>,
+    /// The name under which it was last recorded, hashed.
+    pub(crate) last_name: AtomicU64,
+    /// A name of it was removed: it may be gone when the kernel forgets it.
+    pub(crate) unlinked: AtomicBool,
+    /// It lies in a directory that the user may change (see [`crate::fs::Config::owner`]).
+    pub(crate) in_own_directory: AtomicBool,
+    /// Size and time of change when its pages were last known to be right, hashed; 0: never.
+    pub(crate) contents: AtomicU64,
+    /// When the kernel was last told to keep a name in this directory, ns; 0: never.
+    pub(crate) name_kept_ns: AtomicU64,
+    /// Open files and directories of it.
+    pub(crate) opens: AtomicU32,
+    /// Open files of it through which a mapping may be made that stores to the file.
+    pub(crate) writable_maps: AtomicU32,
+    /// Open files of it that may change it, through the same page cache as all others of this mount.
+    pub(crate) writers: AtomicU32,
+    /// Node id of the directory in which it was last found.
+    pub(crate) parent: AtomicU64,
+}
+
+impl Node {
+    /// Its id in the trace, for a call on it.
+    pub(crate) fn recorded(&self) -> Option<FileId> {
+        self.file.filter(|_| !self.is_excluded)
+    }
+}
+
+/// Where a node is found again.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) directory: Arc<Node>,
+    pub(crate) name: OsString,
+}
+
+/// A descriptor, or where to get one.
+#[derive(Clone, Debug)]
+pub(crate) enum Hold {
+    Held(Arc<Pin>),
+    /// An open file of the inode stands for it.
+    Open(Arc<OwnedFd>),
+    GivenUp(Box<Place>),
+}
+
+/// Descriptor of a node, or a place to get one.
+#[derive(Debug)]
+pub(crate) struct Descriptor(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    hold: Hold,
+    /// The file or directory of the inode that was opened last, until it is released.
+    open: Weak<OwnedFd>,
+}
+
+impl Descriptor {
+    pub(crate) fn new(fd: OwnedFd) -> Descriptor {
+        Descriptor(Mutex::new(State {
+            hold: Hold::Held(Pin::new(fd)),
+            open: Weak::new(),
+        }))
+    }
+
+    /// Its present state.
+    pub(crate) fn hold(&self) -> Hold {
+        self.state().hold.clone()
+    }
+
+    /// The descriptor, if it was not given up.
+    pub(crate) fn pin(&self) -> Option<Arc<Pin>> {
+        match &self.state().hold {
+            Hold::Held(pin) => Some(Arc::clone(pin)),
+            Hold::Open(_) | Hold::GivenUp(_) => None,
+        }
+    }
+
+    /// There is a descriptor again; the one to use, which another thread may have got first.
+    pub(crate) fn found(&self, new: Arc<Pin>) -> Arc<Pin> {
+        let hold = &mut self.state().hold;
+        if let Hold::Held(pin) = hold {
+            return Arc::clone(pin);
+        }
+        *hold = Hold::Held(Arc::clone(&new));
+        new
+    }
+
+    /// Gives the descriptor up.
+    pub(crate) fn give_up(&self, place: Place) {
+        self.state().hold = Hold::GivenUp(Box::new(place));
+    }
+
+    /// Gives the descriptor up if an open file can stand for it.
+    pub(crate) fn give_up_to_open(&self) -> bool {
+        let mut state = self.state();
+        let Some(open) = state.open.upgrade() else {
+            return false;
+        };
+        state.hold = Hold::Open(open);
+        true
+    }
+
+    /// The inode was opened.
+    pub(crate) fn opened(&self, fd: &Arc<OwnedFd>) {
+        self.state().open = Arc::downgrade(fd);
+    }
+
+    /// An open file of the inode is about to be closed. Whether it stands for the descriptor.
+    pub(crate) fn closes(&self, fd: &Arc<OwnedFd>) -> bool {
+        let mut state = self.state();
+        if std::ptr::eq(state.open.as_ptr(), Arc::as_ptr(fd)) {
+            state.open = Weak::new();
+        }
+        matches!(&state.hold, Hold::Open(open) if Arc::ptr_eq(open, fd))
+    }
+
+    /// Where to find the node again, if its descriptor was given up.
+    pub(crate) fn is_at(&self, place: Place) {
+        if let Hold::GivenUp(old) = &mut self.state().hold {
+            **old = place;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

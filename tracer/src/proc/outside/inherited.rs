@@ -1,0 +1,176 @@
+//! Files outside that a program got as open descriptors: what it moved through them.
+//!
+//! Whoever opens a file need not be who uses it: a shell opens `{ sort in; } > out`, Python opens what
+//! it hands to `subprocess.run(…, stdout=file)`. Position and size of the file when the program begins and when it ends tell whether
+//! something was moved meanwhile; the process's own counts, which never are its children's, tell
+//! whether it may have been the one, and what its children moved is taken off.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
+
+use super::super::snapshot::ProcessSnapshot;
+use super::inherited_files::Moved;
+use super::paths::is_kernels;
+use super::{Outside, Tracee, inode};
+use crate::kernel::{Descriptions, Inherited};
+use crate::stat::Attributes;
+
+impl Outside {
+    /// A process was forked.
+    pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee) {
+        if let Some(inherited) = &mut self.inherited {
+            inherited.forked(parent.pid, child.pid);
+        }
+    }
+
+    /// A program begins with these descriptors.
+    pub(crate) fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
+        if let Some(told) = self.first.take() {
+            self.inherited(&told, tracee, moment, now);
+        }
+        if self.inherited.is_none() {
+            return;
+        }
+        for (fd, target) in moment.targets() {
+            let path = Path::new(&target);
+            if let Some((file, attributes)) = self.held(path, fd, moment, now)
+                && let Some(inherited) = &mut self.inherited
+                && let Some(state) = moment.state(fd)
+                && let Some((told, _)) = moment.extent(fd)
+            {
+                let found = (file, path, &attributes, told);
+                inherited.begins((tracee.pid, fd), state, found, now);
+            }
+        }
+    }
+
+    /// The first program of the run begins. Of what it has open no call told; of what others get, the calls do.
+    fn inherited(
+        &mut self,
+        told: &Descriptions,
+        tracee: Tracee,
+        moment: &dyn ProcessSnapshot,
+        now: u64,
+    ) {
+        let mut before: Vec<Inherited> = Vec::new();
+        for (fd, target) in moment.targets() {
+            if let Some((file, _)) = self.held(Path::new(&target), fd, moment, now)
+                && let Some((flags, position)) = moment.state(fd)
+            {
+                // What is open in the same way at the same place is taken for one.
+                let is_same =
+                    |b: &&Inherited| (b.file, b.flags, b.position) == (file, flags, position);
+                let inherited = Inherited {
+                    fd,
+                    file,
+                    flags,
+                    position,
+                    same_as: before.iter().find(is_same).map(|same| same.fd),
+                };
+                told.inherited(tracee.tid, inherited, now);
+                before.push(inherited);
+            }
+        }
+    }
+
+    /// The file outside that is open as descriptor `fd`, if it is one.
+    fn held(
+        &mut self,
+        path: &Path,
+        fd: i32,
+        moment: &dyn ProcessSnapshot,
+        now: u64,
+    ) -> Option<(FileId, Attributes)> {
+        let name = path.as_os_str().as_bytes();
+        if !path.is_absolute() || self.views.cover(path) || is_kernels(name) {
+            return None;
+        }
+        let attributes = self.attributes(moment, fd)?;
+        let file = self.found(path, &attributes, libc::O_RDONLY as u32, now)?;
+        if let Some(told) = moment.as_told(fd) {
+            self.inodes.insert(inode(&told), file);
+        }
+        Some((file, attributes))
+    }
+
+    /// A process is about to end.
+    pub(crate) fn exiting(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot) {
+        if let Some(inherited) = &mut self.inherited {
+            inherited.look(tracee.pid, moment);
+        }
+    }
+
+    /// A program is over and used this. What it wrote is put at its end, behind all that it read, and what it read
+    /// at its begin. `exec`: the moment at which the next one begins, if it ends by that.
+    pub(crate) fn image_over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        exec: Option<&dyn ProcessSnapshot>,
+        now: u64,
+    ) {
+        let Some(inherited) = &mut self.inherited else {
+            return;
+        };
+        for moved in inherited.over(tracee, usage, exec, now) {
+            self.record_moved(tracee, moved, now);
+        }
+    }
+
+    /// A file has another name: looks for it again, if it was not found under the one that it had.
+    pub(super) fn look_again(&mut self, file: FileId, path: &Path) {
+        let Some(inherited) = &mut self.inherited else {
+            return;
+        };
+        let mut found = Vec::new();
+        inherited.late.retain_mut(|late| {
+            if late.held.file != file {
+                return true;
+            }
+            path.clone_into(&mut late.held.path);
+            late.held.now = late.held.seen_by_name();
+            found.extend(late.held.moved(&late.usage).map(|moved| {
+                let of = (late.tracee, late.held.inode, late.end_ns);
+                (of, moved)
+            }));
+            late.held.now.is_none()
+        });
+        for ((tracee, inode, end_ns), moved) in found {
+            if let Some(inherited) = &mut self.inherited {
+                inherited.moved_below(tracee.pid, inode, moved.bytes);
+            }
+            self.record_moved(tracee, moved, end_ns);
+        }
+    }
+
+    fn record_moved(&mut self, tracee: Tracee, moved: Moved, now: u64) {
+        if moved.op == Op::Write {
+            self.files.size(moved.file, moved.size);
+        }
+        self.ring.push(CallRow {
+            start_ns: match moved.op {
+                Op::Write => now,
+                _ => moved.since_ns,
+            },
+            duration_ns: 0,
+            upid: Some(tracee.upid),
+            tid: None,
+            op: moved.op,
+            file: Some(moved.file),
+            offset: Some(moved.offset),
+            length: Some(moved.bytes),
+            flags: None,
+            result: moved.bytes as i64,
+            fidelity: Fidelity::Open,
+        });
+    }
+
+    /// A process is over.
+    pub(crate) fn ended(&mut self, tracee: Tracee) {
+        if let Some(inherited) = &mut self.inherited {
+            inherited.ended(tracee.pid);
+        }
+    }
+}

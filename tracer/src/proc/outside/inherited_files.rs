@@ -1,0 +1,255 @@
+//! Files that a program has open from its begin on: how far each has come at the begin and at the end.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::{FileId, Op, Usage};
+
+use super::super::near::{self, Found};
+use super::super::observer::Tracee;
+use super::super::snapshot::{LiveSnapshot, ProcessSnapshot};
+use crate::stat::Attributes;
+
+/// Files that programs have open from their begin on, by process.
+#[derive(Debug, Default)]
+pub(super) struct InheritedFiles {
+    pub(super) held: HashMap<u32, Vec<InheritedFile>>,
+    /// Of each process that was forked, by whom.
+    pub(super) parents: HashMap<u32, u32>,
+    /// Files that had another name already when the programs that were over were told of.
+    pub(super) late: Vec<Late>,
+}
+
+/// A file that a program has open from its begin on.
+#[derive(Debug)]
+pub(super) struct InheritedFile {
+    pub(super) fd: i32,
+    pub(super) file: FileId,
+    pub(super) path: PathBuf,
+    /// Device and inode.
+    pub(super) inode: (u64, u64),
+    /// The same as moments tell it.
+    pub(super) told: (u64, u64),
+    /// Access mode and whether it appends.
+    pub(super) flags: i32,
+    pub(super) since_ns: u64,
+    pub(super) then: Extent,
+    /// How it is at the end; `None`: not looked at, or not to be seen.
+    pub(super) now: Option<Extent>,
+    /// What its children moved.
+    pub(super) by_children: u64,
+}
+
+/// A file of which is not known how it was when its program was over.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub(super) held: InheritedFile,
+    pub(super) tracee: Tracee,
+    pub(super) usage: Usage,
+    pub(super) end_ns: u64,
+}
+
+/// How far an open file has come, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) position: u64,
+    pub(super) size: u64,
+}
+
+/// What a program moved through a file, as one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) file: FileId,
+    /// Read or write.
+    pub(super) op: Op,
+    /// Begin of the program.
+    pub(super) since_ns: u64,
+    /// Position then.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// Size of the file at the end of the program, bytes.
+    pub(super) size: u64,
+}
+
+impl InheritedFiles {
+    /// A process was forked.
+    pub(super) fn forked(&mut self, parent: u32, child: u32) {
+        self.parents.insert(child, parent);
+    }
+
+    /// A program begins with a file as descriptor `fd`.
+    pub(super) fn begins(
+        &mut self,
+        (pid, fd): (u32, i32),
+        (flags, position): (u32, u64),
+        (file, path, attributes, told): (FileId, &Path, &Attributes, (u64, u64)),
+        now: u64,
+    ) {
+        let (flags, inode) = (flags as i32, (attributes.dev, attributes.ino));
+        let held = self.held.entry(pid).or_default();
+        // `> out 2>&1` is one open file.
+        if held
+            .iter()
+            .any(|held| (held.inode, held.flags) == (inode, flags))
+        {
+            return;
+        }
+        held.push(InheritedFile {
+            fd,
+            file,
+            path: path.to_owned(),
+            inode,
+            told,
+            flags,
+            since_ns: now,
+            then: Extent::of(flags, position, attributes.size),
+            now: None,
+            by_children: 0,
+        });
+    }
+
+    /// A program is about to end: its descriptors are still there, unless it closed them.
+    pub(super) fn look(&mut self, pid: u32, moment: &dyn ProcessSnapshot) {
+        let parent = self.parents.get(&pid).copied();
+        for held in self.held.get_mut(&pid).into_iter().flatten() {
+            held.look(moment, parent);
+        }
+    }
+
+    /// A program is over and used this: what it moved.
+    pub(super) fn over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        exec: Option<&dyn ProcessSnapshot>,
+        now: u64,
+    ) -> Vec<Moved> {
+        /// Files that were removed are never found.
+        const MOST_LATE: usize = 1 << 10;
+        let pid = tracee.pid;
+        let mut found = Vec::new();
+        let parent = self.parents.get(&pid).copied();
+        for mut held in self.held.remove(&pid).unwrap_or_default() {
+            held.look(exec.unwrap_or(&LiveSnapshot(pid)), parent);
+            if held.now.is_none() {
+                if self.late.len() == MOST_LATE {
+                    self.late.remove(0);
+                }
+                self.late.push(Late {
+                    held,
+                    tracee,
+                    usage: *usage,
+                    end_ns: now,
+                });
+            } else if let Some(moved) = held.moved(usage) {
+                self.moved_below(pid, held.inode, moved.bytes);
+                found.push(moved);
+            }
+        }
+        found
+    }
+
+    /// A process is over.
+    pub(super) fn ended(&mut self, pid: u32) {
+        self.held.remove(&pid);
+        self.parents.remove(&pid);
+    }
+
+    /// Tells all above `pid` that have the same file what it moved.
+    pub(super) fn moved_below(&mut self, pid: u32, inode: (u64, u64), bytes: u64) {
+        let mut at = pid;
+        // Each has an older parent, but ids are used again.
+        for _ in 0..self.parents.len() {
+            let Some(&parent) = self.parents.get(&at) else {
+                return;
+            };
+            for held in self.held.get_mut(&parent).into_iter().flatten() {
+                if held.inode == inode {
+                    held.by_children = held.by_children.saturating_add(bytes);
+                }
+            }
+            at = parent;
+        }
+    }
+}
+
+impl Extent {
+    /// What is appended goes to the end, wherever the position is.
+    fn of(flags: i32, position: u64, size: u64) -> Extent {
+        let appends = flags & libc::O_APPEND != 0;
+        Extent {
+            position: if appends { size } else { position },
+            size,
+        }
+    }
+}
+
+impl InheritedFile {
+    /// Takes note of how the file is now, once: by the descriptor of its process, by one of its
+    /// parent, who mostly waits with it open, or by its name.
+    pub(super) fn look(&mut self, moment: &dyn ProcessSnapshot, parent: Option<u32>) {
+        if self.now.is_none() {
+            let own = self.seen_at(self.told, moment, self.fd);
+            let of_parent = || {
+                let parent = parent?;
+                match moment.of_parent(parent) {
+                    Some(parent) => self.seen_in(self.told, parent),
+                    None => self.seen_in(self.inode, &LiveSnapshot(parent)),
+                }
+            };
+            self.now = own.or_else(of_parent).or_else(|| self.seen_by_name());
+        }
+    }
+
+    /// How the file is, if descriptor `fd` is it, which this kind of moments calls `inode`.
+    fn seen_at(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot, fd: i32) -> Option<Extent> {
+        let (_, size) = moment.extent(fd).filter(|(found, _)| *found == inode)?;
+        let (flags, position) = moment.state(fd)?;
+        (flags as i32 == self.flags).then(|| Extent::of(self.flags, position, size))
+    }
+
+    fn seen_in(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot) -> Option<Extent> {
+        let mut numbers = moment.numbers().into_iter();
+        numbers.find_map(|fd| self.seen_at(inode, moment, fd))
+    }
+
+    /// A name tells of a size alone, and so of what was written at the end.
+    pub(super) fn seen_by_name(&self) -> Option<Extent> {
+        let found = match near::behind(&self.path) {
+            Found::Is(there) => Some(there.attributes),
+            Found::Nothing | Found::Unknown => None,
+        };
+        let is_it = |found: &Attributes| (found.dev, found.ino) == self.inode;
+        let size = found.filter(is_it)?.size;
+        let position = match self.flags & libc::O_ACCMODE {
+            libc::O_WRONLY => size.max(self.then.position),
+            _ => self.then.position,
+        };
+        Some(Extent { position, size })
+    }
+
+    pub(super) fn moved(&self, usage: &Usage) -> Option<Moved> {
+        let now = self.now?;
+        let writes = match self.flags & libc::O_ACCMODE {
+            libc::O_RDONLY => false,
+            libc::O_WRONLY => true,
+            _ => now.size > self.then.size,
+        };
+        let (op, own) = match writes {
+            true => (Op::Write, usage.write_bytes),
+            false => (Op::Read, usage.read_bytes),
+        };
+        let moved = now.position.saturating_sub(self.then.position);
+        let bytes = moved
+            .saturating_sub(self.by_children)
+            .min(own.unwrap_or(u64::MAX));
+        (bytes > 0).then_some(Moved {
+            file: self.file,
+            op,
+            since_ns: self.since_ns,
+            offset: self.then.position,
+            bytes,
+            size: now.size,
+        })
+    }
+}

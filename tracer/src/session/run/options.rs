@@ -1,0 +1,67 @@
+//! Options of a run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use flowtrace_schema::LaunchRecord;
+
+use super::super::seeing::{Layer, Seeing};
+use crate::net::live::LiveOptions;
+use crate::proc::environment::Wanted;
+
+/// Options of a run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The command and its arguments; at least one.
+    pub command: Vec<OsString>,
+    /// Directories to trace; the working directory when empty.
+    pub directories: Vec<PathBuf>,
+    /// True if to mount views of them. Without, what is known of files is what is told of opens and
+    /// names, and with [`Layer::Kernel`] of reads and writes.
+    pub mount: bool,
+    /// The trace to write.
+    pub output: PathBuf,
+    /// True if an older trace there may be replaced.
+    pub replace: bool,
+    /// Rank and job under which a launcher started this recording.
+    pub launch: Option<LaunchRecord>,
+    /// Layer and settings for file calls.
+    pub seeing: Seeing,
+    /// Samples of each thread a second; 0: none.
+    pub sample_hertz: u32,
+    /// Samples of the machine's counters a second; 0: none.
+    pub host_hertz: u32,
+    /// True if system calls on names and channels are stopped: files outside the directories, and
+    /// channels that open and close between two execs.
+    pub topology: bool,
+    /// The environment variables to record.
+    pub environment: Wanted,
+    /// Store passwords and keys of command lines, instead of masking them.
+    pub keep_secrets: bool,
+    /// Detach from processes that outlive the command, instead of following them to their end.
+    pub detach: bool,
+    /// Mount the same views and record nothing: the yardstick for what recording costs.
+    pub bare: bool,
+    /// Record the processes and no file call: the yardstick for what recording the calls costs.
+    pub without_calls: bool,
+    /// Mechanism that follows processes.
+    pub following: Following,
+    /// Capture packets, too.
+    pub net: Option<LiveOptions>,
+    /// Source of reads and writes.
+    pub layer: Layer,
+    /// Record every call on pipes and sockets, not their sums alone; with [`Layer::Kernel`].
+    pub channel_calls: bool,
+}
+
+/// Mechanism that follows the processes of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Following {
+    /// By programs in the kernel where these tell as much as ptrace does, else by ptrace.
+    #[default]
+    Best,
+    /// By ptrace: each is held for a moment when it begins, runs a program and ends.
+    ByPtrace,
+    /// Without ptrace, in whatever way there is.
+    WithoutPtrace,
+}

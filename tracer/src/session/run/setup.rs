@@ -1,0 +1,201 @@
+//! Parts and steps of a run that are the same however its processes are followed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use flowtrace_schema::{
+    FileLayer, LaunchRecord, Loss, ProcessLayer, Record, RunRecord, Text, quote_argv,
+};
+
+use super::super::directory::Directory;
+use super::super::inherited::Inherited;
+use super::super::launch::{Calls, Outcome, Start};
+use super::super::recording::{HOST, RUN, Recording};
+use super::super::serving::{Served, Serving};
+use super::super::signals::{self, SignalForwarder};
+use super::super::trace_files::own_files;
+use super::super::views::Views;
+use super::super::{Error, Result};
+use super::job::Job;
+use super::options::RunOptions;
+use super::report::Background;
+use crate::callers::Callers;
+use crate::fs::Offers;
+use crate::kernel::Scheduler;
+use crate::net::live::Namespaces;
+use crate::opens::Opens;
+use crate::proc::Living;
+use crate::proc::lifetimes::End;
+use crate::rings::Rings;
+/// A command whose child waits, and what is kept of it while it runs.
+pub(super) struct Started<'a> {
+    pub(super) views: Views,
+    pub(super) inherited: Inherited,
+    pub(super) recording: &'a Recording,
+    /// Where packets are captured beside our own network namespace.
+    pub(super) namespaces: Option<Arc<Namespaces>>,
+    /// Source of scheduler events for the kernel layer, where there is one.
+    pub(super) scheduler: Option<Scheduler>,
+    pub(super) job: Job<'a>,
+}
+
+pub(super) struct Run<'a> {
+    pub(super) options: &'a RunOptions,
+    pub(super) directories: &'a [Directory],
+    pub(super) cwd: &'a Path,
+    pub(super) program: &'a Path,
+    /// Which signals the command is still to get.
+    pub(super) forwarder: Arc<SignalForwarder>,
+    pub(super) offers: Arc<Offers>,
+    /// Where FUSE and the kernel layer meet, if that was asked for.
+    pub(super) kernel: Option<Arc<Opens>>,
+    pub(super) rings: Arc<Rings>,
+}
+
+impl Run<'_> {
+    /// Starts the command.
+    pub(super) fn go(
+        &self,
+        views: &mut Views,
+        start: &Start,
+        inherited: &mut Inherited,
+        calls: Calls,
+    ) -> io::Result<()> {
+        inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
+        inherited.opened(views.child.prepare(start)?);
+        self.offers.withdraw();
+        views.child.go(calls)
+    }
+
+    /// Starts the daemons behind the views, and records what is going to be recorded.
+    pub(super) fn serve(
+        &self,
+        started: &mut Started<'_>,
+        callers: Arc<dyn Callers>,
+        layer: ProcessLayer,
+    ) -> Result<Served> {
+        let Started {
+            views, recording, ..
+        } = started;
+        let mounted = std::mem::take(&mut views.mounted);
+        let recorded = !self.options.without_calls;
+        let served = self
+            .serving(views)
+            .serve(mounted, recorded.then_some((*recording, callers)))?;
+        self.describe(recording, views, &served, layer);
+        // From here on whoever opens the trace learns what is, or was, being recorded.
+        recording.recorder.settle();
+        Ok(served)
+    }
+
+    /// Runs the command; signals go to those that live.
+    pub(super) fn go_on(
+        &self,
+        started: &mut Started<'_>,
+        start: &Start,
+        living: Arc<Living>,
+        calls: Calls,
+    ) -> Result<()> {
+        self.go(&mut started.views, start, &mut started.inherited, calls)
+            .map_err(Error::system("start the command"))?;
+        let older = started.recording.older();
+        if older.is_kept() {
+            // Without a thread for that it is removed at the end.
+            let _ = started.views.child.when_it_runs(move || older.remove());
+        }
+        started.inherited.count(&started.recording.recorder);
+        signals::pass_on(started.job.root, Some(living), Arc::clone(&self.forwarder))
+            .map_err(Error::system("pass on signals"))
+    }
+
+    /// The last process has ended, or those that are left were let go.
+    pub(super) fn conclude(
+        &self,
+        started: Started<'_>,
+        served: Served,
+        end: io::Result<Option<End>>,
+    ) -> Result<(End, Option<Background>)> {
+        let vanished = || Error::system("wait for the command")(io::Error::other("it vanished"));
+        let end = end.map_err(Error::system("wait for the command"))?;
+        let mut views = started.views;
+        started.inherited.settle();
+        if started.job.left {
+            let end = end.ok_or_else(vanished)?;
+            return Ok((end, Some(Background { views, served })));
+        }
+        views.unmount();
+        served.join();
+        self.must_have_run(&mut views, end)?;
+        Ok((end.ok_or_else(vanished)?, None))
+    }
+
+    pub(super) fn serving(&self, views: &Views) -> Serving<'_> {
+        Serving {
+            directories: self.directories,
+            hidden: own_files(&self.options.output),
+            seeing: &self.options.seeing,
+            namespace: views.namespace,
+            offers: Arc::clone(&self.offers),
+            kernel: self.kernel.clone(),
+            rings: Arc::clone(&self.rings),
+        }
+    }
+
+    fn describe(
+        &self,
+        recording: &Recording,
+        views: &Views,
+        served: &Served,
+        process_layer: ProcessLayer,
+    ) {
+        let file_layer = match served.views().first() {
+            Some(view) => view.session.layer(),
+            None if self.kernel.is_some() => FileLayer::Kernel,
+            None => FileLayer::None,
+        };
+        recording.recorder.record(Record::Run(Box::new(RunRecord {
+            id: RUN,
+            host: HOST,
+            command: Some(quote_argv(
+                self.options.command.iter().map(|a| a.as_encoded_bytes()),
+            )),
+            cwd: Text::from(self.cwd),
+            version: env!("CARGO_PKG_VERSION"),
+            file_layer,
+            process_layer,
+        })));
+        if let Some(launch) = &self.options.launch {
+            let launch = LaunchRecord {
+                run: RUN,
+                ..launch.clone()
+            };
+            recording.recorder.record(Record::Launch(Box::new(launch)));
+        }
+        for view in served.views() {
+            view.record(&recording.recorder, self.options.seeing.attribute_ttl);
+        }
+        let seen = served.views().len();
+        recording
+            .recorder
+            .lost(Loss::FilesNotTraced, (self.directories.len() - seen) as u64);
+        if views.namespace.is_none() {
+            recording.recorder.lost(Loss::PathNotSeen, seen as u64);
+        }
+    }
+
+    /// An error where what ended is not the command: it could not be run, though it was there when we looked, or a
+    /// signal came before.
+    pub(super) fn must_have_run(&self, views: &mut Views, end: Option<End>) -> Result<()> {
+        let program = self.program.display().to_string();
+        match (views.child.outcome(), end) {
+            // A script whose interpreter is missing, or a lost working directory.
+            (Outcome::Refused(source), _) if source.raw_os_error() == Some(libc::ENOENT) => {
+                Err(Error::NotFound(format!("{program} (or its interpreter)")))
+            }
+            (Outcome::Refused(source), _) => Err(Error::NotExecutable { program, source }),
+            (Outcome::Never, Some(End::Killed(signal))) => Err(Error::NeverRan { signal }),
+            (Outcome::Ran | Outcome::Never, _) => Ok(()),
+        }
+    }
+}
