@@ -24,16 +24,13 @@ pub mod jobs;
 pub mod load;
 pub mod managers;
 pub mod model;
-pub mod network;
+pub mod packets;
 pub mod replay;
 pub mod report;
 pub mod rules;
 pub mod text;
 pub mod timeline;
 
-#[cfg(test)]
-#[path = "../tests/support/hostile.rs"]
-mod hostile;
 #[cfg(test)]
 #[path = "../tests/support/montage.rs"]
 mod montage;

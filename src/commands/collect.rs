@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 use flowtrace_tracer::monitor::Key;
 use flowtrace_tracer::monitor::collector::Rates;
 use flowtrace_tracer::monitor::service::{

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use flowtrace_profiler::clocks::{self, Alignment};
-use flowtrace_profiler::text::units::{self, bytes, counted, duration};
+use flowtrace_render::units::{self, bytes, counted, duration};
 use flowtrace_tracer::net::import::{Error, FileError, Imported, Input, Report, import};
 
 use crate::failure::Failure;

@@ -5,9 +5,9 @@ use crate::analysis::waits::{Kind, Root, Waits};
 use crate::model::FileCalls;
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
-use crate::text::table::{Align, Table, more};
-use crate::text::units;
 use crate::timeline::Timeline;
+use flowtrace_render::table::{Align, Table, more};
+use flowtrace_render::units;
 
 /// Rows of a table; more are counted.
 const SHOWN: usize = 10;

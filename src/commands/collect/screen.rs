@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 use flowtrace_schema::HostCounter;
 use flowtrace_tracer::monitor::service::{Control, NodeState};
 use nix::sys::signal::{Signal, kill};

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use flowtrace_profiler::export::dot::shown;
+use flowtrace_network::page::{Cell, Page};
 use flowtrace_profiler::export::graphml;
-use flowtrace_profiler::export::markup::Attributes;
 use flowtrace_profiler::export::rows::Csv;
-use flowtrace_profiler::network::page::{Cell, Page};
+use flowtrace_render::dot::shown;
+use flowtrace_render::markup::Attributes;
 use flowtrace_schema::{Table, Value};
 
 use super::options::Format;
@@ -74,7 +74,7 @@ fn json(page: &Page) -> serde_json::Value {
         .collect();
     serde_json::json!({
         "unknown": page.unknown,
-        "mode": if page.mode == flowtrace_profiler::network::Mode::Thesis { "thesis" } else { "default" },
+        "mode": if page.mode == flowtrace_network::Mode::Thesis { "thesis" } else { "default" },
         "t0_ns": page.span_ns.0,
         "t1_ns": page.span_ns.1,
         "answer": page.lines,
@@ -104,7 +104,7 @@ fn edges(page: &Page) -> Vec<(String, String, f64)> {
         _ => 0.0,
     };
     let text = |cell: &Cell| match cell {
-        Cell::Text(text) => flowtrace_profiler::text::units::plain(text),
+        Cell::Text(text) => flowtrace_render::units::plain(text),
         other => other.shown(),
     };
     let rows = page.rows.iter().filter(|row| row.len() >= 3);

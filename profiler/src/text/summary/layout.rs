@@ -1,6 +1,7 @@
 //! Labelled lines whose items wrap under each other.
 
-use super::{Style, units};
+use super::Style;
+use flowtrace_render::units;
 
 const LABEL: usize = 13;
 

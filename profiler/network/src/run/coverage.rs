@@ -1,0 +1,76 @@
+//! What an answer rests on.
+
+use std::fmt;
+
+use super::Run;
+use flowtrace_render::units;
+
+/// Flows that were recorded and are not looked at, of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aside {
+    /// Their protocol, or what else they have in common.
+    pub kind: String,
+    /// Whether they are of TCP, and left out for another reason than their protocol.
+    pub is_tcp: bool,
+    /// How many, in the whole recording.
+    pub flows: u64,
+    /// Their packets and payload; `None`: not counted yet.
+    pub traffic: Option<(u64, u64)>,
+}
+
+impl fmt::Display for Aside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flows = units::counted(self.flows as i64, "flow", "flows");
+        write!(f, "{flows} of {}", self.kind)?;
+        let Some((packets, bytes)) = self.traffic else {
+            return Ok(());
+        };
+        let packets = units::counted(packets as i64, "packet", "packets");
+        write!(f, ", {packets}, {} of payload", units::bytes(bytes as i64))
+    }
+}
+
+/// What was seen and what was missed in the interval of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Segments looked at.
+    pub packets: u64,
+    /// Packets that the kernels dropped; `None`: some capture does not say.
+    pub dropped: Option<i64>,
+    /// Processes known only from their partners' captures.
+    pub without_capture: Vec<String>,
+    /// Bound of the error between the captures' clocks, ns.
+    pub clock_error_ns: Option<i64>,
+    /// Addresses that are no part of the program.
+    pub left_out: Vec<String>,
+    /// Flows that the methods are not for.
+    pub aside: Vec<Aside>,
+    /// Packets of the program's connections without a whole header of TCP.
+    pub without_header: u64,
+}
+
+impl Run {
+    /// What answers about this interval rest on.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = Coverage {
+            dropped: Some(0),
+            clock_error_ns: self.data.clock_error_ns,
+            left_out: self.data.left_out.clone(),
+            aside: self.data.aside.clone(),
+            without_header: self.data.without_header,
+            ..Coverage::default()
+        };
+        for capture in &self.data.captures {
+            let inside = |t: i64| capture.packets.partition_point(|p| p.t_ns < t) as u64;
+            let (t0, t1) = self.span_ns();
+            coverage.packets += inside(t1.saturating_add(1)).saturating_sub(inside(t0));
+            coverage.dropped = coverage.dropped.zip(capture.dropped).map(|(a, b)| a + b);
+        }
+        for (node, name) in self.data.nodes.iter().enumerate() {
+            if !self.data.is_own[node] {
+                coverage.without_capture.push(name.clone());
+            }
+        }
+        coverage
+    }
+}
