@@ -15,79 +15,15 @@ use super::schedule::Schedule;
 
 mod bounds;
 mod library;
+mod metrics;
 mod steps;
 
 use bounds::Bound;
-
-/// Widest interval whose middle is given as a number.
-pub const NARROW: f64 = 0.2;
+pub use metrics::{Basis, NARROW, Pop, Share};
 
 /// Time that a send may take beside the work, s: in the library, and until a thread that waited runs
 /// again. In real runs on shared processors it was up to 75 µs.
 const SEND_S: f64 = 100e-6;
-
-/// An interval of a share, 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Share {
-    /// Least.
-    pub low: f64,
-    /// Most.
-    pub high: f64,
-}
-
-impl Share {
-    fn of(a: f64, b: f64) -> Share {
-        let clean = |x: f64| {
-            if x.is_finite() {
-                x.clamp(0.0, 1.0)
-            } else {
-                1.0
-            }
-        };
-        Share {
-            low: clean(a.min(b)),
-            high: clean(a.max(b)),
-        }
-    }
-
-    /// The middle, where the interval is narrow enough to be called a value.
-    pub fn point(&self) -> Option<f64> {
-        (self.high - self.low <= NARROW).then_some((self.low + self.high) / 2.0)
-    }
-}
-
-/// What efficiencies are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// What each process worked in a plain exchange, which packets show.
-    Work,
-    /// The least and the most that each process may have computed.
-    Bounds,
-}
-
-/// The efficiencies of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pop {
-    /// What they are made of.
-    pub basis: Basis,
-    /// Work of each process, least and most, s.
-    pub work_s: Vec<(f64, f64)>,
-    /// Length that the efficiencies refer to, s.
-    pub run_s: f64,
-    /// Length on a network without latency and transfer time, s: the two readings. `None`, like the shares
-    /// that follow from it: a replay would need to know who waited for whom.
-    pub ideal_s: Option<(f64, f64)>,
-    /// Mean work over largest work.
-    pub load_balance: Share,
-    /// Largest work over the run.
-    pub communication: Share,
-    /// Largest work over the ideal run.
-    pub serialisation: Option<Share>,
-    /// Ideal run over the run.
-    pub transfer: Option<Share>,
-    /// Mean work over the run.
-    pub parallel: Share,
-}
 
 /// The efficiencies of a schedule over a part of a run; `None` without messages, or where it is no
 /// plain exchange.

@@ -1,6 +1,6 @@
 //! Simulated annealing over mappings and paths (B.4.3).
 
-use super::{Placement, Problem, is_better};
+use super::problem::{Placement, Problem, is_better};
 
 /// Parameters. The text gives none.
 #[derive(Clone, Copy, Debug, PartialEq)]

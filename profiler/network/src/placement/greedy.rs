@@ -1,7 +1,7 @@
 //! Mappings by sorted lists.
 
-use super::Problem;
 use super::paths::widest_path;
+use super::problem::Problem;
 use crate::matrix::Matrix;
 
 /// Pairs by weight in both directions, the heaviest first.

@@ -1,6 +1,6 @@
 //! Ways through the hosts.
 
-use super::Problem;
+use super::problem::{Placement, Problem};
 use crate::matrix::Matrix;
 
 /// The path whose narrowest link is the widest (Dijkstra on max-min), with that width; the first
@@ -170,4 +170,18 @@ pub fn links(demands: &Matrix<f64>, hosts: &[usize], limit: Limit) -> Vec<(usize
     };
     links.truncate(kept);
     links
+}
+
+impl Problem {
+    /// A mapping with paths found greedily (B.4.2).
+    pub fn place(&self, hosts: Vec<usize>) -> Placement {
+        let (paths, unmapped) = route(self, &hosts);
+        let objective = self.objective(&hosts, &paths).unwrap_or(f64::NEG_INFINITY);
+        Placement {
+            hosts,
+            paths,
+            objective,
+            unmapped,
+        }
+    }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::matrix::Matrix;
 
 /// The challenge of B.4.4: hosts 1-3 joined at 100, 4-6 at 1000, 10 between.
 fn challenge() -> Problem {

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-use super::Axis;
-use crate::units;
-use crate::units::Unit;
+use super::chart::Axis;
+use crate::units::{self, Unit};
 
 /// A scale of one axis.
 #[derive(Clone, Debug)]
