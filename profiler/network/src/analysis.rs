@@ -1,11 +1,11 @@
 //! The calls beyond section 7.3: slowdown, efficiency, critical path, what-if, placement.
 
+use crate::wording;
 use std::collections::BTreeMap;
 
 use super::decomposition;
 use super::matrix;
 use super::messages;
-use super::page;
 use super::placement::{self, Placement, Problem};
 use super::pop::{self, Pop};
 use super::repeat;
@@ -191,7 +191,7 @@ pub fn place(run: &Run, given: &BTreeMap<(String, String), f64>) -> Answer<Advic
     if !missing.is_empty() {
         return Err(Unknown::new(format!(
             "the capacity between these hosts is not known: {}; give it with --capacity A,B=BYTES_PER_SECOND",
-            page::listed(&missing, ", ")
+            wording::listed(&missing, ", ")
         )));
     }
     let problem = Problem {

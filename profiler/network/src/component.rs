@@ -84,10 +84,7 @@ impl Losses {
 /// # Errors
 /// When the interval holds no message.
 pub fn decide(run: &Run) -> Result<Arc<Losses>, Unknown> {
-    match run.memo() {
-        Some(memo) => memo.losses.get_or_init(|| decided(run)).clone(),
-        None => decided(run),
-    }
+    run.once(|| decided(run))
 }
 
 fn decided(run: &Run) -> Result<Arc<Losses>, Unknown> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::messages::{self, Message};
 use super::quantile;
 use super::rtt;
-use super::run::{Mode, Node, Run, Unknown};
+use super::run::{Averaging, Mode, Node, Run, Unknown};
 
 /// How a latency was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,24 +22,6 @@ impl Method {
         match self {
             Method::BothEnds => "both ends",
             Method::HalfRoundTrip => "half round trip",
-        }
-    }
-}
-
-/// Parameters of the series of averages. The text gives no values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Averaging {
-    /// Values averaged.
-    pub ring: usize,
-    /// Relative change that makes a new point.
-    pub change: f64,
-}
-
-impl Default for Averaging {
-    fn default() -> Self {
-        Averaging {
-            ring: 16,
-            change: 0.2,
         }
     }
 }

@@ -6,11 +6,11 @@
 //! uncertainty. A verdict is given only where that leaves one, and where delays can be compared at
 //! all: between processes that do alike and do not take turns.
 
+use crate::wording;
 use std::collections::BTreeMap;
 
 use super::balance::{self, Range};
 use super::messages::{self, Message};
-use super::page;
 use super::quantile;
 use super::repeat::{self, Iterations};
 use super::replay::{Change, Reading, replay};
@@ -19,25 +19,21 @@ use super::schedule::{self, Schedule};
 use super::slowdown;
 use super::turns;
 
-mod books;
+mod accounts;
 pub(super) mod bootstrap;
+mod judge;
 mod lead;
 mod parts;
-mod verdicts;
+mod verdict;
 
 use parts::MOST_MESSAGES;
+pub use verdict::{Basis, Evidence, LEAST_ITERATIONS, Verdict};
+use verdict::{HIDDEN, LEAST_MESSAGES};
 
-/// Iterations from which others are drawn of them; fewer are judged by Student's distribution.
-pub const LEAST_ITERATIONS: usize = 8;
 /// Iterations from which anything is said.
 const FEWEST_ITERATIONS: usize = 3;
-/// Messages from which a run without iterations is cut into parts, and a verdict is given.
-const LEAST_MESSAGES: usize = 64;
 /// Processes that do alike send numbers of messages within this factor.
 const ALIKE: usize = 2;
-
-/// Why nothing is said where processes take turns.
-const HIDDEN: &str = "the processes take turns: whoever is first in the order answers for the time in which the others work as well, and what they work does not show";
 
 /// Why equal delays alone do not make a balance.
 const EQUAL_DELAYS: &str = "what the sends waited for is not known, and where messages come while the others still work, delays are alike though the work is not";
@@ -46,87 +42,12 @@ const EQUAL_DELAYS: &str = "what the sends waited for is not known, and where me
 /// delay of the slower one, and the faster one has the longer delays.
 const CONTRADICTED: &str = "the process with the longest delays works no longer than the others when the messages are replayed, so that the two contradict each other";
 
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// The work of each process: a plain exchange, where packets show it.
-    Work,
-    /// The work of the processes whose work shows: of those that take turns, and answer late.
-    Rounds,
-    /// What the process tracer saw them do, where packets alone do not tell.
-    Books,
-    /// Ball-in-the-court delays.
-    Delays,
-}
-
-/// The answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// These processes hold the others up, the most loaded first.
-    Loaded(Vec<Node>),
-    /// None does: a load from [`GATE`](super::balance::GATE) upwards would have shown.
-    Balanced,
-    /// The evidence is too small or of the wrong kind; why.
-    Unsure(String),
-}
-
-/// What a verdict rests on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Evidence {
-    /// The answer.
-    pub verdict: Verdict,
-    /// What is compared.
-    pub basis: Basis,
-    /// The process that stands out most, loaded or not.
-    pub first: Node,
-    /// Its value over that of the next (of the least loaded over the busiest other, where several are).
-    pub ratio: f64,
-    /// Within what that lies, 95 %; `None` with too few iterations.
-    pub ratio_range: Option<Range>,
-    /// How sure it is that it stands out at all, 0 to 1; `None` where that is not known.
-    pub confidence: Option<f64>,
-    /// What the load cost, s, 95 %; nothing without a load.
-    pub slowdown_s: Option<Range>,
-    /// What a replay of the messages says that the load cost, s; where delays were compared.
-    pub replayed_s: Option<Range>,
-    /// Iterations, or equal parts of the run where none were found.
-    pub parts: usize,
-    /// Whether they are iterations: then start-up and the end are left out.
-    pub are_iterations: bool,
-    /// The interval compared, ns.
-    pub span_ns: (i64, i64),
-    /// Delays of each process in it, s.
-    pub delays_s: Vec<f64>,
-    /// Processes whose work does not show, for they answer at once.
-    pub hidden: usize,
-}
-
-impl Evidence {
-    /// Whether iterations are so few that no others can be drawn of them.
-    pub fn are_few(&self) -> bool {
-        self.are_iterations && self.parts < LEAST_ITERATIONS
-    }
-
-    /// What the load cost, s: what both the difference of the delays or the work and a replay of the messages allow;
-    /// `None`: nothing, or not known.
-    pub fn cost_s(&self) -> Option<Range> {
-        let cost = self.slowdown_s?;
-        Some(self.replayed_s.map_or(cost, |replayed| Range {
-            low: cost.low.min(replayed.low),
-            high: cost.high.max(replayed.high),
-        }))
-    }
-}
-
 /// Weighs what a run says of its balance.
 ///
 /// # Errors
 /// When fewer than two processes sent packets.
 pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
-    match run.memo() {
-        Some(memo) => memo.evidence.get_or_init(|| weighed(run)).clone(),
-        None => weighed(run),
-    }
+    run.once(|| weighed(run))
 }
 
 fn weighed(run: &Run) -> Result<Evidence, Unknown> {
@@ -136,7 +57,7 @@ fn weighed(run: &Run) -> Result<Evidence, Unknown> {
         with_few(&mut evidence);
     }
     if let (Some(schedule), Verdict::Unsure(_)) = (schedule, &evidence.verdict) {
-        books::decide(run, &schedule, &mut evidence);
+        accounts::decide(run, &schedule, &mut evidence);
     }
     Ok(evidence)
 }
@@ -149,8 +70,8 @@ fn with_few(evidence: &mut Evidence) {
     let range = evidence.ratio_range.map_or(String::new(), |range| {
         format!(
             ": the factor to the next may be anything from {} to {}",
-            page::number(range.low),
-            page::number(range.high)
+            wording::number(range.low),
+            wording::number(range.high)
         )
     });
     evidence.verdict = Verdict::Unsure(match &evidence.verdict {
@@ -200,14 +121,14 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         && schedule::shows_nothing(part)
     {
         // Of many processes the schedule takes longer than all the rest.
-        verdicts::of_delays(&mut evidence, &by_part, &gate);
+        judge::of_delays(&mut evidence, &by_part, &gate);
         evidence.verdict = Verdict::Unsure(reason.clone());
         evidence.slowdown_s = None;
         return Ok((evidence, None));
     }
     let schedule = schedule::schedule(part, run.nodes().len());
     if let Some(found) = slowdown::slowdown(&schedule) {
-        verdicts::of_work(
+        judge::of_work(
             &mut evidence,
             &schedule,
             &found,
@@ -217,10 +138,10 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
     }
     let is_plain = schedule.takes_turns && schedule.are_alike && schedule.certainty.loose == 0;
     if let Some(found) = is_plain.then(|| turns::weigh(&schedule)).flatten() {
-        verdicts::of_turns(&mut evidence, &found);
+        judge::of_turns(&mut evidence, &found);
         return Ok((evidence, Some(schedule)));
     }
-    verdicts::of_delays(&mut evidence, &by_part, &gate);
+    judge::of_delays(&mut evidence, &by_part, &gate);
     if let Some(reason) = unequal.or(schedule.takes_turns.then(|| HIDDEN.into())) {
         evidence.verdict = Verdict::Unsure(reason);
         evidence.slowdown_s = None;

@@ -22,7 +22,6 @@ pub mod calls;
 mod chance;
 pub mod component;
 pub mod components;
-pub mod cycle;
 pub mod decomposition;
 pub mod evidence;
 mod links;
@@ -55,6 +54,7 @@ pub mod tables;
 pub mod topology;
 pub mod trigger;
 pub mod turns;
+pub mod wording;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

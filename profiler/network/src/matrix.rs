@@ -87,10 +87,7 @@ impl<T> Matrix<T> {
 /// When the interval holds no packet.
 pub fn traffic(run: &Run) -> Result<Arc<Matrix<Traffic>>, Unknown> {
     run.need_packets()?;
-    Ok(match run.memo() {
-        Some(memo) => Arc::clone(memo.traffic.get_or_init(|| Arc::new(counted(run)))),
-        None => Arc::new(counted(run)),
-    })
+    Ok(run.once(|| Arc::new(counted(run))))
 }
 
 fn counted(run: &Run) -> Matrix<Traffic> {

@@ -22,8 +22,9 @@ pub use topology::{changes, matrix, topology};
 
 pub use super::page::Page;
 
-use super::page::{Cell, listed};
+use super::page::Cell;
 use super::run::{Coverage, Node, Run};
+use super::wording::listed;
 use flowtrace_render::units;
 
 /// Name of a process as a cell.

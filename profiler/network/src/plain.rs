@@ -47,10 +47,7 @@ pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)
 pub(super) fn of_run(run: &Run) -> Result<Arc<Pairs>, Unknown> {
     let found = messages::messages(run)?;
     let look = || Arc::new(pairs(&found));
-    Ok(match run.memo() {
-        Some(memo) => Arc::clone(memo.plain.get_or_init(look)),
-        None => look(),
-    })
+    Ok(run.once(look))
 }
 
 /// The ordered pairs whose messages are alike. A greeting or a farewell of another size is left out.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ahash::AHashMap;
 
-use super::run::{ACK, Data, FIN, Node, PSH, Packet, RST, Run, SYN};
+use super::run::{ACK, Data, FIN, Node, PSH, Packet, RST, RoundTrips, Run, SYN};
 
 /// A segment on its way: end of its payload, time, whether it was pushed, whether it is counted.
 struct Sent {
@@ -13,9 +13,6 @@ struct Sent {
     is_pushed: bool,
     is_clean: bool,
 }
-
-/// Least round-trip time by ordered pair, ns: `[me][peer]`.
-pub(super) type Table = Vec<Vec<Option<i64>>>;
 
 /// What is on its way in a capture, by connection and sender.
 type OnWay = AHashMap<(u32, Node), VecDeque<Sent>>;
@@ -65,9 +62,9 @@ fn acknowledged(on_way: &mut OnWay, packet: &Packet) -> Option<i64> {
 }
 
 /// The least of the samples of all processes, each in the capture nearest to it.
-fn table(data: &Data) -> Table {
+fn table(data: &Data) -> RoundTrips {
     let nodes = data.nodes.len();
-    let mut least: Table = vec![vec![None; nodes]; nodes];
+    let mut least: RoundTrips = vec![vec![None; nodes]; nodes];
     for (at, capture) in data.captures.iter().enumerate() {
         let is_nearest = |node: Node| data.streams[usize::from(node)].capture == at;
         let mut on_way = OnWay::new();

@@ -14,31 +14,20 @@ use super::plain;
 use super::run::Node;
 
 mod context;
+mod need;
 mod phases;
+mod sends;
 mod slope;
+mod step;
 mod steps;
 mod symmetry;
 
-pub(super) use context::may_be_in_step;
-use context::{Context, Sends};
+use context::Context;
+use need::{Need, Needs};
 pub(super) use phases::Round;
-
-/// One send with what it waited for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// The message.
-    pub message: usize,
-    /// The process.
-    pub process: Node,
-    /// When it was sent, ns.
-    pub t_ns: i64,
-    /// The send of the same process before it.
-    pub before: Option<usize>,
-    /// Where its messages begin in the schedule's list.
-    first: usize,
-    /// Numbers of those that it needs, may need, and may be held by.
-    counts: [u32; 3],
-}
+use sends::Sends;
+pub(super) use sends::may_be_in_step;
+pub use step::Step;
 
 /// How certain the dependencies are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,25 +67,6 @@ pub struct Schedule {
     /// others do (as the end of a chain may): their waiting cannot be told from work.
     pub answering: Vec<Node>,
 }
-
-/// What the n-th send of a slot needs of a source: the first `n + offset` messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    /// Those. A send within `delay_ns` of the last of them had waited for it; a later one may have
-    /// been computing since before it came.
-    Offset { offset: i64, delay_ns: i64 },
-    /// The last of them may not be needed.
-    Either(i64),
-    /// The same, but the last of them nearly always came before the own send before: whether it is
-    /// needed does not change the work.
-    Hidden(i64),
-    /// Nothing but what came many rounds before.
-    LongAgo,
-}
-
-/// What the sends of each slot need: sender, receiver, source. A slot that is not in step has none: what
-/// had arrived last is all that is known of it.
-type Needs = BTreeMap<(Node, Node, Node), Need>;
 
 /// Without what a pair whose messages are alike sent before the first of them: a greeting would
 /// put its counts out of step.

@@ -12,20 +12,20 @@ use super::links::Links;
 use super::quantile;
 use super::replay::{Change, Reading, replay_over};
 use super::run::Node;
-use super::schedule::{self, Schedule};
+use super::schedule::Schedule;
 use super::turns;
 
+mod between_runs;
 mod lead;
+mod loaded;
 mod rounds;
 
+pub(super) use between_runs::{RUN_TO_RUN, between_runs};
 pub(super) use lead::Lead;
 use lead::lead;
+pub(super) use loaded::are_of_a_kind;
+use loaded::{loaded, stand_apart};
 use rounds::{ByStep, Rounds, held_up, noise, rounds};
-
-/// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
-/// for what their rounds show of other work.
-pub(super) const RUN_TO_RUN: f64 = 0.02;
-const MOST_HELD_UP: f64 = 0.04;
 
 /// Messages that take this share of a round take their time.
 const SLOW: f64 = 0.05;
@@ -100,7 +100,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
             && !are_of_a_kind(schedule, several)
             && lead(&rounds, several, &hidden).is_steady()
     };
-    let found = self::loaded(&middle, gate, may_be);
+    let found = loaded(&middle, gate, may_be);
     let (loaded, ratio) = match hidden.is_empty() {
         true => found?,
         false => found.unwrap_or_default(),
@@ -241,14 +241,6 @@ pub(super) fn shown_at(noise: f64) -> f64 {
     1.0 + (GATE - 1.0) / noise.max(1.0)
 }
 
-/// By which share of its length a run would differ from one without a load beside that. Processes that share
-/// processors, or a network, hold each other up differently once one of them is faster; some of that shows in rounds
-/// that take longer than the middle ones, as those of unsteady work do not.
-pub(super) fn between_runs(schedule: &Schedule) -> f64 {
-    let beyond = held_up(&rounds(schedule)) - 1.0;
-    RUN_TO_RUN + (2.0 * beyond).min(MOST_HELD_UP)
-}
-
 /// By how much the whole work of the loaded processes would differ from run to run, s: standard
 /// deviation of the sum of its steps, from the spread of each kind of step (those with one receiver).
 fn deviation(schedule: &Schedule, loaded: &[Node]) -> f64 {
@@ -269,58 +261,6 @@ fn deviation(schedule: &Schedule, loaded: &[Node]) -> f64 {
         works.len() as f64 * spread * spread
     };
     kinds.values().map(variance).sum::<f64>().sqrt()
-}
-
-/// Whether several processes work so much more than all others whichever reading of what the sends waited for is right.
-/// (Of one, the middle of both is enough: of several, what one of them hides may look like work of the next.)
-fn stand_apart(work_s: &[(f64, f64)], hidden: &[Node], several: &[Node], gate: f64) -> bool {
-    let all = 0..work_s.len() as Node;
-    let others = all.filter(|node| !several.contains(node) && !hidden.contains(node));
-    let next = others.map(|node| work_s[usize::from(node)].1);
-    let next = next.fold(0.0, f64::max);
-    let least = several.iter().map(|&node| work_s[usize::from(node)].0);
-    least.fold(f64::INFINITY, f64::min) >= gate * next
-}
-
-/// Whether several processes send more messages than all others, each of them: then what they do more is theirs to do,
-/// as in the middle of a mesh, and no load.
-pub(super) fn are_of_a_kind(schedule: &Schedule, several: &[Node]) -> bool {
-    let mut sent = vec![0usize; schedule.nodes];
-    for message in &schedule.messages {
-        sent[usize::from(message.src)] += 1;
-    }
-    let of = |is_among: bool| {
-        let nodes =
-            (0..schedule.nodes).filter(move |&node| several.contains(&(node as Node)) == is_among);
-        nodes.map(|node| sent[node])
-    };
-    let (least, most) = (of(true).min(), of(false).max());
-    least
-        .zip(most)
-        .is_some_and(|(least, most)| least > most && !schedule::may_be_in_step(least, most))
-}
-
-/// Which processes work so much more than the others that they are called loaded, from `gate` on: as many as there are,
-/// at most half of them. Several only where these may be loads.
-pub(super) fn loaded(
-    work: &[f64],
-    gate: f64,
-    may_be: impl Fn(&[Node]) -> bool,
-) -> Option<(Vec<Node>, f64)> {
-    let mut order: Vec<Node> = (0..work.len() as Node)
-        .filter(|&node| work[usize::from(node)] > 0.0)
-        .collect();
-    order.sort_by(|&a, &b| work[usize::from(b)].total_cmp(&work[usize::from(a)]));
-    if order.len() < 2 {
-        return None;
-    }
-    let ratio = |k: usize| work[usize::from(order[k - 1])] / work[usize::from(order[k])];
-    let mut several = (2..=order.len() / 2).rev();
-    if let Some(k) = several.find(|&k| ratio(k) >= gate && may_be(&order[..k])) {
-        return Some((order[..k].to_vec(), ratio(k)));
-    }
-    let one = if ratio(1) >= gate { 1 } else { 0 };
-    Some((order[..one].to_vec(), ratio(1)))
 }
 
 #[cfg(test)]

@@ -16,44 +16,21 @@ use super::schedule::Schedule;
 use super::slowdown::{self, Lead};
 
 mod replay;
+mod round;
 mod steps;
 
 use replay::Unloaded;
+pub use round::Rounds;
+use round::SOME;
 use steps::{Shown, Step};
 
 /// A round shows the work when the time in which work may be hidden is no more than this share of it.
 const SHOWN: f64 = 0.2;
-/// Rounds that must show, as a share, of a process that is compared with; of one that is named.
-const SOME: f64 = 0.1;
+/// Share of the rounds of a loaded process that must show.
 const MOST: f64 = 0.75;
-/// Shown rounds needed.
-const LEAST_ROUNDS: usize = 8;
 /// Resamples of the rounds, and the share of them outside of the range at either end.
 const RESAMPLES: usize = 500;
 const TAIL: f64 = 0.025;
-
-/// The rounds of one process.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rounds {
-    /// Work of each round that shows it, s.
-    pub shown_s: Vec<f64>,
-    /// Number of all rounds.
-    pub count: usize,
-}
-
-impl Rounds {
-    fn is_shown(&self, share: f64) -> bool {
-        self.shown_s.len() >= LEAST_ROUNDS && self.shown_s.len() as f64 >= share * self.count as f64
-    }
-
-    /// Mean work of a round that shows it, s; 0: too few do.
-    fn mean_s(&self) -> f64 {
-        match self.is_shown(SOME) {
-            true => quantile::mean(&self.shown_s).unwrap_or(0.0),
-            false => 0.0,
-        }
-    }
-}
 
 /// What the rounds of a program that takes turns say of its balance.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use flowtrace_network::load::{By, Growing, Selection};
-use flowtrace_network::page::{self, Page};
+use flowtrace_network::page::Page;
 use flowtrace_network::replay::Change;
 use flowtrace_network::rir::SlowdownTable;
 use flowtrace_network::run::Unit;
 use flowtrace_network::trigger::Reactive;
-use flowtrace_network::{Mode, Run, Unknown, calls, lost, pages, tables};
+use flowtrace_network::{Mode, Run, Unknown, calls, lost, pages, tables, wording};
 use flowtrace_profiler::{packets, rules};
 use flowtrace_schema::Trace;
 
@@ -112,7 +112,7 @@ fn asked(
         let reason = format!(
             "all packets are between sockets of {}, and which are of which process is not known; \
              --by endpoint takes each port for a process",
-            page::listed(run.nodes(), " or of ")
+            wording::listed(run.nodes(), " or of ")
         );
         return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }

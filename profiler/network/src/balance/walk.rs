@@ -12,8 +12,8 @@
 //! - The walk ends with the first round in which one end gains less than the stated share of its sum; what the other end
 //!   gains in it counts (12.05 beside .85).
 
-use super::super::matrix::Matrix;
 use super::{End, Range, Round, Rounds, argmax, partners, reference, significant, sums};
+use crate::matrix::Matrix;
 
 /// Balances one process after the other, both ends together, until a round gains less than `stop` of the sum so far.
 pub fn walk(table: &Matrix<f64>, stop: f64) -> Rounds {
@@ -119,8 +119,8 @@ fn lower(table: &mut Matrix<f64>, (row, column): (usize, usize), most: f64) -> f
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{near, near_range, table};
     use super::*;
+    use crate::balance::tests::{near, near_range, table};
 
     /// How far a sum is off for which a mean was printed with one digit: 8.2 for 8.175, 6.5 for 6.475.
     const ROUNDED: f64 = 0.025 + 1e-9;
@@ -146,7 +146,7 @@ mod tests {
         // The slowdown of the run with two loads lies between.
         assert!(rounds.total.low < 51.58 && 51.58 < rounds.total.high);
         // The sum of the text, 38.55, has the bias of 172 as well.
-        let with_bias = super::super::pair_local(&table(6), 3).low;
+        let with_bias = crate::balance::pair_local(&table(6), 3).low;
         near(with_bias, 38.55, 3.0 * ROUNDED);
     }
 

@@ -1,8 +1,8 @@
 //! What a verdict would be had other iterations been seen: resampling them with replacement.
 
-use super::super::balance::{self, Range};
-use super::super::chance::Chance;
-use super::super::quantile;
+use crate::balance::{self, Range};
+use crate::chance::Chance;
+use crate::quantile;
 
 /// Resamples.
 const RESAMPLES: usize = 500;

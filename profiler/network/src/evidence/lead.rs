@@ -1,8 +1,8 @@
 //! How far processes stand before the others, and how sure that is.
 
-use super::super::balance::Range;
-use super::super::student;
 use super::{LEAST_ITERATIONS, bootstrap};
+use crate::balance::Range;
+use crate::student;
 
 /// The process that is named leads by this factor at least, in 97.5 % of the resamples.
 pub(super) const LEAST_LEAD: f64 = 1.1;

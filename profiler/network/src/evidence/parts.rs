@@ -1,11 +1,11 @@
 //! The parts that a run is cut into for its verdict, and what each process has in each of them.
 
-use super::super::ball;
-use super::super::messages::Message;
-use super::super::repeat::Iterations;
-use super::super::run::Run;
-use super::super::schedule::Schedule;
 use super::LEAST_MESSAGES;
+use crate::ball;
+use crate::messages::Message;
+use crate::repeat::Iterations;
+use crate::run::Run;
+use crate::schedule::Schedule;
 
 /// Parts that a run without iterations is cut into.
 const PARTS: usize = 16;

@@ -1,5 +1,6 @@
 //! Which processes a question is about, and what each connection joins.
 
+use crate::wording;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,7 +10,6 @@ use flowtrace_schema::CaptureRow;
 use super::aside::Asides;
 use super::flows::{Flow, Flows, Names};
 use super::selection::{By, Selection};
-use crate::page;
 use crate::run::{Node, Unknown};
 
 /// Processes analysed unless asked otherwise.
@@ -92,7 +92,7 @@ impl Chosen {
                 known.extend(named.keys().map(ToString::to_string));
                 let known = match known.is_empty() {
                     true => "none".into(),
-                    false => page::listed(&known, ", "),
+                    false => wording::listed(&known, ", "),
                 };
                 return Err(Unknown::new(format!(
                     "no host \"{host}\" in this trace; there are {known}"

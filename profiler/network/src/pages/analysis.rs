@@ -1,12 +1,13 @@
 //! Slowdown, efficiency, critical path, what-if, state of the network, placement.
 
+use crate::wording;
 use std::collections::BTreeMap;
 
 use super::balance::verdict_line;
 use super::{called, cell, name, page};
 use crate::analysis;
 use crate::evidence::{self, Verdict};
-use crate::page::{self, Cell, Page};
+use crate::page::{Cell, Page};
 use crate::placement::{self, Placement};
 use crate::pop::Basis;
 use crate::replay::Change;
@@ -22,7 +23,7 @@ pub fn slowdown(run: &Run) -> Page {
     page(run, analysis::slowdown(run), |known| {
         let found = &known.value;
         let mut page = Page::new(run, &["process", "work_least_s", "work_most_s", "loaded"]);
-        let ratio = page::number(found.ratio);
+        let ratio = wording::number(found.ratio);
         // The same evidence as that of the balance: one trace has one verdict.
         let evidence = evidence::weigh(run).ok();
         let unsure = evidence.filter(|e| matches!(e.verdict, Verdict::Unsure(_)));
@@ -36,14 +37,14 @@ pub fn slowdown(run: &Run) -> Page {
             let names: Vec<&str> = found.loaded.iter().map(|&node| called(run, node)).collect();
             page.lines.push(format!(
                 "{} {} the others up, with {ratio} times the work of the next",
-                page::listed(&names, " and "),
+                wording::listed(&names, " and "),
                 if names.len() == 1 { "holds" } else { "hold" }
             ));
             let (low, high) = (found.slowdown_s.low, found.slowdown_s.high);
             page.lines.push(format!(
                 "that cost {} of {}",
-                page::range(low, high),
-                page::seconds(found.run_s)
+                wording::range(low, high),
+                wording::seconds(found.run_s)
             ));
             if found.relative_width().is_some_and(|width| width > 0.3) {
                 page.notes.push(
@@ -159,8 +160,8 @@ pub fn critical_path(run: &Run) -> Page {
                 "longest on the path: {} of {}, {} of {}",
                 names[0].shown(),
                 names[1].shown(),
-                page::range(*low, *high),
-                page::seconds(whole)
+                wording::range(*low, *high),
+                wording::seconds(whole)
             ));
         }
         for (low, high, mut row) in parts.into_iter().filter(|part| part.1 > 0.0) {
@@ -186,8 +187,8 @@ pub fn what_if(run: &Run, change: &Change) -> Page {
         let (low, high) = found.changed_s;
         page.lines.push(format!(
             "{} instead of {}",
-            page::range(low, high),
-            page::seconds(found.base_s)
+            wording::range(low, high),
+            wording::seconds(found.base_s)
         ));
         page.rows.push(vec![
             Cell::Text("as it was".into()),
@@ -254,7 +255,7 @@ pub fn state(run: &Run) -> Page {
         .collect();
     if !late.is_empty() {
         page.lines
-            .push(format!("read too late: {}", page::listed(&late, ", ")));
+            .push(format!("read too late: {}", wording::listed(&late, ", ")));
     }
     page.notes.push("includes the program's own share; \"at least\" without \"at most\" is what was carried in the best second; a virtual link without a rate limit has no bottleneck to measure".into());
     page

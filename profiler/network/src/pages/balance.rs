@@ -6,8 +6,9 @@ use crate::calls::{self, GlobalImbalance};
 use crate::component::{self, Loss, Losses};
 use crate::decomposition::Component;
 use crate::evidence::{self, Basis, Evidence, Verdict};
-use crate::page::{self, Cell, Page};
+use crate::page::{Cell, Page};
 use crate::run::{Books, Mode, Node, Run};
+use crate::wording;
 use flowtrace_render::units;
 
 /// `network court`: delays of every process, and towards whom.
@@ -48,8 +49,8 @@ pub fn court(run: &Run) -> Page {
         page.lines.push(format!(
             "the ball was longest in the court of {}: {} of {}",
             called(run, first),
-            page::seconds(most),
-            page::seconds(run.seconds())
+            wording::seconds(most),
+            wording::seconds(run.seconds())
         ));
     }
     page.lines.extend(decision(run));
@@ -59,7 +60,7 @@ pub fn court(run: &Run) -> Page {
 /// The verdict of the gate alone, in words: thesis mode.
 fn gate_line(run: &Run, gate: &Gate) -> String {
     let process = called(run, gate.loaded as Node);
-    let ratio = page::number(gate.ratio);
+    let ratio = wording::number(gate.ratio);
     if gate.is_open {
         format!("{process} holds the others up: its delays are {ratio} times the next largest")
     } else {
@@ -72,12 +73,12 @@ fn gate_line(run: &Run, gate: &Gate) -> String {
 /// The verdict, in words.
 pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
     let first = called(run, evidence.first);
-    let (ratio, what) = (page::number(evidence.ratio), measure(evidence.basis));
+    let (ratio, what) = (wording::number(evidence.ratio), measure(evidence.basis));
     let range = evidence.ratio_range.map_or(String::new(), |range| {
         format!(
             " ({} to {})",
-            page::number(range.low),
-            page::number(range.high)
+            wording::number(range.low),
+            wording::number(range.high)
         )
     });
     match &evidence.verdict {
@@ -89,7 +90,7 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
             };
             format!(
                 "{} {holds} the others up: {whose} {what} is {ratio} times that of the next{range}{}",
-                page::listed(&names, " and "),
+                wording::listed(&names, " and "),
                 sureness(evidence)
             )
         }
@@ -121,7 +122,7 @@ pub(super) fn decision(run: &Run) -> Option<String> {
 
 /// A decision, in words.
 pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
-    let whole = page::seconds(losses.run_s);
+    let whole = wording::seconds(losses.run_s);
     if let Some(first) = losses.first() {
         return format!(
             "most out of balance: {}, which cost {}",
@@ -129,12 +130,12 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
             match first.is_least {
                 true => format!(
                     "{} of {whole} at least; its delays lie {} above the median",
-                    page::seconds(first.lost_s.low),
-                    page::seconds(first.above_median_s)
+                    wording::seconds(first.lost_s.low),
+                    wording::seconds(first.above_median_s)
                 ),
                 false => format!(
                     "{} of {whole}",
-                    page::range(first.lost_s.low, first.lost_s.high)
+                    wording::range(first.lost_s.low, first.lost_s.high)
                 ),
             }
         );
@@ -143,8 +144,8 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
         return format!(
             "cannot tell what is most out of balance: {} cost {} of {whole}, and what stands out costs {} at least",
             component_words(run, open.component),
-            page::range(open.lost_s.low, open.lost_s.high),
-            page::seconds(losses.significant_s)
+            wording::range(open.lost_s.low, open.lost_s.high),
+            wording::seconds(losses.significant_s)
         );
     }
     let verdict = losses.evidence.as_ref().map(|evidence| &evidence.verdict);
@@ -155,14 +156,14 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
         let names: Vec<&str> = loaded.iter().map(|&node| called(run, node)).collect();
         return format!(
             "most out of balance: process {}, and what that cost packets do not tell",
-            page::listed(&names, " and ")
+            wording::listed(&names, " and ")
         );
     }
     let network = losses.all.iter().filter(|loss| !is_process(loss));
     let most = network.map(|loss| loss.lost_s.high).fold(0.0, f64::max);
     let mut line = format!(
         "nothing stands out: latency and bandwidth cost {} of {whole} each at most",
-        page::seconds(most)
+        wording::seconds(most)
     );
     match verdict {
         Ok(Verdict::Balanced) => line.push_str(", and the processes are balanced"),
@@ -218,7 +219,7 @@ pub fn balance(run: &Run) -> Page {
                 page.lines.push(gate_line(run, &found.gate));
                 page.lines.push(format!(
                     "slowdown by the difference to the others: {}",
-                    page::range(found.range.low, found.range.high)
+                    wording::range(found.range.low, found.range.high)
                 ));
             }
         }
@@ -251,28 +252,28 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
         (Verdict::Loaded(_), Some(cost)) if evidence.basis == Basis::Delays => {
             page.lines.push(format!(
                 "that cost {} of {} at least; how much more, delays do not show",
-                page::seconds(found.range.low),
-                page::seconds(part_s),
+                wording::seconds(found.range.low),
+                wording::seconds(part_s),
             ));
             if let Some(replayed) = evidence.replayed_s {
                 page.notes.push(format!(
                     "by the difference of the delays {}, by a replay of the messages {}: the least of both",
-                    page::range(cost.low, cost.high),
-                    page::range(replayed.low, replayed.high)
+                    wording::range(cost.low, cost.high),
+                    wording::range(replayed.low, replayed.high)
                 ));
             }
         }
         (Verdict::Loaded(_), Some(_)) => page.lines.push(format!(
             "that cost {} of {}; without it the run would have taken {}",
-            page::range(found.range.low, found.range.high),
-            page::seconds(part_s),
-            page::range(found.predicted_s.low, found.predicted_s.high),
+            wording::range(found.range.low, found.range.high),
+            wording::seconds(part_s),
+            wording::range(found.predicted_s.low, found.predicted_s.high),
         )),
         (Verdict::Loaded(_), None) => page
             .lines
             .push("what that cost, packets do not tell".into()),
         (Verdict::Unsure(_), _) => {
-            let ratio = page::number(evidence.ratio);
+            let ratio = wording::number(evidence.ratio);
             page.lines.push(format!(
                 "most stands out {}: its {} is {ratio} times that of the next",
                 called(run, evidence.first),
@@ -296,7 +297,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
         (true, n) => format!(
             "compared over {} of {}, start-up and end left out; {}",
             units::counted(n as i64, "iteration", "iterations"),
-            page::seconds(part_s),
+            wording::seconds(part_s),
             match evidence.are_few() {
                 true => "that is few: ranges are those of Student's distribution, and a load must stand out of nearly every iteration",
                 false => "ranges hold 95 % of the results with other iterations drawn",
@@ -305,7 +306,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
         (false, 1) => "no iterations were found, so that start-up cannot be left out".into(),
         (false, n) => format!(
             "no iterations were found, so that start-up cannot be left out; ranges are over {n} equal parts of {}",
-            page::seconds(part_s)
+            wording::seconds(part_s)
         ),
     });
     if evidence.basis == Basis::Delays && matches!(evidence.verdict, Verdict::Loaded(_)) {
@@ -332,8 +333,8 @@ fn why(run: &Run, evidence: &Evidence, page: &mut Page) {
             let most = others.iter().map(of).fold(0.0, f64::max);
             format!(
                 "{} (the others {})",
-                page::seconds(of(&books)),
-                page::range(least, most)
+                wording::seconds(of(&books)),
+                wording::range(least, most)
             )
         };
         page.lines.push(format!(
@@ -355,7 +356,7 @@ pub fn bias(run: &Run) -> Page {
         page.lines.push(format!(
             "imbalance by the {} rule: {}",
             found.rule,
-            page::range(found.range.low, found.range.high)
+            wording::range(found.range.low, found.range.high)
         ));
         for &(partner, low, high) in &found.parts {
             page.rows.push(vec![
@@ -385,7 +386,7 @@ pub fn multiload(run: &Run, t_p: Option<f64>) -> Page {
         page.lines.push(verdict(run, &found.gate));
         page.lines.push(format!(
             "balancing one after the other gains {}",
-            page::range(found.range.low, found.range.high)
+            wording::range(found.range.low, found.range.high)
         ));
         if run.settings.mode == Mode::Thesis {
             page.notes.push("by the steps of the thesis' printed rounds: one process per round for both ends; in the round that ends the search an end counts that gains enough".into());

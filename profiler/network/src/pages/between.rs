@@ -2,9 +2,10 @@
 
 use super::{name, page};
 use crate::calls::{self, Prediction};
-use crate::page::{self, Cell, Page};
+use crate::page::{Cell, Page};
 use crate::rir::SlowdownTable;
 use crate::run::{Mode, Run};
+use crate::wording;
 use crate::{Answer, Known};
 use flowtrace_render::units;
 
@@ -17,11 +18,11 @@ pub fn series(run: &Run, by_pair: bool) -> Page {
         let most = found.all.iter().copied().fold(0.0, f64::max);
         page.lines.push(format!(
             "{} to {} iterations per second, all pairs together, in {} of {}, one every {}",
-            page::number(least),
-            page::number(most),
+            wording::number(least),
+            wording::number(most),
             units::counted(found.all.len() as i64, "window", "windows"),
-            page::seconds(found.window_s),
-            page::seconds(found.step_s)
+            wording::seconds(found.window_s),
+            wording::seconds(found.step_s)
         ));
         let t_ns = |k: usize| found.t0_ns + (k as f64 * found.step_s * 1e9) as i64;
         let mut push = |src: Cell, dst: Cell, rates: &[f64]| {
@@ -72,10 +73,10 @@ pub fn predict(run: &Run, base: &Run) -> Page {
             Ok(Known { value, .. }) => {
                 page.lines.push(format!(
                     "by its {method} this run takes {}: {} of them per second, {} in the base run of {}",
-                    page::seconds(value.predicted_s),
-                    page::number(value.rate),
-                    page::number(value.base_rate),
-                    page::seconds(value.base_s)
+                    wording::seconds(value.predicted_s),
+                    wording::number(value.rate),
+                    wording::number(value.base_rate),
+                    wording::seconds(value.base_s)
                 ));
                 page.rows.push(vec![
                     Cell::Text((*method).into()),
@@ -98,14 +99,14 @@ pub fn predict(run: &Run, base: &Run) -> Page {
     let (before, now) = value.counts();
     page.lines.push(format!(
         "it took {}: the prediction is off by {}",
-        page::seconds(value.actual_s),
+        wording::seconds(value.actual_s),
         Cell::Share(value.error()).shown()
     ));
     if (now / before - 1.0).abs() > 0.1 {
         page.notes.push(format!(
             "the base run holds {} of them and this one {}: the prediction is for as much work as in the base run",
-            page::number(before),
-            page::number(now)
+            wording::number(before),
+            wording::number(now)
         ));
     }
     page.notes.push(

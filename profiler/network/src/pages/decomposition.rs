@@ -5,8 +5,9 @@ use super::{called, cell, name, page};
 use crate::calls;
 use crate::component;
 use crate::decomposition::{self, Component};
-use crate::page::{self, Cell, Page};
+use crate::page::{Cell, Page};
 use crate::run::{Mode, Node, Run};
+use crate::wording;
 use flowtrace_render::units;
 
 /// `network messages`: how many each process sent to each other.
@@ -78,15 +79,15 @@ pub fn decomposition(run: &Run) -> Page {
     let transfer: f64 = pairs.iter().map(|p| p.transfer_s).sum();
     page.lines.push(format!(
         "messages were on their way for {} and came in for {}, all pairs together in {}",
-        page::seconds(latency),
-        page::seconds(transfer),
-        page::seconds(run.seconds())
+        wording::seconds(latency),
+        wording::seconds(transfer),
+        wording::seconds(run.seconds())
     ));
     page.lines.extend(decision(run));
     if let Some(error) = run.clock_error_ns() {
         page.notes.push(format!(
             "one-way delays are right within {} per message: the clocks of the captures",
-            page::seconds(error as f64 / 1e9)
+            wording::seconds(error as f64 / 1e9)
         ));
     }
     page
@@ -101,7 +102,7 @@ pub fn latency(run: &Run, src: Node, dst: Node) -> Page {
                 "messages from {} to {} were on their way for {} ({})",
                 called(run, src),
                 called(run, dst),
-                page::seconds(time.value.seconds),
+                wording::seconds(time.value.seconds),
                 time.value.method.name()
             ));
         }
@@ -127,7 +128,7 @@ pub fn bandwidth(run: &Run, src: Node, dst: Node) -> Page {
                 "messages from {} to {} came in for {}",
                 called(run, src),
                 called(run, dst),
-                page::seconds(time.value)
+                wording::seconds(time.value)
             ));
         }
         for &(t, value) in &known.value {
@@ -160,7 +161,7 @@ pub fn component(run: &Run) -> Page {
             page.lines.push(format!(
                 "most out of balance: {}, {} above the median of its kind",
                 component_words(run, component),
-                page::seconds(found.seconds.low)
+                wording::seconds(found.seconds.low)
             ));
         }
         for loss in &found.all {

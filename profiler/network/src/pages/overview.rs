@@ -1,8 +1,9 @@
 //! `network` without a subcommand: the answers in a few lines.
 
 use crate::calls;
-use crate::page::{self, Cell, Page};
+use crate::page::{Cell, Page};
 use crate::run::{Run, Unknown};
+use crate::wording;
 use flowtrace_render::units;
 
 /// Periods that the answer names at most.
@@ -29,7 +30,7 @@ pub fn overview(run: &Run) -> Page {
     page.lines.push(format!(
         "{} in {}, {}{places}",
         units::counted(run.nodes().len() as i64, "process", "processes"),
-        page::seconds(run.seconds()),
+        wording::seconds(run.seconds()),
         units::counted(once as i64, "packet", "packets")
     ));
     let mut answer = |question: &str, answer: String| {

@@ -81,7 +81,7 @@ fn cdf(run: &Run, found: &RateSeries) -> Picture {
         x: Axis {
             label: format!(
                 "iterations per second, in windows of {}",
-                crate::page::seconds(found.window_s)
+                crate::wording::seconds(found.window_s)
             ),
             ..Axis::default()
         },

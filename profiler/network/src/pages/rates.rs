@@ -2,10 +2,11 @@
 
 use super::{called, cell, name, page};
 use crate::calls::{self, SuperPhase};
-use crate::page::{self, Cell, Page, Rows};
+use crate::page::{Cell, Page, Rows};
 use crate::periods::{Basis, Component, Period};
 use crate::run::{Mode, Run};
 use crate::spectrum::Spectrum;
+use crate::wording;
 use flowtrace_render::{blocks, units};
 
 /// `network iterations`: the rate of round trips by pair.
@@ -25,8 +26,8 @@ pub fn iterations(run: &Run) -> Page {
         let rates = &known.value;
         page.lines.push(format!(
             "{} iterations per second (median of the pairs), one every {}",
-            page::number(rates.rate),
-            page::seconds(1.0 / rates.rate)
+            wording::number(rates.rate),
+            wording::seconds(1.0 / rates.rate)
         ));
         let mut shaky = 0;
         for pair in &rates.pairs {
@@ -69,8 +70,8 @@ pub fn stationary(run: &Run) -> Page {
         let mut page = Page::new(run, &["rate_per_s", "representative_s"]);
         page.lines.push(format!(
             "{} iterations per second, all pairs together, over {}, which hold all but {} % of the swings",
-            page::number(rate),
-            page::seconds(seconds),
+            wording::number(rate),
+            wording::seconds(seconds),
             run.settings.cutoff_percent
         ));
         page.rows
@@ -86,8 +87,8 @@ pub fn cdf(run: &Run) -> Page {
         let found = &known.value;
         page.lines.push(format!(
             "median {} per second, from 5 to 95 % a spread of {}",
-            page::number(found.median),
-            page::number(found.spread)
+            wording::number(found.median),
+            wording::number(found.spread)
         ));
         for (i, value) in found.percentiles.iter().enumerate() {
             page.rows
@@ -120,8 +121,8 @@ pub fn spectrum(run: &Run, is_representative: bool) -> Page {
         if let Some(edge) = found.edge_hz {
             page.lines.push(format!(
                 "95 % of the power lie below {} Hz: sample at {} Hz at least{}",
-                page::number(edge),
-                page::number(2.0 * edge),
+                wording::number(edge),
+                wording::number(2.0 * edge),
                 if found.sample_hz >= 10.0 * edge {
                     ""
                 } else {
@@ -181,7 +182,7 @@ fn picture(spectrum: &Spectrum) -> String {
     }
     let (low, high) = (spectrum.hz(1), spectrum.hz(bins - 1));
     let [low, middle, high] =
-        [low, (low * high).sqrt(), high].map(|hz| format!("{} Hz", page::number(hz)));
+        [low, (low * high).sqrt(), high].map(|hz| format!("{} Hz", wording::number(hz)));
     text += &format!("{FLOOR_DB:>5} dB └{}\n", "─".repeat(WIDTH));
     let third = WIDTH / 3;
     text += &format!("{:10}{low:<third$}{middle:^third$}{high:>third$}\n\n", "");
@@ -217,7 +218,7 @@ pub fn peaks(run: &Run) -> Page {
             page.notes.push(format!("{more} weaker peaks are left out"));
         }
         page.lines.push(match known.value.first() {
-            Some(peak) => format!("the strongest peak is at {} Hz", page::number(peak.hz)),
+            Some(peak) => format!("the strongest peak is at {} Hz", wording::number(peak.hz)),
             None => "the spectrum has no local maximum".into(),
         });
         page
@@ -238,14 +239,14 @@ pub fn period(run: &Run) -> Page {
 /// A period in a line, as far as all kinds have it.
 fn in_a_line(seconds: f64, range_s: Option<(f64, f64)>, count: Option<f64>) -> String {
     let interval = range_s.map_or(String::new(), |(low, high)| {
-        format!(" ({})", page::range(low, high))
+        format!(" ({})", wording::range(low, high))
     });
-    let count = count.map_or(String::new(), |n| format!(", {} times", page::number(n)));
-    format!("period {}{interval}{count}", page::seconds(seconds))
+    let count = count.map_or(String::new(), |n| format!(", {} times", wording::number(n)));
+    format!("period {}{interval}{count}", wording::seconds(seconds))
 }
 
 fn listed(seconds: &[f64]) -> String {
-    let shown: Vec<String> = seconds.iter().map(|s| page::seconds(*s)).collect();
+    let shown: Vec<String> = seconds.iter().map(|s| wording::seconds(*s)).collect();
     shown.join(", ")
 }
 
@@ -325,7 +326,7 @@ fn periods(run: &Run, found: &SuperPhase) -> Page {
         );
         page.lines.push(format!(
             "single iterations took {}{of}",
-            page::range(shortest, longest)
+            wording::range(shortest, longest)
         ));
         for pair in &iterations.pairs {
             let times = &pair.times_ns;
@@ -418,7 +419,7 @@ fn evidence(period: &Period) -> String {
         .autocorrelation
         .map(|r| format!("autocorrelation {r:.2}"));
     let resolution = (period.basis == Basis::Rate)
-        .then(|| format!("resolution {} Hz", page::number(period.resolution_hz)));
+        .then(|| format!("resolution {} Hz", wording::number(period.resolution_hz)));
     let all: Vec<String> = [p, r, resolution].into_iter().flatten().collect();
     match all.is_empty() {
         true => String::new(),
@@ -435,7 +436,7 @@ fn members(run: &Run, component: &Component) -> String {
         .into_iter()
         .map(|node| called(run, node).to_string())
         .collect();
-    page::listed(&names, ", ")
+    wording::listed(&names, ", ")
 }
 
 /// `network components`: pairs whose spectra have the same form.

@@ -128,7 +128,7 @@ pub fn changes(run: &Run) -> Page {
         page.lines.push(match known.value.changes.len() {
             0 if run.seconds() < 1.5 * window => format!(
                 "unknown: the interval of {} is shorter than one and a half times the smoothing of {window} s (--smooth)",
-                crate::page::seconds(run.seconds())
+                crate::wording::seconds(run.seconds())
             ),
             0 => "the topology never came to rest: it changes faster than the smoothing can follow".into(),
             1 => "one topology throughout".into(),

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 
 use ahash::AHashMap;
 
+use super::data::{Capture, Data, Stream};
 use super::nearest::nearest;
-use super::{Capture, Data, Node, Packet, SYN, Stream};
+use super::packet::{Node, Packet, SYN};
 
 /// A packet as a reader gives it.
 pub type PacketInput = Packet;
@@ -21,22 +22,6 @@ pub struct CaptureInput {
     pub dropped: Option<i64>,
     /// Packets, nearly in the order of time.
     pub packets: Vec<Packet>,
-}
-
-impl Data {
-    pub(super) fn copied(&self) -> Data {
-        Data {
-            nodes: self.nodes.clone(),
-            captures: self.captures.clone(),
-            streams: self.streams.clone(),
-            is_own: self.is_own.clone(),
-            left_out: self.left_out.clone(),
-            aside: self.aside.clone(),
-            books: self.books.clone(),
-            rtt: OnceLock::new(),
-            ..*self
-        }
-    }
 }
 
 pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::Run;
 use flowtrace_render::units;
 
 /// Flows that were recorded and are not looked at, of one kind.
@@ -47,30 +46,4 @@ pub struct Coverage {
     pub aside: Vec<Aside>,
     /// Packets of the program's connections without a whole header of TCP.
     pub without_header: u64,
-}
-
-impl Run {
-    /// What answers about this interval rest on.
-    pub fn coverage(&self) -> Coverage {
-        let mut coverage = Coverage {
-            dropped: Some(0),
-            clock_error_ns: self.data.clock_error_ns,
-            left_out: self.data.left_out.clone(),
-            aside: self.data.aside.clone(),
-            without_header: self.data.without_header,
-            ..Coverage::default()
-        };
-        for capture in &self.data.captures {
-            let inside = |t: i64| capture.packets.partition_point(|p| p.t_ns < t) as u64;
-            let (t0, t1) = self.span_ns();
-            coverage.packets += inside(t1.saturating_add(1)).saturating_sub(inside(t0));
-            coverage.dropped = coverage.dropped.zip(capture.dropped).map(|(a, b)| a + b);
-        }
-        for (node, name) in self.data.nodes.iter().enumerate() {
-            if !self.data.is_own[node] {
-                coverage.without_capture.push(name.clone());
-            }
-        }
-        coverage
-    }
 }

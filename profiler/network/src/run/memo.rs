@@ -1,30 +1,26 @@
-//! What several questions about one interval begin with, worked out once.
+//! Answers that several questions about one interval begin with, computed once.
 
-use std::sync::{Arc, OnceLock};
+use std::any::{Any, TypeId};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::{Mode, Run, Unknown};
-use crate::component::Losses;
-use crate::evidence::Evidence;
-use crate::matrix::{Matrix, Traffic};
-use crate::messages::Message;
-use crate::plain;
-use crate::repeat::Iterations;
+use ahash::AHashMap;
 
-/// Answers by the default rules, which no other setting changes. Shared by the clones of a [`Run`].
+/// Answers by their types, so that no module of this crate is known here. Shared by the clones of a [`crate::Run`].
 #[derive(Debug, Default)]
-pub(crate) struct Memo {
-    pub(crate) traffic: OnceLock<Arc<Matrix<Traffic>>>,
-    pub(crate) messages: OnceLock<Arc<Vec<Message>>>,
-    pub(crate) plain: OnceLock<Arc<plain::Pairs>>,
-    pub(crate) iterations: OnceLock<Option<Arc<Iterations>>>,
-    pub(crate) evidence: OnceLock<Result<Evidence, Unknown>>,
-    pub(crate) losses: OnceLock<Result<Arc<Losses>, Unknown>>,
-}
+pub(super) struct Memo(Mutex<AHashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
-impl Run {
-    /// What is kept of this interval; `None`: the thesis' rules are asked for.
-    pub(crate) fn memo(&self) -> Option<&Memo> {
-        (self.settings.mode == Mode::Default).then_some(&*self.memo)
+impl Memo {
+    /// The answer of type `T`, computed when it is asked for the first time. `compute` may ask for others.
+    pub(super) fn once<T: Clone + Send + Sync + 'static>(&self, compute: impl FnOnce() -> T) -> T {
+        let answer = {
+            let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = answers.entry(TypeId::of::<T>());
+            Arc::clone(answer.or_insert_with(|| Arc::new(OnceLock::<T>::new())))
+        };
+        match answer.downcast::<OnceLock<T>>() {
+            Ok(answer) => answer.get_or_init(compute).clone(),
+            Err(_) => compute(),
+        }
     }
 }
 
@@ -32,6 +28,7 @@ impl Run {
 mod tests {
     use super::*;
     use crate::messages::messages;
+    use crate::run::Mode;
     use crate::testing::{data, run_of};
 
     #[test]

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ahash::AHashMap;
 
-use super::{Capture, Node, Packet};
+use super::data::Capture;
+use super::packet::{Node, Packet};
 
 /// Least share of the packets that a host's own capture may show of it, percent.
 const OWN_PERCENT: u64 = 98;

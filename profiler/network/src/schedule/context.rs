@@ -2,84 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use super::super::messages::Message;
-use super::super::run::Node;
-use super::Need;
+use super::need::Need;
 use super::phases::{self, Phased};
+use super::sends::{MANY_PAIRS, Sends, may_be_in_step};
 use super::slope::{LEAST_SAMPLES, Slope, slope_of};
+use crate::messages::Message;
+use crate::run::Node;
 
 /// Repetitions that a slope is worked out from at most, evenly spread: all pairs of them are looked at.
 const MOST_SAMPLES: usize = 300;
 /// The same where there are many slots.
 const FEW_SAMPLES: usize = 50;
-/// Slots (as pairs of processes) from which there are many.
-const MANY_PAIRS: usize = 500;
-/// Sends of a slot that are looked at where there are many slots, evenly spread: a server has a slot for every two of its
-/// clients. What nearly every send had seen is then that of so many: of the one in fifty that may be a stray one, up to
-/// four in a hundred may.
-const FEW_SENDS: usize = 100;
-/// Where there are many slots, what came so many rounds before a send is no longer followed: most clients of a server get
-/// ahead of each other by more.
-const LONG_AGO: i64 = 12;
 /// A slope of 1 is excluded below 1 less this, one of 0 above this.
 const APART: f64 = 0.2;
 /// A send follows at once when no more than this share of the wait has passed since the arrival.
 pub(super) const AT_ONCE: f64 = 0.1;
 /// Slack of a send after the arrival that it waited for, ns.
 const SLACK_NS: i64 = 20_000;
-/// Numbers of messages in both directions may differ by this share and still be in step.
-const IN_STEP: f64 = 0.05;
-
-/// What one process sent to another.
-pub(super) struct Sends {
-    /// The messages.
-    pub(super) messages: Vec<usize>,
-    /// When each was sent, ns.
-    pub(super) times: Vec<i64>,
-    /// When the process' own send before each was over, ns; `None`: it is the first.
-    own: Vec<Option<i64>>,
-    /// When they arrived, ns, in the order of time.
-    pub(super) arrivals: Vec<i64>,
-    /// Every how manyth is looked at.
-    every: usize,
-}
-
-impl Sends {
-    /// Of those of all messages that this list has; `before` has the own send before each. There are so many lists.
-    pub(super) fn new(
-        list: Vec<usize>,
-        messages: &[Message],
-        before: &[Option<usize>],
-        lists: usize,
-    ) -> Sends {
-        let mut arrivals: Vec<i64> = list.iter().map(|&i| messages[i].received_ns.1).collect();
-        // In order within a connection; two connections of one pair may differ.
-        arrivals.sort_unstable();
-        let own = |&i: &usize| Some(messages[before[i]?].sent_ns.1);
-        let every = match lists > MANY_PAIRS {
-            true => list.len().div_ceil(FEW_SENDS).max(1),
-            false => 1,
-        };
-        Sends {
-            every,
-            times: list.iter().map(|&i| messages[i].sent_ns.0).collect(),
-            own: list.iter().map(own).collect(),
-            messages: list,
-            arrivals,
-        }
-    }
-
-    /// Whether what the sends need of a source that they are ahead of by so much came too many rounds before to be followed.
-    fn is_long_ago(&self, surplus: i64) -> bool {
-        self.every > 1 && surplus < -LONG_AGO
-    }
-
-    /// The sends that are looked at, by their places, with when they were sent.
-    fn looked_at(&self) -> impl Iterator<Item = (usize, i64)> {
-        let times = self.times.iter().copied().enumerate();
-        times.step_by(self.every)
-    }
-}
 
 pub(super) struct Context<'a> {
     pub(super) messages: &'a [Message],
@@ -412,12 +351,6 @@ impl Context<'_> {
         let step = points.len().div_ceil(most).max(1);
         slope_of(&points.into_iter().step_by(step).collect::<Vec<_>>())
     }
-}
-
-/// Whether so many sends are in step with so many messages of a source, as far as numbers tell.
-pub(in super::super) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
-    let (own, theirs) = (sends as f64, arrivals as f64);
-    sends >= LEAST_SAMPLES && (own - theirs).abs() <= IN_STEP * own.max(theirs) + 2.0
 }
 
 /// Of the sends that are looked at: when it was, when the last message it needs arrived, and the own send before it.

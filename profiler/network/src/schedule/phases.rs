@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::run::Node;
-use super::context::{Sends, may_be_in_step};
+use super::sends::{Sends, may_be_in_step};
+use crate::run::Node;
 
 /// Partners of a process at most: more are the clients of a server, which have no phases.
 const MOST_PARTNERS: usize = 64;
@@ -85,7 +85,7 @@ fn numbers(times: &[i64], others: &[i64]) -> Vec<i64> {
             let other = last(of, pair[1]).filter(|other| *other > pair[0])?;
             Some((pair[1] - other) as f64)
         };
-        super::super::quantile::median(list.windows(2).filter_map(gap))
+        crate::quantile::median(list.windows(2).filter_map(gap))
     };
     let comes_first = behind(times, others)
         .zip(behind(others, times))
@@ -99,7 +99,7 @@ fn numbers(times: &[i64], others: &[i64]) -> Vec<i64> {
 
 /// Whom a process has sent to in a round so far. Each partner comes once; in the next phase these may be others.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Round {
+pub(crate) struct Round {
     before: Vec<Node>,
     now: Vec<Node>,
 }
@@ -107,7 +107,7 @@ pub(in super::super) struct Round {
 impl Round {
     /// Whether a round begins with the next send: it goes where one of this round went already, or to a new partner when
     /// all of the round before had theirs.
-    pub(in super::super) fn begins_with(&mut self, to: Node) -> bool {
+    pub(crate) fn begins_with(&mut self, to: Node) -> bool {
         let is_whole =
             !self.before.is_empty() && self.before.iter().all(|node| self.now.contains(node));
         let begins = self.now.contains(&to) || is_whole && !self.before.contains(&to);

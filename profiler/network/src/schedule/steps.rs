@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::run::Node;
-use super::context::{AT_ONCE, Context, Sends};
+use super::context::{AT_ONCE, Context};
 use super::phases;
+use super::sends::Sends;
 use super::{Need, Needs, Step};
+use crate::run::Node;
 
 /// What an earlier send of the receiver has waited for already: a later one waits for that send, and need
 /// not hold it again. Of hundreds of partners each send would repeat hundreds.

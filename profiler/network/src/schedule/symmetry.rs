@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::super::messages::Message;
-use super::super::run::Node;
 use super::context::Context;
 use super::{Need, Needs};
+use crate::messages::Message;
+use crate::run::Node;
 
 /// Whether nearly all messages of each pair have one size.
 pub(super) fn are_alike<'a>(

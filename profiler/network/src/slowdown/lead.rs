@@ -1,9 +1,9 @@
 //! Whether rounds are longer because of work, or because of waits that come to everybody now and then.
 
-use super::super::balance::GATE;
-use super::super::quantile;
-use super::super::run::Node;
 use super::rounds::{QUIET, Rounds};
+use crate::balance::GATE;
+use crate::quantile;
+use crate::run::Node;
 
 /// Share of the rounds that are nearly all.
 const NEARLY_ALL: f64 = 0.95;
@@ -11,7 +11,7 @@ const NEARLY_ALL: f64 = 0.95;
 const LEAST: f64 = (1.0 + GATE) / 2.0;
 
 /// How rounds of processes stand beside those of all others.
-pub(in super::super) struct Lead {
+pub(crate) struct Lead {
     /// Their quietest tenth over the others' middle ones, the least of them.
     quiet: f64,
     /// Their middle ones over nearly all of the others.
@@ -20,7 +20,7 @@ pub(in super::super) struct Lead {
 
 impl Lead {
     /// Of these rounds, each in the order of size.
-    pub(in super::super) fn of(
+    pub(crate) fn of(
         ahead: impl Iterator<Item = Vec<f64>>,
         others: impl Iterator<Item = Vec<f64>>,
     ) -> Lead {
@@ -50,7 +50,7 @@ impl Lead {
 
     /// Whether their usual rounds are longer than nearly all of the others as well. Where these take as long now and then,
     /// as where processors are shared, some may only wait more often than others.
-    pub(in super::super) fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         self.is_steady() && self.usual >= LEAST
     }
 }

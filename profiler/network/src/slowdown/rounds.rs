@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::quantile;
-use super::super::replay::Reading;
-use super::super::run::Node;
-use super::super::schedule::{Round, Schedule, Step};
+use crate::quantile;
+use crate::replay::Reading;
+use crate::run::Node;
+use crate::schedule::{Round, Schedule, Step};
 
 /// Share of the rounds that are quiet.
 pub(super) const QUIET: f64 = 0.1;

@@ -4,13 +4,13 @@
 //! own send before is done, and the message that it answers is there. What a process works that answers at once is not
 //! known, but that it was done by then.
 
-use super::super::chance::Chance;
-use super::super::links::{self, Links, Play};
-use super::super::messages::Message;
-use super::super::quantile;
-use super::super::schedule::Schedule;
-use super::Rounds;
+use super::round::Rounds;
 use super::steps::Step;
+use crate::chance::Chance;
+use crate::links::{self, Links, Play};
+use crate::messages::Message;
+use crate::quantile;
+use crate::schedule::Schedule;
 
 /// The work of processes without their load.
 pub(super) struct Unloaded<'a> {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::run::Node;
-use super::super::schedule::{Round, Schedule};
+use crate::run::Node;
+use crate::schedule::{Round, Schedule};
 
 /// A send that follows its partner's message after no more than this share of the time since the own
 /// event before follows it at once.
@@ -66,7 +66,7 @@ pub(super) fn steps(schedule: &Schedule) -> Vec<Option<Step>> {
     let mut before: Vec<Option<(usize, Option<usize>)>> = vec![None; schedule.nodes];
     let mut partners = vec![Round::default(); schedule.nodes];
     let there = |i: usize| messages[i].received_ns.1;
-    let of = |(i, message): (usize, &super::super::messages::Message)| {
+    let of = |(i, message): (usize, &crate::messages::Message)| {
         let (me, to, t) = (message.src, message.dst, message.sent_ns.0);
         let n = number.entry((me, to)).or_default();
         let theirs = pairs.get(&(to, me)).and_then(|list| list.get(*n)).copied();

@@ -1,13 +1,13 @@
 //! The verdict by each of the things that are compared: work, the rounds of those that take turns, delays.
 
-use super::super::balance::{GATE, Gate, Range};
-use super::super::page;
-use super::super::run::Node;
-use super::super::schedule::Schedule;
-use super::super::slowdown::{self, Slowdown};
-use super::super::turns::Turns;
 use super::lead::{LEAST_LEAD, Lead};
 use super::{Basis, Evidence, HIDDEN, Verdict, bootstrap, parts};
+use crate::balance::{GATE, Gate, Range};
+use crate::run::Node;
+use crate::schedule::Schedule;
+use crate::slowdown::{self, Slowdown};
+use crate::turns::Turns;
+use crate::wording;
 
 /// Rounds that take so many times the work of quiet ones hide a load.
 const NOISY: f64 = 1.5;
@@ -53,27 +53,27 @@ pub(super) fn of_work(
     evidence.verdict = if noise > NOISY {
         Verdict::Unsure(format!(
             "rounds take {} times the work of quiet ones, as where processors are shared, and a load does not show beside that",
-            page::number(noise)
+            wording::number(noise)
         ))
     } else if !found.loaded.is_empty() || range.high >= slowdown::shown_at(noise) {
         Verdict::Unsure(open(range))
     } else if let Some((several, ratio)) = several_apart(&sums) {
         Verdict::Unsure(format!(
             "{several} processes work {} times as much as the next, which may be loads or what they are meant to do",
-            page::number(ratio)
+            wording::number(ratio)
         ))
     } else if evidence.hidden > 0 {
         Verdict::Unsure(HIDDEN.into())
     } else if found.most_ratio() >= GATE {
         Verdict::Unsure(format!(
             "what the sends waited for is not known well enough: the factor to the next may be {}, which would be a load",
-            page::number(found.most_ratio())
+            wording::number(found.most_ratio())
         ))
     } else if range.low > MOST_OF_EQUALS {
         Verdict::Unsure(format!(
             "one works more than the next for certain ({} to {} times as much), by less than a load, but rounds hold time in the library and without a processor beside the work",
-            page::number(range.low),
-            page::number(range.high)
+            wording::number(range.low),
+            wording::number(range.high)
         ))
     } else {
         Verdict::Balanced
@@ -132,7 +132,7 @@ pub(super) fn of_delays(evidence: &mut Evidence, parts: &[Vec<f64>], gate: &Gate
 fn open(range: Range) -> String {
     format!(
         "the factor to the next lies between {} and {}, where both a load and none fit",
-        page::number(range.low),
-        page::number(range.high)
+        wording::number(range.low),
+        wording::number(range.high)
     )
 }

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 
 use ahash::AHashMap;
 
-use super::chance::Chance;
-use super::messages::Message;
-use super::plain::{self, Plain};
-use super::quantile;
-use super::repeat::{
-    self, Inner, Iterations, LEAST_COUNT, Missed, Repetition, START, lengths, mean_length,
-    without_start,
+use super::iteration::{
+    Inner, Iterations, LEAST_COUNT, Repetition, START, lengths, mean_length, without_start,
 };
-use super::run::Node;
+use super::significance::{INNER_LEAD, LEAST_INNER, Missed, alike, by_chance, is_outer};
+use crate::chance::Chance;
+use crate::messages::Message;
+use crate::plain::{self, Plain};
+use crate::quantile;
+use crate::run::Node;
 
 /// Sends of a process that are looked at.
 const SAMPLE: usize = 6000;
@@ -36,7 +36,7 @@ const HEAVY: f64 = 0.1;
 
 /// The iterations of a program whose pairs each send messages of one size; `None` when some that
 /// matter do not, or nothing repeats.
-pub fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<Iterations> {
+pub(super) fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<Iterations> {
     let mut bytes: AHashMap<(Node, Node), u64> = AHashMap::new();
     for message in messages {
         *bytes.entry((message.src, message.dst)).or_default() += message.bytes;
@@ -119,8 +119,8 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
     for dst in sample {
         *counts.entry(*dst).or_default() += 1;
     }
-    let alike = repeat::alike(counts.values().copied());
-    let p_at = |d: usize| repeat::by_chance(missed_at(sample, d), alike, LONGEST);
+    let alike = alike(counts.values().copied());
+    let p_at = |d: usize| by_chance(missed_at(sample, d), alike, LONGEST);
     let inner = inner_distance(sample, distance, alike).and_then(|d| {
         let linked = (0..sample.len() - d).filter(|&i| sample[i] == sample[i + d]);
         let between = linked.map(|i| (sent_ns[i + d] - sent_ns[i]) as f64 / 1e9);
@@ -169,8 +169,7 @@ fn outer_distance(order: &[Node], round: usize) -> usize {
         return round;
     }
     let longest = (order.len() / LEAST_COUNT).min(LONGEST);
-    let longer =
-        (round * 5 / 2..=longest).filter(|&d| repeat::is_outer(inner, missed_at(order, d)));
+    let longer = (round * 5 / 2..=longest).filter(|&d| is_outer(inner, missed_at(order, d)));
     let longer: Vec<(usize, f64)> = longer.map(|d| (d, score_at(order, d))).collect();
     let best = longer.iter().map(|(_, score)| *score).fold(0.0, f64::max);
     let spare = 0.1 * (1.0 - score_at(order, round));
@@ -189,7 +188,7 @@ fn best_distance(order: &[Node]) -> Option<usize> {
 
 /// The distance of the loop within cycles of this distance. A multiple of two loops in turn is none.
 fn inner_distance(order: &[Node], distance: usize, alike: f64) -> Option<usize> {
-    let least = alike + repeat::INNER_LEAD;
+    let least = alike + INNER_LEAD;
     let scores: Vec<(usize, f64)> = (1..=distance * 2 / 5)
         .map(|d| (d, score_at(order, d)))
         .collect();
@@ -198,7 +197,7 @@ fn inner_distance(order: &[Node], distance: usize, alike: f64) -> Option<usize> 
     let is_multiple = scores[..found - 1]
         .iter()
         .any(|(d, score)| found % d == 0 && *score >= least);
-    (score >= f64::max(least, repeat::LEAST_INNER) && !is_multiple).then_some(found)
+    (score >= f64::max(least, LEAST_INNER) && !is_multiple).then_some(found)
 }
 
 /// Every process has one partner, or they are not in order: one message of each pair is an

@@ -4,11 +4,11 @@
 //! never waiting the one that computes more does. Only a process that polls looks the same, and it
 //! answers at once whenever it is asked: packets show that.
 
-use super::super::balance::GATE;
-use super::super::run::{Books, Node, Run};
-use super::super::schedule::Schedule;
-use super::super::turns;
 use super::{Basis, Evidence, Verdict};
+use crate::balance::GATE;
+use crate::run::{Books, Node, Run};
+use crate::schedule::Schedule;
+use crate::turns;
 
 /// Of two times, the first is as good as the second from this share on.
 const NEARLY: f64 = 0.95;
