@@ -59,7 +59,7 @@ fn no_exchange(what: &str) -> Unknown {
     ))
 }
 
-/// Which processes are slower than the others, and what that cost.
+/// Processes that are slower than the others, and the cost of that.
 ///
 /// # Errors
 /// When the interval holds too few messages.

@@ -41,7 +41,7 @@ pub struct Gate {
     pub loaded: usize,
     /// Its delay over the next largest.
     pub ratio: f64,
-    /// Whether that is enough to call it loaded.
+    /// True if that is enough to call the process loaded.
     pub is_open: bool,
 }
 
@@ -97,7 +97,7 @@ pub fn significant(table: &Matrix<f64>, i: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Which end of a range is computed.
+/// End of a range that is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// References are means: less is put down to the load.
@@ -150,7 +150,7 @@ pub fn without_bias(table: &Matrix<f64>, loaded: usize) -> f64 {
         .sum()
 }
 
-/// What a process would owe each partner without load: the least or the mean of its significant
+/// Delay that a process would owe each partner without load: the least or the mean of its significant
 /// delays.
 pub fn reference(table: &Matrix<f64>, i: usize, end: End) -> f64 {
     let row: Vec<f64> = significant(table, i)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::matrix::Matrix;
 use super::run::{Node, Packet, RST, Run, Unknown};
 
-/// What a packet is to the process whose stream it is in (4.2.2).
+/// Kind of a packet, seen from the process whose stream it is in (4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Received acknowledgement.
@@ -22,7 +22,7 @@ impl Kind {
     /// In the order of their declaration.
     const ALL: [Kind; 4] = [Kind::RA, Kind::RP, Kind::SA, Kind::SP];
 
-    /// Whether the process sent it.
+    /// True if the process sent it.
     pub fn is_send(self) -> bool {
         matches!(self, Kind::SA | Kind::SP)
     }
@@ -76,7 +76,7 @@ pub struct Delays {
     pub by_peer: BTreeMap<Node, Total>,
     /// All gaps by pair of records, those it does not answer for included.
     pub by_pair: BTreeMap<(Kind, Kind), Total>,
-    /// What it answers for, by pair of records and peer.
+    /// Gaps that the process answers for, by pair of records and peer.
     pub by_both: BTreeMap<(Kind, Kind, Node), Total>,
     /// Gaps before its own data with pure acknowledgements left out: the kernel acknowledges
     /// promptly for a process that does not run.
@@ -170,7 +170,7 @@ fn seen(pairs: &Pairs) -> impl Iterator<Item = ((Kind, Kind), Total)> {
         .filter(|(_, total)| total.gaps > 0)
 }
 
-/// Whether a process answers for any gap.
+/// True if a process answers for any gap.
 pub fn is_waited_for(run: &Run, me: Node) -> bool {
     let mut before = i64::MAX;
     records(run, me).any(|record| {

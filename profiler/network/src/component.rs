@@ -1,4 +1,4 @@
-//! What the run lost, and to what (7.3.4): the one decision that every page about balance and delays follows.
+//! Losses of a run by component (7.3.4): the one decision that every page about balance and delays follows.
 //!
 //! A process that keeps others waiting, the latency of the network, and its bandwidth are compared on one scale: by how much
 //! shorter the run would have been without. Of a process that is what its load cost ([`evidence`]); of the network what a
@@ -26,18 +26,18 @@ const MANY_MESSAGES: usize = 20_000;
 /// Parts of a run over which the network's losses are drawn again.
 const PARTS: usize = 16;
 
-/// What the run lost to one component.
+/// Loss of the run to one component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// The process, or the pair whose messages have the largest part in it.
     pub component: Component,
     /// By how much shorter the run would have been, s.
     pub lost_s: Range,
-    /// How far the time of the component lies above the median of its kind (7.3.4), s.
+    /// Distance of the time of the component above the median of its kind (7.3.4), s.
     pub above_median_s: f64,
-    /// Whether it cost more than nothing for certain: the balance says so of a process, the range of the network.
+    /// True if it cost more than nothing for certain: the balance says so of a process, the range of the network.
     pub is_certain: bool,
-    /// Whether the range is only the least that it cost: delays hide a part of what a load costs.
+    /// True if the range is only the least that it cost: delays hide a part of what a load costs.
     pub is_least: bool,
 }
 
@@ -56,20 +56,20 @@ pub struct Losses {
     pub significant_s: f64,
     /// Length of the run that this is about, s.
     pub run_s: f64,
-    /// What is known of the processes.
+    /// Evidence about the processes.
     pub evidence: Result<Evidence, Unknown>,
-    /// Whether each pair was captured at both ends, so that delays of its messages are known.
+    /// True if each pair was captured at both ends, so that delays of its messages are known.
     pub are_both_ends: bool,
 }
 
 impl Losses {
-    /// What stands out for certain.
+    /// The loss that stands out for certain.
     pub fn first(&self) -> Option<&Loss> {
         let first = self.all.first()?;
         (first.is_certain && first.middle_s() >= self.significant_s).then_some(first)
     }
 
-    /// What may stand out: its range reaches from below the significance to above.
+    /// The loss that may stand out: its range reaches from below the significance to above.
     pub fn open(&self) -> Option<&Loss> {
         let is_open = |loss: &&Loss| loss.lost_s.high >= self.significant_s;
         self.all
@@ -116,7 +116,7 @@ fn decided(run: &Run) -> Result<Arc<Losses>, Unknown> {
     }))
 }
 
-/// What the most loaded process cost.
+/// Loss to the most loaded process.
 fn process(run: &Run, evidence: &Evidence) -> Option<Loss> {
     let Verdict::Loaded(loaded) = &evidence.verdict else {
         return None;
@@ -187,7 +187,7 @@ impl Times {
     }
 }
 
-/// What latency and bandwidth cost, each with the pair that has the largest part.
+/// Losses to latency and bandwidth, each with the pair that has the largest part.
 fn network(run: &Run, found: &[Message], significant_s: f64) -> Vec<Loss> {
     let base_ns = decomposition::base_ns(run, found);
     let (mut latency, mut bandwidth) = (Times::new(), Times::new());
@@ -213,7 +213,7 @@ fn network(run: &Run, found: &[Message], significant_s: f64) -> Vec<Loss> {
     latency.into_iter().chain(bandwidth).collect()
 }
 
-/// What the run gains without latency, and without waiting for links: the least and the most of what a replay says for either
+/// Gain of the run without latency, and without waiting for links: the least and the most of what a replay says for either
 /// reading of what sends waited for, s. The most is no less than what the run gains where every send waited for what had
 /// arrived last, as in ball-in-the-court delays: what a replay of sends that are not in step misses.
 fn gains(
@@ -299,7 +299,7 @@ fn bursts(found: &[Message], base_ns: &BTreeMap<(Node, Node), i64>) -> Vec<Messa
     all
 }
 
-/// What messages go without.
+/// Traffic of programs that sends no messages of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Nothing,

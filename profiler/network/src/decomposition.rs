@@ -7,7 +7,7 @@ use super::quantile;
 use super::rtt;
 use super::run::{Averaging, Mode, Node, Run, Unknown};
 
-/// How a latency was found.
+/// Method by which a latency was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     /// One-way delays of the messages themselves, both ends captured on one time scale.
@@ -39,7 +39,7 @@ pub struct Pair {
     pub bytes: u64,
     /// Sum over the messages of their one-way delay, s; `None`: no delay is known.
     pub latency_s: Option<f64>,
-    /// How it was found.
+    /// Method by which the latency was found.
     pub method: Option<Method>,
     /// Sum over the messages of the time in which they came in, s.
     pub transfer_s: f64,
@@ -177,7 +177,7 @@ impl Component {
     }
 }
 
-/// How far each kind of component stands above its median, the farthest first, s. Processes stand
+/// Distance of each kind of component above its median, the farthest first, s. Processes stand
 /// for themselves only when the gate of the balance is open; the caller passes none otherwise.
 pub fn imbalanced(
     global: Option<&[f64]>,

@@ -1,4 +1,4 @@
-//! How sure it is that a process holds the others up.
+//! Evidence that a process holds up the others.
 //!
 //! The delays of a whole run say which process answers for most of the time, start-up included, and
 //! nothing of how they vary. Here the part of the run that iterates is cut at its iterations; how
@@ -62,7 +62,7 @@ fn weighed(run: &Run) -> Result<Evidence, Unknown> {
     Ok(evidence)
 }
 
-/// What a handful of iterations allows: a load may stand out of them, its absence does not.
+/// Limits the verdict of a handful of iterations: a load may stand out of them, its absence does not.
 fn with_few(evidence: &mut Evidence) {
     if let Verdict::Loaded(_) = evidence.verdict {
         return;
@@ -84,7 +84,7 @@ fn with_few(evidence: &mut Evidence) {
     evidence.slowdown_s = None;
 }
 
-/// What the packets alone say, and how the messages hang together where that was worked out.
+/// Evidence of the packets alone, and the schedule of the messages where it was worked out.
 fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule>), Unknown> {
     let iterations = repeat::of_run(run)?;
     let (cuts, are_iterations) = parts::cuts(found, iterations.as_deref(), run);
@@ -216,7 +216,7 @@ fn unequal(part: &[Message], nodes: usize) -> Option<String> {
     })
 }
 
-/// What the run would gain, replayed with the work of one process cut to the median of the others', s.
+/// Time that the run would save, replayed with the work of one process cut to the median of the others', s.
 fn replayed(schedule: &Schedule, loaded: Node) -> Option<Range> {
     let work = schedule.work_s();
     let gain = |reading: Reading| {

@@ -31,16 +31,16 @@ const REMEMBERED: usize = 256;
 pub(super) struct Links {
     /// By host, and whether it receives; only narrow ones.
     narrow: BTreeMap<(Node, bool), Link>,
-    /// What each message took beside them, ns.
+    /// Time that each message took beside the links, ns.
     beside_ns: Vec<f64>,
 }
 
 /// A link in one direction.
 #[derive(Clone, Debug, Default)]
 struct Link {
-    /// How long it is busy with a message, ns.
+    /// Time that a message keeps the link busy, ns.
     takes_ns: f64,
-    /// How much sooner a message is through after a pause (a token bucket), ns.
+    /// Time by which a message is through sooner after a pause (a token bucket), ns.
     credit_ns: f64,
     /// When it is busy, in the order of time.
     busy: VecDeque<(f64, f64)>,
@@ -111,7 +111,7 @@ impl Links {
         self.beside_ns = messages.iter().map(beside).collect();
     }
 
-    /// Whether no message waits for another.
+    /// True if no message waits for another.
     fn are_wide(&self) -> bool {
         self.narrow.is_empty()
     }
@@ -194,7 +194,7 @@ impl Ord for Moment {
     }
 }
 
-/// What the messages over a link, in the order of arrival, say of it; `None`: it is not narrow.
+/// Link by the messages over it, in the order of arrival; `None`: it is not narrow.
 fn link(messages: &[&Message]) -> Option<Link> {
     let follows = messages.windows(2).filter_map(|pair| {
         let there = pair[0].received_ns.1;
@@ -233,7 +233,7 @@ fn link(messages: &[&Message]) -> Option<Link> {
 }
 
 impl Link {
-    /// Whether these messages took as long as they did because they waited for each other: beside that they take alike.
+    /// True if these messages took as long as they did because they waited for each other: beside that they take alike.
     fn explains(&self, messages: &[&Message]) -> bool {
         let mut link = self.clone();
         let mut sent = messages.to_vec();
@@ -331,7 +331,7 @@ mod tests {
         assert!(Links::of(&made(&pairs.collect::<Vec<_>>())).are_wide());
     }
 
-    /// What a run takes whose links are narrow is told by one in which messages came otherwise.
+    /// The length of a run whose links are narrow follows from one in which messages came otherwise.
     #[test]
     fn a_slow_link_hides_a_part_of_a_load() {
         use crate::evidence::{self, Verdict};

@@ -1,4 +1,4 @@
-//! What a trace lacks, whatever is asked about its packets.
+//! Losses of a trace that concern its packets, for every question.
 
 use flowtrace_schema::{Result, Severity, Trace};
 

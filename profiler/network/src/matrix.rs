@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::run::{Run, Unit, Unknown};
 
-/// What one process sent to another, as the sender's capture saw it.
+/// Traffic of one process to another, as the sender's capture saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Payload without repetitions, bytes.
@@ -53,7 +53,7 @@ impl<T> Matrix<T> {
         self.size
     }
 
-    /// What `row` sent to `column`.
+    /// The cell of sender `row` and receiver `column`.
     pub fn at(&self, row: usize, column: usize) -> &T {
         &self.cells[row * self.size + column]
     }

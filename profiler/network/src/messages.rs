@@ -1,4 +1,4 @@
-//! What the segments of a connection were as messages (5.4.1).
+//! Messages of a program, from the segments of its connections (5.4.1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -108,7 +108,7 @@ pub struct Page {
     pub rows: Vec<Vec<Cell>>,
     /// A picture and rows for people, where there are too many rows to read.
     pub for_people: Option<(String, Rows)>,
-    /// What limits the answer.
+    /// Notes on the limits of the answer.
     pub notes: Vec<String>,
     /// The answer drawn, where that was asked for.
     pub picture: Option<Picture>,
@@ -116,7 +116,7 @@ pub struct Page {
     pub span_ns: (i64, i64),
     /// Why there is no answer.
     pub unknown: Option<String>,
-    /// What it rests on.
+    /// Packets that the answer rests on.
     pub coverage: Coverage,
     /// Options that differ from the defaults matter to readers: mode and the like.
     pub mode: Mode,

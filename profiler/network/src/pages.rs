@@ -54,7 +54,7 @@ fn page<T>(
     }
 }
 
-/// What was recorded and is no part of the answers, in lines.
+/// Traffic that was recorded and is no part of the answers, in lines.
 fn left_out(coverage: &Coverage) -> Vec<String> {
     let mut lines = Vec::new();
     let (tcp, others): (Vec<_>, Vec<_>) = coverage.aside.iter().partition(|aside| aside.is_tcp);

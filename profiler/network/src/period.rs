@@ -1,4 +1,4 @@
-//! Whether a program repeats itself, and how often: the default super-phase.
+//! Repetition of a program, and its period: the default super-phase.
 //!
 //! A red spectrum always has a highest peak; asking which peak is the highest finds a period in
 //! noise every time. So the first question is whether any peak stands out of a background that an
@@ -28,7 +28,7 @@ pub(super) const SIGNIFICANT: f64 = 0.01;
 /// Harmonics multiplied.
 const HARMONICS: usize = 4;
 
-/// What was found.
+/// Result of the search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// A period, confirmed by the autocorrelation or not.
@@ -39,7 +39,7 @@ pub enum Verdict {
         autocorrelation: Option<f64>,
         /// Other frequencies that explain the spectrum nearly as well, Hz.
         alternatives: Vec<f64>,
-        /// How often it repeats in the interval.
+        /// Number of repetitions in the interval.
         count: f64,
     },
     /// No peak stands out of the background.

@@ -33,7 +33,7 @@ const LEAST_COUNT: usize = 6;
 /// A swing of the rate is a period of its own when it takes so many times as long as the messages' repetition.
 const SLOWER: f64 = 4.0;
 
-/// How a period was found.
+/// Method by which a period was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The same messages come again.
@@ -65,9 +65,9 @@ pub struct Period {
     pub seconds: f64,
     /// Least and largest length that the evidence allows, s.
     pub range_s: (f64, f64),
-    /// How often it repeats.
+    /// Number of repetitions.
     pub count: f64,
-    /// How it was found.
+    /// Method by which it was found.
     pub basis: Basis,
     /// Probability of as much without it; of messages a bound.
     pub p_value: Option<f64>,
@@ -80,9 +80,9 @@ pub struct Period {
 /// Processes that repeat together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {
-    /// Who sends to whom, both directions.
+    /// Sender and receiver, both directions.
     pub pairs: Vec<(Node, Node)>,
-    /// What they carry, bytes.
+    /// Bytes that the pairs carry.
     pub payload_bytes: u64,
     /// Those that messages show first (time plays no part in them), of each kind the longest first.
     pub periods: Vec<Period>,
@@ -240,7 +240,7 @@ fn apart(
 /// A length and how far it may be off, s.
 type Length = (f64, f64);
 
-/// Whether one length may be the other or a small multiple of it.
+/// True if one length may be the other or a small multiple of it.
 fn are_related(a: Length, b: Length) -> bool {
     let (short, long) = if a.0 <= b.0 { (a, b) } else { (b, a) };
     let is_near = |times: &f64| {
@@ -284,7 +284,7 @@ fn by_rate(of: Pair, events: &[Events], asked: usize) -> Option<Length> {
     }
 }
 
-/// What messages and rate say of one group; its pairs are the caller's.
+/// Period of one group by its messages and rate; its pairs are the caller's.
 fn of_events(times: &[Vec<i64>], span_ns: (i64, i64), iterations: Option<Iterations>) -> Component {
     let spectral = match times.iter().all(Vec::is_empty) {
         true => Err(Unknown::new(

@@ -1,4 +1,4 @@
-//! Which process belongs on which host, which links to add, which way to send (VADAPT, appendices
+//! Placement of processes on hosts, links to add, ways to send (VADAPT, appendices
 //! A and B). Pure numbers: demands between processes, capacities between hosts. On real hosts the
 //! result is advice.
 

@@ -75,7 +75,7 @@ pub fn pairs(messages: &[Message]) -> Pairs {
     found
 }
 
-/// Whether two counts are in step.
+/// True if two counts are in step.
 pub fn are_in_step(a: usize, b: usize) -> bool {
     a.abs_diff(b) * 100 <= a.max(b) * STEP_PERCENT + 100
 }

@@ -105,7 +105,7 @@ pub fn bounded(
     })
 }
 
-/// Whether a pair that carries much has (nearly) no messages back.
+/// True if a pair that carries much has (nearly) no messages back.
 fn goes_one_way(messages: &[Message]) -> bool {
     let mut pairs: BTreeMap<(Node, Node), (u64, usize)> = BTreeMap::new();
     for message in messages {
@@ -120,7 +120,7 @@ fn goes_one_way(messages: &[Message]) -> bool {
     })
 }
 
-/// What of a process is not between its sends.
+/// Time of a process that is not between its sends.
 #[derive(Clone, Copy, Default)]
 struct Aside {
     sends: f64,

@@ -7,27 +7,27 @@ use super::links::{self, Links, Play};
 use super::run::Node;
 use super::schedule::{Schedule, Step};
 
-/// What is changed in a replay.
+/// Change of a run that is replayed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// Factor on the work of a process; others 1.
     pub work: BTreeMap<Node, f64>,
     /// Factor on the work of each step, beside; those behind the end of the list 1.
     pub steps: Vec<f64>,
-    /// Whether messages are on their way for no time: each arrives sooner by the least delay of its pair.
+    /// True if messages take no time on the link: each arrives sooner by the least delay of its pair.
     pub no_latency: bool,
-    /// Whether they wait for no others on a link, and come in at once.
+    /// True if messages wait for no others on a link, and come in at once.
     pub no_transfer: bool,
     /// Least delay of each pair, ns; of a pair that is not named, that of its quickest message.
     pub base_ns: BTreeMap<(Node, Node), i64>,
 }
 
-/// Which of the two readings of an open dependency is replayed.
+/// Reading of a dependency that the packets leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// What may be needed is needed: less work, more waiting.
+    /// A message that may be needed is needed: less work, more waiting.
     Waiting,
-    /// What may be needed is not: more work, less waiting.
+    /// A message that may be needed is not needed: more work, less waiting.
     Working,
 }
 

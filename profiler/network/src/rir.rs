@@ -21,7 +21,7 @@ pub struct Events {
 /// The iterations of a pair, and how many it has with each of other thresholds that are known.
 pub type WithCounts<const N: usize> = (Events, [Option<usize>; N]);
 
-/// What the rule sees of a packet.
+/// Kind of a packet, as the rule distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Own data.
@@ -118,7 +118,7 @@ pub fn events_and_counts<const N: usize>(
     Ok(found.map(|pair| (pair.events, pair.counts)).collect())
 }
 
-/// What was seen of one pair so far.
+/// State of one pair.
 struct Pair<const N: usize> {
     gaps: Gaps,
     events: Events,
@@ -255,7 +255,7 @@ pub fn distribution(values: &[f64]) -> Option<Distribution> {
     })
 }
 
-/// What a rate costs: pairs of rate and fraction of full speed, linear between, constant outside.
+/// Slowdown by rate: pairs of rate and fraction of full speed, linear between, constant outside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlowdownTable(Vec<(f64, f64)>);
 

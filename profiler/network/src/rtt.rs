@@ -14,7 +14,7 @@ struct Sent {
     is_clean: bool,
 }
 
-/// What is on its way in a capture, by connection and sender.
+/// Segments on their way in a capture, by connection and sender.
 type OnWay = AHashMap<(u32, Node), VecDeque<Sent>>;
 
 /// Adds an own segment that has sequence numbers.

@@ -1,4 +1,4 @@
-//! What each send had to wait for, from the packets alone.
+//! Messages that each send waited for, from the packets alone.
 //!
 //! A process that sends after an arrival may have waited for it, or may have been computing all
 //! along while it came in; ball-in-the-court delays always assume the former. Over many
@@ -29,7 +29,7 @@ use sends::Sends;
 pub(super) use sends::may_be_in_step;
 pub use step::Step;
 
-/// How certain the dependencies are.
+/// Certainty of the dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Certainty {
     /// Slots (sender, receiver, source) whose dependency is known.
@@ -49,19 +49,19 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// The messages that the steps wait for.
     links: Vec<u32>,
-    /// How much was decided.
+    /// Number of decided and open dependencies.
     pub certainty: Certainty,
     /// Number of processes.
     pub nodes: usize,
-    /// Whether it is a plain exchange: every pair known to send without the other's message of the
+    /// True if it is a plain exchange: every pair known to send without the other's message of the
     /// same round, in step, messages of one size. Only then do packets show when who worked: where
     /// processes take turns, work hides in waiting, and where rounds differ, slots mix.
     pub is_exchange: bool,
-    /// Whether processes answer each other: one sends only when the message of the other is there.
+    /// True if processes answer each other: one sends only when the message of the other is there.
     pub takes_turns: bool,
-    /// Whether of all pairs one always sends behind the other, as where they take turns.
+    /// True if of all pairs one always sends behind the other, as where they take turns.
     pub keeps_order: bool,
-    /// Whether nearly all messages of each pair have one size.
+    /// True if nearly all messages of each pair have one size.
     pub are_alike: bool,
     /// Processes that send to every partner when its message is there and at once then, whatever the
     /// others do (as the end of a chain may): their waiting cannot be told from work.
@@ -81,7 +81,7 @@ fn without_greetings(messages: &[Message]) -> Vec<Message> {
     rest.map(|(_, message)| *message).collect()
 }
 
-/// Whether the numbers and sizes of messages alone say that their schedule would show nobody's work: some
+/// True if the numbers and sizes of messages alone say that their schedule would show nobody's work: some
 /// slots are not in step, or a pair has messages of many sizes.
 pub(super) fn shows_nothing(messages: &[Message]) -> bool {
     let messages = without_greetings(messages);

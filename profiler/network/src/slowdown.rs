@@ -1,4 +1,4 @@
-//! How much longer a run took because some process was slower than the others: what symmetric
+//! Slowdown of a run by a process that is slower than the others, which symmetric
 //! exchange hides from ball-in-the-court delays.
 //!
 //! The work of each process comes from [`schedule`]; the run is replayed with the
@@ -44,9 +44,9 @@ pub struct Slowdown {
     pub ratio: f64,
     /// Length of the run between its first and last message, s.
     pub run_s: f64,
-    /// How many times as much as in quiet rounds processes work on average.
+    /// Factor of the mean work of processes over that of quiet rounds.
     pub noise: f64,
-    /// What the load cost, s; zero without a loaded process.
+    /// Cost of the load, s; zero without a loaded process.
     pub slowdown_s: Range,
 }
 
@@ -192,7 +192,7 @@ fn unloaded(schedule: &Schedule, reading: Reading, cut: &[Node], q: f64) -> Vec<
         .collect()
 }
 
-/// How many times what the load cost in the rounds whose work shows it may have cost in all: the work before the first send of
+/// Factor of the whole cost of the load over its cost in the rounds whose work shows: the work before the first send of
 /// a process does not show.
 fn with_first(rounds: &Rounds, loaded: &[Node]) -> f64 {
     let counts = loaded.iter().filter_map(|node| rounds.get(node));
@@ -202,7 +202,7 @@ fn with_first(rounds: &Rounds, loaded: &[Node]) -> f64 {
     shown.map_or(1.0, |shown| (shown + 1) as f64 / shown as f64)
 }
 
-/// How long messages of the slowest pair are under way, as a share of a round.
+/// Time that messages of the slowest pair are under way, as a share of a round.
 fn share_under_way(schedule: &Schedule) -> f64 {
     let mut pairs: BTreeMap<(Node, Node), Vec<f64>> = BTreeMap::new();
     for message in &schedule.messages {

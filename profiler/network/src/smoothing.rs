@@ -47,9 +47,9 @@ pub struct Change {
     pub t_ns: i64,
     /// Directed edges.
     pub edges: BTreeSet<(usize, usize)>,
-    /// What they form.
+    /// Pattern of the edges.
     pub form: String,
-    /// How far the smoothed matrix had moved: L1 of the difference over L1, rows normalised.
+    /// Change of the smoothed matrix: L1 of the difference over L1, rows normalised.
     pub distance: f64,
 }
 

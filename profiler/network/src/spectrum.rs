@@ -112,7 +112,7 @@ fn hann(n: usize) -> Vec<f64> {
     (0..n).map(at).collect()
 }
 
-/// What a window leaves of a series without its mean.
+/// Energy that a window leaves of a series without its mean.
 fn weighted(series: &[f64], window: &[f64]) -> Vec<f64> {
     let mean = series.iter().sum::<f64>() / series.len() as f64;
     let all = series.iter().zip(window);
@@ -182,7 +182,7 @@ pub fn summed(
     }
 }
 
-/// How often a bin of a transform of so many samples counts where one side stands for both.
+/// Weight of a bin of a transform of so many samples where one side stands for both.
 fn sides(bin: usize, length: usize) -> f64 {
     let is_single = bin == 0 || (length.is_multiple_of(2) && bin == length / 2);
     if is_single { 1.0 } else { 2.0 }

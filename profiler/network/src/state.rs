@@ -122,7 +122,7 @@ impl Block {
     }
 }
 
-/// What the captures know of the segments of one connection in one direction.
+/// Segments of one connection in one direction, as the captures know them.
 #[derive(Default)]
 struct Direction {
     /// Sequence number and place in the stream of the newest segment.
@@ -136,7 +136,7 @@ struct Direction {
     acked: i64,
     /// End of the receiver's window.
     edge: Option<i64>,
-    /// Whether the newest segment was a full one: more was waiting behind it.
+    /// True if the newest segment was a full one: more was waiting behind it.
     has_more: bool,
 }
 
@@ -180,7 +180,7 @@ impl Direction {
         self.sent.push((sent, begin..end));
     }
 
-    /// What is sent again was lost the first time.
+    /// A segment that is sent again was lost the first time.
     fn sends_again(&mut self, packet: &Packet) {
         let begin = self.place(packet.seq);
         let end = begin + i64::from(packet.payload);
@@ -332,7 +332,7 @@ fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> 
     found
 }
 
-/// What the link carries of all, bytes/s: least and most. Of two segments that came nearly at once nothing of others is between
+/// Rate of the link over all senders, bytes/s: least and most. Of two segments that came nearly at once nothing of others is between
 /// them: they come out as far apart as the second takes, or longer by what others sent between the two, which is no more
 /// than the link carries in that time.
 fn carries(sent: &[Sent], trains: &[(usize, usize)], blocks: &[Block]) -> [f64; 2] {
@@ -355,7 +355,7 @@ fn carries(sent: &[Sent], trains: &[(usize, usize)], blocks: &[Block]) -> [f64; 
     [low, at(most, 0.75).unwrap_or(low).max(low)]
 }
 
-/// What the link carries of all, bytes/s, by blocks that were sent at different rates: each took as long to come out as its own bytes
+/// Rate of the link over all senders, bytes/s, by blocks that were sent at different rates: each took as long to come out as its own bytes
 /// take, and those that others sent meanwhile, as long as these come at one rate. `None`: all were sent at nearly one rate.
 fn fitted(blocks: &[&Vec<f64>]) -> Option<f64> {
     // Least squares of out = own / link + others · sent.
@@ -422,7 +422,7 @@ fn carried(sent: &[Sent], span_ns: i64) -> Option<f64> {
     most
 }
 
-/// What the segments of a pair say.
+/// Bandwidth of a pair, by its segments.
 fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Available {
     let mut found = Available {
         src,
@@ -489,7 +489,7 @@ pub fn available_bandwidth(run: &Run) -> Result<Vec<Available>, Unknown> {
     Ok(pairs.into_iter().map(of).collect())
 }
 
-/// How long a receiver let data lie unread: the right edge of its window stood still, or was
+/// Time that a receiver let data lie unread: the right edge of its window stood still, or was
 /// closed, while data came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {

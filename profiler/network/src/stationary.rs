@@ -1,4 +1,4 @@
-//! How much of a series is needed, and what of its ends is stray (3.7.2).
+//! Length of a series that is needed, and the ends of it that are stray (3.7.2).
 
 /// Energy of a part of a series about the mean of all of it. With that mean the energy grows with
 /// the part; it equals the summed spectrum (Parseval).

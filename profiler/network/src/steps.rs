@@ -1,4 +1,4 @@
-//! How many steps a series of a run may have: no more than its events say something of, however long it took.
+//! Number of steps of a series: no more than its events give information about, however long it took.
 //!
 //! A capture of a connection that is kept alive has a few packets a day. Steps of milliseconds would be thousands for each packet,
 //! and a spectrum of them more memory than a machine has.

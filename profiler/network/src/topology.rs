@@ -14,7 +14,7 @@ pub struct Topology {
     pub talkers: usize,
     /// Edges with their bytes and their share of the heaviest, in the order of rows.
     pub edges: Vec<Edge>,
-    /// Which known pattern these form among all talkers, if any; more than one name may fit (4 in a
+    /// Known patterns that these edges form among all nodes with traffic, if any; more than one name may fit (4 in a
     /// ring are a 2×2 mesh).
     pub archetypes: Vec<Archetype>,
     /// The same among those of the talkers that an edge joins, where others are without any.
@@ -62,7 +62,7 @@ pub fn talkers(matrix: &Matrix<f64>) -> BTreeSet<usize> {
 }
 
 impl Topology {
-    /// What the edges form, in words. A pattern is named only if all that talk are part of it.
+    /// Pattern of the edges, in words. A pattern is named only if all nodes with traffic are part of it.
     pub fn form(&self) -> String {
         let names = |all: &[Archetype]| {
             let named: Vec<String> = all.iter().map(ToString::to_string).collect();
@@ -122,7 +122,7 @@ pub fn undirected(edges: &[Edge]) -> Pairs {
 /// Pairs of processes.
 pub type Pairs = BTreeSet<(usize, usize)>;
 
-/// What a declared set of pairs and an inferred one do not share: (declared only, seen only).
+/// Pairs that a declared set and an inferred one do not share: (declared only, seen only).
 pub fn difference(declared: &Pairs, seen: &Pairs) -> (Pairs, Pairs) {
     (declared - seen, seen - declared)
 }

@@ -15,7 +15,7 @@ pub struct Reactive {
     pub longest_ns: i64,
     /// Quiet for this long ends the accumulation, ns.
     pub wait_ns: i64,
-    /// Whether bytes count that came before the first pair was hot, or while it was quiet.
+    /// True if bytes count that came before the first pair was hot, or while it was quiet.
     pub keeps_before: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for Reactive {
     }
 }
 
-/// What the sampler reports.
+/// A report of the sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// The rate held: the matrix since accumulation began.
@@ -152,7 +152,7 @@ impl Sampler {
         reports
     }
 
-    /// What had accumulated until a moment, ns; the next accumulates since another.
+    /// Takes the bytes that accumulated until an instant, ns; the next accumulation begins at another.
     fn taken(&mut self, to_ns: i64, since_ns: Option<i64>) -> ((i64, i64), Matrix<u64>) {
         let from_ns = self.since_ns.unwrap_or(to_ns);
         self.since_ns = since_ns;

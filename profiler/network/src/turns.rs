@@ -1,4 +1,4 @@
-//! What processes work that take turns.
+//! Work of processes that take turns.
 //!
 //! A process that answers its partner at once had finished before it was asked: what it worked lies
 //! somewhere in its waiting and does not show. One that answers late was working all along since its
@@ -32,7 +32,7 @@ const MOST: f64 = 0.75;
 const RESAMPLES: usize = 500;
 const TAIL: f64 = 0.025;
 
-/// What the rounds of a program that takes turns say of its balance.
+/// Balance of a program that takes turns, by its rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turns {
     /// Rounds of each process.
@@ -45,7 +45,7 @@ pub struct Turns {
     pub ratio: f64,
     /// Within what that lies with other rounds drawn, 95 %.
     pub ratio_range: Range,
-    /// What the load cost, s.
+    /// Cost of the load, s.
     pub slowdown_s: Range,
     /// Processes whose work does not show.
     pub hidden: usize,
@@ -72,7 +72,7 @@ fn rounds(steps: &[Option<Step>], nodes: usize) -> Vec<Rounds> {
     lists.into_iter().map(of_process).collect()
 }
 
-/// Whether nearly all rounds of a process show its work: it does not answer at once.
+/// True if nearly all rounds of a process show its work: it does not answer at once.
 pub fn mostly_shows(schedule: &Schedule, process: Node) -> bool {
     let rounds = rounds(&steps::steps(schedule), schedule.nodes);
     rounds
@@ -116,7 +116,7 @@ pub fn weigh(schedule: &Schedule) -> Option<Turns> {
     })
 }
 
-/// Whether processes (in the order of their work, the most first) work so much more than the others that show theirs.
+/// True if processes (in the order of their work, the most first) work so much more than the others that show theirs.
 ///
 /// Nearly always late, and not because of some long rounds: where processors are shared, these come to everybody now
 /// and then.
@@ -162,7 +162,7 @@ fn drawn(rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> Range {
     }
 }
 
-/// What these processes' load cost if the program takes turns, s; `None` where nobody else shows work.
+/// Cost of the load of these processes if the program takes turns, s; `None` where no other process shows its work.
 pub(super) fn cost_of(schedule: &Schedule, loaded: &[Node]) -> Option<Range> {
     let steps = steps::steps(schedule);
     let rounds = rounds(&steps, schedule.nodes);
@@ -172,7 +172,7 @@ pub(super) fn cost_of(schedule: &Schedule, loaded: &[Node]) -> Option<Range> {
     cost(schedule, &steps, &rounds, &ahead, &others)
 }
 
-/// What the load cost, s: what the run takes less when it is played again with the work of the loaded cut to that of the
+/// Cost of the load, s: the time that the run saves when it is played again with the work of the loaded cut to that of the
 /// others, whose quartiles bound what that is, and by how much two runs of the same work differ. Those that answer at
 /// once are taken to work like the others, as everywhere where processes are meant to work alike.
 fn cost(

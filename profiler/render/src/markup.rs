@@ -76,7 +76,7 @@ impl<W: Write> Markup<W> {
         writeln!(self.out, "<!-- {text} -->")
     }
 
-    /// What is markup already, and ours.
+    /// Writes markup of this program's own as it is.
     pub fn raw(&mut self, markup: &'static str) -> io::Result<()> {
         self.out.write_all(markup.as_bytes())
     }

@@ -19,7 +19,7 @@ use scale::Scale;
 /// Width of a plot in points, and of one of several beside each other.
 const WIDTH: u32 = 760;
 const CELL: u32 = 330;
-/// What of a plot that has its row alone is for the names of its series.
+/// Width of the names of the series, in a plot that has its row alone.
 const LEGEND: u32 = 180;
 /// Height of a plot that stands alone, and of one of several.
 const ALONE: u32 = 440;
@@ -107,7 +107,7 @@ impl Picture {
         })
     }
 
-    /// How many rows are not drawn.
+    /// Number of rows that are not drawn.
     fn left_out(&self) -> usize {
         let rows = self.charts.len().div_ceil(self.columns.max(1));
         rows.saturating_sub(MOST_ROWS)

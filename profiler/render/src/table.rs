@@ -39,7 +39,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 
-    /// Whether it has no row.
+    /// True if the table has no row.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

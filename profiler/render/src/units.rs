@@ -1,7 +1,7 @@
 //! Numbers as people read them: `12.4 s`, `3 min 05 s`, `212 MB`, `36 204`. Decimal units; a thin
 //! space (U+2009) between thousands.
 
-/// What the values of a column are.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Text, to the left.
@@ -131,7 +131,7 @@ pub fn plain_lines(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Whether a terminal would act upon a character instead of showing it, or show others elsewhere for it.
+/// True if a terminal would act upon a character instead of showing it, or show others elsewhere for it.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || is_noncharacter(c)
@@ -153,7 +153,7 @@ fn blanks(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(text.chars().count()))
 }
 
-/// Whether Unicode keeps a code point from being text, for ever.
+/// True if Unicode keeps a code point from being text, for ever.
 pub fn is_noncharacter(c: char) -> bool {
     let code = u32::from(c);
     code & 0xfffe == 0xfffe || (0xfdd0..=0xfdef).contains(&code)

@@ -8,9 +8,9 @@ use crate::matrix::Matrix;
 pub struct Round {
     /// The process.
     pub process: usize,
-    /// What balancing it gains, s.
+    /// Gain of balancing the process, s.
     pub seconds: f64,
-    /// Whether it counts; the round that ended the search is listed and does not.
+    /// True if the round counts; the round that ended the search is listed and does not.
     pub counts: bool,
 }
 

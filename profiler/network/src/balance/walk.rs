@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::balance::tests::{near, near_range, table};
 
-    /// How far a sum is off for which a mean was printed with one digit: 8.2 for 8.175, 6.5 for 6.475.
+    /// Error of a sum whose mean was printed with one digit: 8.2 for 8.175, 6.5 for 6.475.
     const ROUNDED: f64 = 0.025 + 1e-9;
 
     #[test]

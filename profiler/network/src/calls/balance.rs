@@ -110,7 +110,7 @@ fn need_two(run: &Run) -> Result<(), Unknown> {
 /// Balance by the global delays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlobalImbalance {
-    /// What balancing the process with the longest delays gains, s.
+    /// Gain of balancing the process with the longest delays, s.
     pub range: Range,
     /// The run without it, s.
     pub predicted_s: Range,
@@ -118,7 +118,7 @@ pub struct GlobalImbalance {
     pub gate: Gate,
     /// Delays of all processes, s; by default of the part of the run that iterates.
     pub delays_s: Vec<f64>,
-    /// How sure that is; `None` in thesis mode.
+    /// Confidence of the gain; `None` in thesis mode.
     pub evidence: Option<Evidence>,
 }
 
@@ -163,7 +163,7 @@ pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance>
 /// Balance by the delays of pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BiasAnswer {
-    /// What balancing the process gains, s.
+    /// Gain of balancing the process, s.
     pub range: Range,
     /// The rule: `pair-local`, by default; all in thesis mode.
     pub rule: &'static str,
@@ -222,7 +222,7 @@ pub fn imbalance_bias(run: &Run, last: Option<f64>) -> Answer<BiasAnswer> {
 /// Balance of several processes in turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiloadAnswer {
-    /// What balancing them gains, s.
+    /// Gain of balancing the processes, s.
     pub range: Range,
     /// The rounds.
     pub rounds: Rounds,

@@ -1,4 +1,4 @@
-//! What one run says of another: predicted time, and what a load would do.
+//! Conclusions from one run to another: predicted time, and the effect of a load.
 
 use super::rates::{rir_rate, stationary_part};
 use super::spectra::super_phase;
@@ -38,7 +38,7 @@ impl Prediction {
         self.predicted_s / self.actual_s.max(f64::MIN_POSITIVE) - 1.0
     }
 
-    /// How often each of the two went through it: the same in two runs of the same work, whatever the load.
+    /// Number of repetitions in each of the two runs: the same in two runs of the same work, whatever the load.
     pub fn counts(&self) -> (f64, f64) {
         (self.base_rate * self.base_s, self.rate * self.actual_s)
     }

@@ -50,7 +50,7 @@ fn pair(run: &Run, src: Node, dst: Node, last: Option<f64>) -> Result<Pair, Unkn
 pub struct LatencyTime {
     /// Sum of the one-way delays, s.
     pub seconds: f64,
-    /// How they were found.
+    /// Method by which they were found.
     pub method: Method,
     /// Bound of the clocks' error in that sum, s; `None`: one clock, or none needed.
     pub clock_error_s: Option<f64>,
@@ -165,11 +165,11 @@ pub fn avg_bandwidth(
 pub struct MostImbalanced {
     /// It; `None`: nothing stands out, or it is not known what does.
     pub component: Option<Component>,
-    /// What the run lost to it; in thesis mode how far it lies above the median of its kind, s.
+    /// Loss of the run to the component; in thesis mode its distance above the median of its kind, s.
     pub seconds: Range,
     /// All kinds, the most costly first.
     pub all: Vec<Loss>,
-    /// What that rests on; `None` in thesis mode.
+    /// Basis of the loss; `None` in thesis mode.
     pub losses: Option<Arc<Losses>>,
 }
 

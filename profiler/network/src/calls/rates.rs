@@ -19,7 +19,7 @@ pub struct PairRate {
     pub events: usize,
     /// Gap that makes an iteration, ns.
     pub threshold_ns: i64,
-    /// Whether the messages were counted, where all of a pair have one size and both send as many:
+    /// True if the messages were counted, where all of a pair have one size and both send as many:
     /// messages that cross on the way are no round trips.
     pub is_by_messages: bool,
     /// Iterations if the gap were the least round-trip time, or four times that: where the two

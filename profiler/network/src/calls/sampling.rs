@@ -4,7 +4,7 @@ use crate::ball::{self, Kind};
 use crate::run::{Answer, Mode, Node, Run, Unit};
 use crate::trigger::{Reactive, Report, Sampler};
 
-/// What the reactive sampler reports of a run. In thesis mode nothing is kept from before the first pair is hot; by default
+/// Reports of the reactive sampler on a run. In thesis mode nothing is kept from before the first pair is hot; by default
 /// nothing is discarded, for the packets are there.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub struct Gap {
     pub t_ns: i64,
     /// The process.
     pub process: Node,
-    /// Who waited for it: the recipient of the send.
+    /// The process that waited for it: the recipient of the send.
     pub peer: Node,
     /// Its length, ns.
     pub ns: i64,

@@ -135,18 +135,18 @@ pub fn power_spectrum_peaks(run: &Run) -> Answer<Vec<PeakRow>> {
     Ok(run.known(rows.collect()))
 }
 
-/// How the program repeats itself.
+/// Repetition of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuperPhase {
     /// Length, s; `None`: none was found. Of several what messages show, and of these the longest.
     pub seconds: Option<f64>,
     /// Least and largest length that the evidence allows, s.
     pub range_s: Option<(f64, f64)>,
-    /// How often it repeats in the interval.
+    /// Number of repetitions in the interval.
     pub count: Option<f64>,
     /// `messages`: the same messages come again; `spectrum`: the rate swings; `thesis`.
     pub method: &'static str,
-    /// What was found, for people.
+    /// Remarks on the answer, for people.
     pub verdict: String,
     /// Other lengths that the spectrum allows, s.
     pub alternatives_s: Vec<f64>,

@@ -110,7 +110,7 @@ pub fn changes(run: &Run) -> Vec<Change> {
     changes
 }
 
-/// How many updates of so many ns there are with bytes, or within `after` updates after one.
+/// Number of updates of so many ns that have bytes, or come within `after` updates after one.
 fn awake(run: &Run, step: i64, after: i64) -> i64 {
     let (t0, t1) = run.span_ns();
     let mut heard: Vec<i64> = run

@@ -9,7 +9,7 @@ fn first(losses: &Losses) -> Option<Component> {
     losses.first().map(|loss| loss.component)
 }
 
-/// What a run takes longer than one without the cause is what it is said to have lost.
+/// The loss is the time that a run takes longer than one without the cause.
 #[test]
 fn a_slow_link_latency_and_a_load_are_each_named_with_their_cost() {
     let mut certain = 0;

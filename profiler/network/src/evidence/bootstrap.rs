@@ -1,4 +1,4 @@
-//! What a verdict would be had other iterations been seen: resampling them with replacement.
+//! Verdicts had other iterations been seen: iterations are resampled with replacement.
 
 use crate::balance::{self, Range};
 use crate::chance::Chance;

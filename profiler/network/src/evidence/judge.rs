@@ -80,7 +80,7 @@ pub(super) fn of_work(
     };
 }
 
-/// How many processes, at most half of them, work as much more than all others as a load would, and how
+/// Number of processes, at most half of them, that work as much more than all others as a load would, and how
 /// much more: the first of them does not stand out from the second.
 fn several_apart(sums: &[f64]) -> Option<(usize, f64)> {
     let mut sums: Vec<f64> = sums.iter().copied().filter(|sum| *sum > 0.0).collect();

@@ -1,4 +1,4 @@
-//! How far processes stand before the others, and how sure that is.
+//! Lead of processes over the others, and its confidence.
 
 use super::{LEAST_ITERATIONS, bootstrap};
 use crate::balance::Range;
@@ -11,12 +11,12 @@ const SURE: f64 = 0.9;
 /// Share of the means below the high end of a range of 95 %.
 const HIGH: f64 = 0.975;
 
-/// How far processes stand before the others.
+/// Lead of processes over the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lead {
     /// Factor of the least of them to the largest of the others, 95 %.
     pub(super) range: Range,
-    /// How sure it is that this is more than 1.
+    /// Confidence that the lead is more than 1.
     pub(super) confidence: f64,
     is_clear: bool,
 }
@@ -35,7 +35,7 @@ impl Lead {
         of_few(parts, ahead)
     }
 
-    /// Whether it is so far and so sure that a load may be named by it.
+    /// True if the lead is so far and so sure that a load may be named by it.
     pub(super) fn is_clear(&self) -> bool {
         self.is_clear
     }

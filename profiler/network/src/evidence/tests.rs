@@ -203,7 +203,7 @@ fn by_turns_whoever_answers_late_is_named() {
     assert!(evidence.slowdown_s.is_some_and(|cost| cost.high > 0.0));
 }
 
-/// What the process tracer saw settles what packets leave open, and only that.
+/// The time accounting settles what packets leave open, and only that.
 #[test]
 fn the_books_of_the_process_tracer_decide_where_packets_do_not() {
     let mut program = Bsp {

@@ -12,14 +12,14 @@ pub(super) const LEAST_MESSAGES: usize = 64;
 /// Why nothing is said where processes take turns.
 pub(super) const HIDDEN: &str = "the processes take turns: whoever is first in the order answers for the time in which the others work as well, and what they work does not show";
 
-/// What is compared.
+/// Quantity that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The work of each process: a plain exchange, where packets show it.
     Work,
     /// The work of the processes whose work shows: of those that take turns, and answer late.
     Rounds,
-    /// What the process tracer saw them do, where packets alone do not tell.
+    /// The time accounting of each process, where packets alone decide nothing.
     Books,
     /// Ball-in-the-court delays.
     Delays,
@@ -36,12 +36,12 @@ pub enum Verdict {
     Unsure(String),
 }
 
-/// What a verdict rests on.
+/// A verdict with its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     /// The answer.
     pub verdict: Verdict,
-    /// What is compared.
+    /// Quantity that was compared.
     pub basis: Basis,
     /// The process that stands out most, loaded or not.
     pub first: Node,
@@ -49,15 +49,15 @@ pub struct Evidence {
     pub ratio: f64,
     /// Within what that lies, 95 %; `None` with too few iterations.
     pub ratio_range: Option<Range>,
-    /// How sure it is that it stands out at all, 0 to 1; `None` where that is not known.
+    /// Confidence that it stands out at all, 0 to 1; `None` where that is not known.
     pub confidence: Option<f64>,
-    /// What the load cost, s, 95 %; nothing without a load.
+    /// Cost of the load, s, 95 %; `None` without a load.
     pub slowdown_s: Option<Range>,
-    /// What a replay of the messages says that the load cost, s; where delays were compared.
+    /// Cost of the load by a replay of the messages, s; where delays were compared.
     pub replayed_s: Option<Range>,
     /// Iterations, or equal parts of the run where none were found.
     pub parts: usize,
-    /// Whether they are iterations: then start-up and the end are left out.
+    /// True if the parts are iterations: then start-up and the end are left out.
     pub are_iterations: bool,
     /// The interval compared, ns.
     pub span_ns: (i64, i64),
@@ -68,12 +68,12 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether iterations are so few that no others can be drawn of them.
+    /// True if iterations are so few that no others can be drawn of them.
     pub fn are_few(&self) -> bool {
         self.are_iterations && self.parts < LEAST_ITERATIONS
     }
 
-    /// What the load cost, s: what both the difference of the delays or the work and a replay of the messages allow;
+    /// Cost of the load, s: the range that both the difference of the delays or the work and a replay of the messages allow;
     /// `None`: nothing, or not known.
     pub fn cost_s(&self) -> Option<Range> {
         let cost = self.slowdown_s?;

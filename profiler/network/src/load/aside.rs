@@ -6,7 +6,7 @@ use super::flows::{Flow, Flows, SSH};
 use super::selection::By;
 use crate::run::Aside;
 
-/// What is left out, by its kind.
+/// Flows that are left out, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Asides(BTreeMap<String, Aside>);
 

@@ -1,4 +1,4 @@
-//! Which processes a question is about, and what each connection joins.
+//! Nodes that a question is about, and the two that each connection joins.
 
 use crate::wording;
 use std::borrow::Cow;
@@ -171,7 +171,7 @@ impl Chosen {
     }
 }
 
-/// What the processes at the ends of flows are called, by numbers.
+/// Names of the nodes at the ends of flows, by numbers.
 struct Called<'a> {
     by: By,
     labels: &'a HashMap<i64, String>,
@@ -205,7 +205,7 @@ impl<'a> Called<'a> {
     }
 }
 
-/// What the process at an end of a flow is called.
+/// Name of the node at an end of a flow.
 fn name_at<'a>(
     by: By,
     labels: &'a HashMap<i64, String>,

@@ -26,7 +26,7 @@ impl Connections {
         Ok(Connections(flows))
     }
 
-    /// What is one node: as selected, else processes where all connections are within one address.
+    /// Unit that is one node: as selected, else processes where all connections are within one address.
     pub fn by(&self, selection: &Selection) -> By {
         self.0.by(selection)
     }
@@ -92,7 +92,7 @@ impl Connections {
     }
 }
 
-/// What the process tracer knows of the processes at the ends of each node's connections.
+/// Time accounting of the processes at the ends of each node's connections.
 fn books(trace: &Trace, flows: &[Flow], chosen: &Chosen) -> Result<Vec<Option<Books>>> {
     let mut owners: Vec<BTreeSet<i64>> = vec![BTreeSet::new(); chosen.names.len()];
     for flow in flows {

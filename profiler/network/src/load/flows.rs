@@ -1,4 +1,4 @@
-//! What a trace says of its flows, kept small: there may be a million, and they have few addresses.
+//! Flows of a trace in little memory: there may be a million, and they have few addresses.
 
 use ahash::AHashMap;
 use flowtrace_schema::{FlowCaptureRow, FlowEnds, Result, Trace};
@@ -94,7 +94,7 @@ impl Flows {
         })
     }
 
-    /// What is one node: as selected, else processes where all flows of the program are within one address.
+    /// Unit that is one node: as selected, else processes where all flows of the program are within one address.
     pub(super) fn by(&self, selection: &Selection) -> By {
         let natural = || {
             let mut used = self.program.iter().peekable();

@@ -1,6 +1,6 @@
 //! Part of a trace that a question is about.
 
-/// What counts as one process.
+/// Unit that is one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// A network address, as the thesis has it.
@@ -12,10 +12,10 @@ pub enum By {
     Endpoint,
 }
 
-/// What to load.
+/// Part of a trace to load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// What counts as one process; `None`: an address, unless all connections are within one (loopback).
+    /// Unit that is one node; `None`: an address, unless all connections are within one (loopback).
     pub by: Option<By>,
     /// Names of the processes, hosts or addresses that belong to the program; empty: those with a
     /// capture of their own, or all when no more than one has.

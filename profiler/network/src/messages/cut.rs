@@ -48,12 +48,12 @@ impl Cutter {
     }
 }
 
-/// What may hold a sender back, as its own capture shows it.
+/// Limits of a sender, as its own capture shows them.
 #[derive(Clone, Debug, Default)]
 struct Limits {
     /// End of what was sent.
     sent: Option<u32>,
-    /// What the newest acknowledgement said, and the end of the receiver's window then and before.
+    /// The newest acknowledgement, and the end of the receiver's window then and before.
     heard: Option<Heard>,
 }
 
@@ -76,7 +76,7 @@ impl Limits {
         });
     }
 
-    /// Whether nothing held this segment back, so that a write of the program begins with it: all
+    /// True if nothing delayed this segment, so that a write of the program begins with it: all
     /// before it had arrived, there was room for it before the last word of the receiver, and that
     /// is some time ago.
     fn are_open(&self, packet: &Packet) -> bool {

@@ -31,7 +31,7 @@ impl Message {
         self.received_ns.1 - self.received_ns.0
     }
 
-    /// What of its time was spent on the way, and what waiting for links and coming in, ns; `base_ns`: least delay of its pair.
+    /// Time of the message on the way, and time waiting for links and coming in, ns; `base_ns`: least delay of its pair.
     pub fn parts_ns(&self, base_ns: i64) -> (i64, i64) {
         let delay = (self.received_ns.0 - self.sent_ns.0).max(0);
         let on_way = delay.min(base_ns.max(0));

@@ -61,7 +61,7 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     whole.into()
 }
 
-/// Whether a message of the usual size that comes whole begins behind the open pieces: the last of them make
+/// True if a message of the usual size that comes whole begins behind the open pieces: the last of them make
 /// whole messages, or there is but a greeting so far.
 fn begins_here(open: &[Message], bytes: u64, is_young: bool) -> bool {
     let mut sum = 0;

@@ -11,7 +11,7 @@
 use super::{Message, pieces};
 use crate::plain;
 
-/// What left between two pushes.
+/// Segments that left between two pushes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Piece {
     pub(super) message: Message,
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// What repeats may be an iteration of several writes.
+    /// An iteration of several writes may be what repeats.
     #[test]
     fn an_iteration_is_no_message() {
         let rounds: Vec<&[u64]> = vec![&[8_000, 4_000, 20_000, 20_000, 64_000]; 40];

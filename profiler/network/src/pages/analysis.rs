@@ -301,7 +301,7 @@ pub fn placement(run: &Run, capacities: &BTreeMap<(String, String), f64>) -> Pag
     })
 }
 
-/// What a placement leaves free, in words.
+/// Capacity that a placement leaves free, in words.
 fn left(placement: &Placement) -> String {
     match placement.unmapped.len() {
         0 => format!(
@@ -315,7 +315,7 @@ fn left(placement: &Placement) -> String {
     }
 }
 
-/// What moving gains, in words.
+/// Gain of moving, in words.
 fn gain(now: &Placement, better: &Placement) -> String {
     let ways = now.unmapped.len() - better.unmapped.len().min(now.unmapped.len());
     match ways {

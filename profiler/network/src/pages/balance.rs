@@ -104,7 +104,7 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
     }
 }
 
-/// How sure a verdict is, where less so than 97.5 %.
+/// Confidence of a verdict in words, where it is below 97.5 %.
 fn sureness(evidence: &Evidence) -> String {
     match evidence.confidence {
         Some(sure) if sure < 0.975 => format!(", {:.0} % sure", sure * 100.0),
@@ -112,7 +112,7 @@ fn sureness(evidence: &Evidence) -> String {
     }
 }
 
-/// What the run lost most to, in words; `None` in thesis mode, or where there is no message.
+/// Largest loss of the run, in words; `None` in thesis mode, or where there is no message.
 pub(super) fn decision(run: &Run) -> Option<String> {
     match run.settings.mode {
         Mode::Thesis => None,

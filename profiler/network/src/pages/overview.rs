@@ -9,7 +9,7 @@ use flowtrace_render::units;
 /// Periods that the answer names at most.
 const PERIODS: usize = 4;
 
-/// Who talks, how it repeats, who holds it up. A question without an answer says why.
+/// Nodes, repetition and balance. A question without an answer gives the reason.
 pub fn overview(run: &Run) -> Page {
     let mut page = Page::new(run, &["question", "answer"]);
     let first = super::topology(run);

@@ -409,7 +409,7 @@ fn row(component: usize, [src, dst]: [Cell; 2], period: &Period) -> Vec<Cell> {
     ]
 }
 
-/// What a period rests on, for people.
+/// Basis of a period, in words.
 fn evidence(period: &Period) -> String {
     let p = period.p_value.map(|p| match p < 1e-99 {
         true => "by chance below 1e-99".into(),

@@ -25,7 +25,7 @@ pub struct Swing {
     pub p_value: f64,
     /// Least difference between two frequencies that can be told apart, Hz.
     pub resolution_hz: f64,
-    /// How often it repeats in the interval.
+    /// Number of repetitions in the interval.
     pub count: f64,
     /// Of the rate with itself one period later, 0 to 1.
     pub autocorrelation: f64,

@@ -1,4 +1,4 @@
-//! Which moves are worth their trouble.
+//! Moves that are worth their cost.
 
 use super::{Placement, Problem, best, greedy, is_better};
 
@@ -7,7 +7,7 @@ use super::{Placement, Problem, best, greedy, is_better};
 pub const MARGIN: f64 = 0.05;
 
 impl Placement {
-    /// Whether this placement is worth moving to from another: it has a way for more of the demands, or for as many and
+    /// True if this placement is worth moving to from another: it has a way for more of the demands, or for as many and
     /// leaves [`MARGIN`] more.
     pub fn gains_over(&self, now: &Placement) -> bool {
         match self.unmapped.len().cmp(&now.unmapped.len()) {

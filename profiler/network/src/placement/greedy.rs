@@ -128,7 +128,7 @@ fn first_named(n: usize, pairs: &[(usize, usize, f64)]) -> Vec<usize> {
     order
 }
 
-/// How many processes a new mapping moves.
+/// Number of processes that a new mapping moves.
 pub fn migrations(old: &[usize], new: &[usize]) -> usize {
     old.iter().zip(new).filter(|(a, b)| a != b).count()
 }

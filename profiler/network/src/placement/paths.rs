@@ -128,7 +128,7 @@ pub fn least_loaded_route(
         .collect()
 }
 
-/// How many links an overlay may have.
+/// Limit on the links of an overlay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// So many.

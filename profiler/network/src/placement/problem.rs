@@ -5,15 +5,15 @@ use crate::matrix::Matrix;
 /// Demands and capacities, bytes/s or any one unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// What each process sends to each other.
+    /// Rate that each process sends to each other.
     pub demands: Matrix<f64>,
-    /// What each host can send to each other; 0: no link.
+    /// Rate that each host can send to each other; 0: no link.
     pub capacities: Matrix<f64>,
     /// Latency between hosts, s; used only with a weight.
     pub latencies: Option<Matrix<f64>>,
     /// Weight `c` of the term `c / latency(path)` (B.3); 0: equation B.1.
     pub latency_weight: f64,
-    /// Whether a path may go over other hosts.
+    /// True if a path may go over other hosts.
     pub may_relay: bool,
 }
 

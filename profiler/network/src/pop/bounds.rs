@@ -1,13 +1,13 @@
 //! Efficiencies of programs whose work packets do not show, as bounds.
 //!
-//! What a process computed in a step (from one send to the next) is no more than the quickest
+//! The computing time of a process in a step (from one send to the next) is no more than the quickest
 //! repetition of that step took, if it computes alike in all of them; longer only by what lies behind the
 //! last sign of the library. And it is no less than what lies behind that sign in the quickest
 //! repetition, without what the library takes to send.
 
 use super::{Basis, Pop, Share};
 
-/// What a process may have computed.
+/// Bounds of the computing time of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bound {
     pub(super) least_s: f64,

@@ -13,7 +13,7 @@ use crate::run::{ACK, FIN, Node, Packet, RST, Run, SYN};
 /// Delay of an acknowledgement behind the data from which the process caused it, ns.
 const READ_NS: std::ops::Range<i64> = 12_000..35_000_000;
 
-/// What the capture at a process says of its time.
+/// Signs of the library in the capture at a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signs {
     /// When something of the library showed, ns: sends, arrivals of payload, acknowledgements by a process that reads.
@@ -77,7 +77,7 @@ impl Signs {
         (last >= from).then_some(last)
     }
 
-    /// Whether a partner acknowledged within so many ns before a moment.
+    /// True if a partner acknowledged within so many ns before an instant.
     pub(super) fn is_let_out(&self, by: Node, at: i64, within_ns: i64) -> bool {
         let before = self.acknowledged.partition_point(|&(t, _)| t <= at);
         let soon = self.acknowledged[..before].iter().rev();

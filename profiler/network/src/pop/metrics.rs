@@ -33,10 +33,10 @@ impl Share {
     }
 }
 
-/// What efficiencies are made of.
+/// Quantity that efficiencies are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// What each process worked in a plain exchange, which packets show.
+    /// Work of each process in a plain exchange, which packets show.
     Work,
     /// The least and the most that each process may have computed.
     Bounds,
@@ -45,7 +45,7 @@ pub enum Basis {
 /// The efficiencies of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pop {
-    /// What they are made of.
+    /// Quantity that the efficiencies are made of.
     pub basis: Basis,
     /// Work of each process, least and most, s.
     pub work_s: Vec<(f64, f64)>,

@@ -26,14 +26,14 @@ const START_UP: usize = 1 << 40;
 struct Step {
     from_ns: i64,
     to_ns: i64,
-    /// What lies behind the last sign of the library, ns.
+    /// Time behind the last sign of the library, ns.
     behind_ns: i64,
     is_let_out: bool,
-    /// Which step of the iteration it is.
+    /// Place of the step in the iteration.
     kind: usize,
 }
 
-/// What is known of the steps of one kind.
+/// Sums over the steps of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kind {
     process: Node,
@@ -49,7 +49,7 @@ pub(super) struct Steps {
     by_process: Vec<Vec<Step>>,
     kinds: Vec<Kind>,
     overhead_ns: i64,
-    /// How much longer than the quickest the steps that vary least are: of all processes, and of each.
+    /// Factor of the mean over the quickest of the steps that vary least: of all processes, and of each.
     factor: f64,
     factors: Vec<f64>,
 }
@@ -137,7 +137,7 @@ fn factor<'a>(kinds: impl Iterator<Item = &'a Kind>) -> Option<f64> {
 }
 
 impl Steps {
-    /// What each process may have computed between two moments.
+    /// Computing time that each process may have had between two instants.
     pub(super) fn computed(&self, span_ns: (i64, i64)) -> Vec<Bound> {
         let bound = |(steps, own): (&Vec<Step>, &f64)| {
             let least = |step: &Step| (self.least_ns(step) - step.outside_ns(span_ns)).max(0);
@@ -191,7 +191,7 @@ impl Step {
         self.to_ns - self.from_ns
     }
 
-    /// How much of it lies outside of a span, ns.
+    /// Time of the step outside of a span, ns.
     fn outside_ns(&self, span_ns: (i64, i64)) -> i64 {
         let within = self.to_ns.min(span_ns.1) - self.from_ns.max(span_ns.0);
         self.took_ns() - within.max(0)
@@ -207,7 +207,7 @@ fn unseen_s(steps: &[Step], span_ns: (i64, i64)) -> f64 {
     (before + behind) as f64 / 1e9
 }
 
-/// Which message of an iteration each is, by sender and receiver.
+/// Number of each message within its iteration, by sender and receiver.
 struct Numbers<'a> {
     /// Begins of the iterations of a pair, or of all pairs of a sender.
     begins: BTreeMap<(Node, Option<Node>), &'a [i64]>,

@@ -285,7 +285,7 @@ mod tests {
         assert!((found.period_s / 0.125 - 1.0).abs() < 0.05);
     }
 
-    /// Who waits in its first super-phase for others that started later does so once: of four super-phases, one longer by half.
+    /// A process that waits in its first super-phase for others that started later does so once: of four super-phases, one longer by half.
     #[test]
     fn start_up_is_no_part_of_a_super_phase() {
         let phase: Vec<Node> = [[1, 2].repeat(8), [1, 2, 3].repeat(8)].concat();

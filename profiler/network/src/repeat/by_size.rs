@@ -28,7 +28,7 @@ const LEAST_LEAD: f64 = 0.1;
 const LEAST_SHARE: f64 = 0.1;
 /// Scores that are less apart are equal.
 const AS_WELL: f64 = 0.05;
-/// What arithmetic may be off.
+/// Tolerance of arithmetic.
 const ROUNDING: f64 = 1e-9;
 /// Other orders of the messages that a repetition must stand out of: of few messages, of many.
 const ORDERS: (u64, u64) = (19, 2);
@@ -41,7 +41,7 @@ pub(super) fn by_size(messages: &[Message]) -> Option<Iterations> {
     agreeing(messages, &repetitions(messages))
 }
 
-/// What repeats in each connection, by the sizes of its messages.
+/// Repetitions of each connection, by the sizes of its messages.
 pub(crate) fn repetitions(messages: &[Message]) -> Vec<Repetition> {
     // By pair and connection, in their order within each.
     let key = |m: &Message| u64::from(m.src) << 48 | u64::from(m.dst) << 32 | u64::from(m.flow);
@@ -109,7 +109,7 @@ fn agreeing(messages: &[Message], pairs: &[Repetition]) -> Option<Iterations> {
     })
 }
 
-/// How far a distance may be off, bytes.
+/// Tolerance of a distance, bytes.
 fn tolerance(distance: u64) -> u64 {
     (distance * 3 / 1000).min(48)
 }

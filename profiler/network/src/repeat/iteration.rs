@@ -89,12 +89,12 @@ pub struct Iterations {
     pub p_value: Option<f64>,
     /// The loop within an iteration, at that pair.
     pub inner: Option<Inner>,
-    /// Whether the order of the receivers repeats; else the sizes do.
+    /// True if the order of the receivers repeats; else the sizes do.
     pub is_by_order: bool,
 }
 
 impl Iterations {
-    /// Whether the single lengths agree so far that their mean is a period: what repeats now and
+    /// True if the single lengths agree so far that their mean is a period: what repeats now and
     /// then has none.
     pub fn is_regular(&self) -> bool {
         // An order that repeats is the program's, however long a part of it was held up.

@@ -15,7 +15,7 @@ const DEVIATIONS: f64 = 3.0;
 /// Messages that do not come again at a distance, of those that could.
 pub(super) type Missed = (usize, usize);
 
-/// Whether a longer distance explains what the shorter one leaves over: it is the outer loop.
+/// True if a longer distance explains what the shorter one leaves over: it is the outer loop.
 pub(super) fn is_outer(inner: Missed, outer: Missed) -> bool {
     let share = |(missed, of): Missed| missed as f64 / of.max(1) as f64;
     let expected = share(inner) * outer.1 as f64;

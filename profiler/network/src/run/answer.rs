@@ -35,9 +35,9 @@ pub struct Known<T> {
     pub t0_ns: i64,
     /// End of the interval, ns.
     pub t1_ns: i64,
-    /// What was seen and what was missed.
+    /// Packets that were seen and missed.
     pub coverage: Coverage,
 }
 
-/// What a call returns: never 0 for "do not know".
+/// Result of a call: an unknown answer is never 0.
 pub type Answer<T> = Result<Known<T>, Unknown>;

@@ -1,4 +1,4 @@
-//! What the process tracer knows of the processes behind the addresses.
+//! Time accounting of the processes behind the addresses.
 
 /// Where the time of a node's process went, from the kernel's totals, over its whole life.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

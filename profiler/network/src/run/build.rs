@@ -89,7 +89,7 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
     }
 }
 
-/// What of a direction was seen: everything below `next` but the holes.
+/// Bytes of a direction that were seen: everything below `next` but the holes.
 struct Seen {
     next: u32,
     holes: Vec<(u32, u32)>,
@@ -99,7 +99,7 @@ struct Seen {
 const MOST_HOLES: usize = 64;
 
 impl Seen {
-    /// Whether all of `[seq, end)` was seen before. Serial arithmetic modulo 2^32.
+    /// True if all of `[seq, end)` was seen before. Serial arithmetic modulo 2^32.
     fn repeats(&mut self, seq: u32, end: u32) -> bool {
         let ahead = |a: u32, b: u32| a.wrapping_sub(b) as i32;
         if ahead(end, self.next) > 0 {

@@ -1,4 +1,4 @@
-//! What an answer rests on.
+//! Coverage of an answer.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use flowtrace_render::units;
 pub struct Aside {
     /// Their protocol, or what else they have in common.
     pub kind: String,
-    /// Whether they are of TCP, and left out for another reason than their protocol.
+    /// True if the flows are of TCP, and left out for another reason than their protocol.
     pub is_tcp: bool,
-    /// How many, in the whole recording.
+    /// Number of flows in the whole recording.
     pub flows: u64,
     /// Their packets and payload; `None`: not counted yet.
     pub traffic: Option<(u64, u64)>,
@@ -29,7 +29,7 @@ impl fmt::Display for Aside {
     }
 }
 
-/// What was seen and what was missed in the interval of an answer.
+/// Packets that were seen and missed in the interval of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Segments looked at.

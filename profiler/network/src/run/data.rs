@@ -9,7 +9,7 @@ use super::packet::Packet;
 /// Least round-trip time by ordered pair, ns: `[me][peer]`.
 pub(crate) type RoundTrips = Vec<Vec<Option<i64>>>;
 
-/// What a capture says of itself.
+/// A capture as it was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
     /// Machine and interface or file.
@@ -33,7 +33,7 @@ pub(crate) struct Data {
     pub(crate) nodes: Vec<String>,
     pub(crate) captures: Vec<Capture>,
     pub(crate) streams: Vec<Stream>,
-    /// Whether the node has a capture of its own, not only its partner's.
+    /// True if the node has a capture of its own, not only its partner's.
     pub(crate) is_own: Vec<bool>,
     pub(crate) first_ns: i64,
     pub(crate) last_ns: i64,
@@ -42,7 +42,7 @@ pub(crate) struct Data {
     pub(crate) left_out: Vec<String>,
     pub(crate) aside: Vec<Aside>,
     pub(crate) without_header: u64,
-    /// What the process tracer knows of each node; empty or `None`: nothing.
+    /// Time accounting of each node, as the process tracer recorded it; empty or `None`: unknown.
     pub(crate) books: Vec<Option<Books>>,
     pub(crate) rtt: OnceLock<RoundTrips>,
 }

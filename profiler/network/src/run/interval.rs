@@ -98,7 +98,7 @@ impl Run {
         run
     }
 
-    /// Whether this is all that was loaded.
+    /// True if this is all that was loaded.
     pub(crate) fn is_whole(&self) -> bool {
         (self.t0_ns, self.t1_ns) == (self.data.first_ns, self.data.last_ns)
     }
@@ -206,12 +206,12 @@ impl Run {
         packets.get(from..to).unwrap_or(&[])
     }
 
-    /// Whether the process has a capture of its own, so that its times are its own.
+    /// True if the process has a capture of its own, so that its times are its own.
     pub fn is_own(&self, node: Node) -> bool {
         self.data.is_own[usize::from(node)]
     }
 
-    /// Whether sender and receiver were each captured at their own end.
+    /// True if sender and receiver were each captured at their own end.
     pub fn has_both_ends(&self, a: Node, b: Node) -> bool {
         let capture = |node: Node| self.data.streams[usize::from(node)].capture;
         self.is_own(a) && self.is_own(b) && capture(a) != capture(b)
@@ -248,7 +248,7 @@ impl Run {
         Ok(())
     }
 
-    /// What answers about this interval rest on.
+    /// Coverage of answers about this interval.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = Coverage {
             dropped: Some(0),
@@ -283,7 +283,7 @@ impl Run {
         }
     }
 
-    /// What the process tracer knows of a node, if it saw its processes; of their whole lives, so
+    /// Time accounting of a node, if its processes were traced; it is of their whole lives, so
     /// nothing for a part of a run.
     pub fn books(&self, node: Node) -> Option<Books> {
         let known = self.data.books.get(usize::from(node)).copied().flatten();

@@ -1,4 +1,4 @@
-//! Which capture is the nearest one to each process.
+//! The capture that is nearest to each process.
 //!
 //! A capture at a host holds nothing but that host's packets, so the share of a process in a
 //! capture tells. Processes between which no packets went are looked at apart: a host with IPv4
@@ -72,7 +72,7 @@ pub(super) fn nearest(
     (0..nodes).map(of_node).collect()
 }
 
-/// What a capture is for a process.
+/// Relation of a capture to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     Own,
@@ -165,7 +165,7 @@ impl Shared {
         Shared(shared)
     }
 
-    /// Which of two processes is nearer to a capture in which both have every packet. Needs another
+    /// The one of two processes that is nearer to a capture in which both have every packet. Needs another
     /// capture of the same packets; alone it is a capture between them.
     fn nearer(&self, captures: &[Capture], at: usize, pair: Pair) -> Option<usize> {
         let places = self.0.get(&pair)?;

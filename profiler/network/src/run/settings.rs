@@ -2,17 +2,17 @@
 
 use crate::steps;
 
-/// Which text the numbers follow.
+/// Rules that the numbers follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// What the tool reports.
+    /// The rules of the tool.
     #[default]
     Default,
     /// The thesis to the digit.
     Thesis,
 }
 
-/// What counts as traffic.
+/// Bytes that count as traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Payload, repetitions left out (offline VTTIF).
@@ -43,9 +43,9 @@ impl Default for Averaging {
 /// The options of the "Set" calls and of the methods' gaps; stored with every result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Which text the numbers follow.
+    /// Rules that the numbers follow.
     pub mode: Mode,
-    /// What a traffic matrix counts.
+    /// Bytes that a traffic matrix counts.
     pub unit: Unit,
     /// Edges below this share of the heaviest are pruned (2.1).
     pub b_min: f64,

@@ -1,4 +1,4 @@
-//! What the times of sends and arrivals say of what each send needs.
+//! Needs of each send by the times of sends and arrivals.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ impl Context<'_> {
         sources.iter().filter_map(of_source).collect()
     }
 
-    /// What the sends from `me` to `to` need of these sources, which have these surpluses, in the same order.
+    /// Needs of the sends from `me` to `to` of these sources, which have these surpluses, in the same order.
     ///
     /// Arrivals that follow from one cause move together, and each alone would seem to move the send. So the one
     /// that a send follows soonest is believed first, and is what the work of the others' comparison begins with.
@@ -146,7 +146,7 @@ impl Context<'_> {
         }
     }
 
-    /// What the sends from `me` to `to` need of `from`, which has this surplus.
+    /// Need of the sends from `me` to `to` of `from`, which has this surplus.
     fn need(
         &self,
         me: Node,
@@ -187,7 +187,7 @@ impl Context<'_> {
         })
     }
 
-    /// Whether sends to a partner come always after its message, and do not move with it: they do not wait for it. (Not
+    /// True if sends to a partner come always after its message, and do not move with it: they do not wait for it. (Not
     /// whether it nearly always came before the own send before, which says nothing.)
     pub(super) fn stays(
         &self,
@@ -233,7 +233,7 @@ impl Context<'_> {
         (late <= part).then_some(part)
     }
 
-    /// Whether nearly every send from `me` to `to` comes before the own message to `from` that goes the other way
+    /// True if nearly every send from `me` to `to` comes before the own message to `from` that goes the other way
     /// of the message in doubt: the one of the same number. Only where the two are known to be in step, neither a
     /// message ahead.
     pub(super) fn meets_later(&self, (me, to, from): (Node, Node, Node), floor: i64) -> bool {
@@ -262,7 +262,7 @@ impl Context<'_> {
         Some(moments(sends, theirs, None, floor))
     }
 
-    /// Whether sends to a partner follow its message at once whenever that comes: many within a short
+    /// True if sends to a partner follow its message at once whenever that comes: many within a short
     /// time after it, few in the same time after that, while the message itself comes now early, now
     /// late. Where it always comes at the same time, three in four within a small part of the wait for
     /// it are enough: that may be chance, but then who works how long does not show either.
@@ -301,7 +301,7 @@ impl Context<'_> {
         spread >= 3 * soon
     }
 
-    /// Whether three in four sends to a partner come within a small part of a round after its message,
+    /// True if three in four sends to a partner come within a small part of a round after its message,
     /// and nearly none before it.
     pub(super) fn answers(&self, me: Node, to: Node) -> bool {
         let (Some(sends), Some(moments)) = (self.sent.get(&(me, to)), self.exchanged(me, to))
@@ -367,7 +367,7 @@ fn moments<'a>(
     sends.looked_at().filter_map(of_send)
 }
 
-/// How soon after the last arrival it needs a process sends when it had waited: twice what nine of
+/// Delay of a send after the last arrival it needs, where the process had waited: twice what nine of
 /// ten exceed.
 fn delay_ns(sends: &Sends, theirs: &Sends, numbers: Option<&[i64]>, offset: i64) -> i64 {
     let mut delays: Vec<i64> = moments(sends, theirs, numbers, offset)

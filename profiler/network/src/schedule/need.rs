@@ -1,10 +1,10 @@
-//! What the sends of a slot need of a source.
+//! Messages of a source that the sends of a slot need.
 
 use std::collections::BTreeMap;
 
 use crate::run::Node;
 
-/// What the n-th send of a slot needs of a source: the first `n + offset` messages.
+/// Messages of a source that the n-th send of a slot needs: the first `n + offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// Those. A send within `delay_ns` of the last of them had waited for it; a later one may have
@@ -19,6 +19,6 @@ pub(super) enum Need {
     LongAgo,
 }
 
-/// What the sends of each slot need: sender, receiver, source. A slot that is not in step has none: what
+/// Needs of the sends of each slot: sender, receiver, source. A slot that is not in step has none: what
 /// had arrived last is all that is known of it.
 pub(super) type Needs = BTreeMap<(Node, Node, Node), Need>;

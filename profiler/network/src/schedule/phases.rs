@@ -14,7 +14,7 @@ use crate::run::Node;
 /// Partners of a process at most: more are the clients of a server, which have no phases.
 const MOST_PARTNERS: usize = 64;
 
-/// Whether a process with so many partners may have phases.
+/// True if a process with so many partners may have phases.
 pub(super) fn may_have(partners: usize) -> bool {
     partners <= MOST_PARTNERS
 }
@@ -56,7 +56,7 @@ pub(super) fn phased(sent: &BTreeMap<(Node, Node), Sends>) -> Phased {
     found
 }
 
-/// Whether of two partners neither gets ahead: in every round each is sent to as often. One message is the place in the
+/// True if of two partners neither gets ahead: in every round each is sent to as often. One message is the place in the
 /// round, and one more a cut in the middle of it. (The whole numbers may be alike and yet come in different phases.)
 fn take_turns_evenly(times: &[i64], others: &[i64]) -> bool {
     let ahead = |(n, t): (usize, &i64)| others.partition_point(|other| other < t) as i64 - n as i64;
@@ -70,7 +70,7 @@ fn take_turns_evenly(times: &[i64], others: &[i64]) -> bool {
     range.1 - range.0 <= 2 && times.len().abs_diff(others.len()) <= 2
 }
 
-/// How many messages had gone to another partner before each send, less the one of the same round where the other's turn
+/// Number of messages that had gone to another partner before each send, less the one of the same round where the other's turn
 /// comes first in a round: then no more time passes from a message to it until the send than the other way.
 fn numbers(times: &[i64], others: &[i64]) -> Vec<i64> {
     let before = |t: &i64| others.partition_point(|other| other < t);
@@ -105,7 +105,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Whether a round begins with the next send: it goes where one of this round went already, or to a new partner when
+    /// True if a round begins with the next send: it goes where one of this round went already, or to a new partner when
     /// all of the round before had theirs.
     pub(crate) fn begins_with(&mut self, to: Node) -> bool {
         let is_whole =

@@ -18,7 +18,7 @@ const LONG_AGO: i64 = 12;
 /// Numbers of messages in both directions may differ by this share and still be in step.
 const IN_STEP: f64 = 0.05;
 
-/// What one process sent to another.
+/// Sends of one process to another.
 pub(super) struct Sends {
     /// The messages.
     pub(super) messages: Vec<usize>,
@@ -57,7 +57,7 @@ impl Sends {
         }
     }
 
-    /// Whether what the sends need of a source that they are ahead of by so much came too many rounds before to be followed.
+    /// True if what the sends need of a source that they are ahead of by so much came too many rounds before to be followed.
     pub(super) fn is_long_ago(&self, surplus: i64) -> bool {
         self.every > 1 && surplus < -LONG_AGO
     }
@@ -69,7 +69,7 @@ impl Sends {
     }
 }
 
-/// Whether so many sends are in step with so many messages of a source, as far as numbers tell.
+/// True if so many sends are in step with so many messages of a source, as far as numbers show.
 pub(crate) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
     let (own, theirs) = (sends as f64, arrivals as f64);
     sends >= LEAST_SAMPLES && (own - theirs).abs() <= IN_STEP * own.max(theirs) + 2.0

@@ -1,11 +1,11 @@
-//! How a send moves with an arrival: the slope through points, with the interval in which it lies.
+//! Motion of a send with an arrival: the slope through points, with the interval in which it lies.
 
 /// Repetitions of a slot from which a slope is believed.
 pub(super) const LEAST_SAMPLES: usize = 12;
 /// Half the width of the interval of a slope, in standard deviations of Kendall's statistic.
 const SURE: f64 = 2.0;
 
-/// How a send moves with an arrival.
+/// Motion of a send with an arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Slope {
     /// The interval in which the slope lies.

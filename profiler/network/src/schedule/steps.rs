@@ -1,4 +1,4 @@
-//! What each single send waited for, by what its slot needs.
+//! Messages that each single send waited for, by the needs of its slot.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::sends::Sends;
 use super::{Need, Needs, Step};
 use crate::run::Node;
 
-/// What an earlier send of the receiver has waited for already: a later one waits for that send, and need
+/// Messages that an earlier send of the receiver has waited for already: a later one waits for that send, and need
 /// not hold it again. Of hundreds of partners each send would repeat hundreds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
@@ -124,7 +124,7 @@ fn nth(list: &[usize], count: i64) -> Option<usize> {
     list.get(at).copied()
 }
 
-/// What the sends of a slot need of one source.
+/// Need of the sends of a slot of one source.
 struct Of<'a> {
     /// Its place in the inbox.
     source: usize,
@@ -136,15 +136,15 @@ struct Of<'a> {
 
 /// The sends of one process to another.
 struct Slot<'a> {
-    /// What they need of each source that is in step.
+    /// Needs of each source that is in step.
     needs: Vec<Of<'a>>,
     /// The number of the send at which each of these is to be looked at next: of hundreds of sources most have nothing.
     due: Vec<u32>,
     /// When they were sent, ns.
     times: &'a [i64],
-    /// Whether each source of the inbox is in step.
+    /// True for each source of the inbox that is in step.
     is_in_step: Vec<bool>,
-    /// Whether one is not.
+    /// True if one source is not in step.
     is_loose: bool,
     /// Sends so far.
     number: i64,
@@ -191,24 +191,24 @@ struct UpTo {
     maybe: i64,
 }
 
-/// Who sends to a process.
+/// Messages of one process to another.
 struct Source<'a> {
     from: Node,
     messages: &'a [usize],
     held: UpTo,
-    /// How many of them were there at the last send that was looked at.
+    /// Number of messages that were there at the last send that was read.
     arrived: i64,
-    /// Whether one came that no send has waited for yet.
+    /// True if a message came that no send has waited for yet.
     is_open: bool,
 }
 
-/// What comes to a process. Of sources that are not in step the last arrival is all that is known.
+/// Messages to a process. Of sources that are not in step the last arrival is all that is known.
 #[derive(Default)]
 struct Inbox<'a> {
     sources: Vec<Source<'a>>,
     /// When something came, of which source, in the order of time.
     arrivals: Vec<(i64, u32)>,
-    /// How many of these were there at the last send that was looked at.
+    /// Number of arrivals that were there at the last send that was read.
     seen: usize,
     /// Sources that are open.
     open: Vec<u32>,

@@ -1,4 +1,4 @@
-//! What one pair says of the others: all processes run the same program.
+//! Conclusions from one pair to the others: all processes run the same program.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::{Need, Needs};
 use crate::messages::Message;
 use crate::run::Node;
 
-/// Whether nearly all messages of each pair have one size.
+/// True if nearly all messages of each pair have one size.
 pub(super) fn are_alike<'a>(
     messages: &[Message],
     mut pairs: impl Iterator<Item = &'a Vec<usize>>,
@@ -21,7 +21,7 @@ pub(super) fn are_alike<'a>(
     })
 }
 
-/// How the two of each pair come one behind the other.
+/// Order of the two sends of each pair.
 pub(super) struct Order {
     /// Of all pairs one sends behind the other, whether it waits for that or not.
     pub(super) is_kept: bool,
@@ -32,7 +32,7 @@ pub(super) struct Order {
     pub(super) takes_turns: bool,
 }
 
-/// How the two of each pair come; of the pairs that are `staying` the first does not wait for the second.
+/// Order of the two sends of each pair; of the pairs that are `staying` the first does not wait for the second.
 pub(super) fn order(context: &Context<'_>, staying: &BTreeSet<(Node, Node)>) -> Order {
     let pairs = context.sent.keys().copied();
     let edges: BTreeSet<(Node, Node)> = pairs

@@ -119,7 +119,7 @@ fn what_an_earlier_send_waited_for_is_held_once() {
     assert!(answers.clone().count() == 2000 && answers.clone().all(is_waiting));
 }
 
-/// What numbers and sizes say before a schedule is made is what the schedule says.
+/// The conclusion from numbers and sizes before a schedule is made is that of the schedule.
 #[test]
 fn a_schedule_that_would_show_nothing_is_known_before() {
     let packets = |sends: [usize; 2], odd: u32| {

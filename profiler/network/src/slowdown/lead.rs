@@ -1,4 +1,4 @@
-//! Whether rounds are longer because of work, or because of waits that come to everybody now and then.
+//! Distinction of rounds that are longer because of work from rounds that are longer because of waits that come to all now and then.
 
 use super::rounds::{QUIET, Rounds};
 use crate::balance::GATE;
@@ -7,10 +7,10 @@ use crate::run::Node;
 
 /// Share of the rounds that are nearly all.
 const NEARLY_ALL: f64 = 0.95;
-/// What rounds of a loaded process are at least over those of the others.
+/// Least factor of rounds of a loaded process over those of the others.
 const LEAST: f64 = (1.0 + GATE) / 2.0;
 
-/// How rounds of processes stand beside those of all others.
+/// Lead of rounds of processes over those of all others.
 pub(crate) struct Lead {
     /// Their quietest tenth over the others' middle ones, the least of them.
     quiet: f64,
@@ -43,19 +43,19 @@ impl Lead {
         )
     }
 
-    /// Whether nearly all of their rounds are longer than usual ones of the others: what is longer now and then waits.
+    /// True if nearly all of their rounds are longer than usual ones of the others: what is longer now and then waits.
     pub(super) fn is_steady(&self) -> bool {
         self.quiet >= LEAST
     }
 
-    /// Whether their usual rounds are longer than nearly all of the others as well. Where these take as long now and then,
+    /// True if their usual rounds are longer than nearly all of the others as well. Where these take as long now and then,
     /// as where processors are shared, some may only wait more often than others.
     pub(crate) fn is_clear(&self) -> bool {
         self.is_steady() && self.usual >= LEAST
     }
 }
 
-/// How the rounds of these processes stand beside those of the others that show their work.
+/// Lead of the rounds of these processes over those of the others that show their work.
 pub(super) fn lead(rounds: &Rounds, loaded: &[Node], hidden: &[Node]) -> Lead {
     let of = |is_among: bool| {
         let shown = rounds.iter().filter(|(node, _)| !hidden.contains(node));

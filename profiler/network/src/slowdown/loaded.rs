@@ -3,7 +3,7 @@
 use crate::run::Node;
 use crate::schedule::{self, Schedule};
 
-/// Whether several processes work so much more than all others whichever reading of what the sends waited for is right.
+/// True if several processes work so much more than all others whichever reading of what the sends waited for is right.
 /// (Of one, the middle of both is enough: of several, what one of them hides may look like work of the next.)
 pub(super) fn stand_apart(
     work_s: &[(f64, f64)],
@@ -19,7 +19,7 @@ pub(super) fn stand_apart(
     least.fold(f64::INFINITY, f64::min) >= gate * next
 }
 
-/// Whether several processes send more messages than all others, each of them: then what they do more is theirs to do,
+/// True if several processes send more messages than all others, each of them: then their additional work is theirs to do,
 /// as in the middle of a mesh, and no load.
 pub(crate) fn are_of_a_kind(schedule: &Schedule, several: &[Node]) -> bool {
     let mut sent = vec![0usize; schedule.nodes];
@@ -37,7 +37,7 @@ pub(crate) fn are_of_a_kind(schedule: &Schedule, several: &[Node]) -> bool {
         .is_some_and(|(least, most)| least > most && !schedule::may_be_in_step(least, most))
 }
 
-/// Which processes work so much more than the others that they are called loaded, from `gate` on: as many as there are,
+/// Processes that work so much more than the others that they are called loaded, from `gate` on: as many as there are,
 /// at most half of them. Several only where these may be loads.
 pub(super) fn loaded(
     work: &[f64],

@@ -1,4 +1,4 @@
-//! What rounds of an exchange hold.
+//! Work of the rounds of an exchange.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl ByStep {
     }
 }
 
-/// What the rounds of a schedule hold at most.
+/// Most work that the rounds of a schedule may have.
 pub(super) fn rounds(schedule: &Schedule) -> Rounds {
     ByStep::of(schedule, Reading::Working).sorted()
 }
@@ -71,13 +71,13 @@ fn mean_above(rounds: &Rounds, q: f64) -> f64 {
     if at > 0.0 { mean / at } else { 1.0 }
 }
 
-/// How many times as much as in the quietest tenth of its rounds a process works on average, all processes
+/// Factor of the mean work of a process over that of the quietest tenth of its rounds, all processes
 /// together: where processors are shared, a round waits for one now and then.
 pub(super) fn noise(rounds: &Rounds) -> f64 {
     mean_above(rounds, QUIET)
 }
 
-/// How many times as long as the middle ones rounds take on average: those that were held up now and then are longer.
+/// Factor of the mean round over the middle one: rounds that were held up now and then are longer.
 pub(super) fn held_up(rounds: &Rounds) -> f64 {
     mean_above(rounds, 0.5).max(1.0)
 }

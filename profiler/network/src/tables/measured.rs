@@ -1,4 +1,4 @@
-//! What the kernels said of the ends of flows.
+//! Measurements of the kernels at the ends of flows.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use flowtrace_schema::{FlowMeasure, FlowRow, Result, Trace};
 
 use flowtrace_render::units;
 
-/// What is known of the two ends of a flow; `None`: that end could not be asked.
+/// Measurements at the two ends of a flow; `None`: the kernel of that end was not asked.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     src: Option<FlowMeasure>,

@@ -26,7 +26,7 @@ impl Noise {
     }
 }
 
-/// How processes exchange.
+/// Order in which processes exchange messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// All send to all partners, then receive.
@@ -131,7 +131,7 @@ impl Link {
     }
 }
 
-/// What a process does next.
+/// Next operation of a process.
 #[derive(Clone, Copy)]
 enum Op {
     /// Computes, s.
@@ -140,7 +140,7 @@ enum Op {
     Receive(usize),
 }
 
-/// What each process does in a round, behind its work.
+/// Adds the exchange of a round to the operations of each process, behind its work.
 fn talk(program: &Bsp, edges: &[(usize, usize)], ops: &mut [VecDeque<Op>]) {
     for &(a, b) in edges {
         ops[a].push_back(Op::Send(b));

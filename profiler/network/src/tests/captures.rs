@@ -132,7 +132,7 @@ fn messages_of_mixed_programs_are_those_of_their_pushes() {
     }
 }
 
-/// What one rank computed more than another, kernels of mixed messages do not show.
+/// Kernels of mixed messages do not show what one rank computed more than another.
 #[test]
 fn slowdown_claims_nothing_of_mixed_programs() {
     for name in ["is.S", "mg.S", "lu.S", "mg.W-quota-none", "mg.W-quota-full"] {

@@ -1,4 +1,4 @@
-//! How often the range of what a load cost holds the truth: programs drawn at random, each run with its load and without.
+//! Share of the ranges of the cost of a load that contain the truth: programs drawn at random, each run with its load and without.
 
 use std::ops::Range;
 
@@ -84,7 +84,7 @@ fn drawn(seed: u64) -> Drawn {
     }
 }
 
-/// What came of some programs.
+/// Outcome of some programs.
 #[derive(Debug, Default)]
 struct Tally {
     runs: usize,

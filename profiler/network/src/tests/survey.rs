@@ -6,7 +6,7 @@ use crate::balance;
 use crate::evidence::{self, Verdict};
 use crate::testing::{Bsp, Noise, Style, bsp};
 
-/// What one way of talking came to.
+/// Outcome of one style of exchange.
 #[derive(Debug, Default)]
 struct Tally {
     runs: usize,

@@ -1,6 +1,6 @@
 //! A run of processes that take turns, played again with other work.
 //!
-//! Who waits for whom is known where processes take turns: a send comes when the work since the partner's answer to the
+//! The order of waiting is known where processes take turns: a send comes when the work since the partner's answer to the
 //! own send before is done, and the message that it answers is there. What a process works that answers at once is not
 //! known, but that it was done by then.
 
@@ -65,7 +65,7 @@ impl<'a> Unloaded<'a> {
     }
 }
 
-/// How much sooner the run would have ended, s.
+/// Time by which the run would have ended sooner, s.
 pub(super) fn saved_s(
     schedule: &Schedule,
     steps: &[Option<Step>],

@@ -1,4 +1,4 @@
-//! What each send of processes that take turns shows of their work.
+//! Work that each send of processes that take turns shows.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use crate::schedule::{Round, Schedule};
 /// event before follows it at once.
 const AT_ONCE: f64 = 0.1;
 
-/// What one send shows, ns.
+/// Work that one send shows, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shown {
     /// Work that is certain.
     pub(super) work: i64,
-    /// What may be hidden in its waiting besides.
+    /// Work that may be hidden in its waiting besides.
     pub(super) hidden: i64,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Step {
     pub(super) answer: Option<usize>,
     /// The message that it answers, or follows at once.
     pub(super) asked: Option<usize>,
-    /// Whether it follows that at once, so that it had worked before.
+    /// True if the send follows that message at once, so that the process had worked before.
     pub(super) is_at_once: bool,
-    /// Whether a round of the process begins with it.
+    /// True if a round of the process begins with the send.
     pub(super) begins: bool,
     pub(super) shown: Shown,
 }

@@ -5,13 +5,13 @@ use crate::units::Unit;
 /// A plot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// Title above the chart.
     pub title: String,
-    /// What the horizontal axis measures, and its unit.
+    /// Horizontal axis.
     pub x: Axis,
     /// The same of the vertical axis.
     pub y: Axis,
-    /// What is drawn, in this order.
+    /// Series in the order in which they are drawn.
     pub series: Vec<Series>,
     /// Lines of text below it.
     pub notes: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Axis {
     pub label: String,
     /// Unit of the values.
     pub unit: Unit,
-    /// Whether equal factors are equally far apart.
+    /// True if equal factors are equally far apart.
     pub is_log: bool,
     /// Least range that it covers, as where several plots are to be compared.
     pub range: Option<(f64, f64)>,
@@ -56,7 +56,7 @@ pub struct Series {
 /// A rectangle: begin and end on x, begin and end on y.
 pub type Rect = ((f64, f64), (f64, f64));
 
-/// How values are drawn. Points are in the order of x.
+/// Values by the way they are drawn. Points are in the order of x.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// A line that rises at each point, as of a cumulative distribution.
@@ -93,7 +93,7 @@ impl Shape {
 pub struct Picture {
     /// The plots, row by row.
     pub charts: Vec<Chart>,
-    /// How many stand beside each other.
+    /// Number of charts beside each other.
     pub columns: usize,
 }
 
