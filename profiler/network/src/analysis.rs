@@ -22,7 +22,7 @@ fn schedule(run: &Run) -> Result<Schedule, Unknown> {
     let found = messages::messages(run)?;
     if found.len() < LEAST_MESSAGES {
         return Err(Unknown::new(format!(
-            "{} messages in this interval are too few to tell who waited for whom",
+            "{} messages in this interval are too few to show which process waited for which",
             found.len()
         )));
     }
@@ -55,7 +55,7 @@ pub fn iterating(run: &Run) -> Run {
 
 fn no_exchange(what: &str) -> Unknown {
     Unknown::new(format!(
-        "packets do not tell {what}: the program is no plain exchange (every pair, in every round, one message each way of one size, sent before the other's is there); who kept others waiting: flowtrace network balance"
+        "packets do not show {what}: the program is no plain exchange (every pair, in every round, one message each way of one size, sent before the other's is there); who kept others waiting: flowtrace network balance"
     ))
 }
 

@@ -327,7 +327,7 @@ fn by_last_arrival(
         while let Some(&at) = arrivals.peek()
             && found[at].received_ns.1 <= message.sent_ns.0
         {
-            // Of messages of one moment the later ones have no times yet.
+            // Of messages of one instant the later ones have no times yet.
             if at < i {
                 last_arrived[usize::from(found[at].dst)] = Some(at);
             }

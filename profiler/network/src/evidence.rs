@@ -77,7 +77,7 @@ fn with_few(evidence: &mut Evidence) {
     evidence.verdict = Verdict::Unsure(match &evidence.verdict {
         Verdict::Unsure(reason) if evidence.ratio_range.is_none() => reason.clone(),
         _ => format!(
-            "{} iterations are too few to tell a load from chance{range}",
+            "{} iterations are too few to distinguish a load from chance{range}",
             evidence.parts
         ),
     });
@@ -117,7 +117,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
     let part = compared(found, iterations.as_deref(), evidence.span_ns);
     let unequal = unequal(part, run.nodes().len());
     if let Some(reason) = &unequal
-        && run.all().any(|node| run.books(node).is_none())
+        && run.all().any(|node| run.accounting(node).is_none())
         && schedule::shows_nothing(part)
     {
         // Of many processes the schedule takes longer than all the rest.
@@ -185,7 +185,7 @@ pub(super) fn compared<'a>(
 fn too_few(evidence: &Evidence, messages: usize) -> Option<String> {
     if evidence.are_iterations && evidence.parts < FEWEST_ITERATIONS {
         return Some(format!(
-            "{} iterations are too few to tell a load from chance ({FEWEST_ITERATIONS} are needed)",
+            "{} iterations are too few to distinguish a load from chance ({FEWEST_ITERATIONS} are needed)",
             evidence.parts
         ));
     }
@@ -195,7 +195,7 @@ fn too_few(evidence: &Evidence, messages: usize) -> Option<String> {
         } else {
             format!("{messages} messages are")
         };
-        return Some(format!("{count} too few to tell a load from chance"));
+        return Some(format!("{count} too few to distinguish a load from chance"));
     }
     None
 }

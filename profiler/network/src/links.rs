@@ -47,7 +47,7 @@ struct Link {
 }
 
 impl Link {
-    /// When a message is through that comes at some moment, ns. Messages may be asked about in another order than they
+    /// When a message is through that comes at an instant, ns. Messages may be asked about in another order than they
     /// come: each takes the first time that is free.
     fn through(&mut self, at: f64) -> f64 {
         let mut begin = at;
@@ -126,7 +126,7 @@ impl Links {
         at
     }
 
-    /// When the message of this place is there that is sent at some moment; both ns since the first was sent.
+    /// When the message of this place is there that is sent at an instant; both ns since the first was sent.
     pub(super) fn carry(&mut self, place: usize, message: &Message, sent_ns: f64) -> f64 {
         let beside = self.beside_ns.get(place).copied().unwrap_or(0.0);
         self.through(message, sent_ns) + beside
@@ -162,15 +162,15 @@ pub(super) fn play(of: &mut impl Play, count: usize, mut links: Links) {
         }
     }
     let free = (0..count).filter(|&place| missing[place] == 0);
-    let mut next: BTreeSet<(Moment, usize)> =
-        free.map(|place| (Moment(of.begin(place)), place)).collect();
-    while let Some((Moment(begin), place)) = next.pop_first() {
+    let mut next: BTreeSet<(Start, usize)> =
+        free.map(|place| (Start(of.begin(place)), place)).collect();
+    while let Some((Start(begin), place)) = next.pop_first() {
         of.send(place, begin, &mut links);
         for &follower in &followers[place] {
             let follower = follower as usize;
             missing[follower] -= 1;
             if missing[follower] == 0 {
-                next.insert((Moment(of.begin(follower)), follower));
+                next.insert((Start(of.begin(follower)), follower));
             }
         }
     }
@@ -178,18 +178,18 @@ pub(super) fn play(of: &mut impl Play, count: usize, mut links: Links) {
 
 /// A time that has an order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Moment(f64);
+struct Start(f64);
 
-impl Eq for Moment {}
+impl Eq for Start {}
 
-impl PartialOrd for Moment {
-    fn partial_cmp(&self, other: &Moment) -> Option<Ordering> {
+impl PartialOrd for Start {
+    fn partial_cmp(&self, other: &Start) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Moment {
-    fn cmp(&self, other: &Moment) -> Ordering {
+impl Ord for Start {
+    fn cmp(&self, other: &Start) -> Ordering {
         self.0.total_cmp(&other.0)
     }
 }
@@ -263,7 +263,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Messages of 0 to 1 and 2, sent and there at these moments, ms.
+    /// Messages of 0 to 1 and 2, sent and there at these instants, ms.
     fn made(times: &[(f64, f64)]) -> Vec<Message> {
         let ns = |ms: f64| (ms * MS as f64) as i64;
         let message = |(i, &(sent, there)): (usize, &(f64, f64))| Message {

@@ -1,10 +1,10 @@
 //! Loads the packets of a program from a trace.
 
-mod aside;
 mod chosen;
 mod connections;
 mod flows;
 mod growing;
+mod other_flows;
 mod packets;
 mod selection;
 

@@ -8,11 +8,11 @@ use ahash::AHashMap;
 use super::run::{Mode, Node, Run, Unknown};
 
 mod arrivals;
+mod bursts;
 mod cut;
 mod message;
 mod pieces;
 mod queued;
-mod spells;
 
 pub use message::Message;
 

@@ -18,8 +18,8 @@ pub enum Cell {
     Bytes(f64),
     /// A duration, s.
     Seconds(f64),
-    /// A moment, ns since the start of the trace.
-    Moment(i64),
+    /// A instant, ns since the start of the trace.
+    Instant(i64),
     /// A rate, per second.
     PerSecond(f64),
     /// Bytes per second.
@@ -44,7 +44,7 @@ impl Cell {
             Cell::Count(n) => units::count(*n as i64),
             Cell::Bytes(b) => units::bytes(b.round() as i64),
             Cell::Seconds(s) => seconds(*s),
-            Cell::Moment(ns) => seconds(*ns as f64 / 1e9),
+            Cell::Instant(ns) => seconds(*ns as f64 / 1e9),
             Cell::PerSecond(rate) => format!("{}/s", number(*rate)),
             Cell::BytesPerSecond(rate) => format!("{}/s", units::bytes(rate.round() as i64)),
             Cell::Hertz(hz) => format!("{} Hz", number(*hz)),
@@ -68,7 +68,7 @@ impl Cell {
             Cell::Text(text) => Value::Text(text.clone()),
             Cell::Count(n) => Value::Integer(*n as i64),
             Cell::Bytes(b) => Value::Integer(b.round() as i64),
-            Cell::Moment(ns) => Value::Integer(*ns),
+            Cell::Instant(ns) => Value::Integer(*ns),
             Cell::Flag(flag) => Value::Integer(i64::from(*flag)),
             Cell::Seconds(x)
             | Cell::PerSecond(x)

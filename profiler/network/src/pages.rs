@@ -57,10 +57,11 @@ fn page<T>(
 /// Traffic that was recorded and is no part of the answers, in lines.
 fn left_out(coverage: &Coverage) -> Vec<String> {
     let mut lines = Vec::new();
-    let (tcp, others): (Vec<_>, Vec<_>) = coverage.aside.iter().partition(|aside| aside.is_tcp);
-    for (asides, why) in [(others, ", for these methods are of TCP"), (tcp, "")] {
-        if !asides.is_empty() {
-            let each: Vec<String> = asides.iter().map(ToString::to_string).collect();
+    let (tcp, others): (Vec<_>, Vec<_>) =
+        coverage.other_flows.iter().partition(|flows| flows.is_tcp);
+    for (kinds, why) in [(others, ", for these methods are of TCP"), (tcp, "")] {
+        if !kinds.is_empty() {
+            let each: Vec<String> = kinds.iter().map(ToString::to_string).collect();
             lines.push(format!(
                 "left out{why}: {} (flowtrace network flows shows them)",
                 each.join("; ")

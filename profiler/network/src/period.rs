@@ -59,7 +59,7 @@ pub struct Estimate {
     pub span_ns: (i64, i64),
     /// Width of the bins, ns.
     pub bin_ns: i64,
-    /// Least difference between two frequencies that can be told apart, Hz.
+    /// Least difference between two frequencies that can be distinguished, Hz.
     pub resolution_hz: f64,
     /// Raw periodogram of all events and the fitted background at its bins.
     pub periodogram: Spectrum,

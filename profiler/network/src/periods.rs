@@ -71,7 +71,7 @@ pub struct Period {
     pub basis: Basis,
     /// Probability of as much without it; of messages a bound.
     pub p_value: Option<f64>,
-    /// Least difference between two frequencies that can be told apart, Hz.
+    /// Least difference between two frequencies that can be distinguished, Hz.
     pub resolution_hz: f64,
     /// Of the rate with itself one period later, at its maximum there; `None`: there is none.
     pub autocorrelation: Option<f64>,

@@ -22,7 +22,7 @@ use bounds::Bound;
 pub use metrics::{Basis, NARROW, Pop, Share};
 
 /// Time that a send may take beside the work, s: in the library, and until a thread that waited runs
-/// again. In real runs on shared processors it was up to 75 µs.
+/// again. In real runs on shared CPUs it was up to 75 µs.
 const SEND_S: f64 = 100e-6;
 
 /// The efficiencies of a schedule over a part of a run; `None` without messages, or where it is no
@@ -46,13 +46,13 @@ pub fn efficiencies(schedule: &Schedule, span_ns: (i64, i64)) -> Option<Pop> {
     };
     let ideal_s = (seconds(Reading::Waiting)?, seconds(Reading::Working)?);
     // What iterations have above the quietest of their kind may be work as well as waiting for a
-    // processor, at each process apart, and each send took some time itself: packets do not tell.
+    // CPU, at each process apart, and each send took some time itself: packets do not show which.
     let quiet = quiet_work_s(schedule);
-    let aside = Aside::of(schedule, span_ns);
-    let within: Vec<Bound> = (work_s.iter().zip(quiet).zip(aside))
-        .map(|((work, quiet), aside)| {
-            let least = work.0.min(quiet) - aside.sends * SEND_S;
-            let most_s = work.1 + aside.unseen_s;
+    let rest = Rest::of(schedule, span_ns);
+    let within: Vec<Bound> = (work_s.iter().zip(quiet).zip(rest))
+        .map(|((work, quiet), rest)| {
+            let least = work.0.min(quiet) - rest.sends * SEND_S;
+            let most_s = work.1 + rest.unseen_s;
             Bound {
                 least_s: least.max(0.0),
                 most_s,
@@ -101,7 +101,9 @@ pub fn bounded(
     let span_s = (span_ns.1 - span_ns.0) as f64 / 1e9;
     let shares = steps.and_then(|steps| bounds::shares(&steps.computed(span_ns), span_s));
     shares.ok_or_else(|| {
-        Unknown::new("nothing repeats often enough to tell the work from what gaps hold beside it")
+        Unknown::new(
+            "nothing repeats often enough to distinguish the work from the rest of the gaps",
+        )
     })
 }
 
@@ -122,28 +124,28 @@ fn goes_one_way(messages: &[Message]) -> bool {
 
 /// Time of a process that is not between its sends.
 #[derive(Clone, Copy, Default)]
-struct Aside {
+struct Rest {
     sends: f64,
     /// Time before its first send and behind its last one, in which it may have worked, s.
     unseen_s: f64,
 }
 
-impl Aside {
-    fn of(schedule: &Schedule, span_ns: (i64, i64)) -> Vec<Aside> {
-        let mut all = vec![Aside::default(); schedule.nodes];
+impl Rest {
+    fn of(schedule: &Schedule, span_ns: (i64, i64)) -> Vec<Rest> {
+        let mut all = vec![Rest::default(); schedule.nodes];
         let mut last_ns = vec![span_ns.0; schedule.nodes];
         for step in &schedule.steps {
             let me = usize::from(step.process);
-            if let (Some(aside), Some(last_ns)) = (all.get_mut(me), last_ns.get_mut(me)) {
-                if aside.sends == 0.0 {
-                    aside.unseen_s = (step.t_ns - span_ns.0).max(0) as f64 / 1e9;
+            if let (Some(rest), Some(last_ns)) = (all.get_mut(me), last_ns.get_mut(me)) {
+                if rest.sends == 0.0 {
+                    rest.unseen_s = (step.t_ns - span_ns.0).max(0) as f64 / 1e9;
                 }
-                aside.sends += 1.0;
+                rest.sends += 1.0;
                 *last_ns = step.t_ns;
             }
         }
-        for (aside, last_ns) in all.iter_mut().zip(last_ns) {
-            aside.unseen_s += (span_ns.1 - last_ns).max(0) as f64 / 1e9;
+        for (rest, last_ns) in all.iter_mut().zip(last_ns) {
+            rest.unseen_s += (span_ns.1 - last_ns).max(0) as f64 / 1e9;
         }
         all
     }

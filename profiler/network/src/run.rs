@@ -1,7 +1,7 @@
 //! Packets of a run, and the frame of every question: which nodes, which interval, which options.
 
+mod accounting;
 mod answer;
-mod books;
 mod build;
 mod coverage;
 mod data;
@@ -11,10 +11,10 @@ mod nearest;
 mod packet;
 mod settings;
 
+pub use accounting::TimeAccounting;
 pub use answer::{Answer, Known, Unknown};
-pub use books::Books;
 pub use build::{CaptureInput, PacketInput};
-pub use coverage::{Aside, Coverage};
+pub use coverage::{Coverage, OtherFlows};
 pub use data::Capture;
 pub(crate) use data::{Data, RoundTrips};
 pub use interval::Run;

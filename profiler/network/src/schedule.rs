@@ -199,7 +199,7 @@ impl Schedule {
         &self.links[step.first + before..][..length(&step.counts[which])]
     }
 
-    /// Time that each step worked, ns: from the moment at which all it needs was there; the least
+    /// Time that each step worked, ns: from the instant at which all it needs was there; the least
     /// (everything it may need was needed) and the most (nothing of that was).
     pub fn work_ns(&self, step: &Step) -> (i64, i64) {
         let arrival = |list: &[u32]| {

@@ -93,7 +93,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     for &node in &hidden {
         middle[usize::from(node)] = 0.0;
     }
-    // Where processors are shared, some may have waited for one in more of their long rounds than others.
+    // Where CPUs are shared, some may have waited for one in more of their long rounds than others.
     let apart = GATE * held_up(&rounds);
     let may_be = |several: &[Node]| {
         stand_apart(&work_s, &hidden, several, apart)

@@ -32,7 +32,7 @@ impl Default for Smoothing {
 /// Matrices remembered per window.
 const HISTORY: i64 = 64;
 
-/// The smoothed matrix at a moment, rows normalised, and its edges.
+/// The smoothed matrix at an instant, rows normalised, and its edges.
 #[derive(Debug)]
 struct Smoothed {
     t_ns: i64,
@@ -40,7 +40,7 @@ struct Smoothed {
     edges: BTreeSet<(usize, usize)>,
 }
 
-/// A topology that held from a moment on.
+/// A topology that held from an instant on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// When it was declared, ns.

@@ -50,7 +50,7 @@ pub fn flows(
             Cell::Text(flow.proto.clone()),
             process(labels, flow.src_upid),
             process(labels, flow.dst_upid),
-            Cell::Moment(flow.first_ns),
+            Cell::Instant(flow.first_ns),
             seconds(flow.last_ns.map(|last| last - flow.first_ns)),
             count(flow.packets),
             bytes(flow.out_bytes),
@@ -189,8 +189,8 @@ pub fn peers(
             count(Some(sum.packets)),
             bytes(Some(sum.forth)),
             bytes(Some(sum.back)),
-            moment(sum.first_ns),
-            moment(sum.last_ns),
+            instant(sum.first_ns),
+            instant(sum.last_ns),
         ]);
     }
     page.notes.extend(ownerless(&flows));
@@ -257,8 +257,8 @@ fn bytes(n: Option<i64>) -> Cell {
     n.map_or(Cell::Unknown, |n| Cell::Bytes(n as f64))
 }
 
-fn moment(ns: Option<i64>) -> Cell {
-    ns.map_or(Cell::Unknown, Cell::Moment)
+fn instant(ns: Option<i64>) -> Cell {
+    ns.map_or(Cell::Unknown, Cell::Instant)
 }
 
 fn seconds(ns: Option<i64>) -> Cell {

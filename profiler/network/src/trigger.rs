@@ -35,7 +35,7 @@ impl Default for Reactive {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// The rate held: the matrix since accumulation began.
-    Held {
+    Steady {
         /// Begin and end, ns.
         span_ns: (i64, i64),
         /// Bytes.
@@ -61,7 +61,7 @@ impl Report {
     /// Its name, its begin and end, ns, and the bytes.
     pub fn parts(&self) -> (&'static str, (i64, i64), &Matrix<u64>) {
         match self {
-            Report::Held { span_ns, matrix } => ("held", *span_ns, matrix),
+            Report::Steady { span_ns, matrix } => ("held", *span_ns, matrix),
             Report::Quiet { span_ns, matrix } => ("quiet", *span_ns, matrix),
             Report::Open { span_ns, matrix } => ("open", *span_ns, matrix),
         }
@@ -136,7 +136,7 @@ impl Sampler {
         if t_ns - began >= self.settings.longest_ns {
             self.began_ns = Some(t_ns);
             let (span_ns, matrix) = self.taken(t_ns, Some(t_ns));
-            return Some(Report::Held { span_ns, matrix });
+            return Some(Report::Steady { span_ns, matrix });
         }
         None
     }
@@ -244,7 +244,7 @@ mod tests {
         reports.extend(sampler.tick(20 * S));
         assert_eq!(reports.len(), 2);
         // Stamps at 0.1 s (first), 0.3 s: hot, and only then does it count.
-        let Report::Held { span_ns, matrix } = &reports[0] else {
+        let Report::Steady { span_ns, matrix } = &reports[0] else {
             panic!("{reports:?}")
         };
         assert_eq!((span_ns.0, *matrix.at(0, 1)), (3 * S / 10, 50_000));

@@ -118,7 +118,7 @@ pub fn weigh(schedule: &Schedule) -> Option<Turns> {
 
 /// True if processes (in the order of their work, the most first) work so much more than the others that show theirs.
 ///
-/// Nearly always late, and not because of some long rounds: where processors are shared, these come to everybody now
+/// Nearly always late, and not because of some long rounds: where CPUs are shared, these come to everybody now
 /// and then.
 fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> bool {
     let (Some(&last), Some(&next)) = (ahead.last(), others.first()) else {

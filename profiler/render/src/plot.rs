@@ -30,7 +30,7 @@ const LINE: u32 = 17;
 /// Series drawn in a plot, and rows in a picture; the others are counted.
 const MOST: usize = 12;
 const MOST_ROWS: usize = 24;
-/// Colours told apart by people who see few of them too (Okabe and Ito), then darker ones.
+/// Colours that colour-blind people can distinguish (Okabe and Ito), then darker ones.
 const COLOURS: [RGBColor; MOST] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),

@@ -91,7 +91,7 @@ fn asked(
     if run.nodes().is_empty() {
         let aside: Vec<String> = run
             .coverage()
-            .aside
+            .other_flows
             .iter()
             .map(ToString::to_string)
             .collect();

@@ -86,11 +86,11 @@ fn json(page: &Page) -> serde_json::Value {
             "without_capture": page.coverage.without_capture,
             "clock_error_ns": page.coverage.clock_error_ns,
             "left_out": page.coverage.left_out,
-            "other_flows": page.coverage.aside.iter().map(|aside| serde_json::json!({
-                "kind": aside.kind,
-                "flows": aside.flows,
-                "packets": aside.traffic.map(|(packets, _)| packets),
-                "payload_bytes": aside.traffic.map(|(_, bytes)| bytes),
+            "other_flows": page.coverage.other_flows.iter().map(|flows| serde_json::json!({
+                "kind": flows.kind,
+                "flows": flows.flows,
+                "packets": flows.traffic.map(|(packets, _)| packets),
+                "payload_bytes": flows.traffic.map(|(_, bytes)| bytes),
             })).collect::<Vec<_>>(),
             "packets_without_header": page.coverage.without_header,
         },

@@ -152,7 +152,7 @@ pub struct SuperPhase {
     pub alternatives_s: Vec<f64>,
     /// Probability of the highest peak of the spectrum without a period.
     pub p_value: Option<f64>,
-    /// Least difference between frequencies that can be told apart, Hz.
+    /// Least difference between frequencies that can be distinguished, Hz.
     pub resolution_hz: f64,
     /// Iterations from the messages, where they repeat.
     pub iterations: Option<Iterations>,

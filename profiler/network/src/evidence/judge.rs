@@ -52,7 +52,7 @@ pub(super) fn of_work(
     let noise = found.noise;
     evidence.verdict = if noise > NOISY {
         Verdict::Unsure(format!(
-            "rounds take {} times the work of quiet ones, as where processors are shared, and a load does not show beside that",
+            "rounds take {} times the work of quiet ones, as where CPUs are shared, and a load does not show beside that",
             wording::number(noise)
         ))
     } else if !found.loaded.is_empty() || range.high >= slowdown::shown_at(noise) {
@@ -71,7 +71,7 @@ pub(super) fn of_work(
         ))
     } else if range.low > MOST_OF_EQUALS {
         Verdict::Unsure(format!(
-            "one works more than the next for certain ({} to {} times as much), by less than a load, but rounds hold time in the library and without a processor beside the work",
+            "one works more than the next for certain ({} to {} times as much), by less than a load, but rounds hold time in the library and without a CPU beside the work",
             wording::number(range.low),
             wording::number(range.high)
         ))

@@ -14,7 +14,7 @@ const MOST_PARTS: usize = 500;
 /// Messages that a schedule is made of at most.
 pub(super) const MOST_MESSAGES: usize = 200_000;
 
-/// Moments that cut the run: the begins of its iterations, or equal parts where none were found.
+/// Instants that cut the run: the begins of its iterations, or equal parts where none were found.
 pub(super) fn cuts(
     found: &[Message],
     iterations: Option<&Iterations>,
@@ -74,7 +74,7 @@ pub(super) fn sums(parts: &[Vec<f64>], nodes: usize) -> Vec<f64> {
     (0..nodes).map(sum).collect()
 }
 
-/// The messages sent between two moments, ns: those in the middle where there are too many.
+/// The messages sent between two instants, ns: those in the middle where there are too many.
 pub(super) fn within(found: &[Message], (from, to): (i64, i64)) -> &[Message] {
     let first = found.partition_point(|message| message.sent_ns.0 < from);
     let last = found.partition_point(|message| message.sent_ns.0 <= to);

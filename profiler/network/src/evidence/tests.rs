@@ -1,5 +1,5 @@
 use super::*;
-use crate::run::Books;
+use crate::run::TimeAccounting;
 use crate::testing::{Bsp, Noise, Style, bsp, data, reference, run_of};
 
 fn of(program: &Bsp) -> Evidence {
@@ -139,7 +139,7 @@ fn where_processes_take_turns_the_first_is_not_accused() {
     );
 }
 
-/// Unloaded kernels on shared processors, of which whole runs gave ratios of 1.2 to 11.
+/// Unloaded kernels on shared CPUs, of which whole runs gave ratios of 1.2 to 11.
 #[test]
 fn unloaded_captures_are_not_accused() {
     for name in ["is.S", "mg.S", "lu.S", "mg.W-quota-none"] {
@@ -205,7 +205,7 @@ fn by_turns_whoever_answers_late_is_named() {
 
 /// The time accounting settles what packets leave open, and only that.
 #[test]
-fn the_books_of_the_process_tracer_decide_where_packets_do_not() {
+fn the_time_accounting_decides_where_packets_do_not() {
     let mut program = Bsp {
         style: Style::Turns,
         jitter: 0.02,
@@ -215,26 +215,28 @@ fn the_books_of_the_process_tracer_decide_where_packets_do_not() {
     let made = bsp(&program);
     let is_unsure = |run: &Run| matches!(weigh(run).unwrap().verdict, Verdict::Unsure(_));
     assert!(is_unsure(&made.run));
-    let books = |on_cpu_s: f64| {
-        Some(Books {
+    let accounting = |on_cpu_s: f64| {
+        Some(TimeAccounting {
             on_cpu_s,
             run_queue_s: 0.01,
             storage_s: 0.0,
         })
     };
     let busy = |first: f64, second: f64| {
-        let rest = [books(0.8), books(0.8)];
-        let all = [books(first), books(second)].into_iter().chain(rest);
-        bsp(&program).run.with_books(all.collect())
+        let rest = [accounting(0.8), accounting(0.8)];
+        let all = [accounting(first), accounting(second)]
+            .into_iter()
+            .chain(rest);
+        bsp(&program).run.with_accounting(all.collect())
     };
     let evidence = weigh(&busy(1.28, 0.8)).unwrap();
     assert_eq!(evidence.verdict, Verdict::Loaded(vec![0]), "{evidence:?}");
-    assert_eq!(evidence.basis, Basis::Books);
+    assert_eq!(evidence.basis, Basis::TimeAccounting);
     // Alike, or a partner that polls: it is always busy, and answers at once.
     assert!(is_unsure(&busy(0.8, 0.8)));
     assert!(is_unsure(&busy(0.8, 1.3)));
-    // Of a part of the run the books say nothing.
+    // Of a part of the run the time accounting says nothing.
     let run = busy(1.28, 0.8);
     let (from, to) = run.span_ns();
-    assert_eq!(run.within(from, to - 1).books(0), None);
+    assert_eq!(run.within(from, to - 1).accounting(0), None);
 }

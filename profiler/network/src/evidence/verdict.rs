@@ -20,7 +20,7 @@ pub enum Basis {
     /// The work of the processes whose work shows: of those that take turns, and answer late.
     Rounds,
     /// The time accounting of each process, where packets alone decide nothing.
-    Books,
+    TimeAccounting,
     /// Ball-in-the-court delays.
     Delays,
 }

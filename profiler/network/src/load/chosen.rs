@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ahash::AHashMap;
 use flowtrace_schema::CaptureRow;
 
-use super::aside::Asides;
 use super::flows::{Flow, Flows, Names};
+use super::other_flows::OtherKinds;
 use super::selection::{By, Selection};
 use crate::run::{Node, Unknown};
 
@@ -50,7 +50,7 @@ pub(super) struct Chosen {
     pub(super) ends: AHashMap<i64, (Node, Node)>,
     pub(super) left_out: Vec<String>,
     /// TCP flows that no answer can show.
-    pub(super) aside: Asides,
+    pub(super) other_flows: OtherKinds,
 }
 
 impl Chosen {
@@ -116,7 +116,7 @@ impl Chosen {
         let mut called = Called::new(by, labels, &flows.addresses);
         let mut bytes: Vec<i64> = Vec::new();
         let mut joined: Vec<(&Flow, u32, u32)> = Vec::with_capacity(flows.program.len());
-        let mut aside = Asides::default();
+        let mut other_flows = OtherKinds::default();
         let mut is_outside = vec![false; flows.addresses.len()];
         for flow in &flows.program {
             let ends = [flow.src as usize, flow.dst as usize];
@@ -124,7 +124,7 @@ impl Chosen {
                 for end in ends {
                     is_outside[end] |= !is_member[end];
                 }
-                aside.outside(flow);
+                other_flows.outside(flow);
                 continue;
             }
             let a = called.number(flow.src, flow.sport, flow.src_upid);
@@ -134,7 +134,7 @@ impl Chosen {
                 bytes[end as usize] += flow.traffic.map_or(0, |(_, bytes)| bytes);
             }
             if a == b {
-                aside.within_one(flow, by);
+                other_flows.within_one(flow, by);
             }
             joined.push((flow, a, b));
         }
@@ -158,7 +158,7 @@ impl Chosen {
             if let (Some(a), Some(b)) = (nodes[a as usize], nodes[b as usize]) {
                 ends.insert(flow.id, (a, b));
             } else {
-                aside.beyond(flow, most);
+                other_flows.beyond(flow, most);
             }
         }
         let names = by_bytes.iter();
@@ -166,7 +166,7 @@ impl Chosen {
             names: names.map(|(name, _)| (*name).to_owned()).collect(),
             ends,
             left_out: left_out.into_iter().map(str::to_owned).collect(),
-            aside,
+            other_flows,
         })
     }
 }

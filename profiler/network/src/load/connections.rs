@@ -9,7 +9,7 @@ use super::chosen::{Chosen, Counts};
 use super::flows::{self, Flow, Flows};
 use super::packets::{inputs, packet};
 use super::selection::{By, Selection};
-use crate::run::{Books, Run, Unknown};
+use crate::run::{Run, TimeAccounting, Unknown};
 
 /// All connections of a trace. They decide what a node is, and by that which names [`Connections::load`] needs.
 #[derive(Debug)]
@@ -54,11 +54,13 @@ impl Connections {
         };
         let errors = hosts.iter().filter_map(|host| host.clock_error_ns).max();
         let left_out = std::mem::take(&mut chosen.left_out);
-        let aside = std::mem::take(&mut chosen.aside).with(&flows).sorted();
-        let books = match selection.within_ns {
+        let other_flows = std::mem::take(&mut chosen.other_flows)
+            .with(&flows)
+            .sorted();
+        let accounting = match selection.within_ns {
             // The kernel's totals are of whole lives.
             Some(_) => Vec::new(),
-            None => books(trace, &flows.program, &chosen)?,
+            None => accounting(trace, &flows.program, &chosen)?,
         };
         // There may be a million, and the packets need room.
         drop(seen);
@@ -88,12 +90,18 @@ impl Connections {
         // One machine with several interfaces has several captures: each process is served by the one
         // that has most of its packets.
         let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-        Ok(Ok(run.with_aside(aside, without_header).with_books(books)))
+        Ok(Ok(run
+            .with_other_flows(other_flows, without_header)
+            .with_accounting(accounting)))
     }
 }
 
 /// Time accounting of the processes at the ends of each node's connections.
-fn books(trace: &Trace, flows: &[Flow], chosen: &Chosen) -> Result<Vec<Option<Books>>> {
+fn accounting(
+    trace: &Trace,
+    flows: &[Flow],
+    chosen: &Chosen,
+) -> Result<Vec<Option<TimeAccounting>>> {
     let mut owners: Vec<BTreeSet<i64>> = vec![BTreeSet::new(); chosen.names.len()];
     for flow in flows {
         let Some(&(a, b)) = chosen.ends.get(&flow.id) else {
@@ -108,14 +116,14 @@ fn books(trace: &Trace, flows: &[Flow], chosen: &Chosen) -> Result<Vec<Option<Bo
     }
     let seconds = |ns: Option<i64>| ns.map(|ns| ns as f64 / 1e9);
     let times = trace.process_times()?.into_iter().filter_map(|row| {
-        let books = Books {
+        let accounting = TimeAccounting {
             on_cpu_s: seconds(row.on_cpu_ns)?,
             run_queue_s: seconds(row.run_queue_ns)?,
             storage_s: seconds(row.storage_ns).unwrap_or(0.0),
         };
-        Some((row.upid, books))
+        Some((row.upid, accounting))
     });
-    let times: HashMap<i64, Books> = times.collect();
+    let times: HashMap<i64, TimeAccounting> = times.collect();
     // One process each, or they do not compare: on loopback one address may be several processes', and
     // a process may be behind several.
     let mut nodes: HashMap<i64, usize> = HashMap::new();

@@ -142,7 +142,7 @@ impl Growing {
         let errors = errors.iter().filter_map(|host| host.clock_error_ns).max();
         let left_out = std::mem::take(&mut chosen.left_out);
         let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-        let run = run.with_aside(chosen.aside.with(&self.flows).sorted(), 0);
+        let run = run.with_other_flows(chosen.other_flows.with(&self.flows).sorted(), 0);
         Ok(Ok(run))
     }
 

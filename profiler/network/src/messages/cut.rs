@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ahash::AHashMap;
 
-use super::spells::{self, Piece};
+use super::bursts::{self, Piece};
 use super::{Message, pieces};
 use crate::run::{ACK, FIN, Mode, Node, PSH, Packet, Run};
 
@@ -158,7 +158,7 @@ fn whole(mut done: Vec<Piece>) -> Vec<Message> {
     let mut whole = Vec::with_capacity(done.len());
     let mut messages: Vec<Message> = Vec::new();
     for stream in streams {
-        if let Some(counted) = spells::counted(stream) {
+        if let Some(counted) = bursts::counted(stream) {
             whole.extend(counted);
             continue;
         }

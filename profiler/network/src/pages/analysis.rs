@@ -48,7 +48,7 @@ pub fn slowdown(run: &Run) -> Page {
             ));
             if found.relative_width().is_some_and(|width| width > 0.3) {
                 page.notes.push(
-                    "the range is wide: packets do not tell what some sends waited for".into(),
+                    "the range is wide: packets do not show what some sends waited for".into(),
                 );
             }
             page.notes

@@ -7,7 +7,7 @@ use crate::component::{self, Loss, Losses};
 use crate::decomposition::Component;
 use crate::evidence::{self, Basis, Evidence, Verdict};
 use crate::page::{Cell, Page};
-use crate::run::{Books, Mode, Node, Run};
+use crate::run::{Mode, Node, Run, TimeAccounting};
 use crate::wording;
 use flowtrace_render::units;
 
@@ -99,7 +99,7 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
             crate::balance::GATE
         ),
         Verdict::Unsure(reason) => {
-            format!("cannot tell whether a process holds the others up: {reason}")
+            format!("unknown whether a process holds the others up: {reason}")
         }
     }
 }
@@ -142,7 +142,7 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
     }
     if let Some(open) = losses.open() {
         return format!(
-            "cannot tell what is most out of balance: {} cost {} of {whole}, and what stands out costs {} at least",
+            "unknown what is most out of balance: {} cost {} of {whole}, and what stands out costs {} at least",
             component_words(run, open.component),
             wording::range(open.lost_s.low, open.lost_s.high),
             wording::seconds(losses.significant_s)
@@ -155,7 +155,7 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
     {
         let names: Vec<&str> = loaded.iter().map(|&node| called(run, node)).collect();
         return format!(
-            "most out of balance: process {}, and what that cost packets do not tell",
+            "most out of balance: process {}, at a cost that packets do not show",
             wording::listed(&names, " and ")
         );
     }
@@ -192,7 +192,7 @@ pub(super) fn component_words(run: &Run, component: Component) -> String {
 fn measure(basis: Basis) -> &'static str {
     match basis {
         Basis::Work | Basis::Rounds => "work",
-        Basis::Books => "time at work",
+        Basis::TimeAccounting => "time at work",
         Basis::Delays => "delay",
     }
 }
@@ -269,9 +269,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
             wording::seconds(part_s),
             wording::range(found.predicted_s.low, found.predicted_s.high),
         )),
-        (Verdict::Loaded(_), None) => page
-            .lines
-            .push("what that cost, packets do not tell".into()),
+        (Verdict::Loaded(_), None) => page.lines.push("the cost does not show in packets".into()),
         (Verdict::Unsure(_), _) => {
             let ratio = wording::number(evidence.ratio);
             page.lines.push(format!(
@@ -283,7 +281,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
         _ => {}
     }
     why(run, evidence, page);
-    if evidence.basis == Basis::Books {
+    if evidence.basis == Basis::TimeAccounting {
         page.notes.push("by what the process tracer saw the processes do: this one is at work, or kept from it by its machine, while the others wait".into());
     }
     if evidence.hidden > 0 && matches!(evidence.verdict, Verdict::Loaded(_)) {
@@ -319,30 +317,30 @@ fn why(run: &Run, evidence: &Evidence, page: &mut Page) {
     let Verdict::Loaded(loaded) = &evidence.verdict else {
         return;
     };
-    let others: Vec<Books> = run
+    let others: Vec<TimeAccounting> = run
         .all()
         .filter(|node| !loaded.contains(node))
-        .filter_map(|node| run.books(node))
+        .filter_map(|node| run.accounting(node))
         .collect();
     for &node in loaded {
-        let Some(books) = run.books(node).filter(|_| !others.is_empty()) else {
+        let Some(accounting) = run.accounting(node).filter(|_| !others.is_empty()) else {
             continue;
         };
-        let part = |of: fn(&Books) -> f64| {
+        let part = |of: fn(&TimeAccounting) -> f64| {
             let least = others.iter().map(of).fold(f64::INFINITY, f64::min);
             let most = others.iter().map(of).fold(0.0, f64::max);
             format!(
                 "{} (the others {})",
-                wording::seconds(of(&books)),
+                wording::seconds(of(&accounting)),
                 wording::range(least, most)
             )
         };
         page.lines.push(format!(
-            "{} was on a processor for {}, waited for one {}, for storage {}",
+            "{} was on a CPU for {}, waited for one {}, for storage {}",
             called(run, node),
-            part(|books| books.on_cpu_s),
-            part(|books| books.run_queue_s),
-            part(|books| books.storage_s)
+            part(|accounting| accounting.on_cpu_s),
+            part(|accounting| accounting.run_queue_s),
+            part(|accounting| accounting.storage_s)
         ));
     }
 }

@@ -28,7 +28,7 @@ pub fn series(run: &Run, by_pair: bool) -> Page {
         let mut push = |src: Cell, dst: Cell, rates: &[f64]| {
             for (k, rate) in rates.iter().enumerate() {
                 page.rows.push(vec![
-                    Cell::Moment(t_ns(k)),
+                    Cell::Instant(t_ns(k)),
                     src.clone(),
                     dst.clone(),
                     Cell::PerSecond(*rate),

@@ -107,7 +107,7 @@ pub fn latency(run: &Run, src: Node, dst: Node) -> Page {
             ));
         }
         for &(t, value) in &known.value {
-            page.rows.push(vec![Cell::Moment(t), Cell::Seconds(value)]);
+            page.rows.push(vec![Cell::Instant(t), Cell::Seconds(value)]);
         }
         let averaging = run.settings.averaging;
         page.notes.push(format!(
@@ -133,7 +133,7 @@ pub fn bandwidth(run: &Run, src: Node, dst: Node) -> Page {
         }
         for &(t, value) in &known.value {
             page.rows
-                .push(vec![Cell::Moment(t), Cell::BytesPerSecond(value)]);
+                .push(vec![Cell::Instant(t), Cell::BytesPerSecond(value)]);
         }
         page
     })

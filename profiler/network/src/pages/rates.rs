@@ -40,7 +40,7 @@ pub fn iterations(run: &Run) -> Page {
                 name(run, pair.dst),
                 cell(pair.rate, Cell::PerSecond),
                 Cell::Count(pair.events as u64),
-                Cell::Moment(pair.threshold_ns),
+                Cell::Instant(pair.threshold_ns),
                 cell(pair.sensitivity, |s| Cell::Count(s.0 as u64)),
                 cell(pair.sensitivity, |s| Cell::Count(s.1 as u64)),
                 Cell::Text(
@@ -375,7 +375,7 @@ fn periods(run: &Run, found: &SuperPhase) -> Page {
     if periods().any(|period| period.basis == Basis::Rate) {
         page.notes.push(
             "half, double and a third of a period of the rate explain nearly as much; frequencies closer than \
-             resolution_hz cannot be told apart"
+             resolution_hz cannot be distinguished"
                 .into(),
         );
     }

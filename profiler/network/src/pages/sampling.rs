@@ -36,8 +36,8 @@ pub fn trigger(run: &Run, settings: Reactive) -> Page {
                 page.rows.push(vec![
                     Cell::Count(number as u64 + 1),
                     Cell::Text(event.into()),
-                    Cell::Moment(from),
-                    Cell::Moment(to),
+                    Cell::Instant(from),
+                    Cell::Instant(to),
                     name(run, src as Node),
                     name(run, dst as Node),
                     Cell::Bytes(*bytes as f64),
@@ -77,7 +77,7 @@ pub fn records(run: &Run) -> Page {
             });
         for gap in &known.value {
             page.rows.push(vec![
-                Cell::Moment(gap.t_ns),
+                Cell::Instant(gap.t_ns),
                 name(run, gap.process),
                 name(run, gap.peer),
                 Cell::Seconds(gap.ns as f64 / 1e9),

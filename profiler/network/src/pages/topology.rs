@@ -118,7 +118,7 @@ pub fn changes(run: &Run) -> Page {
         let mut page = Page::new(run, &["t_ns", "edges", "distance", "topology"]);
         for change in &known.value.changes {
             page.rows.push(vec![
-                Cell::Moment(change.t_ns),
+                Cell::Instant(change.t_ns),
                 Cell::Count(change.edges.len() as u64),
                 Cell::Number(change.distance),
                 Cell::Text(change.form.clone()),

@@ -23,7 +23,7 @@ pub struct Swing {
     pub hz: f64,
     /// Probability of harmonics so high without a period.
     pub p_value: f64,
-    /// Least difference between two frequencies that can be told apart, Hz.
+    /// Least difference between two frequencies that can be distinguished, Hz.
     pub resolution_hz: f64,
     /// Number of repetitions in the interval.
     pub count: f64,

@@ -70,7 +70,7 @@ fn noise_has_no_period() {
 #[test]
 fn bursts_have_no_period() {
     let bursty = alarms(40, |noise| {
-        // Bursts of 1 to 20 events at random moments, 1 ms between their events.
+        // Bursts of 1 to 20 events at random instants, 1 ms between their events.
         let mut times = Vec::new();
         for start in noise.events(SECONDS, |_, _| 25.0) {
             let n = (noise.uniform() * 20.0) as i64 + 1;

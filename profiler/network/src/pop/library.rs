@@ -70,7 +70,7 @@ pub(super) fn signs(run: &Run, me: Node) -> Signs {
 }
 
 impl Signs {
-    /// The last sign from one moment on and before another, ns.
+    /// The last sign from one instant on and before another, ns.
     pub(super) fn last_within(&self, from: i64, to: i64) -> Option<i64> {
         let before = self.library_ns.partition_point(|&t| t < to);
         let last = *self.library_ns.get(before.checked_sub(1)?)?;

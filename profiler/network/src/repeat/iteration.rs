@@ -25,7 +25,7 @@ pub struct Repetition {
     pub messages: usize,
     /// Share of the messages that come again at this distance, 0 to 1, every size the same weight.
     pub score: f64,
-    /// Moments at which the same message was sent, ns; one more than there are iterations.
+    /// Instants at which the same message was sent, ns; one more than there are iterations.
     pub times_ns: Vec<i64>,
     /// Bound of the probability that so many messages come again at one distance by chance, in any order of
     /// them; `None`: a single message is the iteration.
@@ -101,7 +101,7 @@ impl Iterations {
         self.is_by_order || (self.range_s.1 - self.range_s.0) / 2.0 <= REGULAR * self.period_s
     }
 
-    /// Moments at which an iteration began at the pair nearest to the median, ns.
+    /// Instants at which an iteration began at the pair nearest to the median, ns.
     pub fn begins_ns(&self) -> &[i64] {
         let off = |pair: &Repetition| (mean_length(&pair.times_ns) - self.period_s).abs();
         let whole = self.pairs.iter().filter(|pair| {

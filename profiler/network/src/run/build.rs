@@ -82,9 +82,9 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
         last_ns,
         clock_error_ns: None,
         left_out: Vec::new(),
-        aside: Vec::new(),
+        other_flows: Vec::new(),
         without_header: 0,
-        books: Vec::new(),
+        accounting: Vec::new(),
         rtt: OnceLock::new(),
     }
 }

@@ -6,7 +6,7 @@ use flowtrace_render::units;
 
 /// Flows that were recorded and are not looked at, of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Aside {
+pub struct OtherFlows {
     /// Their protocol, or what else they have in common.
     pub kind: String,
     /// True if the flows are of TCP, and left out for another reason than their protocol.
@@ -17,7 +17,7 @@ pub struct Aside {
     pub traffic: Option<(u64, u64)>,
 }
 
-impl fmt::Display for Aside {
+impl fmt::Display for OtherFlows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flows = units::counted(self.flows as i64, "flow", "flows");
         write!(f, "{flows} of {}", self.kind)?;
@@ -43,7 +43,7 @@ pub struct Coverage {
     /// Addresses that are no part of the program.
     pub left_out: Vec<String>,
     /// Flows that the methods are not for.
-    pub aside: Vec<Aside>,
+    pub other_flows: Vec<OtherFlows>,
     /// Packets of the program's connections without a whole header of TCP.
     pub without_header: u64,
 }

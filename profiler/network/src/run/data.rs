@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use super::books::Books;
-use super::coverage::Aside;
+use super::accounting::TimeAccounting;
+use super::coverage::OtherFlows;
 use super::packet::Packet;
 
 /// Least round-trip time by ordered pair, ns: `[me][peer]`.
@@ -40,10 +40,10 @@ pub(crate) struct Data {
     /// Bound of the error between the clocks of two captures, ns; `None`: not aligned.
     pub(crate) clock_error_ns: Option<i64>,
     pub(crate) left_out: Vec<String>,
-    pub(crate) aside: Vec<Aside>,
+    pub(crate) other_flows: Vec<OtherFlows>,
     pub(crate) without_header: u64,
     /// Time accounting of each node, as the process tracer recorded it; empty or `None`: unknown.
-    pub(crate) books: Vec<Option<Books>>,
+    pub(crate) accounting: Vec<Option<TimeAccounting>>,
     pub(crate) rtt: OnceLock<RoundTrips>,
 }
 
@@ -55,8 +55,8 @@ impl Data {
             streams: self.streams.clone(),
             is_own: self.is_own.clone(),
             left_out: self.left_out.clone(),
-            aside: self.aside.clone(),
-            books: self.books.clone(),
+            other_flows: self.other_flows.clone(),
+            accounting: self.accounting.clone(),
             rtt: OnceLock::new(),
             ..*self
         }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::accounting::TimeAccounting;
 use super::answer::{Known, Unknown};
-use super::books::Books;
 use super::build::{self, CaptureInput};
-use super::coverage::{Aside, Coverage};
+use super::coverage::{Coverage, OtherFlows};
 use super::data::Data;
 use super::memo::Memo;
 use super::packet::{Node, Packet};
@@ -47,9 +47,9 @@ impl Run {
     /// The same with what was recorded beside: flows that the methods are not for, and packets of
     /// the program's connections without a whole header.
     #[must_use]
-    pub fn with_aside(self, aside: Vec<Aside>, without_header: u64) -> Run {
+    pub fn with_other_flows(self, other_flows: Vec<OtherFlows>, without_header: u64) -> Run {
         let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|data| data.copied());
-        data.aside = aside;
+        data.other_flows = other_flows;
         data.without_header = without_header;
         Run {
             data: Arc::new(data),
@@ -86,7 +86,7 @@ impl Run {
         self.within(self.t1_ns.saturating_sub(ns), self.t1_ns)
     }
 
-    /// The part between two moments, both included, ns.
+    /// The part between two instants, both included, ns.
     #[must_use]
     pub fn within(&self, t0_ns: i64, t1_ns: i64) -> Run {
         let mut run = self.clone();
@@ -254,7 +254,7 @@ impl Run {
             dropped: Some(0),
             clock_error_ns: self.data.clock_error_ns,
             left_out: self.data.left_out.clone(),
-            aside: self.data.aside.clone(),
+            other_flows: self.data.other_flows.clone(),
             without_header: self.data.without_header,
             ..Coverage::default()
         };
@@ -274,9 +274,9 @@ impl Run {
 
     /// The same run with what the process tracer knows of each node.
     #[must_use]
-    pub fn with_books(self, books: Vec<Option<Books>>) -> Run {
+    pub fn with_accounting(self, accounting: Vec<Option<TimeAccounting>>) -> Run {
         let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|data| data.copied());
-        data.books = books;
+        data.accounting = accounting;
         Run {
             data: Arc::new(data),
             ..self
@@ -285,8 +285,13 @@ impl Run {
 
     /// Time accounting of a node, if its processes were traced; it is of their whole lives, so
     /// nothing for a part of a run.
-    pub fn books(&self, node: Node) -> Option<Books> {
-        let known = self.data.books.get(usize::from(node)).copied().flatten();
+    pub fn accounting(&self, node: Node) -> Option<TimeAccounting> {
+        let known = self
+            .data
+            .accounting
+            .get(usize::from(node))
+            .copied()
+            .flatten();
         known.filter(|_| self.is_whole())
     }
 

@@ -53,7 +53,7 @@ impl Context<'_> {
             };
             arrived as i64 - phases::number(numbers, n)
         };
-        let mut surplus: Vec<i64> = sends.looked_at().map(of_send).collect();
+        let mut surplus: Vec<i64> = sends.sampled().map(of_send).collect();
         // What nearly every send had seen: a stray one at start-up is no rule.
         let rank = surplus.len() / 50;
         Some(*surplus.select_nth_unstable(rank).1)
@@ -117,7 +117,7 @@ impl Context<'_> {
         let Some(sends) = self.sent.get(&(me, to)) else {
             return Vec::new();
         };
-        let mut begins: Vec<Option<i64>> = sends.looked_at().map(|(n, _)| sends.own[n]).collect();
+        let mut begins: Vec<Option<i64>> = sends.sampled().map(|(n, _)| sends.own[n]).collect();
         for &(from, floor) in in_step {
             if sends.is_long_ago(floor) {
                 continue;
@@ -135,7 +135,7 @@ impl Context<'_> {
             return;
         };
         let numbers = self.numbers((me, to, from));
-        for (begin, (n, t)) in begins.iter_mut().zip(sends.looked_at()) {
+        for (begin, (n, t)) in begins.iter_mut().zip(sends.sampled()) {
             let at = usize::try_from(phases::number(numbers, n) + offset - 1).ok();
             if let (Some(begin), Some(&arrival)) =
                 (begin, at.and_then(|at| theirs.arrivals.get(at)))
@@ -219,7 +219,7 @@ impl Context<'_> {
     /// arrival they need: what is later then was held up by something else.
     pub(super) fn soon_ns(&self, (me, to, from): (Node, Node, Node), offset: i64) -> Option<i64> {
         let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(from, me))?);
-        let mut delays: Vec<i64> = moments(sends, theirs, self.numbers((me, to, from)), offset)
+        let mut delays: Vec<i64> = instants(sends, theirs, self.numbers((me, to, from)), offset)
             .filter(|(t, arrival, own)| arrival > own && t >= arrival)
             .map(|(t, arrival, _)| t - arrival)
             .collect();
@@ -251,15 +251,15 @@ impl Context<'_> {
             at.and_then(|at| own.times.get(at))
                 .is_none_or(|own| *own > t)
         };
-        let later: Vec<bool> = sends.looked_at().map(later).collect();
+        let later: Vec<bool> = sends.sampled().map(later).collect();
         later.iter().filter(|is_later| **is_later).count() * 10 >= later.len() * 9
     }
 
-    /// The moments of the sends to a partner that had a message of it to answer; `None`: the two do not talk.
+    /// The instants of the sends to a partner that had a message of it to answer; `None`: the two do not talk.
     fn exchanged(&self, me: Node, to: Node) -> Option<impl Iterator<Item = (i64, i64, i64)>> {
         let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(to, me))?);
         let floor = self.surplus(me, to, to)?;
-        Some(moments(sends, theirs, None, floor))
+        Some(instants(sends, theirs, None, floor))
     }
 
     /// True if sends to a partner follow its message at once whenever that comes: many within a short
@@ -267,10 +267,10 @@ impl Context<'_> {
     /// late. Where it always comes at the same time, three in four within a small part of the wait for
     /// it are enough: that may be chance, but then who works how long does not show either.
     pub(super) fn follows(&self, me: Node, to: Node) -> bool {
-        let Some(moments) = self.exchanged(me, to) else {
+        let Some(instants) = self.exchanged(me, to) else {
             return false;
         };
-        let waits: Vec<(i64, i64)> = moments
+        let waits: Vec<(i64, i64)> = instants
             .filter(|(t, arrival, own)| arrival > own && t >= arrival)
             .map(|(t, arrival, own)| (t - arrival, arrival - own))
             .collect();
@@ -304,11 +304,11 @@ impl Context<'_> {
     /// True if three in four sends to a partner come within a small part of a round after its message,
     /// and nearly none before it.
     pub(super) fn answers(&self, me: Node, to: Node) -> bool {
-        let (Some(sends), Some(moments)) = (self.sent.get(&(me, to)), self.exchanged(me, to))
+        let (Some(sends), Some(instants)) = (self.sent.get(&(me, to)), self.exchanged(me, to))
         else {
             return false;
         };
-        let mut delays: Vec<i64> = moments
+        let mut delays: Vec<i64> = instants
             .filter(|(t, arrival, _)| t >= arrival)
             .map(|(t, arrival, _)| t - arrival)
             .collect();
@@ -338,7 +338,7 @@ impl Context<'_> {
             (arrival > begin && t > arrival)
                 .then_some(((arrival - begin) as f64, (t - begin) as f64))
         };
-        let points = sends.looked_at().zip(begins).filter_map(point);
+        let points = sends.sampled().zip(begins).filter_map(point);
         let points: Vec<(f64, f64)> = points.collect();
         if points.len() * 10 < begins.len() {
             return Slope::NeverLast;
@@ -354,7 +354,7 @@ impl Context<'_> {
 }
 
 /// Of the sends that are looked at: when it was, when the last message it needs arrived, and the own send before it.
-fn moments<'a>(
+fn instants<'a>(
     sends: &'a Sends,
     theirs: &'a Sends,
     numbers: Option<&'a [i64]>,
@@ -364,13 +364,13 @@ fn moments<'a>(
         let at = usize::try_from((phases::number(numbers, n) + offset).checked_sub(1)?).ok()?;
         Some((t, *theirs.arrivals.get(at)?, sends.own[n]?))
     };
-    sends.looked_at().filter_map(of_send)
+    sends.sampled().filter_map(of_send)
 }
 
 /// Delay of a send after the last arrival it needs, where the process had waited: twice what nine of
 /// ten exceed.
 fn delay_ns(sends: &Sends, theirs: &Sends, numbers: Option<&[i64]>, offset: i64) -> i64 {
-    let mut delays: Vec<i64> = moments(sends, theirs, numbers, offset)
+    let mut delays: Vec<i64> = instants(sends, theirs, numbers, offset)
         .filter(|(t, arrival, own)| arrival > own && t >= arrival)
         .map(|(t, arrival, _)| t - arrival)
         .collect();

@@ -63,7 +63,7 @@ impl Sends {
     }
 
     /// The sends that are looked at, by their places, with when they were sent.
-    pub(super) fn looked_at(&self) -> impl Iterator<Item = (usize, i64)> {
+    pub(super) fn sampled(&self) -> impl Iterator<Item = (usize, i64)> {
         let times = self.times.iter().copied().enumerate();
         times.step_by(self.every)
     }

@@ -11,7 +11,7 @@ use crate::run::Node;
 /// Messages that an earlier send of the receiver has waited for already: a later one waits for that send, and need
 /// not hold it again. Of hundreds of partners each send would repeat hundreds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Held {
+enum Covered {
     No,
     Maybe,
     Needed,
@@ -24,7 +24,7 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
     let mut slots = slots(context, needs, &inboxes);
     // Looked at for every source of every send: nothing else shall be in the way.
     let received: Vec<i64> = messages.iter().map(|m| m.received_ns.1).collect();
-    let mut held = vec![Held::No; messages.len()];
+    let mut covered = vec![Covered::No; messages.len()];
     let mut steps = Vec::with_capacity(messages.len());
     let mut links = Vec::new();
     let (mut needed, mut maybe, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
@@ -46,40 +46,40 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             }
             let number = phases::number(of.numbers, slot.number as usize);
             let came = |count: i64| nth(of.messages, number + count).filter(|&m| received[m] <= t);
-            // Nothing that is held as that already.
-            let open = |count: i64, as_what: Held| came(count).filter(|&m| held[m] < as_what);
+            // Nothing that is covered as that already.
+            let open = |count: i64, as_what: Covered| came(count).filter(|&m| covered[m] < as_what);
             match of.need {
-                Need::Offset { offset, delay_ns } => match open(offset, Held::Needed) {
+                Need::Offset { offset, delay_ns } => match open(offset, Covered::Needed) {
                     Some(m) if is_soon(m, delay_ns) => needed.push(m),
-                    other => maybe.extend(other.filter(|&m| held[m] < Held::Maybe)),
+                    other => maybe.extend(other.filter(|&m| covered[m] < Covered::Maybe)),
                 },
                 Need::Either(offset) => {
-                    needed.extend(open(offset - 1, Held::Needed));
-                    maybe.extend(open(offset, Held::Maybe));
+                    needed.extend(open(offset - 1, Covered::Needed));
+                    maybe.extend(open(offset, Covered::Maybe));
                 }
                 Need::Hidden(offset) => {
-                    needed.extend(open(offset - 1, Held::Needed));
-                    hidden.extend(open(offset, Held::Maybe));
+                    needed.extend(open(offset - 1, Covered::Needed));
+                    hidden.extend(open(offset, Covered::Maybe));
                 }
                 Need::LongAgo => {}
             }
-            // What the next sends need that earlier ones had to wait for is held already, unless one follows it soon.
+            // What the next sends need that earlier ones had to wait for is covered already, unless one follows it soon.
             let next = slot.times.get(slot.number as usize + 1);
-            let Source { held, .. } = &mut inbox.sources[of.source];
+            let Source { covered, .. } = &mut inbox.sources[of.source];
             let later = match of.need {
                 _ if of.numbers.is_some() => 0,
                 Need::Offset { offset, delay_ns } => {
                     if came(offset).is_some() {
-                        held.maybe = held.maybe.max(number + offset);
+                        covered.maybe = covered.maybe.max(number + offset);
                     }
                     let is_far = next.is_none_or(|next| next - t > delay_ns);
-                    i64::from(is_far) * (held.maybe - number - offset)
+                    i64::from(is_far) * (covered.maybe - number - offset)
                 }
                 Need::Either(offset) | Need::Hidden(offset) => {
                     if came(offset - 1).is_some() {
-                        held.needed = held.needed.max(number + offset - 1);
+                        covered.needed = covered.needed.max(number + offset - 1);
                     }
-                    held.maybe.min(held.needed + 1) - number - offset
+                    covered.maybe.min(covered.needed + 1) - number - offset
                 }
                 Need::LongAgo => 0,
             };
@@ -92,11 +92,11 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
         maybe.sort_by_key(|&m| messages[m].src);
         hidden.retain(|&m| own.is_some_and(|own| received[m] <= own));
         let first = links.len();
-        let mut take = |list: &mut Vec<usize>, as_what: Held| {
+        let mut take = |list: &mut Vec<usize>, as_what: Covered| {
             let before = links.len();
             for m in list.drain(..) {
-                if held[m] < as_what {
-                    held[m] = as_what;
+                if covered[m] < as_what {
+                    covered[m] = as_what;
                     links.push(m as u32);
                 }
             }
@@ -109,9 +109,9 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             before: context.before[i],
             first,
             counts: [
-                take(&mut needed, Held::Needed),
-                take(&mut maybe, Held::Maybe),
-                take(&mut hidden, Held::Maybe),
+                take(&mut needed, Covered::Needed),
+                take(&mut maybe, Covered::Maybe),
+                take(&mut hidden, Covered::Maybe),
             ],
         });
     }
@@ -195,7 +195,7 @@ struct UpTo {
 struct Source<'a> {
     from: Node,
     messages: &'a [usize],
-    held: UpTo,
+    covered: UpTo,
     /// Number of messages that were there at the last send that was read.
     arrived: i64,
     /// True if a message came that no send has waited for yet.
@@ -228,7 +228,7 @@ fn inboxes<'a>(context: &Context<'a>) -> BTreeMap<Node, Inbox<'a>> {
         inbox.sources.push(Source {
             from,
             messages: &sends.messages,
-            held: UpTo::default(),
+            covered: UpTo::default(),
             arrived: 0,
             is_open: false,
         });

@@ -33,7 +33,7 @@ fn an_exchange_shows_both_computations() {
     assert!((work[1].0 - work[1].1).abs() < 1e-6);
 }
 
-/// The same packets as a half-duplex ping-pong in which each computes 1: told apart by what moves.
+/// The same packets as a half-duplex ping-pong in which each computes 1: distinguished by what moves.
 #[test]
 fn a_ping_pong_shows_what_each_computed() {
     let mut noise = Noise(5);

@@ -9,7 +9,7 @@ pub(crate) const RUN_TO_RUN: f64 = 0.02;
 const MOST_HELD_UP: f64 = 0.04;
 
 /// By which share of its length a run would differ from one without a load beside that. Processes that share
-/// processors, or a network, hold each other up differently once one of them is faster; some of that shows in rounds
+/// CPUs, or a network, hold each other up differently once one of them is faster; some of that shows in rounds
 /// that take longer than the middle ones, as those of unsteady work do not.
 pub(crate) fn between_runs(schedule: &Schedule) -> f64 {
     let beyond = held_up(&rounds(schedule)) - 1.0;

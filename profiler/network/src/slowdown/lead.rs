@@ -49,7 +49,7 @@ impl Lead {
     }
 
     /// True if their usual rounds are longer than nearly all of the others as well. Where these take as long now and then,
-    /// as where processors are shared, some may only wait more often than others.
+    /// as where CPUs are shared, some may only wait more often than others.
     pub(crate) fn is_clear(&self) -> bool {
         self.is_steady() && self.usual >= LEAST
     }
@@ -79,7 +79,7 @@ mod tests {
         let loaded = rounds(100, 1.3);
         assert!(lead(loaded.clone(), rounds(0, 1.0)).is_clear());
         assert!(lead(loaded.clone(), rounds(4, 2.0)).is_clear());
-        // The other one waits for a processor as well, if more seldom.
+        // The other one waits for a CPU as well, if more seldom.
         let waiting = lead(loaded, rounds(10, 2.0));
         assert!(waiting.is_steady() && !waiting.is_clear());
         assert!(!lead(rounds(80, 2.0), rounds(0, 1.0)).is_steady());

@@ -72,7 +72,7 @@ fn mean_above(rounds: &Rounds, q: f64) -> f64 {
 }
 
 /// Factor of the mean work of a process over that of the quietest tenth of its rounds, all processes
-/// together: where processors are shared, a round waits for one now and then.
+/// together: where CPUs are shared, a round waits for one now and then.
 pub(super) fn noise(rounds: &Rounds) -> f64 {
     mean_above(rounds, QUIET)
 }

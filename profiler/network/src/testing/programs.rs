@@ -124,7 +124,7 @@ struct Link {
 }
 
 impl Link {
-    /// Carries a message that comes at some moment, s, and keeps the link busy for so long; until then.
+    /// Carries a message that comes at an instant, s, and keeps the link busy for so long; until then.
     fn takes(&mut self, at: f64, takes_s: f64) -> f64 {
         self.free = self.free.max(at) + takes_s;
         self.free

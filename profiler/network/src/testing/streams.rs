@@ -17,7 +17,7 @@ pub fn data(t_ns: i64, src: Node, dst: Node, payload: u32) -> Packet {
     }
 }
 
-/// A run whose hosts each saw all packets of theirs at the same moment. One connection per pair.
+/// A run whose hosts each saw all packets of theirs at the same instant. One connection per pair.
 pub fn run_of(nodes: usize, packets: &[Packet]) -> Run {
     delayed_run_of(nodes, packets, 0)
 }

@@ -65,7 +65,7 @@ pub enum Shape {
     Line(Vec<(f64, f64)>),
     /// Filled boxes.
     Boxes(Vec<Rect>),
-    /// The same as outlines with a pale inside, to be told from filled ones.
+    /// The same as outlines with a pale inside, to be distinguished from filled ones.
     Outlines(Vec<Rect>),
     /// A point with the range around it: y, and least, middle and most of x.
     Ranges(Vec<(f64, [f64; 3])>),

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use super::flows::{Flow, Flows, SSH};
 use super::selection::By;
-use crate::run::Aside;
+use crate::run::OtherFlows;
 
 /// Flows that are left out, by kind.
 #[derive(Debug, Default)]
-pub(super) struct Asides(BTreeMap<String, Aside>);
+pub(super) struct OtherKinds(BTreeMap<String, OtherFlows>);
 
-impl Asides {
+impl OtherKinds {
     /// The same with flows that the methods are not for.
-    pub(super) fn with(mut self, flows: &Flows) -> Asides {
+    pub(super) fn with(mut self, flows: &Flows) -> OtherKinds {
         for flow in &flows.others {
             match flows.protocols.name(flow.protocol) {
                 "tcp" => self.add(flow, true, format!("TCP port {SSH}")),
@@ -52,18 +52,18 @@ impl Asides {
     }
 
     /// The most packets first.
-    pub(super) fn sorted(self) -> Vec<Aside> {
-        let mut kinds: Vec<Aside> = self.0.into_values().collect();
-        kinds.sort_by_key(|aside| std::cmp::Reverse(aside.traffic));
+    pub(super) fn sorted(self) -> Vec<OtherFlows> {
+        let mut kinds: Vec<OtherFlows> = self.0.into_values().collect();
+        kinds.sort_by_key(|other_flows| std::cmp::Reverse(other_flows.traffic));
         kinds
     }
 
     fn add(&mut self, flow: &Flow, is_tcp: bool, kind: String) {
-        let sum = self.0.entry(kind).or_insert_with_key(|kind| Aside {
+        let sum = self.0.entry(kind).or_insert_with_key(|kind| OtherFlows {
             kind: kind.clone(),
             is_tcp,
             traffic: Some((0, 0)),
-            ..Aside::default()
+            ..OtherFlows::default()
         });
         sum.flows += 1;
         sum.traffic = sum

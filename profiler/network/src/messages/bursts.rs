@@ -3,9 +3,9 @@
 //! Where a sender is held back (by the receiver's window, the congestion window, a full buffer),
 //! writes that wait leave together and are cut wherever the room ends: pushes say nothing of them.
 //! But whenever a segment leaves that nothing held back, a write begins with it. What lies between
-//! two such moments, a *spell*, is a whole number of writes. Where spells show a size, and (nearly) all
+//! two such instants, a *burst*, is a whole number of writes. Where bursts show a size, and (nearly) all
 //! others are whole multiples of it to the byte, the program writes messages of that size, and a
-//! spell holds as many as it has room for. Programs of several sizes have spells that are no such
+//! burst holds as many as it has room for. Programs of several sizes have bursts that are no such
 //! multiples, and single writes of other sizes, and stay as they are.
 
 use super::{Message, pieces};
@@ -19,12 +19,12 @@ pub(super) struct Piece {
     pub(super) is_free: bool,
 }
 
-/// Spells of the same size that make it the program's.
+/// Bursts of the same size that make it the program's.
 const LEAST: usize = 3;
-/// Spells that may be no multiple of it, percent: a program that waits for room in its buffer may be
+/// Bursts that may be no multiple of it, percent: a program that waits for room in its buffer may be
 /// woken late, in the middle of a write.
 const ODD_PERCENT: usize = 10;
-/// Spells next to each other that make a multiple together, at most.
+/// Bursts next to each other that make a multiple together, at most.
 const MOST_TOGETHER: usize = 4;
 /// Bytes that every receiver takes at once, ten segments (RFC 6928): what is less was not held back, and
 /// its pushes are those of the program.
@@ -33,14 +33,14 @@ const TAKEN_AT_ONCE: u64 = 10 * 1448;
 /// The messages of one direction of a connection where they are of one size but do not show it;
 /// `None`: the pushes tell as much. The pieces are in the order of their bytes.
 pub(super) fn counted(pieces: &[Piece]) -> Option<Vec<Message>> {
-    let spells: Vec<&[Piece]> = pieces.chunk_by(|_, next| !next.is_free).collect();
-    let size = size(&spells)?;
+    let bursts: Vec<&[Piece]> = pieces.chunk_by(|_, next| !next.is_free).collect();
+    let size = size(&bursts)?;
     let mut found = Vec::with_capacity(pieces.len());
-    let (first, rest) = spells.split_first()?;
+    let (first, rest) = bursts.split_first()?;
     with_greeting(first, size, &mut found);
     let mut rest = rest;
-    while let Some((spell, others)) = rest.split_first() {
-        let sum = |k: usize| rest[..k].iter().map(|spell| bytes(spell)).sum::<u64>();
+    while let Some((burst, others)) = rest.split_first() {
+        let sum = |k: usize| rest[..k].iter().map(|burst| bytes(burst)).sum::<u64>();
         let most = rest.len().min(MOST_TOGETHER);
         match (1..=most).find(|&k| sum(k).is_multiple_of(size)) {
             Some(k) => {
@@ -49,25 +49,25 @@ pub(super) fn counted(pieces: &[Piece]) -> Option<Vec<Message>> {
                 continue;
             }
             // Behind the last the program may go on.
-            None if others.is_empty() => divide(*spell, size, &mut found),
-            None => found.extend(spell.iter().map(|piece| piece.message)),
+            None if others.is_empty() => divide(*burst, size, &mut found),
+            None => found.extend(burst.iter().map(|piece| piece.message)),
         }
         rest = others;
     }
     Some(found)
 }
 
-/// The one size of the messages in these spells, bytes, if they have one.
-fn size(spells: &[&[Piece]]) -> Option<u64> {
+/// The one size of the messages in these bursts, bytes, if they have one.
+fn size(bursts: &[&[Piece]]) -> Option<u64> {
     // Before the first of them there may be a greeting, and behind the last the rest is open.
-    let within = spells.get(1..spells.len().checked_sub(1)?)?;
-    let could_be_held = |spell: &&[Piece]| spell.len() > 1 && bytes(spell) >= TAKEN_AT_ONCE;
-    if !spells.iter().any(could_be_held) {
+    let within = bursts.get(1..bursts.len().checked_sub(1)?)?;
+    let could_be_held = |burst: &&[Piece]| burst.len() > 1 && bytes(burst) >= TAKEN_AT_ONCE;
+    if !bursts.iter().any(could_be_held) {
         return None;
     }
-    let (size, count) = plain::usual(within.iter().map(|spell| bytes(spell)))?;
+    let (size, count) = plain::usual(within.iter().map(|burst| bytes(burst)))?;
     // An iteration of several writes repeats as well, but no single one is as long.
-    let whole = spells.iter().copied().flatten();
+    let whole = bursts.iter().copied().flatten();
     let written = whole.filter(|piece| piece.message.bytes == size).count();
     if written < count.max(LEAST) || size == 0 {
         return None;
@@ -88,13 +88,13 @@ fn bytes(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.message.bytes).sum()
 }
 
-/// The spell that begins a connection, or the interval: its first pieces may be a greeting, or the rest of a
+/// The burst that begins a connection, or the interval: its first pieces may be a greeting, or the rest of a
 /// message that began before.
-fn with_greeting(spell: &[Piece], size: u64, found: &mut Vec<Message>) {
-    let mut rest = bytes(spell);
-    for (at, piece) in spell.iter().enumerate() {
-        if rest.is_multiple_of(size) && spell.len() > 1 {
-            return divide(&spell[at..], size, found);
+fn with_greeting(burst: &[Piece], size: u64, found: &mut Vec<Message>) {
+    let mut rest = bytes(burst);
+    for (at, piece) in burst.iter().enumerate() {
+        if rest.is_multiple_of(size) && burst.len() > 1 {
+            return divide(&burst[at..], size, found);
         }
         rest -= piece.message.bytes;
         found.push(piece.message);
@@ -107,11 +107,11 @@ mod tests {
     use crate::testing::Noise;
 
     /// Pieces of these sizes; those in a list behind the first were held back.
-    fn pieces(spells: &[&[u64]]) -> Vec<Piece> {
+    fn pieces(bursts: &[&[u64]]) -> Vec<Piece> {
         let mut seq = 1u32;
         let mut made = Vec::new();
-        for (t, spell) in spells.iter().enumerate() {
-            for (i, &bytes) in spell.iter().enumerate() {
+        for (t, burst) in bursts.iter().enumerate() {
+            for (i, &bytes) in burst.iter().enumerate() {
                 let message = Message {
                     dst: 1,
                     sent_ns: (1000 * t as i64 + i as i64, 1000 * t as i64 + i as i64),
@@ -197,7 +197,7 @@ mod tests {
         let mut noise = Noise(41);
         for trial in 0..300 {
             let size = 500 + (noise.uniform() * 60_000.0) as u64;
-            let mut spells: Vec<Vec<u64>> = vec![vec![1]];
+            let mut bursts: Vec<Vec<u64>> = vec![vec![1]];
             let mut count = 1;
             for _ in 0..10 + (noise.uniform() * 40.0) as usize {
                 let is_held = noise.uniform() < 0.4;
@@ -208,23 +208,23 @@ mod tests {
                 };
                 count += writes as usize;
                 let mut left = writes * size;
-                let mut spell = Vec::new();
+                let mut burst = Vec::new();
                 while left > 0 {
                     let room = 1 + (noise.uniform() * 65_160.0) as u64;
                     // The first leaves at once, as far as there is room.
-                    let most = if spell.is_empty() { size } else { left };
+                    let most = if burst.is_empty() { size } else { left };
                     let piece = if is_held { room.min(most) } else { left };
-                    spell.push(piece);
+                    burst.push(piece);
                     left -= piece;
                 }
-                spells.push(spell);
+                bursts.push(burst);
             }
-            let spells: Vec<&[u64]> = spells.iter().map(Vec::as_slice).collect();
-            if let Some(found) = counted(&pieces(&spells)) {
+            let bursts: Vec<&[u64]> = bursts.iter().map(Vec::as_slice).collect();
+            if let Some(found) = counted(&pieces(&bursts)) {
                 assert_eq!(found.len(), count, "trial {trial}, size {size}");
             } else {
-                let single = spells.iter().filter(|spell| **spell == [size]).count();
-                let most = spells.iter().map(|spell| spell.iter().sum::<u64>()).max();
+                let single = bursts.iter().filter(|burst| **burst == [size]).count();
+                let most = bursts.iter().map(|burst| burst.iter().sum::<u64>()).max();
                 assert!(
                     single < LEAST || most < Some(TAKEN_AT_ONCE),
                     "trial {trial}: {single} single writes of {size}"
@@ -249,15 +249,15 @@ mod tests {
             let kinds: Vec<u64> = (0..2 + trial % 5)
                 .map(|k| unit * (1 + k as u64 + (noise.uniform() * 60_000.0 / unit as f64) as u64))
                 .collect();
-            let spells: Vec<Vec<u64>> = (0..60)
+            let bursts: Vec<Vec<u64>> = (0..60)
                 .map(|_| {
                     let writes = 1 + (noise.uniform() * 3.0) as usize;
                     let one = |_| kinds[(noise.uniform() * kinds.len() as f64) as usize];
                     (0..writes).map(one).collect()
                 })
                 .collect();
-            let spells: Vec<&[u64]> = spells.iter().map(Vec::as_slice).collect();
-            let written = pieces(&spells);
+            let bursts: Vec<&[u64]> = bursts.iter().map(Vec::as_slice).collect();
+            let written = pieces(&bursts);
             if let Some(found) = counted(&written) {
                 assert_eq!(found.len(), written.len(), "trial {trial}: {kinds:?}");
             }
