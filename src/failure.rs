@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use flowtrace_profiler::text::units::plain;
+use flowtrace_render::units::plain;
 
 /// Exit code when flowtrace itself failed before a traced command ran, as `env` and `nohup` do.
 pub(crate) const OWN_FAILURE: u8 = 125;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
-use flowtrace_profiler::export::plot::{self, Picture};
+use flowtrace_render::plot::{self, Picture};
 
 use crate::failure::Failure;
 

@@ -28,7 +28,7 @@ mod seeing;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 use flowtrace_schema::APPLICATION_ID;
 
 use crate::failure::Failure;

@@ -8,7 +8,7 @@ use flowtrace_schema::{Activity, ChannelKind, Direction, FileKind, Side};
 
 #[path = "support/frames.rs"]
 mod frames;
-#[path = "../profiler/tests/support/hostile.rs"]
+#[path = "../profiler/render/src/hostile.rs"]
 mod hostile;
 #[path = "../profiler/tests/support/montage.rs"]
 mod montage;
@@ -391,11 +391,7 @@ fn assert_is_sound(what: &[&str], markup: &str) {
         let name = node.tag_name().name();
         if name == "style" {
             // The plots' own, which no name is part of.
-            assert_eq!(
-                node.text(),
-                Some(flowtrace_profiler::export::plot::DARK),
-                "{what:?}"
-            );
+            assert_eq!(node.text(), Some(flowtrace_render::plot::DARK), "{what:?}");
             continue;
         }
         assert!(ELEMENTS.contains(&name), "{what:?}: an element {name}");

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::text::units;
+use flowtrace_render::units;
 
 pub use facts::{FileFacts, RuleFacts, RunFacts};
 pub use finding::{Change, Finding, Subject};

@@ -15,12 +15,12 @@ use crate::analysis::serial::serial;
 use crate::analysis::statistics::calls::load_and_gather;
 use crate::analysis::waits::waits;
 use crate::load::{load, load_activity};
-use crate::network::load::{Selection, load as load_packets};
-use crate::network::pages;
 use crate::report::{self, Limits};
 use crate::text::summary::{self, Style};
 use crate::text::{self, tree};
 use crate::{generate, graph, timeline};
+use flowtrace_network::load::Selection;
+use flowtrace_network::pages;
 
 /// Reads the trace at `path` and asks everything about it.
 pub fn analyses(path: &Path) {
@@ -73,7 +73,7 @@ fn processes(trace: &Trace) -> Result<()> {
 }
 
 fn packets(trace: &Trace) -> Result<()> {
-    if let Ok(run) = load_packets(trace, &Selection::default())? {
+    if let Ok(run) = crate::packets::load(trace, &Selection::default())? {
         for page in [
             pages::overview(&run),
             pages::matrix(&run),

@@ -25,7 +25,7 @@ pub mod jobs;
 pub mod load;
 pub mod managers;
 pub mod model;
-pub mod network;
+pub mod packets;
 pub mod paths;
 pub mod replay;
 pub mod report;
@@ -34,9 +34,6 @@ pub mod signals;
 pub mod text;
 pub mod timeline;
 
-#[cfg(test)]
-#[path = "../tests/support/hostile.rs"]
-mod hostile;
 #[cfg(test)]
 #[path = "../tests/support/montage.rs"]
 mod montage;

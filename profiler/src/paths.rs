@@ -1,6 +1,6 @@
 //! Paths as text: their parts, patterns of them, one name for many.
 
-use crate::text::units;
+use flowtrace_render::units;
 
 /// The directory of a path, without the slash at its end; `/` for the root.
 pub(crate) fn directory(path: &str) -> &str {

@@ -149,7 +149,7 @@ fn label(name: &str) -> String {
     if name.is_empty() {
         UNKNOWN.into()
     } else {
-        crate::text::units::shorten(&name, LONGEST)
+        flowtrace_render::units::shorten(&name, LONGEST)
     }
 }
 

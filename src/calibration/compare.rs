@@ -1,7 +1,7 @@
 //! How much the capacities of several machines differ: disks of one model do by a tenth and more (Krevat et al.).
 
-use flowtrace_profiler::text::table::{Align, Table};
-use flowtrace_profiler::text::units;
+use flowtrace_render::table::{Align, Table};
+use flowtrace_render::units;
 use serde::Serialize;
 
 use super::capacity::{Capacities, Measured};

@@ -77,8 +77,8 @@ pub(super) fn measure(
             1,
             format!(
                 "the disk of {shown} is too full to measure: {} free, of which {} stay free",
-                flowtrace_profiler::text::units::bytes(room.free as i64),
-                flowtrace_profiler::text::units::bytes(room.kept as i64)
+                flowtrace_render::units::bytes(room.free as i64),
+                flowtrace_render::units::bytes(room.kept as i64)
             ),
         )
         .hint("name a directory on another disk with --dir"));

@@ -138,7 +138,7 @@ fn answers(
             match answer(stream) {
                 Ok(bytes) if bytes > 0 => tell(format!(
                     "received {}",
-                    flowtrace_profiler::text::units::bytes(bytes as i64)
+                    flowtrace_render::units::bytes(bytes as i64)
                 )),
                 Ok(_) => tell("sent to the others".into()),
                 Err(error) => tell(format!("a measurement failed: {error}")),

@@ -63,7 +63,7 @@ pub(crate) fn run(args: Args) -> crate::failure::Outcome {
             } else {
                 ""
             },
-            flowtrace_profiler::text::units::counted(report.sent as i64, "sample", "samples"),
+            flowtrace_render::units::counted(report.sent as i64, "sample", "samples"),
             options.to
         );
     }

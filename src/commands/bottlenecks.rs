@@ -115,7 +115,7 @@ fn once(args: &Args) -> crate::failure::Outcome {
     output::write_to(&args.output, &args.trace, |out| {
         match format {
             Format::Text => {
-                let name = text::units::plain(&explained::typed(&args.trace));
+                let name = flowtrace_render::units::plain(&explained::typed(&args.trace));
                 let width = output::width(path);
                 let text = text::bottlenecks::text(
                     &result,

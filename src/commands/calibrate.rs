@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 
 use crate::calibration::{self, Capacities, Measured, Plan, compare};
 use crate::failure::Failure;

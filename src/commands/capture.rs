@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use flowtrace_profiler::text::units::{counted, plain};
+use flowtrace_render::units::{counted, plain};
 use flowtrace_tracer::session::{self, CaptureOptions, CaptureReport, End};
 
 use crate::failure::{Failure, OWN_FAILURE};

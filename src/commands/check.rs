@@ -368,7 +368,7 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
 fn printed(program: &str, arguments: &[&str], root: &Path) -> Result<String, Failure> {
     let shown = || {
         let shown = format!("{program} {}", arguments.join(" "));
-        flowtrace_profiler::text::units::shorten(&shown, 200)
+        flowtrace_render::units::shorten(&shown, 200)
     };
     let output = Command::new(program)
         .args(arguments)

@@ -14,7 +14,7 @@ use flowtrace_monitor::service::{
     self, CollectError, CollectOptions, CollectReport, Control, NodeState,
 };
 use flowtrace_monitor::wire::Counters;
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 
 use super::agent::key_failure;
 use crate::failure::{Failure, USAGE};

@@ -12,7 +12,7 @@ use flowtrace_profiler::export::{chrome, parquet, pcapng, perfetto, wfformat};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::model::{FileIndex, Workflow};
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 use flowtrace_schema::{Trace, doc};
 
 use crate::drawing::{self, View};

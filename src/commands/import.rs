@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use flowtrace_net::import::{Error, FileError, Imported, Input, Report, import};
 use flowtrace_profiler::clocks::{self, Alignment};
-use flowtrace_profiler::text::units::{self, bytes, counted, duration};
+use flowtrace_render::units::{self, bytes, counted, duration};
 
 use crate::failure::Failure;
 use crate::output;

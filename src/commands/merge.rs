@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_profiler::text::units;
 use flowtrace_profiler::{clocks, rules};
+use flowtrace_render::units;
 use flowtrace_schema::Trace;
 use flowtrace_schema::merge::{self, ClockMethod, MergeOptions, MergeReport};
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use flowtrace_profiler::replay::{Held, Totals, plan, play};
-use flowtrace_profiler::text::units::{bytes, counted, duration, short_count};
+use flowtrace_render::units::{bytes, counted, duration, short_count};
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;

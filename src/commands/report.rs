@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::report::{self, Limits};
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 use flowtrace_schema::Trace;
 
 use crate::{output, progress};

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use flowtrace_profiler::analysis::resources::{Capacity, PARTS, Resources, resources};
-use flowtrace_profiler::export::plot::Picture;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::text::{self, resources::Compared};
+use flowtrace_render::plot::Picture;
 use flowtrace_schema::{Table, Value};
 
 use crate::explained::{self, Explained};

@@ -406,7 +406,7 @@ fn named(processes: &[LeftBehind]) -> String {
     let named = named.map(|p| {
         format!(
             "{} (pid {})",
-            flowtrace_profiler::text::units::shorten(&p.command, 60),
+            flowtrace_render::units::shorten(&p.command, 60),
             p.pid
         )
     });

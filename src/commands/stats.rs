@@ -8,11 +8,11 @@ use clap::ValueEnum;
 use flowtrace_profiler::analysis::counters::{self, Machines};
 use flowtrace_profiler::analysis::statistics::calls::CallStatistics;
 use flowtrace_profiler::analysis::statistics::phases;
-use flowtrace_profiler::export::plot::Picture;
 use flowtrace_profiler::export::sheet::Sheet;
 use flowtrace_profiler::graph;
 use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::text::statistics;
+use flowtrace_render::plot::Picture;
 
 use crate::failure::Failure;
 use crate::{explained, graphviz, output};

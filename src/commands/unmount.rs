@@ -89,6 +89,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn describe(holder: &Holder) -> String {
-    let command = flowtrace_profiler::text::units::shorten(&holder.command, 60);
+    let command = flowtrace_render::units::shorten(&holder.command, 60);
     format!("held by {command} (pid {}): {}", holder.pid, holder.holds)
 }

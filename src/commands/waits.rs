@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     output::write_to(&args.output, &args.trace, |out| {
         match format {
             Format::Text => {
-                let name = text::units::plain(&explained::typed(&args.trace));
+                let name = flowtrace_render::units::plain(&explained::typed(&args.trace));
                 let text = text::waits::text(&found, &stretches, &read.timeline, &name);
                 output::text(out, &text)?;
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use flowtrace_profiler::export::drawing::{self, Drawing};
 use flowtrace_profiler::graph::{Dag, Dropped, Node, arguments, groups};
 use flowtrace_profiler::model::{ProcessId, Workflow};
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 
 /// Edges shown of those that were left out.
 const NAMED: usize = 3;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use flowtrace_profiler::text::units::plain_lines;
+use flowtrace_render::units::plain_lines;
 
 /// Bytes that wait for the end of their line.
 const LONGEST: usize = 1 << 16;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use flowtrace_profiler::text::units::is_hidden;
+use flowtrace_render::units::is_hidden;
 
 use super::support::{FLOWTRACE, need_fuse};
 use super::{COMMANDS, hostile_names, packets, pipeline};

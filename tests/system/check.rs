@@ -404,6 +404,41 @@ fn a_side_output_of_another_rule_is_missing() {
     }
 }
 
+/// The build fails for the side output, which another command makes at that time, or for a file that a rule would have made.
+#[test]
+fn what_a_failed_command_did_not_find_is_missing() {
+    if !(need_fuse() && need_program("make")) {
+        return;
+    }
+    for (makefile, needs) in [
+        (
+            "all: a b\na:\n\tsleep 1; echo > side; echo > a\nb:\n\tcat side > b\n",
+            "side",
+        ),
+        ("all: b c\nb:\n\tcat c > b\nc:\n\tsleep 1; echo > c\n", "c"),
+    ] {
+        let scratch = Scratch::new();
+        let work = scratch.dir("work");
+        fs::write(work.join("Makefile"), makefile).unwrap();
+        let mut run = run_in(&work, &scratch.join("trace.db"));
+        finish(run.args(["--", "make", "-j2", "-k"])).expect(2);
+        let checked = check(&scratch, &work, &["--format", "json"]).expect(1);
+        let found: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+        let missing = found["missing"].as_array().unwrap();
+        assert_eq!(missing.len(), 1, "{found}");
+        assert_eq!(
+            (
+                &missing[0]["target"],
+                &missing[0]["needs"],
+                &missing[0]["was_absent"]
+            ),
+            (&"b".into(), &needs.into(), &true.into())
+        );
+        let text = check(&scratch, &work, &[]).expect(1).stdout_text();
+        assert!(text.contains("failed without it"), "{text}");
+    }
+}
+
 #[test]
 fn a_directory_that_another_rule_makes_is_missing() {
     let outputs = "all: dirs out/x out/y\ndirs:\n\tmkdir -p out\n";

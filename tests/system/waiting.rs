@@ -7,6 +7,7 @@ mod culprits;
 mod kinds;
 mod pipeline;
 mod released;
+mod stopped;
 mod threads;
 
 use std::path::Path;

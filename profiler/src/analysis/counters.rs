@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::text::units::plain;
+use flowtrace_render::units::plain;
 use flowtrace_schema::{HostSampleRow, NodeRow, Result, Trace};
 use serde::Serialize;
 

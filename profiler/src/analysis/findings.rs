@@ -23,11 +23,11 @@ use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{MATTERS, nothing, percent, who};
-use crate::text::units;
 use crate::text::waits::{if_declared, serial_line};
 use crate::timeline::Timeline;
 use blame::Blame;
 pub use finding::Finding;
+use flowtrace_render::units;
 
 /// The kind of a verdict that the run waited for something that is no part of it.
 pub const OUTSIDE: &str = "outside";

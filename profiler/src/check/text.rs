@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Findings;
 use crate::argv::unquote;
-use crate::text::units::{bytes, counted, duration, plain, shorten};
+use flowtrace_render::units::{bytes, counted, duration, plain, shorten};
 
 /// Lines of one kind that are shown before the others are counted.
 const SHOWN: usize = 50;

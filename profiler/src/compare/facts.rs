@@ -14,7 +14,7 @@ use crate::analysis::{data, time};
 use crate::load::{load, load_activity};
 use crate::model::{ProcessId, Programs, Relation, Workflow};
 use crate::replay::{place, played_into};
-use crate::text::units;
+use flowtrace_render::units;
 
 /// Rules that are flowtrace itself, as in a replay.
 const OWN: &str = "flowtrace";

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::{Comparison, RuleFacts, text};
-use crate::export::markup::Markup;
-use crate::text::units::{bytes, duration, plain};
+use flowtrace_render::markup::Markup;
+use flowtrace_render::units::{bytes, duration, plain};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --a: #7a8ca8; --b: #c2703d; }

@@ -5,11 +5,12 @@ use serde::Serialize;
 
 use super::finding::{Change, Finding, LEAST_SHARE, Subject};
 use super::statistics;
-use crate::network::evidence::{self, Verdict};
-use crate::network::load::{self, Selection};
-use crate::network::run::{Node, Run};
-use crate::network::{calls, rir};
-use crate::text::units::{bytes, count, duration};
+use crate::packets;
+use flowtrace_network::evidence::{self, Verdict};
+use flowtrace_network::load::Selection;
+use flowtrace_network::run::{Node, Run};
+use flowtrace_network::{calls, rir};
+use flowtrace_render::units::{bytes, count, duration};
 
 /// What packets say of one run; `None`: it is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -50,7 +51,7 @@ impl NetworkFacts {
         if trace.captures()?.is_empty() {
             return Ok(None);
         }
-        let run = load::load(trace, &Selection::default())?;
+        let run = packets::load(trace, &Selection::default())?;
         Ok(run.ok().and_then(|run| NetworkFacts::of_run(&run)))
     }
 

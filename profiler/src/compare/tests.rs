@@ -1,5 +1,5 @@
 use super::*;
-use crate::network::testing::{Bsp, bsp, reference, true_period};
+use flowtrace_network::testing::{Bsp, bsp, reference, true_period};
 
 fn run(duration_s: f64, rules: &[(&str, f64, f64)]) -> RunFacts {
     let rules = rules.iter().map(|&(rule, time_s, cpu_s)| {
@@ -351,7 +351,7 @@ fn a_loaded_host_is_a_difference_of_the_reference_captures() {
     else {
         return;
     };
-    let facts = |run: &crate::network::Run| RunFacts {
+    let facts = |run: &flowtrace_network::Run| RunFacts {
         duration_ns: (run.seconds() * 1e9) as i64,
         network: NetworkFacts::of_run(run),
         ..RunFacts::default()

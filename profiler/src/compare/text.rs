@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Change, Comparison, DurationVerdict, Finding, Run, Subject, statistics};
-use crate::text::units::{bytes, count, counted, duration, plain};
+use flowtrace_render::units::{bytes, count, counted, duration, plain};
 
 /// Findings that are shown before the others are counted.
 const SHOWN: usize = 40;

@@ -367,11 +367,11 @@ impl Drawing {
 
     /// A text of at most `width` characters; cuts are counted.
     fn cut(&mut self, text: &str, width: usize) -> String {
-        let plain = crate::text::units::plain(text);
+        let plain = flowtrace_render::units::plain(text);
         if plain.chars().count() > width {
             self.shortened += 1;
         }
-        crate::text::units::shorten(&plain, width)
+        flowtrace_render::units::shorten(&plain, width)
     }
 }
 

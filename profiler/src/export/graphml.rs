@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::drawing::{Drawing, Value};
-use super::markup::{Attributes, Markup};
+use flowtrace_render::markup::{Attributes, Markup};
 
 /// Writes the drawing.
 ///

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flowtrace_schema::{Table, Value};
 
 use super::rows::{Csv, Json};
-use crate::text::units;
+use flowtrace_render::units::{self, Unit};
 
 /// A table.
 #[derive(Clone, Debug, Default)]
@@ -32,27 +32,6 @@ pub struct Column {
     pub label: &'static str,
     /// What the values are.
     pub unit: Unit,
-}
-
-/// What the values of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Text, to the left.
-    Text,
-    /// A path, shortened in the middle.
-    Path,
-    /// Whole number.
-    Count,
-    /// Nanoseconds.
-    Ns,
-    /// A moment, in nanoseconds of the recording; people count from this one.
-    At(i64),
-    /// Bytes.
-    Bytes,
-    /// Bytes per second.
-    Rate,
-    /// A share of one, shown in percent.
-    Share,
 }
 
 /// A value.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::graph::{Dag, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use crate::text::units;
+use flowtrace_render::units;
 
 /// Arrows drawn at most; more only hide each other. Those of most bytes stay.
 const MOST_ARROWS: usize = 20_000;

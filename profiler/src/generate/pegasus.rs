@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::words::{ROOT_VARIABLE, quote};
 use super::{Plan, Step, said};
-use crate::export::markup::Markup;
+use flowtrace_render::markup::Markup;
 
 const HOW_TO_RUN: &str =
     "Plan it on a site whose jobs share a directory, in the directory with the inputs.";

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 use flowtrace_schema::{Result, Trace};
 
 use crate::load::load;
-use crate::text::units::counted;
+use flowtrace_render::units::counted;
 
 use super::ast::Command;
 use super::command::ending;

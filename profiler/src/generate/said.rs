@@ -56,7 +56,7 @@ pub(super) fn comment(text: &str) -> String {
         .chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect();
-    let mut text = crate::text::units::shorten(&text, LONGEST);
+    let mut text = flowtrace_render::units::shorten(&text, LONGEST);
     // A backslash at the end would take the next line along.
     while text.ends_with('\\') {
         text.pop();

@@ -394,7 +394,6 @@ fn found(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::paths::glob;
 
     #[test]

@@ -17,7 +17,7 @@ use nix::unistd::{linkat, mkfifo};
 use serde::Serialize;
 
 use super::{Act, Call, CallKind, Totals, Workload};
-use crate::text::units::bytes as bytes_text;
+use flowtrace_render::units::bytes as bytes_text;
 
 /// Longest wait for what should come first; then the call is made all the same.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -13,8 +13,8 @@ use crate::analysis::grouping::By;
 use crate::graph::Dag;
 use crate::model::Workflow;
 use crate::text::bottlenecks::answer;
-use crate::text::units::plain;
 use crate::timeline::Timeline;
+use flowtrace_render::units::plain;
 
 /// Bars drawn; the others are counted.
 const MOST: usize = 8;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::processes::Kept;
 use crate::model::{ProcessId, Workflow};
-use crate::text::units::plain;
+use flowtrace_render::units::plain;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Channels {

@@ -9,7 +9,7 @@ use super::processes;
 use crate::analysis::data::{FileUse, file_uses};
 use crate::model::{Access, FileIndex, Relation, Workflow};
 use crate::paths::{base, directory};
-use crate::text::units::plain;
+use flowtrace_render::units::plain;
 
 /// The files shown one by one: all that were used, or those through which most bytes moved.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{ProcessId, Workflow};
 use crate::paths::relative;
-use crate::text::units::plain;
+use flowtrace_render::units::plain;
 
 /// Which groups are drawn: all, or the heaviest.
 #[derive(Debug)]

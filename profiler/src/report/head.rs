@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::model::Workflow;
 use crate::text::summary::{self, Facts};
-use crate::text::units;
+use flowtrace_render::units;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Head {

@@ -6,10 +6,11 @@ use std::cmp::Reverse;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
-use crate::network::load::{self, By, Selection};
-use crate::network::run::{Run, Unit};
-use crate::network::{calls, matrix, page, pages, topology};
-use crate::text::units::plain;
+use crate::packets;
+use flowtrace_network::load::{By, Selection};
+use flowtrace_network::run::{Run, Unit};
+use flowtrace_network::{calls, matrix, page, pages, topology};
+use flowtrace_render::units::plain;
 
 /// Processes shown at most, those with the most traffic.
 const NODES: usize = 32;
@@ -86,7 +87,7 @@ pub(super) fn run(trace: &Trace) -> Result<Option<Run>> {
         by: Some(By::Host),
         ..Selection::default()
     };
-    let run = load::load(trace, &selection)?;
+    let run = packets::load(trace, &selection)?;
     Ok(run.ok().filter(|run| !run.nodes().is_empty()))
 }
 
@@ -212,7 +213,7 @@ fn curve(run: &Run, found: &calls::PowerSpectrum) -> Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::testing::{data, delayed_run_of};
+    use flowtrace_network::testing::{data, delayed_run_of};
 
     #[test]
     fn long_series_become_means_of_neighbours() {

@@ -7,8 +7,8 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::Report;
-use crate::export::markup::escaped;
-use crate::text::units::{is_noncharacter, plain};
+use flowtrace_render::markup::escaped;
+use flowtrace_render::units::{is_noncharacter, plain};
 
 /// The page; what stands in double braces is replaced.
 const HTML: &str = include_str!("page/page.html");

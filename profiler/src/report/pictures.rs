@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use crate::analysis::counters::Machines;
-use crate::export::plot::{self, Picture};
 use crate::model::Workflow;
-use crate::network::pages;
-use crate::network::run::Run;
 use crate::text::statistics::{self, MACHINE_COLUMNS, Of};
+use flowtrace_network::pages;
+use flowtrace_network::run::Run;
+use flowtrace_render::plot::{self, Picture};
 
 /// SVG documents, each with the command that draws it.
 #[derive(Debug, Default, Serialize)]

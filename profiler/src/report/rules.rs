@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::analysis::time;
 use crate::managers::runner_of;
 use crate::model::{Image, ProcessId, Workflow};
-use crate::text::units::plain;
+use flowtrace_render::units::plain;
 
 /// Rules told apart; the others, those with the least CPU time, share one number.
 const MOST: usize = 1_000;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::text::units::{plain, shorten};
+use flowtrace_render::units::{plain, shorten};
 
 /// A table of texts, safe to show, in the order in which they were first asked for.
 #[derive(Debug, Default)]

@@ -3,10 +3,10 @@
 use crate::analysis::advice::{Advice, Demand};
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject, Without};
-use crate::text::table::{Align, Table, more};
 use crate::text::unseen::unseen;
-use crate::text::{plot, units};
 use crate::timeline::Timeline;
+use flowtrace_render::table::{Align, Table, more};
+use flowtrace_render::{blocks, units};
 
 /// Bars drawn and rows listed; more are counted.
 const SHOWN: usize = 8;
@@ -286,7 +286,7 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
                     sum += level.share * part;
                     weight += part;
                 }
-                plot::eighth(if weight > 0.0 { sum / weight } else { 0.0 })
+                blocks::eighth(if weight > 0.0 { sum / weight } else { 0.0 })
             })
             .collect();
         let of = if chart.is_of_machine {

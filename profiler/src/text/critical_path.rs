@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::analysis::critical_path::{CriticalPath, StepKind};
 use crate::model::{ProcessId, Programs, Workflow};
-use crate::text::units;
+use flowtrace_render::units;
 
 /// Steps and rules shown unless all are asked for.
 const SHOWN: usize = 15;

@@ -1,8 +1,8 @@
 //! A run beside its lower bound, for people.
 
 use crate::analysis::ideal::{Bound, Capacities, Ideal, Machine, Phase};
-use crate::text::table::{Align, Table};
-use crate::text::units;
+use flowtrace_render::table::{Align, Table};
+use flowtrace_render::units;
 
 /// Phases listed; more are counted.
 const SHOWN: usize = 12;

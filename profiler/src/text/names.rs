@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::units;
+use flowtrace_render::units;
 
 /// By how many characters a name grows until it is unlike the others.
 const STEP: usize = 8;

@@ -1,13 +1,13 @@
 //! Where the time went, by resource, for people.
 
 use crate::analysis::resources::{PARTS, Parts, Resources};
-use crate::export::plot::{Axis, Chart, Picture, Rect, Series, Shape};
-use crate::export::sheet::Unit;
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
-use crate::text::table::{Align, Table, more};
-use crate::text::{plot, units};
 use crate::timeline::Timeline;
+use flowtrace_render::plot::{Axis, Chart, Picture, Rect, Series, Shape};
+use flowtrace_render::table::{Align, Table, more};
+use flowtrace_render::units::Unit;
+use flowtrace_render::{blocks, units};
 
 /// Rows of a table; more are counted.
 const SHOWN: usize = 15;
@@ -147,7 +147,7 @@ fn over_time(resources: &Resources, timeline: &Timeline) -> String {
         }
         let cells: String = columns
             .iter()
-            .map(|column| plot::eighth(share(column)))
+            .map(|column| blocks::eighth(share(column)))
             .collect();
         out += &format!("  {head:<10} {cells}\n");
     }

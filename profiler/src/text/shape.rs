@@ -11,7 +11,7 @@ use crate::graph::groups::{Members, RuleGraph};
 use crate::graph::motifs::flows;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use crate::text::units;
+use flowtrace_render::units;
 
 /// A step: processes of one rule that data connects to others.
 struct Step {

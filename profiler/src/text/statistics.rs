@@ -11,9 +11,10 @@ pub use machines::{MACHINE_COLUMNS, machine_charts, machines};
 use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::phases::{Phase, Phases};
 use crate::distribution::Distribution;
-use crate::export::sheet::{Cell, Sheet, Unit};
+use crate::export::sheet::{Cell, Sheet};
 use crate::model::{Process, Programs, Workflow};
-use crate::text::units;
+use flowtrace_render::units;
+use flowtrace_render::units::Unit;
 
 /// What a distribution is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use flowtrace_schema::StorageRow;
 
-use crate::text::table::{Align, Table, more};
-use crate::text::units;
+use flowtrace_render::table::{Align, Table, more};
+use flowtrace_render::units;
 
 /// Shorter ones are left out, ns.
 const SHORT_NS: i64 = 1_000_000;

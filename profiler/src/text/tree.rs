@@ -12,8 +12,8 @@ use std::collections::HashMap;
 
 use crate::analysis::time::Ending;
 use crate::model::{Process, ProcessId, Workflow};
-use crate::text::units;
 use branch::{Branch, DEEPEST, branches, life_ns, longest_chain};
+use flowtrace_render::units;
 
 /// Steps of the longest chain that are named below the tree.
 const CHAIN: usize = 8;

@@ -4,10 +4,10 @@ use crate::analysis::serial::{Need, RunBy, Serial};
 use crate::analysis::waits::{Kind, Root, Waits};
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
-use crate::text::table::{Align, Table, more};
-use crate::text::units;
 use crate::text::unseen::unseen;
 use crate::timeline::Timeline;
+use flowtrace_render::table::{Align, Table, more};
+use flowtrace_render::units;
 
 /// Rows of a table; more are counted.
 const SHOWN: usize = 10;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use flowtrace_monitor::service::{Control, NodeState};
-use flowtrace_profiler::text::units;
+use flowtrace_render::units;
 use flowtrace_schema::HostCounter;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

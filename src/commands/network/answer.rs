@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use flowtrace_profiler::network::load::{self, By, Growing, Selection};
-use flowtrace_profiler::network::page::{self, Page};
-use flowtrace_profiler::network::replay::Change;
-use flowtrace_profiler::network::rir::SlowdownTable;
-use flowtrace_profiler::network::run::Unit;
-use flowtrace_profiler::network::trigger::Reactive;
-use flowtrace_profiler::network::{Mode, Run, Unknown, calls, lost, pages, tables};
+use flowtrace_network::load::{By, Growing, Selection};
+use flowtrace_network::page::Page;
+use flowtrace_network::replay::Change;
+use flowtrace_network::rir::SlowdownTable;
+use flowtrace_network::run::Unit;
+use flowtrace_network::trigger::Reactive;
+use flowtrace_network::{Mode, Run, Unknown, calls, lost, pages, tables, wording};
+use flowtrace_profiler::{packets, rules};
 use flowtrace_schema::Trace;
 
 use super::options::{ModeName, Options, PairArgs, Question, UnitName, Unity};
@@ -64,14 +65,19 @@ fn asked(
     let ns = |seconds: f64| (seconds * 1e9).clamp(-9e18, 9e18) as i64;
     let within_ns = options.within.map(|(from, to)| (ns(from), ns(to)));
     match question {
-        Question::Flows(_) => return Ok(tables::flows(trace, within_ns)?),
-        Question::Peers(_) => return Ok(tables::peers(trace, within_ns)?),
+        Question::Flows(_) => return Ok(tables::flows(trace, within_ns, &rules::labels(trace)?)?),
+        Question::Peers(_) => return Ok(tables::peers(trace, within_ns, &rules::labels(trace)?)?),
         _ => {}
     }
     let run = match growing {
-        Some(growing) if is_growing => growing.read(trace)?,
-        Some(growing) => growing.read_last(trace)?,
-        None => load::load(trace, &selection(options, within_ns))?,
+        Some(growing) => {
+            let labels = packets::labels(trace, growing.read(trace)?)?;
+            match is_growing {
+                true => growing.run(trace, &labels)?,
+                false => growing.last_run(trace, &labels)?,
+            }
+        }
+        None => packets::load(trace, &selection(options, within_ns))?,
     };
     let run = run.map_err(usage)?;
     let run = with_options(&run.last(options.last), options);
@@ -85,7 +91,7 @@ fn asked(
     if run.nodes().is_empty() {
         let aside: Vec<String> = run
             .coverage()
-            .aside
+            .other_flows
             .iter()
             .map(ToString::to_string)
             .collect();
@@ -106,7 +112,7 @@ fn asked(
         let reason = format!(
             "all packets are between sockets of {}, and which are of which process is not known; \
              --by endpoint takes each port for a process",
-            page::listed(run.nodes(), " or of ")
+            wording::listed(run.nodes(), " or of ")
         );
         return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }
@@ -151,7 +157,7 @@ fn other(path: &Path, options: &Options) -> Result<Run, Failure> {
         within_ns: None,
         most: None,
     };
-    let run = load::load(&Trace::open(path)?, &alone)?.map_err(usage)?;
+    let run = packets::load(&Trace::open(path)?, &alone)?.map_err(usage)?;
     Ok(with_options(&run, options))
 }
 

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use flowtrace_profiler::export::dot::shown;
+use flowtrace_network::page::{Cell, Page};
 use flowtrace_profiler::export::graphml;
-use flowtrace_profiler::export::markup::Attributes;
 use flowtrace_profiler::export::rows::Csv;
-use flowtrace_profiler::network::page::{Cell, Page};
+use flowtrace_render::dot::shown;
+use flowtrace_render::markup::Attributes;
 use flowtrace_schema::{Table, Value};
 
 use super::options::Format;
@@ -74,7 +74,7 @@ fn json(page: &Page) -> serde_json::Value {
         .collect();
     serde_json::json!({
         "unknown": page.unknown,
-        "mode": if page.mode == flowtrace_profiler::network::Mode::Thesis { "thesis" } else { "default" },
+        "mode": if page.mode == flowtrace_network::Mode::Thesis { "thesis" } else { "default" },
         "t0_ns": page.span_ns.0,
         "t1_ns": page.span_ns.1,
         "answer": page.lines,
@@ -86,11 +86,11 @@ fn json(page: &Page) -> serde_json::Value {
             "without_capture": page.coverage.without_capture,
             "clock_error_ns": page.coverage.clock_error_ns,
             "left_out": page.coverage.left_out,
-            "other_flows": page.coverage.aside.iter().map(|aside| serde_json::json!({
-                "kind": aside.kind,
-                "flows": aside.flows,
-                "packets": aside.traffic.map(|(packets, _)| packets),
-                "payload_bytes": aside.traffic.map(|(_, bytes)| bytes),
+            "other_flows": page.coverage.other_flows.iter().map(|flows| serde_json::json!({
+                "kind": flows.kind,
+                "flows": flows.flows,
+                "packets": flows.traffic.map(|(packets, _)| packets),
+                "payload_bytes": flows.traffic.map(|(_, bytes)| bytes),
             })).collect::<Vec<_>>(),
             "packets_without_header": page.coverage.without_header,
         },
@@ -104,7 +104,7 @@ fn edges(page: &Page) -> Vec<(String, String, f64)> {
         _ => 0.0,
     };
     let text = |cell: &Cell| match cell {
-        Cell::Text(text) => flowtrace_profiler::text::units::plain(text),
+        Cell::Text(text) => flowtrace_render::units::plain(text),
         other => other.shown(),
     };
     let rows = page.rows.iter().filter(|row| row.len() >= 3);

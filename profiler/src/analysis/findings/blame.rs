@@ -13,8 +13,8 @@ use crate::analysis::threads::together;
 use crate::intervals::minus;
 use crate::model::ProcessId;
 use crate::text::bottlenecks::{looks, of_its, percent, who};
-use crate::text::units;
 use crate::timeline::{Part, Shares, State, Timeline, sum_of};
+use flowtrace_render::units;
 
 /// A cause, where nothing else explains it.
 pub(super) struct Blame<'a> {

@@ -5,8 +5,8 @@ use crate::analysis::findings::Cause;
 use crate::text::bottlenecks::percent;
 use crate::text::bottlenecks::want;
 use crate::text::bottlenecks::who;
-use crate::text::units;
 use crate::timeline::Timeline;
+use flowtrace_render::units;
 use serde::Serialize;
 
 /// A finding must promise this share of the run.

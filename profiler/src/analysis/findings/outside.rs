@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::analysis::critical_path::CriticalPath;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::percent;
-use crate::text::units;
 use crate::timeline::{Channel, State, Timeline};
+use flowtrace_render::units;
 
 /// The step that waited so for longest on the critical path.
 pub(super) struct Outside {

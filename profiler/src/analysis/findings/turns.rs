@@ -9,8 +9,8 @@ use crate::analysis::bound::Bound;
 use crate::intervals::union;
 use crate::model::{FileIndex, ProcessId};
 use crate::paths::relative;
-use crate::text::units;
 use crate::timeline::LockWait;
+use flowtrace_render::units;
 
 /// The lock of one file.
 pub(super) struct Turns {

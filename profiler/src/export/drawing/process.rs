@@ -7,7 +7,7 @@ use super::{Drawing, DrawnEdge, DrawnNode, Relation, Shape, Value, hue};
 use crate::graph::{Dag, Dropped, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
 use crate::paths::base;
-use crate::text::units;
+use flowtrace_render::units;
 
 use super::labels::Labels;
 

@@ -11,7 +11,7 @@ use crate::graph::groups::{Group, GroupEdge, Members, RuleGraph};
 use crate::graph::{Dag, EdgeKind};
 use crate::model::{Process, ProcessId, Workflow};
 use crate::paths::{counted, relative};
-use crate::text::units;
+use flowtrace_render::units;
 
 /// Characters of a name in a label.
 const NAME: usize = 36;

@@ -6,7 +6,7 @@ use std::io::{Result, Write};
 use flowtrace_schema::{Table, Value};
 
 use super::{hex, real};
-use crate::text::units;
+use flowtrace_render::units;
 
 /// Rows looked at before widths are fixed; later rows that are wider push their columns.
 const LOOKED_AT: usize = 1000;

@@ -3,9 +3,9 @@
 use super::Of;
 use crate::analysis::statistics::calls::{Bin, CallStatistics};
 use crate::distribution::Distribution;
-use crate::export::plot::{Axis, Chart, Rect, Series, Shape};
-use crate::export::sheet::Unit;
-use crate::text::units;
+use flowtrace_render::plot::{Axis, Chart, Rect, Series, Shape};
+use flowtrace_render::units;
+use flowtrace_render::units::Unit;
 
 /// Cumulative distributions (ParaTrac, figures 6 to 10 and 12).
 pub fn cdf_chart(found: &[(String, Distribution)], of: Of) -> Chart {

@@ -7,9 +7,10 @@ use crate::analysis::data::{Unread, file_uses, never_read};
 use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::findings::{self, CouldBePipe, Reread};
 use crate::analysis::statistics::patterns::{Order, Pattern};
-use crate::export::sheet::{Cell, Sheet, Unit};
+use crate::export::sheet::{Cell, Sheet};
 use crate::model::{FileIndex, Programs, Relation, Workflow};
-use crate::text::units;
+use flowtrace_render::units;
+use flowtrace_render::units::Unit;
 
 fn path(workflow: &Workflow, file: FileIndex) -> Cell {
     let path = workflow.file(file).path.as_deref();

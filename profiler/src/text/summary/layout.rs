@@ -1,7 +1,7 @@
 //! Labelled lines whose items wrap under each other.
 
 use super::style::Style;
-use crate::text::units;
+use flowtrace_render::units;
 
 const LABEL: usize = 13;
 

@@ -5,7 +5,7 @@ use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::findings::Verdict;
 use crate::model::Workflow;
 use crate::text::bottlenecks::percent;
-use crate::text::units;
+use flowtrace_render::units;
 
 /// Rules of the critical path that are named.
 const NAMED: usize = 4;

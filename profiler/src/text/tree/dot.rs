@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use super::branch::{Branch, branches, life_ns, longest_chain};
 use super::ending;
 use crate::argv::without_directory;
-use crate::export::dot::{CRITICAL, fill, quoted, shown};
+use crate::export::dot::{CRITICAL, fill};
 use crate::model::{Process, ProcessId, Workflow};
-use crate::text::units;
+use flowtrace_render::dot::{quoted, shown};
+use flowtrace_render::units;
 
 /// Characters of a command line in a node.
 const LABEL: usize = 48;

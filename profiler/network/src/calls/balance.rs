@@ -1,0 +1,280 @@
+//! Calls 13 to 18: ball in the court and balance.
+
+use crate::balance::{self, End, Gate, Metric, Range, Rounds};
+use crate::ball::{self, Delays, Total};
+use crate::evidence::{self, Evidence};
+use crate::matrix::Matrix;
+use crate::run::{Answer, Mode, Node, Run, Unknown};
+
+/// Fraction of the sum that a round must gain, unless given (`t_p`).
+const STOP: f64 = 0.1;
+
+/// Delays of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BicAnswer {
+    /// The process.
+    pub process: Node,
+    /// Sum, s.
+    pub seconds: f64,
+    /// Gaps.
+    pub gaps: u64,
+    /// From the begin of the interval to its first packet, and from its last to the end, s.
+    pub head_s: f64,
+    /// See `head_s`.
+    pub tail_s: f64,
+    /// Gaps before its own data with pure acknowledgements left out, s.
+    pub data_s: f64,
+    /// Everything by peer and pair of records.
+    pub delays: Delays,
+}
+
+/// Call 13, GetGlobalBICDelay.
+///
+/// # Errors
+/// When the process has no packet in the interval.
+pub fn bic_global(run: &Run, process: Node, last: Option<f64>) -> Answer<BicAnswer> {
+    let run = run.last(last);
+    let delays = ball::delays(ball::records(&run, process));
+    if delays.by_pair.is_empty() {
+        return Err(Unknown::new(format!(
+            "{} has fewer than two packets in this interval",
+            run.nodes()[usize::from(process)]
+        )));
+    }
+    let (t0, t1) = run.span_ns();
+    let value = BicAnswer {
+        process,
+        seconds: delays.total.ns as f64 / 1e9,
+        gaps: delays.total.gaps,
+        head_s: (delays.span_ns.0 - t0) as f64 / 1e9,
+        tail_s: (t1 - delays.span_ns.1) as f64 / 1e9,
+        data_s: delays.data.ns as f64 / 1e9,
+        delays,
+    };
+    Ok(run.known(value))
+}
+
+/// Delays of one process towards another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairBic {
+    /// Sum, s.
+    pub seconds: f64,
+    /// Gaps.
+    pub gaps: u64,
+    /// By pair of records, named as in the text.
+    pub by_pair: Vec<(&'static str, &'static str, Total)>,
+}
+
+/// Call 14, GetPairBICDelay.
+///
+/// # Errors
+/// As [`bic_global`].
+pub fn bic_pair(run: &Run, process: Node, peer: Node, last: Option<f64>) -> Answer<PairBic> {
+    let found = bic_global(run, process, last)?;
+    let delays = &found.value.delays;
+    let total = delays.by_peer.get(&peer).copied().unwrap_or_default();
+    let of_peer = delays.by_both.iter().filter(|((.., to), _)| *to == peer);
+    let value = PairBic {
+        seconds: total.ns as f64 / 1e9,
+        gaps: total.gaps,
+        by_pair: of_peer
+            .map(|((from, to, _), total)| (from.name(), to.name(), *total))
+            .collect(),
+    };
+    Ok(run.last(last).known(value))
+}
+
+/// The table of delays, s; the interval must hold at least two processes that answer for some.
+fn table(run: &Run) -> Result<Matrix<f64>, Unknown> {
+    need_two(run)?;
+    Ok(ball::table(&ball::all(run)?))
+}
+
+/// The reason why delays cannot be compared, if there is one.
+fn need_two(run: &Run) -> Result<(), Unknown> {
+    run.need_packets()?;
+    if run
+        .all()
+        .filter(|&me| ball::is_waited_for(run, me))
+        .take(2)
+        .count()
+        < 2
+    {
+        return Err(Unknown::new(
+            "fewer than two processes sent packets in this interval",
+        ));
+    }
+    Ok(())
+}
+
+/// Balance by the global delays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GlobalImbalance {
+    /// Gain of balancing the process with the longest delays, s.
+    pub range: Range,
+    /// The run without it, s.
+    pub predicted_s: Range,
+    /// The process with the longest delays, and whether it is called loaded.
+    pub gate: Gate,
+    /// Delays of all processes, s; by default of the part of the run that iterates.
+    pub delays_s: Vec<f64>,
+    /// Confidence of the gain; `None` in thesis mode.
+    pub evidence: Option<Evidence>,
+}
+
+/// Call 15, ComputeImbalanceGlobal (4.3). By default of the part of the run that iterates, no longer
+/// than that, and weighed: the gate alone is no verdict.
+///
+/// # Errors
+/// When fewer than two processes sent packets.
+pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance> {
+    let run = run.last(last);
+    let none = || Unknown::new("no process kept another waiting");
+    let (delays_s, evidence) = match run.settings.mode {
+        Mode::Thesis => (balance::sums(&table(&run)?), None),
+        Mode::Default => {
+            need_two(&run)?;
+            let found = evidence::weigh(&run)?;
+            (found.delays_s.clone(), Some(found))
+        }
+    };
+    let gate = balance::gate(&delays_s).ok_or_else(none)?;
+    let mut range = balance::global(&delays_s, gate.loaded).ok_or_else(none)?;
+    if let Some(found) = &evidence {
+        let (from, to) = found.span_ns;
+        range = range.clamped((to - from) as f64 / 1e9);
+        if let Some(cost) = found.cost_s() {
+            range = cost;
+        }
+    }
+    let value = GlobalImbalance {
+        range,
+        predicted_s: Range {
+            low: run.seconds() - range.high,
+            high: run.seconds() - range.low,
+        },
+        gate,
+        delays_s,
+        evidence,
+    };
+    Ok(run.known(value))
+}
+
+/// Balance by the delays of pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BiasAnswer {
+    /// Gain of balancing the process, s.
+    pub range: Range,
+    /// The rule: `pair-local`, by default; all in thesis mode.
+    pub rule: &'static str,
+    /// The process balanced, and whether it is called loaded.
+    pub gate: Gate,
+    /// The other rules: name, range, s. Thesis mode.
+    pub others: Vec<(&'static str, Range)>,
+    /// Parts per significant partner: partner, optimistic, pessimistic, s.
+    pub parts: Vec<(Node, f64, f64)>,
+}
+
+/// Call 16, ComputeImbalanceInterProcessBias (4.4).
+///
+/// # Errors
+/// When fewer than two processes sent packets.
+pub fn imbalance_bias(run: &Run, last: Option<f64>) -> Answer<BiasAnswer> {
+    let run = run.last(last);
+    let table = table(&run)?;
+    let global = balance::sums(&table);
+    let gate = balance::gate(&global).ok_or_else(|| Unknown::new("no delays"))?;
+    let is_thesis = run.settings.mode == Mode::Thesis;
+    let mut range = balance::pair_local(&table, gate.loaded);
+    let mut others = Vec::new();
+    if is_thesis {
+        let plain = balance::without_bias(&table, gate.loaded);
+        others = vec![
+            ("literal", balance::literal(&table, gate.loaded, true)),
+            ("literal-all", balance::literal(&table, gate.loaded, false)),
+            (
+                "no-bias",
+                Range {
+                    low: plain,
+                    high: plain,
+                },
+            ),
+        ];
+    } else {
+        range = range.clamped(run.seconds());
+    }
+    let optimistic = balance::pair_local_parts(&table, gate.loaded, End::Optimistic);
+    let pessimistic = balance::pair_local_parts(&table, gate.loaded, End::Pessimistic);
+    let value = BiasAnswer {
+        range,
+        rule: "pair-local",
+        gate,
+        others,
+        parts: optimistic
+            .into_iter()
+            .zip(pessimistic)
+            .map(|((partner, low), (_, high))| (partner as Node, low, high))
+            .collect(),
+    };
+    Ok(run.known(value))
+}
+
+/// Balance of several processes in turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MultiloadAnswer {
+    /// Gain of balancing the processes, s.
+    pub range: Range,
+    /// The rounds.
+    pub rounds: Rounds,
+    /// The process with the longest delays, and whether it is called loaded.
+    pub gate: Gate,
+}
+
+/// Call 17, ComputeImbalanceMultiload (the text cites 4.4 and means 4.5): in thesis mode by the steps of its printed
+/// rounds, by default each end by itself with the pair-local rule.
+///
+/// # Errors
+/// When fewer than two processes sent packets, or `t_p` is not between 0 and 1.
+pub fn imbalance_multiload(
+    run: &Run,
+    last: Option<f64>,
+    t_p: Option<f64>,
+) -> Answer<MultiloadAnswer> {
+    let stop = t_p.unwrap_or(STOP);
+    if !(0.0..1.0).contains(&stop) {
+        return Err(Unknown::new(
+            "the threshold of the rounds is a fraction from 0 to below 1",
+        ));
+    }
+    let run = run.last(last);
+    let table = table(&run)?;
+    let global = balance::sums(&table);
+    let gate = balance::gate(&global).ok_or_else(|| Unknown::new("no delays"))?;
+    let (rounds, range) = match run.settings.mode {
+        Mode::Thesis => {
+            let rounds = balance::walk(&table, stop);
+            let range = rounds.total;
+            (rounds, range)
+        }
+        Mode::Default => {
+            let rounds = balance::multiload(&table, stop);
+            let range = rounds.total.clamped(run.seconds());
+            (rounds, range)
+        }
+    };
+    Ok(run.known(MultiloadAnswer {
+        range,
+        rounds,
+        gate,
+    }))
+}
+
+/// Call 18, ComputeApplicationImbalance (4.7), s.
+///
+/// # Errors
+/// When fewer than two processes sent packets.
+pub fn application_imbalance(run: &Run, metric: Metric) -> Answer<f64> {
+    let found = balance::imbalance(&table(run)?, metric);
+    let value = found.ok_or_else(|| Unknown::new("fewer than two processes"))?;
+    Ok(run.known(value))
+}

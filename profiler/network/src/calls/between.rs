@@ -1,0 +1,103 @@
+//! Conclusions from one run to another: predicted time, and the effect of a load.
+
+use super::rates::{rir_rate, stationary_part};
+use super::spectra::super_phase;
+use crate::rir::{self, Distribution, SlowdownTable};
+use crate::run::{Answer, Run, Unknown};
+
+/// A run predicted from a base run, by one measure of its speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Iterations (or super-phases) per second of the base run, and of this one.
+    pub base_rate: f64,
+    /// See `base_rate`.
+    pub rate: f64,
+    /// Length of the base run, s.
+    pub base_s: f64,
+    /// Predicted length of this one, s.
+    pub predicted_s: f64,
+    /// Its length, s, where it is over.
+    pub actual_s: f64,
+}
+
+impl Prediction {
+    fn new(run: &Run, base: &Run, rate: f64, base_rate: f64) -> Result<Prediction, Unknown> {
+        let predicted = rir::predicted_s(base.seconds(), base_rate, rate);
+        Ok(Prediction {
+            base_rate,
+            rate,
+            base_s: base.seconds(),
+            predicted_s: predicted
+                .ok_or_else(|| Unknown::new("one of the runs has a rate of zero"))?,
+            actual_s: run.seconds(),
+        })
+    }
+
+    /// Of the actual length, as in tables 3.1, 3.4 and 3.6.
+    pub fn error(&self) -> f64 {
+        self.predicted_s / self.actual_s.max(f64::MIN_POSITIVE) - 1.0
+    }
+
+    /// Number of repetitions in each of the two runs: the same in two runs of the same work, whatever the load.
+    pub fn counts(&self) -> (f64, f64) {
+        (self.base_rate * self.base_s, self.rate * self.actual_s)
+    }
+}
+
+/// Predicted time of this run from a base run of the same program and input (3.8, table 3.4): by the rate of iterations.
+///
+/// # Errors
+/// When either has no rate.
+pub fn predicted_time(run: &Run, base: &Run) -> Answer<Prediction> {
+    let (now, before) = (rir_rate(run, None)?, rir_rate(base, None)?);
+    let found = Prediction::new(run, base, now.value.rate, before.value.rate)?;
+    Ok(run.known(found))
+}
+
+/// The same by the length of the super-phase (3.10.2, table 3.6).
+///
+/// # Errors
+/// When either has no period.
+pub fn predicted_by_period(run: &Run, base: &Run) -> Answer<Prediction> {
+    let hz = |run: &Run, which: &str| {
+        let found = super_phase(run)?.value.seconds;
+        let found = found.filter(|seconds| *seconds > 0.0);
+        found
+            .map(|seconds| 1.0 / seconds)
+            .ok_or_else(|| Unknown::new(format!("{which} has no period")))
+    };
+    let found = Prediction::new(run, base, hz(run, "this run")?, hz(base, "the base run")?)?;
+    Ok(run.known(found))
+}
+
+/// A row of a [`SlowdownTable`] from a program that ran without a load and with it (3.9.3): its rate without, per second and
+/// pair, and the fraction that was left of it.
+///
+/// # Errors
+/// When either has no rate.
+pub fn calibrated(unloaded: &Run, loaded: &Run) -> Result<(f64, f64), Unknown> {
+    let rate = rir_rate(unloaded, None)?.value.rate;
+    let left = rir_rate(loaded, None)?.value.rate / rate;
+    Ok((rate, left.clamp(0.0, 1.0)))
+}
+
+/// Distribution of the fraction of its speed that the load of a table would leave a run, and its mean (3.9.3, figure 3.14).
+/// Rates are those of a pair, on average over the pairs, so that programs of different size have one table.
+///
+/// # Errors
+/// As [`rir_series`](super::rir_series).
+pub fn slowdown_cdf(run: &Run, table: &SlowdownTable) -> Answer<(Distribution, f64)> {
+    let (mut series, ..) = stationary_part(run)?;
+    let counts: Vec<usize> = rir::events(run)?
+        .iter()
+        .map(|pair| pair.times_ns.len())
+        .collect();
+    // A pair that exchanges a handful of messages at start-up is no measure of the program.
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let pairs = counts.iter().filter(|count| **count * 10 >= most).count();
+    for rate in &mut series {
+        *rate /= pairs.max(1) as f64;
+    }
+    let found = table.distribution(&series);
+    Ok(run.known(found.ok_or_else(|| Unknown::new("the series is empty"))?))
+}

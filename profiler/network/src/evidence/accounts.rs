@@ -1,0 +1,101 @@
+//! A verdict where the packets give none: by what the process tracer saw the processes do.
+//!
+//! A process that is never waiting for others, while these do wait, holds them up; and of two that are
+//! never waiting the one that computes more does. Only a process that polls looks the same, and it
+//! answers at once whenever it is asked: packets show that.
+
+use super::{Basis, Evidence, Verdict};
+use crate::balance::GATE;
+use crate::run::{Node, Run, TimeAccounting};
+use crate::schedule::Schedule;
+use crate::turns;
+
+/// Of two times, the first is as good as the second from this share on.
+const NEARLY: f64 = 0.95;
+/// Time that all processes must have been busy at least, s: of less, start-up is too large a part.
+const LEAST_S: f64 = 0.2;
+
+/// Settles an open verdict by the time accounting, where it leaves no doubt.
+pub(super) fn decide(run: &Run, schedule: &Schedule, evidence: &mut Evidence) {
+    let all: Option<Vec<TimeAccounting>> = run.all().map(|node| run.accounting(node)).collect();
+    let Some((first, ratio)) = all.as_deref().and_then(leader) else {
+        return;
+    };
+    if !turns::mostly_shows(schedule, first) {
+        return;
+    }
+    evidence.basis = Basis::TimeAccounting;
+    (evidence.first, evidence.ratio) = (first, ratio);
+    evidence.ratio_range = None;
+    evidence.slowdown_s = None;
+    evidence.verdict = Verdict::Loaded(vec![first]);
+}
+
+/// The process that is busy so much longer than the others that it holds them up, and by what factor:
+/// the larger of the factors of its busy time and of its time on a CPU.
+fn leader(accounting: &[TimeAccounting]) -> Option<(Node, f64)> {
+    let lead = |of: fn(&TimeAccounting) -> f64| {
+        let times: Vec<f64> = accounting.iter().map(of).collect();
+        let first = (0..times.len()).max_by(|&a, &b| times[a].total_cmp(&times[b]))?;
+        let others = (0..times.len()).filter(|&node| node != first);
+        let next = others.map(|node| times[node]).reduce(f64::max)?;
+        (next > 0.0).then(|| (first, times[first] / next))
+    };
+    if accounting
+        .iter()
+        .any(|accounting| accounting.busy_s() < LEAST_S)
+    {
+        return None;
+    }
+    let (busy, by_busy) = lead(TimeAccounting::busy_s)?;
+    let (computing, by_cpu) = lead(|accounting| accounting.on_cpu_s)?;
+    if by_busy >= GATE {
+        return Some((busy as Node, by_busy));
+    }
+    // Where CPUs are short all are busy all the time: whoever computes most, and waits least.
+    let most = accounting
+        .iter()
+        .map(TimeAccounting::busy_s)
+        .fold(0.0, f64::max);
+    let is_busiest = accounting[computing].busy_s() >= NEARLY * most;
+    (by_cpu >= GATE && is_busiest).then_some((computing as Node, by_cpu))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accounting(on_cpu_s: f64, run_queue_s: f64) -> TimeAccounting {
+        TimeAccounting {
+            on_cpu_s,
+            run_queue_s,
+            storage_s: 0.0,
+        }
+    }
+
+    #[test]
+    fn whoever_is_never_waiting_leads() {
+        let quiet = accounting(1.0, 0.1);
+        assert_eq!(leader(&[quiet; 4]), None);
+        let (node, ratio) = leader(&[quiet, quiet, accounting(1.6, 0.1), quiet]).unwrap();
+        assert_eq!(node, 2);
+        assert!((ratio - 1.7 / 1.1).abs() < 1e-9);
+        // A spinner beside it takes its CPU.
+        let (node, _) = leader(&[quiet, accounting(0.9, 0.9), quiet]).unwrap();
+        assert_eq!(node, 1);
+    }
+
+    #[test]
+    fn on_shared_cpus_the_one_that_computes_more_leads() {
+        let of = |on_cpu_s: f64| accounting(on_cpu_s, 2.0 - on_cpu_s);
+        let (node, ratio) = leader(&[of(1.0), of(1.0), of(1.0), of(1.5)]).unwrap();
+        assert_eq!((node, ratio), (3, 1.5));
+        // It computes most, but has time left in which it waits for others.
+        assert_eq!(
+            leader(&[of(1.0), accounting(0.8, 1.4), accounting(1.5, 0.1)]),
+            None
+        );
+        assert_eq!(leader(&[accounting(0.01, 0.0), accounting(0.1, 0.0)]), None);
+        assert_eq!(leader(&[of(1.0)]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! The verdict by each of the things that are compared: work, the rounds of those that take turns, delays.
+
+use super::lead::{LEAST_LEAD, Lead};
+use super::{Basis, Evidence, HIDDEN, Verdict, bootstrap, parts};
+use crate::balance::{GATE, Gate, Range};
+use crate::run::Node;
+use crate::schedule::Schedule;
+use crate::slowdown::{self, Slowdown};
+use crate::turns::Turns;
+use crate::wording;
+
+/// Rounds that take so many times the work of quiet ones hide a load.
+const NOISY: f64 = 1.5;
+/// Processes that work alike may differ by this factor for certain, and are balanced still.
+const MOST_OF_EQUALS: f64 = 1.03;
+
+/// Why nobody is named whose rounds are longer where they show.
+const RARELY_SHOWN: &str = "the processes take turns, and whose work is longest where it shows hides it in too many rounds, in which it may be shorter";
+
+/// A verdict by the work of a plain exchange.
+pub(super) fn of_work(
+    evidence: &mut Evidence,
+    schedule: &Schedule,
+    found: &Slowdown,
+    parts: &[Vec<f64>],
+) {
+    evidence.basis = Basis::Work;
+    evidence.ratio = found.ratio;
+    evidence.hidden = found.hidden.len();
+    let mut shown = parts.to_vec();
+    for part in &mut shown {
+        for &node in &found.hidden {
+            part[usize::from(node)] = 0.0;
+        }
+    }
+    let sums = parts::sums(&shown, schedule.nodes);
+    let busiest = (0..sums.len()).reduce(|a, b| if sums[b] > sums[a] { b } else { a });
+    let ahead: Vec<usize> = match found.loaded.as_slice() {
+        [] => busiest.into_iter().collect(),
+        loaded => loaded.iter().map(|&node| usize::from(node)).collect(),
+    };
+    evidence.first = ahead.first().map_or(0, |&node| node as Node);
+    let lead = Lead::of(&shown, &ahead);
+    let range = lead.range;
+    evidence.ratio_range = Some(range);
+    evidence.confidence = Some(lead.confidence);
+    if !found.loaded.is_empty() && lead.is_clear() {
+        evidence.slowdown_s = Some(found.slowdown_s);
+        evidence.verdict = Verdict::Loaded(found.loaded.clone());
+        return;
+    }
+    let noise = found.noise;
+    evidence.verdict = if noise > NOISY {
+        Verdict::Unsure(format!(
+            "rounds take {} times the work of quiet ones, as where CPUs are shared, and a load does not show beside that",
+            wording::number(noise)
+        ))
+    } else if !found.loaded.is_empty() || range.high >= slowdown::shown_at(noise) {
+        Verdict::Unsure(open(range))
+    } else if let Some((several, ratio)) = several_apart(&sums) {
+        Verdict::Unsure(format!(
+            "{several} processes work {} times as much as the next, which may be loads or what they are meant to do",
+            wording::number(ratio)
+        ))
+    } else if evidence.hidden > 0 {
+        Verdict::Unsure(HIDDEN.into())
+    } else if found.most_ratio() >= GATE {
+        Verdict::Unsure(format!(
+            "what the sends waited for is not known well enough: the factor to the next may be {}, which would be a load",
+            wording::number(found.most_ratio())
+        ))
+    } else if range.low > MOST_OF_EQUALS {
+        Verdict::Unsure(format!(
+            "one works more than the next for certain ({} to {} times as much), by less than a load, but rounds hold time in the library and without a CPU beside the work",
+            wording::number(range.low),
+            wording::number(range.high)
+        ))
+    } else {
+        Verdict::Balanced
+    };
+}
+
+/// Number of processes, at most half of them, that work as much more than all others as a load would, and how
+/// much more: the first of them does not stand out from the second.
+fn several_apart(sums: &[f64]) -> Option<(usize, f64)> {
+    let mut sums: Vec<f64> = sums.iter().copied().filter(|sum| *sum > 0.0).collect();
+    sums.sort_by(|a, b| b.total_cmp(a));
+    let ratio = |k: usize| (k, sums[k - 1] / sums[k]);
+    (2..=sums.len() / 2)
+        .map(ratio)
+        .find(|(_, ratio)| *ratio >= GATE)
+}
+
+/// A verdict by the rounds of processes that take turns.
+pub(super) fn of_turns(evidence: &mut Evidence, found: &Turns) {
+    evidence.basis = Basis::Rounds;
+    (evidence.first, evidence.ratio) = (found.first, found.ratio);
+    evidence.ratio_range = Some(found.ratio_range);
+    evidence.hidden = found.hidden;
+    let range = found.ratio_range;
+    evidence.verdict = if !found.loaded.is_empty() && range.low >= LEAST_LEAD {
+        evidence.first = found.loaded[0];
+        evidence.slowdown_s = Some(found.slowdown_s);
+        Verdict::Loaded(found.loaded.clone())
+    } else if found.hidden == 0 && range.high < GATE {
+        Verdict::Balanced
+    } else if found.hidden > 0 && range.high < GATE {
+        Verdict::Unsure(HIDDEN.into())
+    } else if range.low >= GATE {
+        Verdict::Unsure(RARELY_SHOWN.into())
+    } else {
+        Verdict::Unsure(open(range))
+    };
+}
+
+/// A verdict by the delays.
+pub(super) fn of_delays(evidence: &mut Evidence, parts: &[Vec<f64>], gate: &Gate) {
+    let lead = Lead::of(parts, &[gate.loaded]);
+    let range = lead.range;
+    evidence.ratio_range = Some(range);
+    evidence.confidence = Some(lead.confidence);
+    if gate.is_open && lead.is_clear() {
+        let (from, to) = evidence.span_ns;
+        let cost = bootstrap::slowdown(parts, gate.loaded);
+        evidence.slowdown_s = Some(cost.clamped((to - from) as f64 / 1e9));
+        evidence.verdict = Verdict::Loaded(vec![gate.loaded as Node]);
+    } else if range.high >= GATE {
+        evidence.verdict = Verdict::Unsure(open(range));
+    }
+}
+
+fn open(range: Range) -> String {
+    format!(
+        "the factor to the next lies between {} and {}, where both a load and none fit",
+        wording::number(range.low),
+        wording::number(range.high)
+    )
+}

@@ -1,0 +1,135 @@
+//! Flows of a trace in little memory: there may be a million, and they have few addresses.
+
+use ahash::AHashMap;
+use flowtrace_schema::{FlowCaptureRow, FlowEnds, Result, Trace};
+
+use super::selection::{By, Selection};
+
+/// Port of secure shell: how runs are watched, not what they do.
+pub(super) const SSH: i64 = 22;
+
+/// Names by numbers, which count from 0 in the order in which they were met.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    numbers: AHashMap<String, u32>,
+    names: Vec<String>,
+}
+
+impl Names {
+    pub(super) fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.numbers.insert(name.to_owned(), number);
+        self.names.push(name.to_owned());
+        number
+    }
+
+    pub(super) fn name(&self, number: u32) -> &str {
+        &self.names[number as usize]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// All of them, in the order of their numbers.
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+}
+
+/// A flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    pub(super) id: i64,
+    /// Numbers of the addresses at its ends, and their ports.
+    pub(super) src: u32,
+    pub(super) dst: u32,
+    pub(super) sport: Option<i64>,
+    pub(super) dport: Option<i64>,
+    /// Number of the protocol.
+    pub(super) protocol: u32,
+    /// Processes at its ends, where they are known.
+    pub(super) src_upid: Option<i64>,
+    pub(super) dst_upid: Option<i64>,
+    /// Packets and payload, where these are known: of each direction what the capture that saw most of it
+    /// counted.
+    pub(super) traffic: Option<(i64, i64)>,
+}
+
+/// All flows that were read.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    pub(super) addresses: Names,
+    pub(super) protocols: Names,
+    /// Those that the methods are for, in the order of their ids.
+    pub(super) program: Vec<Flow>,
+    /// The others, in that order as well.
+    pub(super) others: Vec<Flow>,
+    newest: Option<i64>,
+}
+
+impl Flows {
+    /// Reads those that are newer than all that were read before.
+    pub(super) fn read(&mut self, trace: &Trace) -> Result<()> {
+        trace.flow_ends(self.newest.unwrap_or(i64::MIN), |flow| {
+            self.newest = Some(flow.flow_id);
+            let kept = Flow {
+                id: flow.flow_id,
+                src: self.addresses.number(flow.src),
+                dst: self.addresses.number(flow.dst),
+                sport: flow.sport,
+                dport: flow.dport,
+                protocol: self.protocols.number(flow.proto),
+                src_upid: flow.src_upid,
+                dst_upid: flow.dst_upid,
+                traffic: None,
+            };
+            match is_of_program(flow) {
+                true => self.program.push(kept),
+                false => self.others.push(kept),
+            }
+        })
+    }
+
+    /// Unit that is one node: as selected, else processes where all flows of the program are within one address.
+    pub(super) fn by(&self, selection: &Selection) -> By {
+        let natural = || {
+            let mut used = self.program.iter().peekable();
+            let is_within_one = used.peek().is_some() && used.all(|flow| flow.src == flow.dst);
+            if is_within_one { By::Process } else { By::Host }
+        };
+        selection.by.unwrap_or_else(natural)
+    }
+
+    /// Sets their traffic by what each capture counted of each flow, in the order of flows.
+    pub(super) fn count(&mut self, rows: &[FlowCaptureRow]) {
+        for flows in [&mut self.program, &mut self.others] {
+            let mut rest = rows;
+            for flow in flows {
+                let of_flow = rows_of(flow, &mut rest);
+                let most = |of: fn(&FlowCaptureRow) -> i64| of_flow.iter().map(of).max();
+                let sum = |out, back| Some(most(out)? + most(back)?);
+                let packets = sum(|row| row.out_packets, |row| row.back_packets);
+                flow.traffic = packets.zip(sum(|row| row.out_bytes, |row| row.back_bytes));
+            }
+        }
+    }
+}
+
+/// The rows of a flow among those that are left; these then begin behind them. Rows and flows come in the order
+/// of ids.
+pub(super) fn rows_of<'a>(flow: &Flow, rest: &mut &'a [FlowCaptureRow]) -> &'a [FlowCaptureRow] {
+    let before = rest.iter().take_while(|row| row.flow_id < flow.id).count();
+    let (_, from) = rest.split_at(before);
+    let own = from.iter().take_while(|row| row.flow_id == flow.id).count();
+    let (own, behind) = from.split_at(own);
+    *rest = behind;
+    own
+}
+
+fn is_of_program(flow: &FlowEnds<'_>) -> bool {
+    flow.proto == "tcp" && flow.sport != Some(SSH) && flow.dport != Some(SSH)
+}

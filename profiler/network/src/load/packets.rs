@@ -1,0 +1,39 @@
+//! Rows of captures and packets as a [`crate::Run`] takes them.
+
+use ahash::AHashMap;
+use flowtrace_schema::{CaptureRow, PacketRow};
+
+use crate::run::{CaptureInput, Node, Packet};
+
+/// A capture without packets for each of a trace, and its place by id.
+pub(super) fn inputs(captures: &[CaptureRow]) -> (Vec<CaptureInput>, AHashMap<i64, usize>) {
+    let input = |capture: &CaptureRow| CaptureInput {
+        name: format!(
+            "{} {}",
+            capture.host.as_deref().unwrap_or("?"),
+            capture.interface
+        ),
+        node: None,
+        dropped: capture.dropped,
+        packets: Vec::new(),
+    };
+    let places = captures.iter().enumerate();
+    let places = places.map(|(at, capture)| (capture.capture_id, at));
+    (captures.iter().map(input).collect(), places.collect())
+}
+
+pub(super) fn packet(row: &PacketRow, seq: u32, src: Node, dst: Node) -> Packet {
+    Packet {
+        t_ns: row.t_ns,
+        seq,
+        ack: row.ack.unwrap_or(0),
+        payload: row.payload_bytes,
+        wire: row.wire_bytes,
+        window: row.window.unwrap_or(0),
+        flow: row.flow_id as u32,
+        src,
+        dst,
+        flags: row.flags.unwrap_or(0),
+        is_again: false,
+    }
+}

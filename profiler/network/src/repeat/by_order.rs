@@ -1,0 +1,327 @@
+//! Iterations from the order in which a process sends to its partners.
+//!
+//! Where all messages are of one size their sizes repeat nothing, but the order of the receivers
+//! does: a process of a ring sends to the left, to the right, to the left … The shortest distance
+//! at which (nearly) the whole order comes again is one iteration, or one super-phase of a program
+//! that changes its pattern. Time plays no part, so neither load nor scheduling blurs it.
+
+use std::collections::BTreeMap;
+
+use ahash::AHashMap;
+
+use super::iteration::{
+    Inner, Iterations, LEAST_COUNT, Repetition, START, lengths, mean_length, without_start,
+};
+use super::significance::{INNER_LEAD, LEAST_INNER, Missed, alike, by_chance, is_outer};
+use crate::chance::Chance;
+use crate::messages::Message;
+use crate::plain::{self, Plain};
+use crate::quantile;
+use crate::run::Node;
+
+/// Sends of a process that are looked at.
+const SAMPLE: usize = 6000;
+/// Longest distance tried, sends.
+const LONGEST: usize = 1500;
+/// Least share of the sends that come again.
+const LEAST_SCORE: f64 = 0.9;
+/// Least lead over the same sends in another order.
+const LEAST_LEAD: f64 = 0.1;
+/// Repetitions from which messages to one partner only are taken for iterations.
+const LEAST_OF_ONE: usize = 8;
+/// A wait in the first round that is start-up is at least this share of a cycle.
+const LEAST_START: f64 = 0.02;
+/// Pairs with less than this share of the heaviest pair's bytes say nothing of the program.
+const HEAVY: f64 = 0.1;
+
+/// The iterations of a program whose pairs each send messages of one size; `None` when some that
+/// matter do not, or nothing repeats.
+pub(super) fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<Iterations> {
+    let mut bytes: AHashMap<(Node, Node), u64> = AHashMap::new();
+    for message in messages {
+        *bytes.entry((message.src, message.dst)).or_default() += message.bytes;
+    }
+    let heaviest = *bytes.values().max()? as f64;
+    let plain = plain.iter().map(|(pair, plain)| (*pair, plain));
+    let plain = plain.filter(|(pair, _)| bytes[pair] as f64 >= HEAVY * heaviest);
+    let plain: BTreeMap<(Node, Node), &Plain> = plain.collect();
+    let heavy = bytes.values().filter(|&&b| b as f64 >= HEAVY * heaviest);
+    if heavy.count() != plain.len() {
+        return None;
+    }
+    let found = by_order(messages, &plain).or_else(|| one_each(&plain))?;
+    let middle = quantile::median(found.iter().map(|pair| mean_length(&pair.times_ns)))?;
+    let range = |of: fn(f64, f64) -> f64, from: f64| {
+        let means = found.iter().map(|pair| mean_length(&pair.times_ns));
+        means.fold(from, of)
+    };
+    let nearest = found.iter().min_by(|a, b| {
+        let off = |pair: &Repetition| (mean_length(&pair.times_ns) - middle).abs();
+        off(a).total_cmp(&off(b))
+    })?;
+    Some(Iterations {
+        period_s: middle,
+        range_s: (range(f64::min, f64::INFINITY), range(f64::max, 0.0)),
+        count: nearest.times_ns.len() - 1,
+        lengths_s: lengths(&nearest.times_ns),
+        p_value: nearest.p_value,
+        inner: nearest.inner.clone(),
+        pairs: found,
+        is_by_order: true,
+    })
+}
+
+/// The processes whose order of receivers repeats, those of the longest period only: a process
+/// whose partners are the same in all super-phases sees the iterations alone.
+fn by_order(
+    messages: &[Message],
+    plain: &BTreeMap<(Node, Node), &Plain>,
+) -> Option<Vec<Repetition>> {
+    let mut sends: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
+    for (&(src, _), pair) in plain {
+        sends.entry(src).or_default().extend(&pair.messages);
+    }
+    let mut found: Vec<(f64, Repetition)> = Vec::new();
+    for list in sends.values_mut() {
+        list.sort_unstable();
+        if let Some(repetition) = of_process(messages, list) {
+            found.push((mean_length(&repetition.times_ns), repetition));
+        }
+    }
+    let longest = found.iter().map(|(length, _)| *length).reduce(f64::max)?;
+    found.retain(|(length, _)| *length >= 0.9 * longest);
+    Some(
+        found
+            .into_iter()
+            .map(|(_, repetition)| repetition)
+            .collect(),
+    )
+}
+
+fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
+    let order: Vec<Node> = sends.iter().map(|&i| messages[i].dst).collect();
+    let sample = &order[..order.len().min(SAMPLE)];
+    let is_one = sample.iter().all(|dst| Some(dst) == sample.first());
+    if is_one {
+        return None;
+    }
+    let distance = outer_distance(sample, best_distance(sample)?);
+    let score = score_at(sample, distance);
+    let chance = score_at(&Chance(0x9e37_79b9_7f4a_7c15).shuffled(sample), distance);
+    if score < LEAST_SCORE || score < chance + LEAST_LEAD {
+        return None;
+    }
+    // From the first send from which a whole cycle comes again.
+    let comes_again = |at: usize| order.get(at) == order.get(at + distance);
+    let first = (0..order.len()).find(|&at| (at..at + distance).all(comes_again))?;
+    let sent_ns: Vec<i64> = sends.iter().map(|&i| messages[i].sent_ns.0).collect();
+    let mut counts: BTreeMap<Node, usize> = BTreeMap::new();
+    for dst in sample {
+        *counts.entry(*dst).or_default() += 1;
+    }
+    let alike = alike(counts.values().copied());
+    let p_at = |d: usize| by_chance(missed_at(sample, d), alike, LONGEST);
+    let inner = inner_distance(sample, distance, alike).and_then(|d| {
+        let linked = (0..sample.len() - d).filter(|&i| sample[i] == sample[i + d]);
+        let between = linked.map(|i| (sent_ns[i + d] - sent_ns[i]) as f64 / 1e9);
+        let between: Vec<f64> = between.collect();
+        Inner::new(&between, d as f64, score_at(sample, d), p_at(d))
+    });
+    let cycles =
+        |from: usize| -> Vec<i64> { sent_ns[from..].iter().copied().step_by(distance).collect() };
+    let round = |sends: &[Node]| (1..sends.len()).find(|&at| sends[..at].contains(&sends[at]));
+    let round = round(&order[first..]).map_or(distance, |at| at.min(distance));
+    let behind = behind_start(&sent_ns[first..], round, distance).map(|at| cycles(first + at));
+    let behind = behind.filter(|times_ns| times_ns.len() > LEAST_COUNT);
+    let times_ns = behind.unwrap_or_else(|| cycles(first));
+    if times_ns.len() <= LEAST_COUNT {
+        return None;
+    }
+    let start = &messages[sends[first]];
+    let of_one = sends[first..(first + distance).min(sends.len())].iter();
+    Some(Repetition {
+        src: start.src,
+        dst: start.dst,
+        bytes: of_one.map(|&i| messages[i].bytes).sum(),
+        messages: sends.len(),
+        score,
+        times_ns: without_start(&times_ns).to_vec(),
+        p_value: Some(p_at(distance)),
+        inner,
+    })
+}
+
+fn missed_at(order: &[Node], distance: usize) -> Missed {
+    let pairs = order.len().saturating_sub(distance);
+    let other = (0..pairs).filter(|&i| order[i] != order[i + distance]);
+    (other.count(), pairs)
+}
+
+fn score_at(order: &[Node], distance: usize) -> f64 {
+    let (missed, of) = missed_at(order, distance);
+    (of - missed) as f64 / of.max(1) as f64
+}
+
+/// The distance of the loop about rounds of this distance; the same where there is none.
+fn outer_distance(order: &[Node], round: usize) -> usize {
+    let inner = missed_at(order, round);
+    if inner.0 == 0 {
+        return round;
+    }
+    let longest = (order.len() / LEAST_COUNT).min(LONGEST);
+    let longer = (round * 5 / 2..=longest).filter(|&d| is_outer(inner, missed_at(order, d)));
+    let longer: Vec<(usize, f64)> = longer.map(|d| (d, score_at(order, d))).collect();
+    let best = longer.iter().map(|(_, score)| *score).fold(0.0, f64::max);
+    let spare = 0.1 * (1.0 - score_at(order, round));
+    let found = longer.iter().find(|(_, score)| *score >= best - spare);
+    found.map_or(round, |(d, _)| *d)
+}
+
+/// The shortest of the distances that score nearly as well as the best.
+fn best_distance(order: &[Node]) -> Option<usize> {
+    let longest = (order.len() / LEAST_COUNT).min(LONGEST);
+    let scores: Vec<f64> = (1..=longest).map(|d| score_at(order, d)).collect();
+    let best = scores.iter().copied().fold(0.0, f64::max);
+    let at = scores.iter().position(|score| *score >= best - 0.02)?;
+    Some(at + 1)
+}
+
+/// The distance of the loop within cycles of this distance. A multiple of two loops in turn is none.
+fn inner_distance(order: &[Node], distance: usize, alike: f64) -> Option<usize> {
+    let least = alike + INNER_LEAD;
+    let scores: Vec<(usize, f64)> = (1..=distance * 2 / 5)
+        .map(|d| (d, score_at(order, d)))
+        .collect();
+    let best = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
+    let &(found, score) = scores.iter().find(|(_, score)| *score >= best - 0.05)?;
+    let is_multiple = scores[..found - 1]
+        .iter()
+        .any(|(d, score)| found % d == 0 && *score >= least);
+    (score >= f64::max(least, LEAST_INNER) && !is_multiple).then_some(found)
+}
+
+/// Every process has one partner, or they are not in order: one message of each pair is an
+/// iteration where all pairs sent as many.
+fn one_each(plain: &BTreeMap<(Node, Node), &Plain>) -> Option<Vec<Repetition>> {
+    let counts: Vec<usize> = plain.values().map(|pair| pair.messages.len()).collect();
+    let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
+    if least < LEAST_OF_ONE || !plain::are_in_step(least, most) {
+        return None;
+    }
+    let repetition = |(&(src, dst), pair): (&(Node, Node), &&Plain)| Repetition {
+        src,
+        dst,
+        bytes: pair.bytes,
+        messages: pair.messages.len(),
+        score: 1.0,
+        times_ns: without_start(&pair.times_ns).to_vec(),
+        p_value: None,
+        inner: None,
+    };
+    Some(plain.iter().map(repetition).collect())
+}
+
+/// The send behind the last wait of the first round (so many sends) that is start-up: so long does nobody wait there in later
+/// cycles, and it is a share of the cycle that counts. Of a super-phase it may be a small one, and there may be few of these.
+fn behind_start(sent_ns: &[i64], round: usize, distance: usize) -> Option<usize> {
+    let gap = |at: usize| Some((sent_ns.get(at + 1)? - sent_ns[at]) as f64);
+    let is_start = |&at: &usize| {
+        let later = (1..).map_while(|k| gap(at + k * distance));
+        let usual = quantile::sorted(later);
+        let cycle = sent_ns
+            .get(at + 2 * distance)
+            .map(|t| (t - sent_ns[at + distance]) as f64);
+        let (Some(own), Some(&most), Some(cycle)) = (gap(at), usual.last(), cycle) else {
+            return false;
+        };
+        let middle = quantile::quantile(&usual, 0.5).unwrap_or(0.0);
+        own > START * middle && own > most && own - middle > LEAST_START * cycle
+    };
+    (0..round).rev().find(is_start).map(|at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iterations(messages: &[Message]) -> Option<Iterations> {
+        super::iterations(messages, &plain::pairs(messages))
+    }
+
+    use crate::testing::Noise;
+
+    /// Sends of process 0 to partners in this order, irregular in time.
+    fn sends(order: impl IntoIterator<Item = Node>) -> Vec<Message> {
+        let mut noise = Noise(77);
+        let mut t = 0;
+        let sent = order.into_iter().map(|dst| {
+            t += 1_000_000 + (3_000_000.0 * noise.uniform()) as i64;
+            Message {
+                src: 0,
+                dst,
+                sent_ns: (t, t),
+                bytes: 2000,
+                ..Message::default()
+            }
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn an_iteration_is_the_order_that_comes_again() {
+        let found = iterations(&sends([1, 2, 3].into_iter().cycle().take(300))).unwrap();
+        assert_eq!(found.count, 99);
+        assert!((found.period_s - 0.0075).abs() < 4e-4, "{}", found.period_s);
+    }
+
+    #[test]
+    fn super_phases_are_longer_than_iterations() {
+        let ring = [1, 2].into_iter().cycle().take(20);
+        let all = [1, 2, 3].into_iter().cycle().take(30);
+        let phase: Vec<Node> = ring.chain(all).collect();
+        let order = phase.iter().copied().cycle().take(phase.len() * 12);
+        let found = iterations(&sends(order)).unwrap();
+        assert_eq!((found.count, found.pairs[0].bytes), (11, 100_000));
+        assert!((found.period_s / 0.125 - 1.0).abs() < 0.05);
+    }
+
+    /// A process that waits in its first super-phase for others that started later does so once: of four super-phases, one longer by half.
+    #[test]
+    fn start_up_is_no_part_of_a_super_phase() {
+        let phase: Vec<Node> = [[1, 2].repeat(8), [1, 2, 3].repeat(8)].concat();
+        let mut sent = sends(phase.iter().copied().cycle().take(phase.len() * 5 + 7));
+        for message in &mut sent[1..] {
+            message.sent_ns.0 += 50_000_000;
+        }
+        let found = iterations(&sent).unwrap();
+        assert_eq!((found.count, found.pairs[0].bytes), (5, 80_000));
+        assert!(
+            (found.period_s / 0.1 - 1.0).abs() < 0.05,
+            "{}",
+            found.period_s
+        );
+        let times: Vec<i64> = sent.iter().map(|message| message.sent_ns.0).collect();
+        assert_eq!(behind_start(&times, 2, phase.len()), Some(1));
+        assert_eq!(behind_start(&times[1..], 2, phase.len()), None);
+    }
+
+    #[test]
+    fn chance_repeats_nothing() {
+        let mut noise = Noise(5);
+        let order: Vec<Node> = (0..600)
+            .map(|_| 1 + (noise.uniform() * 3.0) as Node)
+            .collect();
+        assert!(
+            iterations(&sends(order)).is_none_or(|found| found.pairs[0].bytes == 2000),
+            "no order"
+        );
+        assert_eq!(iterations(&[]), None);
+        assert_eq!(iterations(&sends([1; 5])), None);
+    }
+
+    #[test]
+    fn one_partner_alone_repeats_with_every_message() {
+        let found = iterations(&sends([1; 200])).unwrap();
+        assert_eq!(found.count, 199);
+    }
+}

@@ -1,0 +1,61 @@
+//! Processes that work more than the others.
+
+use crate::run::Node;
+use crate::schedule::{self, Schedule};
+
+/// True if several processes work so much more than all others whichever reading of what the sends waited for is right.
+/// (Of one, the middle of both is enough: of several, what one of them hides may look like work of the next.)
+pub(super) fn stand_apart(
+    work_s: &[(f64, f64)],
+    hidden: &[Node],
+    several: &[Node],
+    gate: f64,
+) -> bool {
+    let all = 0..work_s.len() as Node;
+    let others = all.filter(|node| !several.contains(node) && !hidden.contains(node));
+    let next = others.map(|node| work_s[usize::from(node)].1);
+    let next = next.fold(0.0, f64::max);
+    let least = several.iter().map(|&node| work_s[usize::from(node)].0);
+    least.fold(f64::INFINITY, f64::min) >= gate * next
+}
+
+/// True if several processes send more messages than all others, each of them: then their additional work is theirs to do,
+/// as in the middle of a mesh, and no load.
+pub(crate) fn are_of_a_kind(schedule: &Schedule, several: &[Node]) -> bool {
+    let mut sent = vec![0usize; schedule.nodes];
+    for message in &schedule.messages {
+        sent[usize::from(message.src)] += 1;
+    }
+    let of = |is_among: bool| {
+        let nodes =
+            (0..schedule.nodes).filter(move |&node| several.contains(&(node as Node)) == is_among);
+        nodes.map(|node| sent[node])
+    };
+    let (least, most) = (of(true).min(), of(false).max());
+    least
+        .zip(most)
+        .is_some_and(|(least, most)| least > most && !schedule::may_be_in_step(least, most))
+}
+
+/// Processes that work so much more than the others that they are called loaded, from `gate` on: as many as there are,
+/// at most half of them. Several only where these may be loads.
+pub(super) fn loaded(
+    work: &[f64],
+    gate: f64,
+    may_be: impl Fn(&[Node]) -> bool,
+) -> Option<(Vec<Node>, f64)> {
+    let mut order: Vec<Node> = (0..work.len() as Node)
+        .filter(|&node| work[usize::from(node)] > 0.0)
+        .collect();
+    order.sort_by(|&a, &b| work[usize::from(b)].total_cmp(&work[usize::from(a)]));
+    if order.len() < 2 {
+        return None;
+    }
+    let ratio = |k: usize| work[usize::from(order[k - 1])] / work[usize::from(order[k])];
+    let mut several = (2..=order.len() / 2).rev();
+    if let Some(k) = several.find(|&k| ratio(k) >= gate && may_be(&order[..k])) {
+        return Some((order[..k].to_vec(), ratio(k)));
+    }
+    let one = if ratio(1) >= gate { 1 } else { 0 };
+    Some((order[..one].to_vec(), ratio(1)))
+}
