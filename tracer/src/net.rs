@@ -1,7 +1,7 @@
-//! Packets: where they come from, what is in them, and which flow they belong to.
+//! Live capture of packets, and the sockets and processes behind their flows.
 //!
-//! `packet` reads the headers of a frame, `flows` finds the flow, `files` reads captures of
-//! other programs, and [`import`] makes a trace of them. Nothing of a packet's payload is kept.
+//! Door: [`live`] captures; [`interfaces`] lists what can be captured. Headers, flows and rows are in
+//! [`flowtrace_net`], to which this module gives frames and sockets. It knows process events, and not `fs`.
 
 pub(crate) mod follow;
 pub mod interfaces;
