@@ -10,6 +10,7 @@ pub mod data;
 pub mod findings;
 pub mod grouping;
 pub mod ideal;
+pub mod phrases;
 pub mod resources;
 pub mod serial;
 pub mod statistics;

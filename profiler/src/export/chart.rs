@@ -2,7 +2,7 @@
 //! bars are steps, solid ones channels.
 
 use crate::analysis::bottlenecks::chart::Chart;
-use crate::text::bottlenecks::percent;
+use crate::analysis::phrases::percent;
 use flowtrace_render::plot::{Axis, Chart as Plot, Picture, Series, Shape};
 use flowtrace_render::units;
 use flowtrace_render::units::Unit;

@@ -2,7 +2,13 @@
 
 use crate::analysis::advice::{Advice, Demand};
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
-use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject, Without};
+use crate::analysis::bottlenecks::{Bottlenecks, Subject, Without};
+use crate::analysis::phrases::MATTERS;
+use crate::analysis::phrases::looks;
+use crate::analysis::phrases::nothing;
+use crate::analysis::phrases::percent;
+use crate::analysis::phrases::want;
+use crate::analysis::phrases::who;
 use crate::text::unseen::unseen;
 use crate::timeline::Timeline;
 use flowtrace_render::table::{Align, Table, more};
@@ -12,93 +18,6 @@ use flowtrace_render::{blocks, units};
 const SHOWN: usize = 8;
 /// Widest label of a bar.
 const LABEL: usize = 28;
-
-/// A share as people read it.
-pub fn percent(share: f64) -> String {
-    match share * 100.0 {
-        p if p > 0.0 && p < 0.95 => "<1 %".into(),
-        p => format!("{p:.0} %"),
-    }
-}
-
-/// What a want looks like, with the number that backs it.
-pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
-    let cores = match (cause.cpu, cpus) {
-        (Some(busy), Some(cpus))
-            if busy * cpus as f64 - cause.own_cores > 0.25 * cpus as f64 + 0.1 =>
-        {
-            format!(
-                ", {:.1} of {cpus} cores, others of the machine took {:.1}",
-                cause.own_cores,
-                busy * cpus as f64 - cause.own_cores
-            )
-        }
-        (Some(busy), Some(cpus)) if busy >= 0.9 => match cpus {
-            1 => ", the core busy".into(),
-            2 => ", both cores busy".into(),
-            n => format!(", all {n} cores busy"),
-        },
-        (Some(busy), Some(cpus)) => format!(", {:.1} of {cpus} cores busy", busy * cpus as f64),
-        _ => String::new(),
-    };
-    let lacked = match cause.resource {
-        Resource::Cpu => format!("CPU{cores}"),
-        Resource::Processors => format!("it waited for a processor{cores}"),
-        Resource::Limit => match &cause.limit {
-            Some(limit) => format!("it waited for a CPU{cores}: {}", limit.text()),
-            None => format!(
-                "it waited for a CPU while others were idle{cores}: an affinity mask or a quota keeps it from them"
-            ),
-        },
-        Resource::Disk => "storage".into(),
-        Resource::View => {
-            "file calls, slow because they are traced; with --no-mount they are not".into()
-        }
-        Resource::Memory => "memory".into(),
-        Resource::Lock => "locks".into(),
-        Resource::Sleep => "it sleeps".into(),
-        Resource::Stopped => "it was stopped (SIGSTOP or Ctrl-Z)".into(),
-        Resource::Tracer => {
-            "it was held by who traces it (strace, a debugger; with --ptrace flowtrace)".into()
-        }
-        Resource::Network => "the network".into(),
-        Resource::HandOver => "handing over in small pieces".into(),
-        Resource::Other => "neither CPU nor storage".into(),
-    };
-    match cause.at_work {
-        Some(at_work) => format!("{lacked}; {}", of_its(at_work)),
-        None => lacked,
-    }
-}
-
-/// How many of its instances were at work.
-pub fn of_its((at_work, alive): (f64, f64)) -> String {
-    format!("{at_work:.0} of its {alive:.0} instances at work")
-}
-
-/// Name of who is to blame.
-pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
-    match cause.task {
-        Some(task) => result.tasks.tasks[task].name(),
-        None => subject_name(result, &Subject::Edges(cause.edges.clone())),
-    }
-}
-
-/// Below this share of a run it matters to nobody what limited it.
-pub(crate) const MATTERS: f64 = 0.1;
-
-/// That no step limited the run for long.
-pub(crate) fn nothing(result: &Bottlenecks) -> String {
-    let longest = result.causes.first().map(|cause| {
-        let name = units::shorten(&units::plain(&who(result, cause)), 40);
-        format!(", at most {name} for {}", percent(cause.share))
-    });
-    format!(
-        "nothing stands out: no step limited the run for {} of it{}",
-        percent(MATTERS),
-        longest.unwrap_or_default()
-    )
-}
 
 /// The answer in a line: which step, which resource, how much of the run, how sure.
 pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
@@ -132,15 +51,6 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
         want(cause, timeline.cpus()),
         cause.confidence.name(),
     )
-}
-
-/// What a verdict rests on.
-pub fn looks(samples: u64, timeline: &Timeline) -> String {
-    match samples {
-        0 => "from totals alone".into(),
-        _ if timeline.exact => "exact".into(),
-        n => units::counted(n as i64, "look", "looks"),
-    }
 }
 
 fn span(from: i64, to: i64) -> String {

@@ -1,7 +1,7 @@
 //! Where the time went, by resource, for people.
 
+use crate::analysis::phrases::percent;
 use crate::analysis::resources::{PARTS, Parts, Resources};
-use crate::text::bottlenecks::percent;
 use crate::text::storage;
 use crate::timeline::Timeline;
 use flowtrace_render::plot::{Axis, Chart, Picture, Rect, Series, Shape};

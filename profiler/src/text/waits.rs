@@ -1,8 +1,9 @@
 //! Who waited for whom, for people.
 
-use crate::analysis::serial::{Need, RunBy, Serial};
+use crate::analysis::phrases::percent;
+use crate::analysis::phrases::serial_line;
+use crate::analysis::serial::Serial;
 use crate::analysis::waits::{Kind, Root, Waits};
-use crate::text::bottlenecks::percent;
 use crate::text::storage;
 use crate::text::unseen::unseen;
 use crate::timeline::Timeline;
@@ -11,54 +12,6 @@ use flowtrace_render::units;
 
 /// Rows of a table; more are counted.
 const SHOWN: usize = 10;
-
-/// A stretch of steps one after another, in words.
-pub fn serial_line(serial: &Serial) -> String {
-    let steps: Vec<String> = serial
-        .steps
-        .iter()
-        .take(3)
-        .map(|(name, count, ns)| {
-            let times = if *count > 1 {
-                format!(" ×{count}")
-            } else {
-                String::new()
-            };
-            format!("{}{times} {}", units::plain(name), units::duration(*ns))
-        })
-        .collect();
-    let more = match serial.steps.len().saturating_sub(3) {
-        0 => String::new(),
-        n => format!(" · +{n} more"),
-    };
-    let remedy = match (serial.run_by, &serial.needs) {
-        (RunBy::Shell, _) => String::new(),
-        (RunBy::Make, None) => "; make -j would".into(),
-        (RunBy::Make, needs) => format!("; with make -j{}", if_declared(needs.as_ref())),
-        (RunBy::MakeWithJobs, _) => {
-            " if the makefile lets them (flowtrace check tells which of its orders nothing seen needs)".into()
-        }
-    };
-    format!(
-        "{} runs steps one after another that could run side by side: {}{more}; that could save {}{remedy}",
-        units::plain(&serial.name),
-        steps.join(" · "),
-        units::duration(serial.saving_ns)
-    )
-}
-
-/// On what advice to a make rests, of which a step needed what another one had made: whether a rule declares that, no trace
-/// shows.
-pub fn if_declared(need: Option<&Need>) -> String {
-    need.map_or(String::new(), |need| {
-        let what = need.what.trim_end_matches('/');
-        format!(
-            ", if its rules declare all that they need of each other, as {} needs {}: flowtrace check first",
-            units::plain(&need.used_by),
-            units::plain(what.rsplit('/').next().unwrap_or(what))
-        )
-    })
-}
 
 /// The answer in a line.
 pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {

@@ -1,9 +1,10 @@
 //! Wait states, root causes, false serialisation and the verdict of hand-made runs.
 
 use flowtrace_profiler::analysis::findings::verdict;
+use flowtrace_profiler::analysis::phrases::serial_line;
 use flowtrace_profiler::analysis::serial::serial;
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
-use flowtrace_profiler::text::waits::{answer, serial_line};
+use flowtrace_profiler::text::waits::answer;
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Loss, Op};
 

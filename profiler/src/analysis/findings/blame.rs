@@ -8,11 +8,11 @@ use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
 use crate::analysis::bound::Bound;
+use crate::analysis::phrases::{looks, of_its, percent, who};
 use crate::analysis::serial::Work;
 use crate::analysis::threads::together;
 use crate::intervals::minus;
 use crate::model::ProcessId;
-use crate::text::bottlenecks::{looks, of_its, percent, who};
 use crate::timeline::{Part, Shares, State, Timeline, sum_of};
 use flowtrace_render::units;
 

@@ -2,9 +2,9 @@
 
 use crate::analysis::findings::Bottlenecks;
 use crate::analysis::findings::Cause;
-use crate::text::bottlenecks::percent;
-use crate::text::bottlenecks::want;
-use crate::text::bottlenecks::who;
+use crate::analysis::phrases::percent;
+use crate::analysis::phrases::want;
+use crate::analysis::phrases::who;
 use crate::timeline::Timeline;
 use flowtrace_render::units;
 use serde::Serialize;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::critical_path::CriticalPath;
+use crate::analysis::phrases::percent;
 use crate::model::{ProcessId, Workflow};
-use crate::text::bottlenecks::percent;
 use crate::timeline::{Channel, State, Timeline};
 use flowtrace_render::units;
 

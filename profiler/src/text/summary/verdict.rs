@@ -3,8 +3,8 @@
 use super::layout::Layout;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::findings::Verdict;
+use crate::analysis::phrases::percent;
 use crate::model::Workflow;
-use crate::text::bottlenecks::percent;
 use flowtrace_render::units;
 
 /// Rules of the critical path that are named.

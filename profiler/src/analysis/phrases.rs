@@ -1,0 +1,155 @@
+//! Phrases about bottlenecks and serial steps that findings and tables share.
+
+use crate::analysis::bottlenecks::Bottlenecks;
+use crate::analysis::bottlenecks::Cause;
+use crate::analysis::bottlenecks::Resource;
+use crate::analysis::bottlenecks::Subject;
+use crate::analysis::bottlenecks::chart::subject_name;
+use crate::analysis::serial::Need;
+use crate::analysis::serial::RunBy;
+use crate::analysis::serial::Serial;
+use crate::timeline::Timeline;
+use flowtrace_render::units;
+/// A share as people read it.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.95 => "<1 %".into(),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// What a want looks like, with the number that backs it.
+pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
+    let cores = match (cause.cpu, cpus) {
+        (Some(busy), Some(cpus))
+            if busy * cpus as f64 - cause.own_cores > 0.25 * cpus as f64 + 0.1 =>
+        {
+            format!(
+                ", {:.1} of {cpus} cores, others of the machine took {:.1}",
+                cause.own_cores,
+                busy * cpus as f64 - cause.own_cores
+            )
+        }
+        (Some(busy), Some(cpus)) if busy >= 0.9 => match cpus {
+            1 => ", the core busy".into(),
+            2 => ", both cores busy".into(),
+            n => format!(", all {n} cores busy"),
+        },
+        (Some(busy), Some(cpus)) => format!(", {:.1} of {cpus} cores busy", busy * cpus as f64),
+        _ => String::new(),
+    };
+    let lacked = match cause.resource {
+        Resource::Cpu => format!("CPU{cores}"),
+        Resource::Processors => format!("it waited for a processor{cores}"),
+        Resource::Limit => match &cause.limit {
+            Some(limit) => format!("it waited for a CPU{cores}: {}", limit.text()),
+            None => format!(
+                "it waited for a CPU while others were idle{cores}: an affinity mask or a quota keeps it from them"
+            ),
+        },
+        Resource::Disk => "storage".into(),
+        Resource::View => {
+            "file calls, slow because they are traced; with --no-mount they are not".into()
+        }
+        Resource::Memory => "memory".into(),
+        Resource::Lock => "locks".into(),
+        Resource::Sleep => "it sleeps".into(),
+        Resource::Stopped => "it was stopped (SIGSTOP or Ctrl-Z)".into(),
+        Resource::Tracer => {
+            "it was held by who traces it (strace, a debugger; with --ptrace flowtrace)".into()
+        }
+        Resource::Network => "the network".into(),
+        Resource::HandOver => "handing over in small pieces".into(),
+        Resource::Other => "neither CPU nor storage".into(),
+    };
+    match cause.at_work {
+        Some(at_work) => format!("{lacked}; {}", of_its(at_work)),
+        None => lacked,
+    }
+}
+
+/// How many of its instances were at work.
+pub fn of_its((at_work, alive): (f64, f64)) -> String {
+    format!("{at_work:.0} of its {alive:.0} instances at work")
+}
+
+/// Name of who is to blame.
+pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
+    match cause.task {
+        Some(task) => result.tasks.tasks[task].name(),
+        None => subject_name(result, &Subject::Edges(cause.edges.clone())),
+    }
+}
+
+/// Below this share of a run it matters to nobody what limited it.
+pub(crate) const MATTERS: f64 = 0.1;
+
+/// That no step limited the run for long.
+pub(crate) fn nothing(result: &Bottlenecks) -> String {
+    let longest = result.causes.first().map(|cause| {
+        let name = units::shorten(&units::plain(&who(result, cause)), 40);
+        format!(", at most {name} for {}", percent(cause.share))
+    });
+    format!(
+        "nothing stands out: no step limited the run for {} of it{}",
+        percent(MATTERS),
+        longest.unwrap_or_default()
+    )
+}
+
+/// What a verdict rests on.
+pub fn looks(samples: u64, timeline: &Timeline) -> String {
+    match samples {
+        0 => "from totals alone".into(),
+        _ if timeline.exact => "exact".into(),
+        n => units::counted(n as i64, "look", "looks"),
+    }
+}
+
+/// A stretch of steps one after another, in words.
+pub fn serial_line(serial: &Serial) -> String {
+    let steps: Vec<String> = serial
+        .steps
+        .iter()
+        .take(3)
+        .map(|(name, count, ns)| {
+            let times = if *count > 1 {
+                format!(" ×{count}")
+            } else {
+                String::new()
+            };
+            format!("{}{times} {}", units::plain(name), units::duration(*ns))
+        })
+        .collect();
+    let more = match serial.steps.len().saturating_sub(3) {
+        0 => String::new(),
+        n => format!(" · +{n} more"),
+    };
+    let remedy = match (serial.run_by, &serial.needs) {
+        (RunBy::Shell, _) => String::new(),
+        (RunBy::Make, None) => "; make -j would".into(),
+        (RunBy::Make, needs) => format!("; with make -j{}", if_declared(needs.as_ref())),
+        (RunBy::MakeWithJobs, _) => {
+            " if the makefile lets them (flowtrace check tells which of its orders nothing seen needs)".into()
+        }
+    };
+    format!(
+        "{} runs steps one after another that could run side by side: {}{more}; that could save {}{remedy}",
+        units::plain(&serial.name),
+        steps.join(" · "),
+        units::duration(serial.saving_ns)
+    )
+}
+
+/// On what advice to a make rests, of which a step needed what another one had made: whether a rule declares that, no trace
+/// shows.
+pub fn if_declared(need: Option<&Need>) -> String {
+    need.map_or(String::new(), |need| {
+        let what = need.what.trim_end_matches('/');
+        format!(
+            ", if its rules declare all that they need of each other, as {} needs {}: flowtrace check first",
+            units::plain(&need.used_by),
+            units::plain(what.rsplit('/').next().unwrap_or(what))
+        )
+    })
+}
