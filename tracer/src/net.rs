@@ -7,6 +7,7 @@ mod files;
 pub mod filter;
 mod flows;
 pub(crate) mod follow;
+mod fragments;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod import;
