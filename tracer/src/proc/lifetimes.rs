@@ -24,6 +24,7 @@ mod process;
 
 use births::Births;
 use books::Life;
+pub(in crate::proc) use images::wants_privilege;
 use process::{Process, Task};
 
 use super::environment::Wanted;

@@ -14,6 +14,7 @@ use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Upid, Usage};
 use super::process::costs_so_far;
 use super::table::{GENERATIONS, KTHREADD, Table};
 use crate::proc::costs::Costs;
+use crate::proc::lifetimes::wants_privilege;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
 
 /// A row whose image is to be read.
@@ -297,6 +298,9 @@ impl Table {
         };
         if !unread.image.is_complete() {
             self.recorder.lost(Loss::ProcUnreadable, 1);
+        }
+        if self.withholds_privilege && wants_privilege(&unread.image) {
+            self.recorder.lost(Loss::SetuidExec, 1);
         }
         // Of an image that was too brief to be looked at its successor has the costs.
         if let Some(end) = unread.costs.and_then(|due| due.previous) {
