@@ -158,8 +158,8 @@ fn own_looks_at_files_leave_no_calls() {
     }
 }
 
-/// The kernel releases a file without waiting when its last descriptor is closed, and with it what was locked through it: whoever knows of the
-/// close, by an exit or by itself, gets the lock.
+/// The kernel releases a file without waiting when its last descriptor is closed, and with it the locks made through it. A process that
+/// knows of the close, its own or that of a child that has ended, gets the lock.
 #[test]
 fn locks_end_with_the_last_descriptor() {
     const LOCKS: &str = "import fcntl, os, struct

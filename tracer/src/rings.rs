@@ -1,4 +1,4 @@
-//! Who uses io_uring. The data of files that such a process opens in a view are left to the kernel, or to its page cache.
+//! The processes that use io_uring. The data of files that such a process opens in a view are left to the kernel, or to its page cache.
 //!
 //! Through FUSE direct I/O a request of io_uring at the position of the file (offset −1) does not move that position:
 //! `fuse_direct_IO` of the kernel (fs/fuse/file.c, Linux 6.18) sets `ki_pos` for synchronous requests alone. A second

@@ -83,8 +83,8 @@ impl<W> Locks<W> {
         inside.or_else(|| locks.conflict_outside(wanted, subject.space, real))
     }
 
-    /// Asks for a lock on behalf of `waiter`, who may wait for it in request `wait`; without one it waits only for what
-    /// may be closed already. `real` as for [`Locks::conflict`].
+    /// Asks for a lock on behalf of `waiter`, which may wait for it in request `wait`. Without one it waits only for open files
+    /// that may be closed already. `real` as for [`Locks::conflict`].
     pub(crate) fn acquire(
         &self,
         subject: Subject,
@@ -186,13 +186,13 @@ impl<W> Locks<W> {
         Some(waiter)
     }
 
-    /// Whether anybody waits for nobody but those who do not use the mount, or for a time to be over.
+    /// Whether a request waits for no lock of the mount, or for a time to be over.
     pub(crate) fn must_be_retried(&self) -> bool {
         let is_used = self.used.load(Ordering::Acquire) != 0;
         is_used && self.state().files.values().any(FileLocks::must_be_retried)
     }
 
-    /// Those who can have now what somebody outside held, and those whose time is over.
+    /// Requests that can be granted now that a lock outside is gone, and those of which the time is over.
     pub(crate) fn retry(&self) -> Ended<W> {
         let mut state = self.state();
         let files = state.files.iter_mut();

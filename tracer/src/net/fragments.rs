@@ -24,7 +24,7 @@ struct Key {
     number: u32,
 }
 
-/// The ports of the packets whose first fragment came last.
+/// The ports of the packets of which the first fragment came last.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
     /// With the time of the first fragment. The hash is keyed by chance, for captures may be made to collide.

@@ -163,7 +163,7 @@ impl Adapter {
         }
     }
 
-    /// Tries again for those who wait for what the kernel does not tell. Whether anybody still does.
+    /// Tries again for requests that wait for what the kernel does not report. Whether any still does.
     pub(super) fn retry_locks(&self) -> bool {
         self.end_waiting(self.locks.retry());
         self.locks.must_be_retried()

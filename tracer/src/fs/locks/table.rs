@@ -62,12 +62,12 @@ impl Held {
     }
 }
 
-/// How long somebody waits for a lock.
+/// How long a request waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// Until it is free, or this request is interrupted.
     Request(u64),
-    /// It asked not to wait, and what is in its way may be closed already: until this time.
+    /// It is not to wait, but what is in its way may be closed already: until this time.
     Closing(Instant),
 }
 
@@ -131,7 +131,7 @@ impl<W> FileLocks<W> {
         all.into_iter().max()
     }
 
-    /// Takes those out who asked not to wait, and whose time is over.
+    /// Takes out the requests that were not to wait, and of which the time is over.
     pub(super) fn refuse(&mut self) -> Vec<W> {
         let now = Instant::now();
         let is_over =
@@ -189,7 +189,7 @@ impl<W> FileLocks<W> {
         }
     }
 
-    /// Somebody waits for nobody but those outside, or for a time to be over.
+    /// A request waits for locks outside alone, or for a time to be over.
     pub(super) fn must_be_retried(&self) -> bool {
         let is_free = |waiter: &Waiter<W>| self.conflict(&waiter.wanted).is_none();
         let is_timed = |waiter: &Waiter<W>| matches!(waiter.wait, Wait::Closing(_));
