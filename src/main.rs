@@ -29,8 +29,17 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use flowtrace_render::units;
+use flowtrace_tracer::session;
 
 fn main() -> ExitCode {
+    if let Some((limit, needed)) = session::small_stack() {
+        let (limit, needed) = (limit / 1024, needed / 1024);
+        let small = format!(
+            "cannot begin: the limit of the stack (ulimit -s) is {limit} kB, and flowtrace needs {needed} kB"
+        );
+        let failure = failure::Failure::new(failure::OWN_FAILURE, small);
+        return failure.hint("raise it: ulimit -s 8192").report();
+    }
     let mut words: Vec<_> = std::env::args_os().collect();
     commands::export::trace_first(&mut words);
     let mut command = json::add(args::Args::command());

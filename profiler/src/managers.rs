@@ -182,6 +182,23 @@ pub(crate) fn is_build(rule: &str) -> bool {
     matches!(rule, "make" | "gmake" | "ninja" | "snakemake")
 }
 
+/// The text after `-c` of a shell.
+pub(crate) fn shell_line(argv: &[String]) -> Option<&str> {
+    let name = argv.first()?.rsplit('/').next()?;
+    if runner(name) != Some(crate::managers::Runner::Shell) {
+        return None;
+    }
+    let options = argv[1..]
+        .iter()
+        .take_while(|word| word.starts_with('-'))
+        .count();
+    let last = argv.get(options)?;
+    let is_line = options > 0 && !last.starts_with("--") && last.ends_with('c');
+    argv.get(options + 1)
+        .filter(|_| is_line)
+        .map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,21 +228,4 @@ mod tests {
             assert_eq!(runner_of(exe, rule), expected, "{rule}");
         }
     }
-}
-
-/// The text after `-c` of a shell.
-pub(crate) fn shell_line(argv: &[String]) -> Option<&str> {
-    let name = argv.first()?.rsplit('/').next()?;
-    if runner(name) != Some(crate::managers::Runner::Shell) {
-        return None;
-    }
-    let options = argv[1..]
-        .iter()
-        .take_while(|word| word.starts_with('-'))
-        .count();
-    let last = argv.get(options)?;
-    let is_line = options > 0 && !last.starts_with("--") && last.ends_with('c');
-    argv.get(options + 1)
-        .filter(|_| is_line)
-        .map(String::as_str)
 }

@@ -385,7 +385,7 @@ CREATE TABLE flow (
   flow_id INTEGER PRIMARY KEY,      -- own id, counted from 1
   capture_id INTEGER NOT NULL,      -- where it was seen first
   src TEXT NOT NULL,                -- address of the side that spoke first, or that asked for the connection
-  sport INTEGER,                    -- its port; NULL: the protocol has none, or it was in a fragment not seen
+  sport INTEGER,                    -- its port; NULL: the protocol has none, or it was in a fragment not seen before the others
   dst TEXT NOT NULL,                -- address of the other side
   dport INTEGER,                    -- its port
   proto TEXT NOT NULL,              -- tcp, udp, icmp, icmpv6, sctp; ip-N for protocol number N
@@ -445,7 +445,7 @@ CREATE TABLE packet (
   at INTEGER PRIMARY KEY,           -- time by the clock of the capture's host * 64 + number among the packets of the same ns; from the 65th on a ns later
   what INTEGER NOT NULL,            -- capture_id * 8 + way * 2 + dir; way: 0 not known, 1 sent by the host, 2 received, 3 forwarded or overheard
   flow_id INTEGER NOT NULL,         -- flow it belongs to
-  flags INTEGER,                    -- TCP flags + 256 * marks; marks: 1 several segments in one, 2 fragment, 4 VLAN tag, 8 headers cut; NULL: neither
+  flags INTEGER,                    -- TCP flags + 256 * marks; marks: 1 several segments in one, 2 fragment, 4 VLAN tag, 8 headers cut, 16 fragment other than the first; NULL: neither
   payload_bytes INTEGER NOT NULL,   -- bytes of payload
   header_bytes INTEGER NOT NULL,    -- bytes on the wire but for those
   seq INTEGER,                      -- TCP sequence number

@@ -721,7 +721,7 @@ CREATE VIEW packets (
   tsval,         -- TCP timestamp value
   tsecr,         -- TCP timestamp echo
   way,           -- 0: not known, 1: sent by the host of the capture, 2: received by it, 3: forwarded or overheard
-  marks,         -- 1: several segments in one (segmentation offload), 2: fragment, 4: VLAN tag, 8: headers cut
+  marks,         -- 1: several segments in one (segmentation offload), 2: fragment, 4: VLAN tag, 8: headers cut, 16: fragment other than the first
   packet_id      -- own id, in the order of time of each host
 ) AS
 SELECT (p.at >> 6) + h.clock_offset_ns

@@ -86,7 +86,7 @@ losses! {
     AsyncIo "files" "async_io_unseen" Notice
         "processes that began to use io_submit: what they do so with files that they had open before is not seen",
     Rings "files" "io_uring_used" Notice
-        "processes that began to use io_uring: the data of files that they opened after that are left to the kernel, and what they read and wrote there is not seen, but by --layer kernel (docs/filesystem.md says why)",
+        "processes that began to use io_uring: not all that they read and write is seen. What they do at the current position (offset -1) of files of a view that they had open before may go to a wrong place, so that these files differ from those of an untraced run (docs/filesystem.md)",
     StaleLookup "files" "reply_failed" Notice
         "replies that the kernel no longer wanted, as after an interrupted call",
     ProcUnreadable "processes" "proc_unreadable" Notice
@@ -100,7 +100,7 @@ losses! {
     StillRunning "processes" "still_running" Info
         "processes that were still running when the recording ended, as the shell that works in a mounted view",
     SetuidExec "processes" "setuid_not_granted" Notice
-        "programs with set-user-id, set-group-id or file capabilities that ran without them because an ordinary user traces",
+        "programs with set-user-id, set-group-id or file capabilities that ran without them because an ordinary user traces, or mounts a view",
     TracerRefused "processes" "tracer_refused" Notice
         "programs that trace others (strace, gdb, …) and failed: a process can have one tracer; flowtrace run --no-ptrace leaves it to them",
     LetGo "processes" "let_go" Info

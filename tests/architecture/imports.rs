@@ -99,7 +99,7 @@ impl Sources {
             match item {
                 Item::Mod(inner) => {
                     let name = inner.ident.to_string();
-                    let child = [&module[..], &[name.clone()]].concat();
+                    let child = [&module[..], std::slice::from_ref(&name)].concat();
                     match (&inner.content, file_of(&inner.attrs)) {
                         (Some((_, items)), _) => {
                             self.read_items(root, items, file, child, &below.join(name));
@@ -166,7 +166,7 @@ impl Sources {
             if scope.items.contains(name) {
                 return Some((scope.file.clone(), name.clone()));
             }
-            let child = [&at[..], &[name.clone()]].concat();
+            let child = [&at[..], std::slice::from_ref(name)].concat();
             if self.scopes.contains_key(&child) {
                 at = child;
                 rest = &rest[1..];

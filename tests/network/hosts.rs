@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::frames::pcap;
+use crate::frames::{ethernet, ipv4, pcap};
 use crate::support::{Scratch, flowtrace, prints, shared};
-use crate::{A, connection, number};
+use crate::{A, B, connection, number};
 
 #[test]
 fn two_captures_of_a_flow_are_one_flow() {
@@ -46,6 +46,55 @@ fn two_captures_of_a_flow_are_one_flow() {
     db.execute("DELETE FROM flow_capture", []).unwrap();
     assert_eq!(number(&trace, "SELECT packets FROM flows"), 25);
     assert_eq!(number(&trace, "SELECT bytes FROM flows"), 10_000);
+}
+
+/// Later fragments are packets of the flow of the first one, of which they have no ports themselves.
+#[test]
+fn fragments_of_a_packet_are_one_flow() {
+    let scratch = Scratch::new();
+    let fragment = |number: u16, offset: u16, body: &[u8]| {
+        let mut packet = ipv4(A, B, 17, body);
+        packet[4..6].copy_from_slice(&number.to_be_bytes());
+        let more = if offset < 370 { 0x2000 } else { 0 };
+        packet[6..8].copy_from_slice(&(offset | more).to_be_bytes());
+        ethernet(&packet)
+    };
+    let mut first = vec![0; 1480];
+    first[..6].copy_from_slice(&[0x13, 0x88, 0x13, 0x89, 0x0b, 0xb8]);
+    let frames = [
+        fragment(7, 0, &first),
+        fragment(7, 185, &[1; 1480]),
+        fragment(7, 370, &[1; 40]),
+        fragment(8, 185, &[1; 1480]),
+    ];
+    let t_ns = 1_700_000_000_000_000_000;
+    let frames: Vec<_> = (t_ns..).zip(frames).collect();
+    fs::write(scratch.join("a.pcap"), pcap(&frames)).unwrap();
+    prints(&scratch, &["import", "a.pcap"]);
+    let packets = |trace: &str, of: &str| {
+        let sql = format!("SELECT COALESCE(SUM(packets), 0) FROM flows WHERE {of}");
+        number(&scratch.join(trace), &sql)
+    };
+    assert_eq!(packets("trace.db", "sport = 5000 AND dport = 5001"), 3);
+    assert_eq!(
+        packets("trace.db", "sport IS NULL"),
+        1,
+        "its first one is not there"
+    );
+    let later = "SELECT COUNT(*) FROM packets WHERE marks & 16";
+    assert_eq!(number(&scratch.join("trace.db"), later), 3);
+    // The headers that are made again for others have what the packets had.
+    prints(
+        &scratch,
+        &["export", "trace.db", "pcapng", "-o", "out.pcapng"],
+    );
+    prints(&scratch, &["import", "out.pcapng", "-o", "again.db"]);
+    assert_eq!(number(&scratch.join("again.db"), later), 3);
+    let bytes = "SELECT SUM(payload_bytes) FROM packets";
+    assert_eq!(
+        number(&scratch.join("again.db"), bytes),
+        number(&scratch.join("trace.db"), bytes)
+    );
 }
 
 /// Two machines whose clocks are seven seconds and 37 ppm apart, each with a trace of its own.

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::support::process::{Running, finish, start, state};
 use crate::support::trace::Trace;
 use crate::support::{
-    PATIENCE, Scratch, need_announcements, need_fuse, need_program, run_in, wait_for,
+    PATIENCE, Scratch, need_announcements, need_fuse, need_program, need_root, run_in, wait_for,
 };
 
 mod halted;
@@ -52,6 +52,99 @@ impl Case {
             .args(["--force", "--", "sh", "-c", script]);
         command
     }
+}
+
+/// `flowtrace` as Python executes it after `preparation`, which it then inherits.
+fn prepared(preparation: &str, flowtrace: &Command) -> Command {
+    let mut command = Command::new("python3");
+    let script =
+        format!("import os, signal, sys; {preparation}; os.execvp(sys.argv[1], sys.argv[1:])");
+    command.args(["-c", &script]).arg(flowtrace.get_program());
+    command.args(flowtrace.get_args());
+    if let Some(directory) = flowtrace.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command
+}
+
+/// `flowtrace capture` of the loopback interface.
+fn capture(scratch: &Scratch, script: &str) -> Command {
+    let mut command = Command::new(crate::support::FLOWTRACE);
+    command.args([
+        "capture",
+        "-i",
+        "lo",
+        "-o",
+        "packets.db",
+        "--force",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    command.current_dir(scratch.dir("job"));
+    command
+}
+
+/// Supervisors that ignore the end of their children hand that on to what they start. A process that ignores it cannot
+/// wait for a child of its own.
+#[test]
+fn a_caller_that_ignores_the_end_of_children() {
+    const IGNORE: &str = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)";
+    if !need_program("python3") {
+        return;
+    }
+    let mut plain = Command::new("grep");
+    plain.args(["SigIgn", "/proc/self/status"]);
+    let plain = finish(&mut prepared(IGNORE, &plain))
+        .expect(0)
+        .stdout_text();
+    Case::each(|case| {
+        for detach in [false, true] {
+            let mut command = run_in(&case.scratch.dir("job"), &case.trace);
+            command.args(case.options).arg("--force");
+            if detach {
+                command.arg("--detach");
+            }
+            command.args(["--", "grep", "SigIgn", "/proc/self/status"]);
+            let finished = finish(&mut prepared(IGNORE, &command)).expect(0);
+            assert_eq!(finished.stdout_text(), plain, "{:?}", case.options);
+        }
+        let command = case.shell("sleep 0.1; exit 9");
+        finish(&mut prepared(IGNORE, &command)).expect(9);
+        let stored: i32 = Trace::open_complete(&case.trace).one("SELECT exit_code FROM runs");
+        assert_eq!(stored, 9);
+        if need_root() {
+            let capture = capture(&case.scratch, "sleep 0.1; exit 9");
+            finish(&mut prepared(IGNORE, &capture)).expect(9);
+        }
+    });
+}
+
+/// `alarm(2)`, then exec: the timer is the command's.
+#[test]
+fn a_timer_of_the_caller_goes_on() {
+    use std::os::unix::process::ExitStatusExt;
+    if !need_program("python3") {
+        return;
+    }
+    Case::each(|case| {
+        let command = case.shell("exec sleep 60");
+        let finished = finish(&mut prepared("signal.alarm(1)", &command));
+        let alarm = Some(Signal::SIGALRM as i32);
+        assert_eq!(finished.status.signal(), alarm, "{}", finished.stderr);
+        let stored: i32 = Trace::open_complete(&case.trace).one("SELECT exit_signal FROM runs");
+        assert_eq!(Some(stored), alarm);
+        let command = case.shell("trap 'echo rang; exit 7' ALRM; while :; do sleep 0.05; done");
+        let finished = finish(&mut prepared("signal.alarm(1)", &command)).expect(7);
+        assert_eq!(finished.stdout_text(), "rang\n");
+        let finished = finish(&mut prepared("signal.alarm(60)", &case.shell("exit 3"))).expect(3);
+        assert!(finished.duration < Duration::from_secs(60));
+        if need_root() {
+            let capture = capture(&case.scratch, "exec sleep 60");
+            finish(&mut prepared("signal.alarm(1)", &capture)).expect(128 + Signal::SIGALRM as i32);
+        }
+    });
 }
 
 /// Whoever waits sees whether it was a signal or a status that looks like one.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::process::{finish, finish_with_input};
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, Scratch, need_fuse, run_in};
+use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, need_root, run_in};
 
 /// Bytes of all values, in no order.
 fn noise(length: usize) -> Vec<u8> {
@@ -155,5 +155,112 @@ fn own_looks_at_files_leave_no_calls() {
         let trace = Trace::open_complete(&path);
         let nobodys = trace.rows("SELECT op, path FROM calls WHERE upid IS NULL");
         assert_eq!(nobodys, Vec::<Vec<String>>::new(), "{options:?}");
+    }
+}
+
+/// The kernel releases a file without waiting when its last descriptor is closed, and with it the locks made through it. A process that
+/// knows of the close, its own or that of a child that has ended, gets the lock.
+#[test]
+fn locks_end_with_the_last_descriptor() {
+    const LOCKS: &str = "import fcntl, os, struct
+def refused(attempt):
+    try: attempt()
+    except OSError: return 1
+    return 0
+def ofd(fd, kind): fcntl.fcntl(fd, 37, struct.pack('hhqqi4x', kind, 0, 0, 1, 0))
+def both(): fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB); fcntl.flock(own, fcntl.LOCK_UN)
+def record(): ofd(own, fcntl.F_WRLCK); ofd(own, fcntl.F_UNLCK)
+opened = lambda: os.open('lock', os.O_RDWR | os.O_CREAT)
+own = opened()
+counts = [0, 0, 0]
+for i in range(200):
+    if not (child := os.fork()):
+        fcntl.flock(opened(), fcntl.LOCK_EX)
+        os._exit(0)
+    os.waitpid(child, 0)
+    counts[0] += refused(both)
+    other = opened(); fcntl.flock(other, fcntl.LOCK_SH); os.close(other)
+    counts[1] += refused(both)
+    other = opened(); ofd(other, fcntl.F_WRLCK); os.close(other)
+    counts[2] += refused(record)
+other = opened(); fcntl.flock(other, fcntl.LOCK_EX); os.close(os.dup(other))
+print(*counts, refused(both))";
+    if !(need_fuse() && need_program("python3")) {
+        return;
+    }
+    for options in [&[][..], &["--ptrace"], &["--transport", "device"]] {
+        let scratch = Scratch::new();
+        let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+        command.args(options).args(["--", "python3", "-c", LOCKS]);
+        let finished = finish(&mut command).expect(0);
+        assert_eq!(finished.stdout_text(), "0 0 0 1\n", "{options:?}");
+    }
+}
+
+/// A write by another user than the owner takes set-user-id and set-group-id away, also from what is kept of the mode.
+#[test]
+fn modes_change_with_the_data() {
+    const WRITES: &str = "import os, sys
+user = 54321
+for change in [
+    lambda: os.write(os.open('file', os.O_WRONLY), b'x'),
+    lambda: os.close(os.open('file', os.O_WRONLY | os.O_TRUNC)),
+    lambda: os.posix_fallocate(os.open('file', os.O_WRONLY), 0, 10),
+    lambda: os.copy_file_range(os.open('from', os.O_RDONLY), os.open('file', os.O_WRONLY), 4),
+]:
+    os.chmod('file', 0o6777)
+    before = os.stat('file').st_mode
+    if not (child := os.fork()):
+        os.setgroups([]); os.setgid(user); os.setuid(user)
+        change()
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(oct(before), oct(os.stat('file').st_mode))";
+    if !(need_fuse() && need_root() && need_program("python3")) {
+        return;
+    }
+    for options in [&[][..], &["--fidelity", "cached"]] {
+        let scratch = Scratch::new();
+        let job = scratch.dir("job");
+        std::fs::write(job.join("from"), "text").unwrap();
+        std::fs::write(job.join("file"), "text").unwrap();
+        let mut command = run_in(&job, &scratch.join("trace.db"));
+        command.args(options).args(["--", "python3", "-c", WRITES]);
+        let finished = finish(&mut command).expect(0);
+        assert_eq!(
+            finished.stdout_text(),
+            "0o106777 0o100777\n".repeat(4),
+            "{options:?}"
+        );
+    }
+}
+
+/// A child that asks to have no tracer has one, so that its calls do not fail, and is seen.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_child_without_a_tracer_is_followed() {
+    const UNTRACED: &str = "import ctypes, os
+libc = ctypes.CDLL(None)
+CLONE_UNTRACED, SIGCHLD, SYS_clone = 0x800000, 17, 56
+child = libc.syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0)
+if child == 0: os.execvp('sh', ['sh', '-c', 'echo text > made; exit 4'])
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
+    if !(need_fuse() && need_program("python3")) {
+        return;
+    }
+    for options in [&[][..], &["--ptrace"]] {
+        let scratch = Scratch::new();
+        let trace = scratch.join("trace.db");
+        let mut command = run_in(&scratch.dir("job"), &trace);
+        command
+            .args(options)
+            .args(["--", "python3", "-c", UNTRACED]);
+        let finished = finish(&mut command).expect(0);
+        assert_eq!(finished.stdout_text(), "4\n", "{options:?}");
+        let made: i64 = Trace::open_complete(&trace).one(
+            "SELECT COUNT(*) FROM processes JOIN file_access USING (upid) JOIN files USING (file_id)
+             WHERE command LIKE 'sh -c%' AND path LIKE '%/made' AND relation = 'create'",
+        );
+        assert_eq!(made, 1, "{options:?}");
     }
 }

@@ -193,7 +193,9 @@ pub(crate) fn of_trace(trace: &Path) -> Vec<Fields> {
     let db = rusqlite::Connection::open(trace).unwrap();
     let sql = "SELECT t_ns + epoch_unix_ns,
         CASE dir WHEN 0 THEN f.src ELSE f.dst END, CASE dir WHEN 0 THEN f.dst ELSE f.src END, f.proto,
-        CASE dir WHEN 0 THEN f.sport ELSE f.dport END, CASE dir WHEN 0 THEN f.dport ELSE f.sport END,
+        -- Later fragments have none by themselves.
+        CASE WHEN marks & 16 THEN NULL WHEN dir = 0 THEN f.sport ELSE f.dport END,
+        CASE WHEN marks & 16 THEN NULL WHEN dir = 0 THEN f.dport ELSE f.sport END,
         wire_bytes, payload_bytes, seq, ack, flags, window, tsval, tsecr, way,
         marks & 2 <> 0, marks & 4 <> 0
       FROM packets JOIN (SELECT flow_id, src, sport, dst, dport, proto FROM flow) AS f USING (flow_id)

@@ -1,8 +1,8 @@
-//! Who uses io_uring. The data of files that such a process opens in a view are left to the kernel.
+//! The processes that use io_uring. The data of files that such a process opens in a view are left to the kernel, or to its page cache.
 //!
 //! Through FUSE direct I/O a request of io_uring at the position of the file (offset −1) does not move that position:
 //! `fuse_direct_IO` of the kernel (fs/fuse/file.c, Linux 6.18) sets `ki_pos` for synchronous requests alone. A second
-//! write would overwrite the first. What is served by passthrough is right.
+//! write would overwrite the first. What is served by passthrough is right, and so is what goes through the page cache.
 
 use flowtrace_schema::{Loss, Recorder, Upid};
 

@@ -244,6 +244,8 @@ pub mod marks {
     pub const VLAN: u8 = 4;
     /// The headers are cut by the snap length: fields may be missing.
     pub const CUT: u8 = 8;
+    /// A fragment of IP that is not the first one of its packet: it has none of the headers behind those of IP.
+    pub const LATER: u8 = 16;
 }
 
 /// What a packet of TCP has beside its length.

@@ -128,9 +128,9 @@ impl Filter {
             }
             self.version_6_ports(&mut code);
             code.label(To::Ports);
-            // Only the first fragment has ports.
+            // Only the first fragment has ports. Those of the others are known later.
             code.line(LOAD_HALF, NETWORK.wrapping_add(6));
-            code.jump(JUMP_SET, 0x1fff, To::Reject, To::Next);
+            code.jump(JUMP_SET, 0x1fff, To::Accept, To::Next);
             code.line(LOAD_BYTE, NETWORK);
             code.line(AND, 15);
             code.line(SHIFT_LEFT, 2);

@@ -14,6 +14,7 @@
 mod files;
 pub mod filter;
 pub mod flows;
+mod fragments;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod import;

@@ -6,6 +6,7 @@ use flowtrace_schema::{
 
 use super::filter::Filter;
 use super::flows::{FlowTable, Seen};
+use super::fragments::Fragments;
 use super::packet::{self, Link, Skip};
 
 /// Packets further from time 0 than this have a wrong timestamp (about 1.1 years).
@@ -86,6 +87,7 @@ pub struct Sink {
     ring: PacketRing,
     /// The flows so far.
     pub flows: FlowTable,
+    fragments: Fragments,
     filter: Filter,
     lost: Lost,
     packets: u64,
@@ -104,6 +106,7 @@ impl Sink {
             recorder: recorder.clone(),
             ring: recorder.packet_ring(),
             flows: FlowTable::new(),
+            fragments: Fragments::default(),
             lost: Lost::default(),
             packets: 0,
         }
@@ -166,6 +169,7 @@ impl Sink {
                 return;
             }
         };
+        self.fragments.complete(&mut parsed, place.id, frame.t_ns);
         if !self.filter.wants(&parsed) {
             return;
         }

@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use nix::errno::Errno;
 
@@ -20,7 +21,7 @@ mod outside;
 mod table;
 
 pub(crate) use lock::{END, Kind, Lock, Space};
-use table::{FileLocks, Waiter};
+use table::{FileLocks, Wait, Waiter};
 
 /// Interrupts that came before the request they are for, which are remembered.
 const EARLY: usize = 256;
@@ -83,8 +84,8 @@ impl<W> Locks<W> {
         inside.or_else(|| locks.conflict_outside(wanted, subject.space, real))
     }
 
-    /// Asks for a lock on behalf of `waiter`, who may wait for it in request `wait`. `real` as for
-    /// [`Locks::conflict`].
+    /// Asks for a lock on behalf of `waiter`, which may wait for it in request `wait`. Without one it waits only for open files
+    /// that may be closed already. `real` as for [`Locks::conflict`].
     pub(crate) fn acquire(
         &self,
         subject: Subject,
@@ -101,21 +102,27 @@ impl<W> Locks<W> {
             file.held.retain(|held| !changes(held));
         }
         let is_free = file.take(&wanted, subject.space, real);
-        let refusal = match wait {
-            _ if is_free => None,
-            Some(unique) => state.refusal(subject, &wanted, unique),
-            None => Some(Errno::EAGAIN),
+        let wait = match wait {
+            _ if is_free => Ok(None),
+            Some(unique) => match state.refusal(subject, &wanted, unique) {
+                Some(errno) => Err(errno),
+                None => Ok(Some(Wait::Request(unique))),
+            },
+            None => match file.closing_until(&wanted) {
+                Some(until) => Ok(Some(Wait::Closing(until))),
+                None => Err(Errno::EAGAIN),
+            },
         };
         let file = state.files.entry(subject).or_default();
         let mut ended: Ended<W> = Vec::new();
-        match (refusal, wait) {
-            (Some(errno), _) => ended.push((waiter, Err(errno))),
-            (None, Some(unique)) if !is_free => file.waiting.push_back(Waiter {
-                unique,
+        match wait {
+            Err(errno) => ended.push((waiter, Err(errno))),
+            Ok(Some(wait)) => file.waiting.push_back(Waiter {
+                wait,
                 wanted,
                 waiter,
             }),
-            (None, _) => {
+            Ok(None) => {
                 file.set(wanted);
                 ended.push((waiter, Ok(())));
             }
@@ -140,6 +147,15 @@ impl<W> Locks<W> {
         granted.into_iter().map(|waiter| (waiter, Ok(()))).collect()
     }
 
+    /// A descriptor of open file `fh` was closed: what was locked through it ends before `until`, if it was the last one.
+    pub(crate) fn close(&self, subject: Subject, fh: u64, until: Instant) {
+        if self.used.load(Ordering::Acquire) != 0
+            && let Some(file) = self.state().files.get_mut(&subject)
+        {
+            file.close(fh, until);
+        }
+    }
+
     /// Request `unique` was interrupted; who waits no more.
     pub(crate) fn interrupt(&self, unique: u64) -> Option<W> {
         let mut state = self.state();
@@ -161,34 +177,34 @@ impl<W> Locks<W> {
 
     fn stop_waiting(&self, state: &mut State<W>, unique: u64) -> Option<W> {
         let (subject, waiter) = state.files.iter_mut().find_map(|(subject, file)| {
-            let place = file.waiting.iter().position(|w| w.unique == unique)?;
+            let place = file
+                .waiting
+                .iter()
+                .position(|w| w.wait == Wait::Request(unique))?;
             Some((*subject, file.waiting.remove(place)?.waiter))
         })?;
         self.settle(state, subject);
         Some(waiter)
     }
 
-    /// True if anybody waits for nobody but those who do not use the mount.
-    pub(crate) fn is_wanted_outside(&self) -> bool {
+    /// True if a request waits for no lock of the mount, or for a time to be over.
+    pub(crate) fn must_be_retried(&self) -> bool {
         let is_used = self.used.load(Ordering::Acquire) != 0;
-        is_used
-            && self
-                .state()
-                .files
-                .values()
-                .any(FileLocks::is_wanted_outside)
+        is_used && self.state().files.values().any(FileLocks::must_be_retried)
     }
 
-    /// Those who can have now what somebody outside held.
+    /// Requests that can be granted now that a lock outside is gone, and those of which the time is over.
     pub(crate) fn retry(&self) -> Ended<W> {
         let mut state = self.state();
         let files = state.files.iter_mut();
-        let wanted = files.filter(|(_, file)| file.is_wanted_outside());
+        let wanted = files.filter(|(_, file)| file.must_be_retried());
         let subjects: Vec<Subject> = wanted.map(|(subject, _)| *subject).collect();
         let mut ended = Ended::new();
         for subject in subjects {
             if let Some(file) = state.files.get_mut(&subject) {
                 ended.extend(file.grant().into_iter().map(|waiter| (waiter, Ok(()))));
+                let refused = file.refuse().into_iter();
+                ended.extend(refused.map(|waiter| (waiter, Err(Errno::EAGAIN))));
             }
             self.settle(&mut state, subject);
         }
@@ -237,7 +253,9 @@ impl<W> State<W> {
             }
             seen.push(owner);
             for (subject, file) in &self.files {
-                let own = file.waiting.iter().filter(|w| w.wanted.owner == owner);
+                let waits = |w: &&Waiter<W>| matches!(w.wait, Wait::Request(_));
+                let waiting = file.waiting.iter().filter(waits);
+                let own = waiting.filter(|w| w.wanted.owner == owner);
                 ahead.extend(own.flat_map(|w| self.blockers(*subject, &w.wanted)));
             }
         }

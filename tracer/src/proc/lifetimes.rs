@@ -24,6 +24,7 @@ mod pending_forks;
 mod process;
 
 use books::Life;
+pub(in crate::proc) use images::wants_privilege;
 use pending_forks::PendingForks;
 use process::{Process, Task};
 

@@ -103,16 +103,31 @@ pub(super) fn resume_to_return(tid: u32) -> io::Result<()> {
 /// architectures: there the call is made.
 pub(super) fn refuse_call(tid: u32) {
     #[cfg(target_arch = "x86_64")]
-    for (register, value) in [
-        (libc::ORIG_RAX, -1i64),
-        (libc::RAX, -i64::from(libc::ENOSYS)),
-    ] {
-        let place = register as usize * size_of::<u64>();
-        // SAFETY: writes a register of the task; no memory of ours is involved.
-        unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid as libc::pid_t, place, value) };
+    {
+        set_register(tid, libc::ORIG_RAX, -1);
+        set_register(tid, libc::RAX, -i64::from(libc::ENOSYS));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = tid;
+}
+
+/// Has a task that is stopped at the entry of clone(2) make a child that is traced as any other: `CLONE_UNTRACED` is taken
+/// off its flags.
+pub(super) fn trace_child(tid: u32) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(flags) = clone_flags(tid) {
+        let untraced = libc::CLONE_UNTRACED as u64;
+        set_register(tid, libc::RDI, (flags & !untraced).cast_signed());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = tid;
+}
+
+#[cfg(target_arch = "x86_64")]
+fn set_register(tid: u32, register: i32, value: i64) {
+    let place = register as usize * size_of::<u64>();
+    // SAFETY: writes a register of the task; no memory of ours is involved.
+    unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid as libc::pid_t, place, value) };
 }
 
 /// The system call that a task is stopped in. `None`: it is gone, or the kernel is older than 5.3.

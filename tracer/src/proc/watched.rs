@@ -170,6 +170,11 @@ impl Watched {
         self.state().table.rings = Some(rings);
     }
 
+    /// Programs get no privilege by their files: they run in a user namespace that does not know its owner.
+    pub(crate) fn withhold_privilege(&self) {
+        self.state().table.withholds_privilege = true;
+    }
+
     /// The recorded processes that live.
     pub(crate) fn living(&self) -> Arc<Living> {
         Arc::clone(&self.state().table.living)

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use flowtrace_schema::{
     FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
 };
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::program::find_program;
 use super::recording::{HOST, RUN, Recording};
-use super::signals::{self, Got, SignalForwarder};
-use super::{End, Error, Result};
+use super::signals::{self, Before, Got, SignalForwarder};
+use super::{End, Error, Result, origin};
 use crate::net::live::{Live, LiveOptions, LiveReport, Refused};
 
 /// Options of a capture.
@@ -67,7 +67,7 @@ pub fn capture(
     let program = program.transpose()?;
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     // Those that end this process end the capture; they wait until it is asked for them.
-    let mask = signals::block().map_err(Error::errno("block signals"))?;
+    let before = signals::block().map_err(Error::errno("block signals"))?;
     let recording = Recording::start(&options.output, options.replace, options.keep_secrets)?;
     let command = options.command.iter().map(|a| a.as_encoded_bytes());
     recording.recorder.record(Record::Run(Box::new(RunRecord {
@@ -101,7 +101,7 @@ pub fn capture(
         .map(|_| SignalForwarder::in_front())
         .transpose();
     let forwarder = forwarder.map_err(Error::system("start a process"))?;
-    let child = program.map(|program| start(&program, options, mask));
+    let child = program.map(|program| start(&program, options, before));
     let ended = child.transpose().and_then(|child| {
         recording.older().remove();
         wait(child.zip(forwarder), options.limit)
@@ -129,14 +129,18 @@ pub fn capture(
 }
 
 #[expect(unsafe_code)]
-fn start(program: &std::path::Path, options: &CaptureOptions, mask: SigSet) -> io::Result<Child> {
+fn start(program: &std::path::Path, options: &CaptureOptions, before: Before) -> io::Result<Child> {
     let mut command = Command::new(program);
     command
         .arg0(&options.command[0])
         .args(&options.command[1..]);
-    // SAFETY: the closure makes one system call, which is safe between fork and exec.
+    // SAFETY: the closure makes nothing but system calls, which are safe between fork and exec.
     unsafe {
-        command.pre_exec(move || signals::restore(&mask).map_err(io::Error::from));
+        command.pre_exec(move || {
+            before.restore()?;
+            origin::restore();
+            Ok(())
+        });
     }
     command.spawn()
 }

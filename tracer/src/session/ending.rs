@@ -5,6 +5,8 @@ use std::io::Write;
 use nix::libc;
 use nix::sys::resource::{Resource, setrlimit};
 
+use super::origin::dispose;
+
 /// Ends this process by a signal, as one that ended the command: whoever waits learns the same as without
 /// us. A script of bash goes on after a program that has returned 130, and ends with one that Ctrl-C ended; others look
 /// for the signal itself. Leaves no core: that of the command is there. Where the signal does not end it, as in
@@ -12,7 +14,7 @@ use nix::sys::resource::{Resource, setrlimit};
 pub fn end_by(signal: i32) -> ! {
     let _ = std::io::stdout().flush();
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    by_default(signal);
+    dispose(signal, libc::SIG_DFL);
     // SAFETY: the set is made before it is used, and the rest takes numbers.
     #[expect(unsafe_code)]
     unsafe {
@@ -24,13 +26,4 @@ pub fn end_by(signal: i32) -> ! {
         libc::kill(libc::getpid(), signal);
     }
     std::process::exit(128 + signal)
-}
-
-/// Puts the default action of a signal back, which may be inherited as ignored.
-pub(super) fn by_default(signal: i32) {
-    // SAFETY: no handler is installed.
-    #[expect(unsafe_code)]
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-    }
 }

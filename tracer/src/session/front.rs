@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
 
 use super::daemon::leave_terminal;
-use super::ending::{by_default, end_by};
+use super::ending::end_by;
 use super::signals::{self, SignalForwarder};
 use super::{End, Error, Result};
 
@@ -65,7 +65,7 @@ pub fn fork_behind() -> Result<Side> {
             if getppid() != front {
                 std::process::exit(0);
             }
-            signals::restore(&before).map_err(Error::errno("restore signals"))?;
+            before.restore().map_err(Error::errno("restore signals"))?;
             let status = File::from(writing);
             Ok(Side::Behind(Front { pid: front, status }))
         }
@@ -96,8 +96,6 @@ fn wait_in_front(behind: Pid, forwarder: &SignalForwarder, told: &mut File) -> E
     let mut set = signals::handled();
     set.add(Signal::SIGCHLD);
     let _ = set.thread_block();
-    // Inherited as ignored it would never be waited for; the command keeps what it inherits.
-    by_default(Signal::SIGCHLD as i32);
     loop {
         match signals::wait_for(&set) {
             Ok(got) if got.signal == Signal::SIGCHLD => {}

@@ -21,13 +21,14 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, Whence, fork, getegid, geteuid, lseek};
 
 use super::apart::Apart;
-use super::{Error, Result, origin, signals};
+use super::signals::Before;
+use super::{Error, Result, origin};
 use crate::mounting::{self, View};
 use crate::proc::topology;
 
@@ -49,7 +50,7 @@ pub(super) struct Plan {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
     pub(super) views: Vec<View>,
-    pub(super) signal_mask: SigSet,
+    pub(super) signals: Before,
 }
 
 /// Treatment of the command's system calls.
@@ -327,7 +328,7 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     // Until the views expect no more of this process.
     let mut calls = [0];
     socket.read_exact(&mut calls)?;
-    signals::restore(&plan.signal_mask)?;
+    plan.signals.restore()?;
     origin::restore();
     // Without it less is seen, which the tracer notices at the exec and counts.
     if let b"p" | b"d" = &calls {

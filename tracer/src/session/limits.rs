@@ -15,9 +15,11 @@ const ADDRESS_SPACE: u64 = 512 << 20;
 /// Fewer open files than these are reported. A program may have 1024 where nothing else was set, and all programs in the views count together.
 const DESCRIPTORS: u64 = 4096;
 
-/// How many open files this process may have at most, if these are few: raised as far as allowed.
+/// With fewer than these the tracer itself cannot go on when the command runs.
+const LEAST_DESCRIPTORS: u64 = 128;
+
+/// How many open files this process may have at most, if these are few. To be asked when limits are lifted.
 pub(super) fn few_descriptors() -> Option<u64> {
-    crate::fs::raise_descriptor_limit();
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     (limit < DESCRIPTORS).then_some(limit)
 }
@@ -25,7 +27,7 @@ pub(super) fn few_descriptors() -> Option<u64> {
 /// Lifts what can be lifted, as root all of it.
 ///
 /// # Errors
-/// When the address space that is left is too small to begin with.
+/// When what is left is too little to begin with.
 pub(super) fn lift() -> io::Result<()> {
     for resource in [
         Resource::RLIMIT_AS,
@@ -43,6 +45,15 @@ pub(super) fn lift() -> io::Result<()> {
     // SAFETY: no handler is installed; a failing write is reported by the write itself.
     #[expect(unsafe_code)]
     let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
+    crate::fs::raise_descriptor_limit();
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((limit, _)) if limit < LEAST_DESCRIPTORS => {
+            return Err(io::Error::other(format!(
+                "the limit of open files (ulimit -n) is {limit}, and the tracer needs {LEAST_DESCRIPTORS}"
+            )));
+        }
+        _ => {}
+    }
     match getrlimit(Resource::RLIMIT_AS) {
         Ok((limit, _)) if limit < ADDRESS_SPACE => Err(io::Error::other(format!(
             "the limit of address space (ulimit -v) is {} kB, and the tracer needs {} kB",

@@ -72,7 +72,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         views: views
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
-        signal_mask: signals::block().map_err(Error::errno("block signals"))?,
+        signals: signals::block().map_err(Error::errno("block signals"))?,
     };
     let forwarder = match options.detach {
         true => Ok(SignalForwarder::behind()),

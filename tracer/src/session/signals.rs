@@ -18,6 +18,7 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 use super::halt::{halt_with, is_halted};
 use super::pending_signals::pending;
 use super::signal_group_probe::SignalGroupProbe;
+use super::timers::Timers;
 
 const HANDLED: &[Signal] = &[
     Signal::SIGINT,
@@ -52,17 +53,28 @@ pub(super) fn handled() -> SigSet {
     HANDLED.iter().copied().collect()
 }
 
-/// Blocks the signals that will be passed on, in this thread and those it will start. Returns
-/// what was blocked before, which a command must get back.
-pub(super) fn block() -> Result<SigSet, Errno> {
-    let mut before = SigSet::empty();
-    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&handled()), Some(&mut before))?;
-    Ok(before)
+/// The signals that this process was to get: a command must get them instead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    mask: SigSet,
+    timers: Timers,
 }
 
-/// Puts the signal mask back.
-pub(super) fn restore(mask: &SigSet) -> Result<(), Errno> {
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(mask), None)
+/// Blocks the signals that will be passed on, in this thread and those it will start, and stops the timers that would
+/// send some.
+pub(super) fn block() -> Result<Before, Errno> {
+    let mut mask = SigSet::empty();
+    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&handled()), Some(&mut mask))?;
+    let timers = Timers::stop();
+    Ok(Before { mask, timers })
+}
+
+impl Before {
+    /// Puts signal mask and timers back, in this process. It may be called between fork and exec.
+    pub(super) fn restore(&self) -> Result<(), Errno> {
+        self.timers.start();
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
+    }
 }
 
 /// A signal that this process got.

@@ -26,7 +26,9 @@ pub(super) fn make(out: &mut Vec<u8>, is_ethernet: bool, flow: &FlowRow, packet:
         let kind: u16 = if src.is_ipv4() { 0x0800 } else { 0x86dd };
         out.extend(kind.to_be_bytes());
     }
-    let ports = sport.zip(dport).map(|(s, d)| (s as u16, d as u16));
+    let is_later = packet.marks & marks::LATER != 0;
+    let ports = sport.zip(dport).filter(|_| !is_later);
+    let ports = ports.map(|(s, d)| (s as u16, d as u16));
     let mut transport = Vec::with_capacity(60);
     let protocol = protocol(&flow.proto);
     if let Some(ports) = ports {
@@ -41,15 +43,11 @@ pub(super) fn make(out: &mut Vec<u8>, is_ethernet: bool, flow: &FlowRow, packet:
             transport.extend([0; 2]);
         }
         (132, Some(_)) => transport.extend([0; 8]),
-        (1 | 58, _) if packet.marks & marks::FRAGMENT == 0 => transport.extend([0; 8]),
+        (1 | 58, _) if !is_later => transport.extend([0; 8]),
         _ => {}
     }
     let length = transport.len() + packet.payload_bytes as usize;
-    // A fragment without ports is not the first one.
-    let fragment = match packet.marks & marks::FRAGMENT {
-        0 => None,
-        _ => Some(ports.is_some()),
-    };
+    let fragment = (packet.marks & marks::FRAGMENT != 0).then_some(!is_later);
     ip(out, (src, dst), protocol, length, fragment);
     out.extend(transport);
 }

@@ -26,6 +26,8 @@ struct Transport<'a> {
     /// Its length on the wire.
     length: usize,
     fragment: Fragment,
+    /// That of the packet, of which this is a fragment maybe.
+    number: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,7 @@ fn version_4(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
         bytes: within(packet, header, total),
         length: total - header,
         fragment,
+        number: u16_at(packet, 4).map_or(0, u32::from),
     };
     let (src, dst) = src.zip(dst).ok_or(Skip::Cut)?;
     transport.parse(src, dst)
@@ -86,7 +89,7 @@ fn version_6(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
     let (src, dst) = v6(&packet[8..]).zip(v6(&packet[24..])).ok_or(Skip::Cut)?;
     let mut protocol = packet[6];
     let mut offset = 40;
-    let mut fragment = Fragment::Whole;
+    let (mut fragment, mut number) = (Fragment::Whole, 0);
     let mut is_cut = false;
     for _ in 0..MOST_HEADERS {
         let header = packet.get(offset..).unwrap_or_default();
@@ -105,6 +108,7 @@ fn version_6(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
                     break;
                 };
                 fragment = Fragment::of(field >> 3, field & 1 != 0);
+                number = u32_at(header, 4).unwrap_or(0);
                 8
             }
             51 => (usize::from(length) + 2) * 4,
@@ -134,6 +138,7 @@ fn version_6(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
         bytes: within(packet, offset, total),
         length: total - offset,
         fragment,
+        number,
     };
     transport.parse(src, dst)
 }
@@ -163,6 +168,7 @@ impl Transport<'_> {
             src,
             dst,
             ports: None,
+            packet_number: None,
             protocol: self.protocol,
             payload_bytes: self.length as u32,
             marks: 0,
@@ -171,8 +177,10 @@ impl Transport<'_> {
         };
         if self.fragment != Fragment::Whole {
             parsed.marks |= marks::FRAGMENT;
+            parsed.packet_number = Some(self.number);
         }
         if self.fragment == Fragment::Later {
+            parsed.marks |= marks::LATER;
             return Ok(parsed);
         }
         let header = match self.protocol {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use flowtrace_schema::Way;
+use flowtrace_schema::{Way, marks};
 
 use super::tcp::Tcp;
 
@@ -13,6 +13,8 @@ pub(crate) struct Parsed {
     pub(crate) dst: Ipv6Addr,
     /// `None`: the protocol has none, or they are in another fragment.
     pub(crate) ports: Option<(u16, u16)>,
+    /// Of a fragment: the number of its packet.
+    pub(crate) packet_number: Option<u32>,
     /// Protocol number behind all extension headers.
     pub(crate) protocol: u8,
     pub(crate) payload_bytes: u32,
@@ -34,6 +36,11 @@ pub(crate) enum Skip {
 }
 
 impl Parsed {
+    /// True if it is a fragment without the headers behind those of IP.
+    pub(crate) fn is_later(&self) -> bool {
+        self.marks & marks::LATER != 0
+    }
+
     /// Sender and receiver.
     pub(crate) fn addresses(&self) -> (IpAddr, IpAddr) {
         (self.src.to_canonical(), self.dst.to_canonical())

@@ -115,7 +115,11 @@ impl Adapter {
         if open.node.writable_maps.load(Ordering::Acquire) > 0 {
             open.again.forget();
         }
+        let strips_privilege = real.strip_privilege;
         let result = self.view.write(req.who, &open, real);
+        if strips_privilege {
+            self.mode_may_differ(open.node.id);
+        }
         let mut event = Event::new(Op::Write, open.node.recorded())
             .offset(write.offset)
             .length(data.len() as u64);
@@ -130,6 +134,13 @@ impl Adapter {
         let value = outcome(&result, |&written| written as i64);
         self.end_piece(started, event, value, &open);
         self.answer_count(reply, result);
+    }
+
+    /// Data of a node were changed, with which its mode may have lost set-user-id and set-group-id.
+    pub(super) fn mode_may_differ(&self, node: u64) {
+        if !self.ttl.is_zero() {
+            self.drops.mode(node);
+        }
     }
 
     /// A read or write, maybe one of several pieces, is about to be answered.
@@ -174,8 +185,11 @@ impl Adapter {
                 .flags(mode)
         };
         let allocate = |open: &OpenFile| {
-            self.view
-                .allocate(req.who, open, mode as i32, offset, length)
+            let done = self
+                .view
+                .allocate(req.who, open, mode as i32, offset, length);
+            self.mode_may_differ(open.node.id);
+            done
         };
         let value = |result: &Result<()>| outcome(result, |()| length as i64);
         reply.done(self.on_file(req, fh, event, allocate, value));
@@ -225,8 +239,10 @@ impl Adapter {
         let ids = ids.map(|(from, to)| (from.node.recorded(), to.node.recorded()));
         let (from_id, to_id) = ids.unwrap_or_default();
         let result = files.and_then(|(from, to)| {
-            let (from, to) = ((&*from, copy.off_in), (&*to, copy.off_out));
-            self.view.copy(req.who, from, to, length)
+            let ends = ((&*from, copy.off_in), (&*to, copy.off_out));
+            let copied = self.view.copy(req.who, ends.0, ends.1, length);
+            self.mode_may_differ(to.node.id);
+            copied
         });
         if let Err(Errno::EXDEV | Errno::EOPNOTSUPP) = result {
             // The kernel then moves the data by itself, and the application sees no error.

@@ -1,4 +1,4 @@
-//! Pages that the kernel is told to drop.
+//! Pages, and modes, that the kernel is to drop.
 //!
 //! In direct-passthrough, `sendfile` and `splice` read through the page cache of the mount, while
 //! mappings go to the real file. What such a read leaves behind must not be served again after a
@@ -89,6 +89,13 @@ impl Drops {
             let _ = self.sender.send(Message::Now(pages));
         }
         self.telling.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A change of data may have taken set-user-id and set-group-id off a node, which the kernel does not expect: it keeps
+    /// a mode until its time is over. The kernel waits for nothing here, so that any thread may call this.
+    pub(super) fn mode(&self, node: u64) {
+        // Fails only when the kernel has forgotten the inode.
+        let _ = notify::forget_attributes(&*self.device, node);
     }
 
     /// Nobody serves any more.

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use flowtrace_schema::Op;
 use nix::errno::Errno;
@@ -15,6 +16,10 @@ use crate::fs::log::{Event, done};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, LK_FLOCK};
 use nix::Result;
+
+/// Time that the release of an open file may take after the close of its last descriptor. The kernel does not wait for
+/// it, so that another program that knows of the close may ask for the lock first.
+const RELEASE: Duration = Duration::from_millis(100);
 
 /// Lock that a request asks for.
 fn wanted(lock: &abi::LkIn) -> Result<Lock> {
@@ -140,7 +145,7 @@ impl Adapter {
     /// Thread `tid` waits in request `unique` now: for what the kernel does not tell, somebody must
     /// look.
     fn begin_waiting(&self, unique: u64, tid: u32) {
-        if self.locks.is_wanted_outside() {
+        if self.locks.must_be_retried() {
             self.retries.begin();
         }
         // Over io_uring the kernel (6.18) does not tell of a signal that came before the request
@@ -151,21 +156,24 @@ impl Adapter {
         }
     }
 
-    /// Tries again for those who wait for a lock of somebody who does not use the mount. Whether
-    /// anybody still does.
+    /// Tries again for requests that wait for what the kernel does not report. Whether any still does.
     pub(super) fn retry_locks(&self) -> bool {
         self.end_waiting(self.locks.retry());
-        self.locks.is_wanted_outside()
+        self.locks.must_be_retried()
     }
 
-    /// A process closes a descriptor: it gives up all its records on that file.
-    pub(super) fn unlock_owner(&self, open: &OpenFile, owner: u64) {
-        let subject = Subject {
-            node: open.node.id,
-            space: Space::Record,
-        };
+    /// A process closes a descriptor of open file `fh`: it gives up all its records on that file. What was locked
+    /// through the open file ends if no other descriptor is left, which the kernel says later.
+    pub(super) fn close_descriptor(&self, open: &OpenFile, fh: u64, owner: u64) {
+        let node = open.node.id;
+        let space = Space::Record;
+        let subject = Subject { node, space };
         let ended = self.locks.release(subject, |held| held.owner == owner);
         self.end_waiting(ended);
+        for space in [Space::Record, Space::Whole] {
+            self.locks
+                .close(Subject { node, space }, fh, Instant::now() + RELEASE);
+        }
     }
 
     /// An open file is gone, and with it what was locked through it.

@@ -25,6 +25,9 @@ impl Adapter {
             let opened = self
                 .view
                 .open(req.who, started.opener(), node, flags as i32)?;
+            if flags & libc::O_TRUNC as u32 != 0 {
+                self.mode_may_differ(req.node);
+            }
             Ok(self.open_out(&started, opened, flags))
         });
         let event = Event::new(Op::Open, file).flags(flags);
@@ -118,8 +121,6 @@ impl Adapter {
             open.wrote.store(true, Ordering::Relaxed);
         }
         let data = match self.shared.layer {
-            _ if by_kernel => 0,
-            FileLayer::Kernel if passes => 0,
             // Of a shared position the page cache knows nothing.
             FileLayer::Cached if !shares() => {
                 let unchanged = self.view.is_unchanged(fh, node);
@@ -127,6 +128,9 @@ impl Adapter {
                 // Closing what was only read tells nothing, and nobody waits for it.
                 keep | if is_read { fopen::NOFLUSH } else { 0 }
             }
+            // By passthrough or, where that is not to be had, through the page cache.
+            _ if has_ring && !shares() => 0,
+            FileLayer::Kernel if passes => 0,
             _ => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
         };
         abi::OpenOut {
@@ -179,7 +183,7 @@ impl Adapter {
             Err(errno) => return reply.error(errno),
         };
         let result = self.view.flush(&open);
-        self.unlock_owner(&open, flush.lock_owner);
+        self.close_descriptor(&open, flush.fh, flush.lock_owner);
         self.log.end_pieces_of(&started, &open.split);
         let event = Event::new(Op::Flush, open.node.recorded());
         self.log

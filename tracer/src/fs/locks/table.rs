@@ -2,14 +2,24 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use super::lock::{Lock, Space};
 use super::outside::Outside;
 
+/// How long a request waits for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Until it is free, or this request is interrupted.
+    Request(u64),
+    /// It is not to wait, but what is in its way may be closed already: until this time.
+    Closing(Instant),
+}
+
 /// Somebody who waits for a lock.
 #[derive(Debug)]
 pub(super) struct Waiter<W> {
-    pub(super) unique: u64,
+    pub(super) wait: Wait,
     pub(super) wanted: Lock,
     pub(super) waiter: W,
 }
@@ -19,6 +29,8 @@ pub(super) struct Waiter<W> {
 pub(super) struct FileLocks<W> {
     pub(super) held: Vec<Lock>,
     pub(super) waiting: VecDeque<Waiter<W>>,
+    /// Open files with locks of which a descriptor was closed, and until when the kernel may still release them.
+    closing: Vec<(u64, Instant)>,
     /// The same for those who do not use the mount.
     outside: Option<Outside>,
 }
@@ -28,6 +40,7 @@ impl<W> Default for FileLocks<W> {
         FileLocks {
             held: Vec::new(),
             waiting: VecDeque::new(),
+            closing: Vec::new(),
             outside: None,
         }
     }
@@ -41,6 +54,38 @@ impl<W> FileLocks<W> {
     /// A held lock that is in the way of `wanted`.
     pub(super) fn conflict(&self, wanted: &Lock) -> Option<&Lock> {
         self.held.iter().find(|held| held.conflicts(wanted))
+    }
+
+    /// A descriptor of open file `fh` was closed; if it was the last one, the kernel releases the file before `until`.
+    pub(super) fn close(&mut self, fh: u64, until: Instant) {
+        self.closing.retain(|&(closing, _)| closing != fh);
+        if self.held.iter().any(|held| held.fh == fh) {
+            self.closing.push((fh, until));
+        }
+    }
+
+    /// Until when all that is in the way of `wanted` may be released; `None`: some of it is not being closed.
+    pub(super) fn closing_until(&self, wanted: &Lock) -> Option<Instant> {
+        let now = Instant::now();
+        let until = |held: &Lock| {
+            let closing = self.closing.iter().find(|&&(fh, _)| fh == held.fh)?;
+            Some(closing.1).filter(|&until| until > now)
+        };
+        let in_the_way = self.held.iter().filter(|held| held.conflicts(wanted));
+        let all = in_the_way.map(until).collect::<Option<Vec<_>>>()?;
+        all.into_iter().max()
+    }
+
+    /// Takes out the requests that were not to wait, and of which the time is over.
+    pub(super) fn refuse(&mut self) -> Vec<W> {
+        let now = Instant::now();
+        let is_over =
+            |waiter: &mut Waiter<W>| matches!(waiter.wait, Wait::Closing(until) if until <= now);
+        let mut refused = Vec::new();
+        while let Some(place) = self.waiting.iter_mut().position(is_over) {
+            refused.extend(self.waiting.remove(place).map(|waiter| waiter.waiter));
+        }
+        refused
     }
 
     /// True if `wanted`, a lock of `space`, can be held: nobody is in the way inside, nor outside of
@@ -89,10 +134,13 @@ impl<W> FileLocks<W> {
         }
     }
 
-    /// Somebody waits for nobody but those outside.
-    pub(super) fn is_wanted_outside(&self) -> bool {
+    /// A request waits for locks outside alone, or for a time to be over.
+    pub(super) fn must_be_retried(&self) -> bool {
         let is_free = |waiter: &Waiter<W>| self.conflict(&waiter.wanted).is_none();
-        self.waiting.iter().any(is_free)
+        let is_timed = |waiter: &Waiter<W>| matches!(waiter.wait, Wait::Closing(_));
+        self.waiting
+            .iter()
+            .any(|waiter| is_timed(waiter) || is_free(waiter))
     }
 
     /// Has those outside see what is held now.

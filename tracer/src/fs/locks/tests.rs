@@ -1,6 +1,7 @@
 use super::testing::{RECORD, lock, read, write};
 use super::*;
 use proptest::prelude::*;
+use std::time::Duration;
 
 /// One call that ended.
 fn ended(name: &str, result: Result<()>) -> Ended<&str> {
@@ -70,6 +71,41 @@ fn a_whole_file_lock_is_given_up_before_it_is_changed() {
     assert_eq!(upgrade(1, "1"), Ended::new());
     assert_eq!(upgrade(2, "2"), vec![("2", Ok(()))]);
     assert_eq!(locks.release(whole, |held| held.owner == 2), granted("1"));
+}
+
+/// A descriptor was closed: the kernel says later whether it was the last one of its open file.
+#[test]
+fn a_refusal_waits_for_an_open_file_that_is_being_closed() {
+    let locks = Locks::default();
+    let ask = |owner, name| locks.acquire(RECORD, write(owner, 0, 9), name, None, None);
+    let close = |fh| locks.close(RECORD, fh, Instant::now() + Duration::from_secs(3600));
+    assert_eq!(ask(1, "1"), granted("1"));
+    close(7);
+    assert_eq!(ask(2, "2"), refused("2"), "another open file was closed");
+    close(1);
+    assert_eq!(ask(2, "2"), Ended::new());
+    assert!(locks.must_be_retried());
+    assert_eq!(locks.retry(), Ended::new());
+    assert_eq!(locks.release(RECORD, |held| held.fh == 1), granted("2"));
+    assert!(!locks.must_be_retried());
+    assert_eq!(ask(3, "3"), refused("3"), "its new holder is open");
+}
+
+#[test]
+fn a_refusal_waits_a_short_time_only() {
+    let locks = Locks::default();
+    let ask = |owner, name| locks.acquire(RECORD, read(owner, 0, 9), name, None, None);
+    let change = || locks.acquire(RECORD, write(3, 0, 9), "3", None, None);
+    let until = Instant::now() + Duration::from_secs(1);
+    assert_eq!(ask(1, "1"), granted("1"));
+    assert_eq!(ask(2, "2"), granted("2"));
+    locks.close(RECORD, 1, until);
+    assert_eq!(change(), refused("3"), "the other one is open");
+    locks.close(RECORD, 2, until);
+    assert_eq!(change(), Ended::new());
+    std::thread::sleep(until - Instant::now());
+    assert_eq!(locks.retry(), refused("3"));
+    assert_eq!(change(), refused("3"), "they were not the last descriptors");
 }
 
 #[test]

@@ -25,6 +25,19 @@ pub(crate) fn drop_pages(
     send(device, notify::INVAL_INODE, &pages)
 }
 
+/// Attributes of a node are to be asked for again; its pages are kept.
+///
+/// # Errors
+/// `ENOENT` when the kernel does not know the node any more.
+pub(crate) fn forget_attributes(device: &dyn Device, node: u64) -> Result<(), Errno> {
+    let no_pages = NotifyInvalInode {
+        ino: node,
+        off: -1,
+        len: 0,
+    };
+    send(device, notify::INVAL_INODE, &no_pages)
+}
+
 /// Every name is to be looked up again (Linux 6.16).
 ///
 /// # Errors

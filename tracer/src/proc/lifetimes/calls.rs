@@ -5,7 +5,7 @@ use nix::unistd::{Pid, getpgid, getpgrp};
 
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, SystemCall};
-use super::super::topology::{Call, CallKind};
+use super::super::topology::{Call, CallKind, UNTRACED};
 use super::Lifetimes;
 
 impl Lifetimes {
@@ -49,6 +49,10 @@ impl Lifetimes {
         let Some(SystemCall::Entry { code, arguments }) = ptrace::system_call(tid) else {
             return false;
         };
+        if code == UNTRACED {
+            ptrace::trace_child(tid);
+            return false;
+        }
         let Some(call) = Call::new(code, arguments) else {
             // A filter of the program's own, which finds no tracer without us either.
             ptrace::refuse_call(tid);

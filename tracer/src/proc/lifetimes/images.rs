@@ -171,7 +171,7 @@ fn traces(image: &Image) -> bool {
 }
 
 /// Whether the program would have another user, group or capabilities than who runs it.
-fn wants_privilege(image: &Image) -> bool {
+pub(in crate::proc) fn wants_privilege(image: &Image) -> bool {
     const GROUP_EXECUTES: u32 = 0o010;
     let Some(exe) = image.exe.as_ref().map(Text::as_os_str) else {
         return false;

@@ -164,6 +164,9 @@ impl Call {
 
 /// What the codes of the filter are counted from, so that they are hardly those of another one.
 const CODES: u16 = 0xf10a;
+/// What the filter says of a clone(2) with `CLONE_UNTRACED`: of a child without a tracer, in which all calls that the filter picks
+/// would fail.
+pub(crate) const UNTRACED: u16 = CODES;
 
 impl CallKind {
     /// What the filter says of such a call.
@@ -179,6 +182,8 @@ pub(super) struct Numbers {
     /// Bits of a number that tell the call: those of x32 have one more.
     pub(super) mask: u32,
     pub(super) calls: &'static [(u32, CallKind)],
+    /// clone(2), where a tracer can change its flags.
+    pub(super) clone: Option<u32>,
 }
 
 /// From arch/x86/entry/syscalls/syscall_{64,32}.tbl and include/uapi/asm-generic/unistd.h.
@@ -225,6 +230,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (165, Mount),
             (429, MoveMount),
         ],
+        clone: Some(56),
     },
     Numbers {
         architecture: 0x4000_0003,
@@ -261,6 +267,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (21, Mount),
             (429, MoveMount),
         ],
+        clone: None,
     },
     Numbers {
         architecture: 0xc000_00b7,
@@ -292,6 +299,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (40, Mount),
             (429, MoveMount),
         ],
+        clone: None,
     },
 ];
 

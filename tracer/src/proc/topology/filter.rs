@@ -8,7 +8,7 @@ use std::io;
 
 use libc::{sock_filter, sock_fprog};
 
-use super::call::{ARCHITECTURES, CallKind, Numbers};
+use super::call::{ARCHITECTURES, CallKind, Numbers, UNTRACED};
 use super::library::{self, IN_PAGE};
 
 /// Offsets in `struct seccomp_data`.
@@ -97,6 +97,12 @@ fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_fi
         let verdict = verdict(kind, picked, numbers.architecture, own_opens);
         section.push(jump(JUMP_IF_EQUAL, number, 0, verdict.len() as u8));
         section.extend(verdict);
+    }
+    if let Some(number) = numbers.clone {
+        section.push(jump(JUMP_IF_EQUAL, number, 0, 3));
+        section.push(statement(LOAD, FIRST_ARGUMENT));
+        section.push(jump(JUMP_IF_SET, libc::CLONE_UNTRACED as u32, 0, 1));
+        section.push(statement(RETURN, TRACE | u32::from(UNTRACED)));
     }
     section.push(statement(RETURN, ALLOW));
     section
@@ -259,6 +265,20 @@ mod tests {
                     numbers.architecture
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_child_without_a_tracer_is_asked_about() {
+        let traced = TRACE | u32::from(UNTRACED);
+        let untraced = (libc::CLONE_UNTRACED | libc::CLONE_VM | libc::SIGCHLD) as u64;
+        for number in [56, 0x4000_0000 | 56] {
+            assert_eq!(
+                verdict_on(X86_64, number, [untraced, 0, 0, 0, 0, 0]),
+                traced
+            );
+            let plain = [libc::SIGCHLD as u64, u64::MAX, 0, 0, 0, 0];
+            assert_eq!(verdict_on(X86_64, number, plain), ALLOW);
         }
     }
 

@@ -10,7 +10,7 @@ mod filter;
 mod library;
 mod memory;
 
-pub(crate) use call::{Call, CallKind};
+pub(crate) use call::{Call, CallKind, UNTRACED};
 pub(crate) use filter::{CHANGES, UNNAMED, install};
 #[cfg(any(test, fuzzing))]
 pub(crate) use library::opens_in;

@@ -51,6 +51,8 @@ pub(super) struct Table {
     /// Who must know at once, before its next open, whose data are to come to FUSE.
     pub(super) opens: Option<Arc<Opens>>,
     pub(super) rings: Option<Arc<Rings>>,
+    /// Programs get no privilege by their files.
+    pub(super) withholds_privilege: bool,
     /// What others are to learn of. `None`: nobody asks.
     pub(super) observations: Option<Vec<Observation>>,
 }
@@ -85,6 +87,7 @@ impl Table {
             due: Vec::new(),
             opens: None,
             rings: None,
+            withholds_privilege: false,
             observations: None,
         }
     }

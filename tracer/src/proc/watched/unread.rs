@@ -15,6 +15,7 @@ use super::reading::{CostsDue, Reading, Task, Unread};
 use super::table::Table;
 use crate::linux::tick_ns;
 use crate::proc::costs::Costs;
+use crate::proc::lifetimes::wants_privilege;
 use crate::proc::reading::{Image, ProcessStat};
 
 impl Table {
@@ -222,6 +223,9 @@ impl Table {
         };
         if !unread.image.is_complete() {
             self.recorder.lost(Loss::ProcUnreadable, 1);
+        }
+        if self.withholds_privilege && wants_privilege(&unread.image) {
+            self.recorder.lost(Loss::SetuidExec, 1);
         }
         // Of an image that was too brief to be looked at its successor has the costs.
         if let Some(end) = unread.costs.and_then(|due| due.previous) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{MOST_ARGUMENTS, ProcessLayer, Text};
 
-use super::super::launch::Calls;
+use super::super::launch::{Calls, Namespace};
 use super::super::recording::HOST;
 use super::super::{Error, Result};
 use super::notice::Notice;
@@ -147,6 +147,9 @@ impl Run<'_> {
             self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
         };
         watched.tell_rings(Arc::clone(&self.rings));
+        if started.views.namespace == Some(Namespace::User) {
+            watched.withhold_privilege();
+        }
         let kernel = self
             .kernel
             .as_ref()

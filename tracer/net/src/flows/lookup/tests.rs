@@ -39,6 +39,7 @@ impl Table {
     ) -> FlowId {
         let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
         let parsed = Parsed {
+            packet_number: None,
             src: key(from).0,
             dst: key(to).0,
             ports: Some((from.port(), to.port())),

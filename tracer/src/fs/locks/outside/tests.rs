@@ -68,11 +68,11 @@ fn those_outside_are_in_the_way_until_they_are_not() {
         (found.kind, found.start, found.end),
         (Some(Kind::Read), 5, 5)
     );
-    assert!(locks.is_wanted_outside());
+    assert!(locks.must_be_retried());
     assert_eq!(locks.retry(), Ended::new());
     set(&other, None, 5, 5).unwrap();
     assert_eq!(locks.retry(), granted());
-    assert!(!locks.is_wanted_outside());
+    assert!(!locks.must_be_retried());
     assert_eq!(set(&other, Some(Kind::Read), 5, 5), Err(Errno::EAGAIN));
 }
 
@@ -86,9 +86,9 @@ fn whole_files_are_locked_by_flock() {
     other.try_lock_shared().unwrap();
     assert_eq!(acquire(write(1, 0, END), Some(7)), Ended::new());
     // It waits for the one inside, and then for the one outside.
-    assert!(!locks.is_wanted_outside());
+    assert!(!locks.must_be_retried());
     locks.release(WHOLE, |held| held.owner == 2);
-    assert!(locks.is_wanted_outside());
+    assert!(locks.must_be_retried());
     other.unlock().unwrap();
     assert_eq!(locks.retry(), granted());
     assert!(other.try_lock_shared().is_err());
