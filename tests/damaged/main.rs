@@ -287,7 +287,8 @@ fn one_text_of_many_rows_is_in_memory_once() {
     .unwrap();
     drop(db);
     let bytes = fs::metadata(&damaged).unwrap().len();
-    for command in COMMANDS {
+    // With --full each command line is printed whole, so that the answer itself is as long as all of them.
+    for command in COMMANDS.iter().filter(|words| !words.contains(&"--full")) {
         survives(
             &scratch,
             &of_damaged(command),

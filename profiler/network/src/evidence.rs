@@ -17,7 +17,7 @@ use super::replay::{Change, Reading, replay};
 use super::run::{Node, Run, Unknown};
 use super::schedule::{self, Schedule};
 use super::slowdown;
-use super::turns;
+use super::slowdown::turns;
 
 mod accounts;
 pub(super) mod bootstrap;

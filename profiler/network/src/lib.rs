@@ -89,7 +89,6 @@ mod student;
 pub mod tables;
 pub mod topology;
 pub mod trigger;
-pub mod turns;
 pub mod wording;
 
 #[cfg(any(test, feature = "testing"))]

@@ -1,10 +1,9 @@
 //! Pairs whose messages are all of one size: there a message is a repetition by itself, and the
 //! sizes say nothing of where an iteration begins.
 
+use crate::quantile::usual;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use ahash::AHashMap;
 
 use super::messages::{self, Message};
 use super::run::{Node, Run, Unknown};
@@ -29,16 +28,6 @@ pub struct Plain {
 
 /// The ordered pairs whose messages are alike.
 pub type Pairs = BTreeMap<(Node, Node), Plain>;
-
-/// The size that most messages have, with how many have it.
-pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
-    let mut counts: AHashMap<u64, usize> = AHashMap::new();
-    for size in sizes {
-        *counts.entry(size).or_default() += 1;
-    }
-    // Of two that are as frequent the larger one, so that the answer is always the same.
-    counts.into_iter().max_by_key(|&(size, n)| (n, size))
-}
 
 /// [`pairs`] of a run.
 ///

@@ -1,5 +1,7 @@
 //! Order statistics.
 
+use ahash::AHashMap;
+
 /// Quantile by linear interpolation between order statistics (type 7 of Hyndman and Fan).
 /// `None` for an empty slice.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
@@ -34,6 +36,16 @@ pub fn mean(values: &[f64]) -> Option<f64> {
         0 => None,
         n => Some(values.iter().sum::<f64>() / n as f64),
     }
+}
+
+/// The size that most messages have, with how many have it.
+pub(crate) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
+    let mut counts: AHashMap<u64, usize> = AHashMap::new();
+    for size in sizes {
+        *counts.entry(size).or_default() += 1;
+    }
+    // Of two that are as frequent the larger one, so that the answer is always the same.
+    counts.into_iter().max_by_key(|&(size, n)| (n, size))
 }
 
 #[cfg(test)]

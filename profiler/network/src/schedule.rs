@@ -242,5 +242,23 @@ impl Schedule {
     }
 }
 
+/// True if several processes send more messages than all others, each of them: then their additional work is theirs to do,
+/// as in the middle of a mesh, and no load.
+pub(crate) fn are_of_a_kind(schedule: &Schedule, several: &[Node]) -> bool {
+    let mut sent = vec![0usize; schedule.nodes];
+    for message in &schedule.messages {
+        sent[usize::from(message.src)] += 1;
+    }
+    let of = |is_among: bool| {
+        let nodes =
+            (0..schedule.nodes).filter(move |&node| several.contains(&(node as Node)) == is_among);
+        nodes.map(|node| sent[node])
+    };
+    let (least, most) = (of(true).min(), of(false).max());
+    least
+        .zip(most)
+        .is_some_and(|(least, most)| least > most && !may_be_in_step(least, most))
+}
+
 #[cfg(test)]
 mod tests;

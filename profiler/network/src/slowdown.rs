@@ -13,17 +13,17 @@ use super::quantile;
 use super::replay::{Change, Reading, replay_over};
 use super::run::Node;
 use super::schedule::Schedule;
-use super::turns;
 
 mod between_runs;
 mod lead;
 mod loaded;
 mod rounds;
+pub mod turns;
 
+use crate::schedule::are_of_a_kind;
 pub(super) use between_runs::{RUN_TO_RUN, between_runs};
 pub(super) use lead::Lead;
 use lead::lead;
-pub(super) use loaded::are_of_a_kind;
 use loaded::{loaded, stand_apart};
 use rounds::{ByStep, Rounds, held_up, noise, rounds};
 

@@ -49,7 +49,7 @@ impl Capture {
         };
         let magic: [u8; 4] = magic.try_into().expect("four bytes");
         let format = match magic {
-            [0x0a, 0x0d, 0x0d, 0x0a] => Format::Pcapng(pcapng::Reader::default()),
+            [0x0a, 0x0d, 0x0d, 0x0a] => Format::Pcapng(pcapng::Reader::begin(&mut input)?),
             _ => Format::Pcap(pcap::Reader::begin(magic, &mut input)?),
         };
         Ok(Capture { input, format })

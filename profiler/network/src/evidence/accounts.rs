@@ -8,7 +8,7 @@ use super::{Basis, Evidence, Verdict};
 use crate::balance::GATE;
 use crate::run::{Node, Run, TimeAccounting};
 use crate::schedule::Schedule;
-use crate::turns;
+use crate::slowdown::turns;
 
 /// Of two times, the first is as good as the second from this share on.
 const NEARLY: f64 = 0.95;

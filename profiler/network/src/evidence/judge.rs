@@ -5,8 +5,8 @@ use super::{Basis, Evidence, HIDDEN, Verdict, bootstrap, parts};
 use crate::balance::{GATE, Gate, Range};
 use crate::run::Node;
 use crate::schedule::Schedule;
+use crate::slowdown::turns::Turns;
 use crate::slowdown::{self, Slowdown};
-use crate::turns::Turns;
 use crate::wording;
 
 /// Rounds that take so many times the work of quiet ones hide a load.

@@ -9,7 +9,7 @@
 //! multiples, and single writes of other sizes, and stay as they are.
 
 use super::{Message, pieces};
-use crate::plain;
+use crate::quantile;
 
 /// Segments that left between two pushes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +65,7 @@ fn size(bursts: &[&[Piece]]) -> Option<u64> {
     if !bursts.iter().any(could_be_held) {
         return None;
     }
-    let (size, count) = plain::usual(within.iter().map(|burst| bytes(burst)))?;
+    let (size, count) = quantile::usual(within.iter().map(|burst| bytes(burst)))?;
     // An iteration of several writes repeats as well, but no single one is as long.
     let whole = bursts.iter().copied().flatten();
     let written = whole.filter(|piece| piece.message.bytes == size).count();

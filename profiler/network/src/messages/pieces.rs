@@ -1,9 +1,9 @@
 //! Messages of one size from the pieces that a stream of bytes was cut into.
 
+use crate::quantile;
 use std::borrow::Cow;
 
 use super::Message;
-use crate::plain;
 
 /// Share of the pieces that have the usual size already, percent.
 const USUAL_PERCENT: u64 = 75;
@@ -22,7 +22,7 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     if pieces.len() < LEAST {
         return pieces.into();
     }
-    let Some((bytes, n)) = plain::usual(pieces.iter().map(|piece| piece.bytes)) else {
+    let Some((bytes, n)) = quantile::usual(pieces.iter().map(|piece| piece.bytes)) else {
         return pieces.into();
     };
     if bytes == 0 || n == pieces.len() || n < LEAST {

@@ -1,7 +1,6 @@
 //! Processes that work more than the others.
 
 use crate::run::Node;
-use crate::schedule::{self, Schedule};
 
 /// True if several processes work so much more than all others whichever reading of what the sends waited for is right.
 /// (Of one, the middle of both is enough: of several, what one of them hides may look like work of the next.)
@@ -17,24 +16,6 @@ pub(super) fn stand_apart(
     let next = next.fold(0.0, f64::max);
     let least = several.iter().map(|&node| work_s[usize::from(node)].0);
     least.fold(f64::INFINITY, f64::min) >= gate * next
-}
-
-/// True if several processes send more messages than all others, each of them: then their additional work is theirs to do,
-/// as in the middle of a mesh, and no load.
-pub(crate) fn are_of_a_kind(schedule: &Schedule, several: &[Node]) -> bool {
-    let mut sent = vec![0usize; schedule.nodes];
-    for message in &schedule.messages {
-        sent[usize::from(message.src)] += 1;
-    }
-    let of = |is_among: bool| {
-        let nodes =
-            (0..schedule.nodes).filter(move |&node| several.contains(&(node as Node)) == is_among);
-        nodes.map(|node| sent[node])
-    };
-    let (least, most) = (of(true).min(), of(false).max());
-    least
-        .zip(most)
-        .is_some_and(|(least, most)| least > most && !schedule::may_be_in_step(least, most))
 }
 
 /// Processes that work so much more than the others that they are called loaded, from `gate` on: as many as there are,

@@ -46,7 +46,25 @@ struct Known {
     snap_length: u32,
 }
 
+/// Text for the version of a section, if it is one that is not read.
+fn other_version(order: &Order, version: &[u8]) -> Option<String> {
+    let (major, minor) = (order.u16(version, 0)?, order.u16(version, 2)?);
+    let is_read = matches!((major, minor), (1, 0 | 2));
+    (!is_read).then(|| format!("version {major}.{minor} of pcapng, and only 1.0 is read"))
+}
+
 impl Reader {
+    /// Begins a file, of which nothing is taken yet.
+    pub(super) fn begin(input: &mut Input) -> Result<Reader, FileError> {
+        if let Some(head) = input.peek(16)?
+            && let Some(order) = Order::of_section(&head[8..12])
+            && let Some(other) = other_version(&order, &head[12..16])
+        {
+            return Err(FileError::NotACapture(format!("it is a file of {other}")));
+        }
+        Ok(Reader::default())
+    }
+
     pub(super) fn next(&mut self, input: &mut Input) -> Result<Event, FileError> {
         loop {
             let offset = input.offset();
@@ -87,14 +105,8 @@ impl Reader {
             }
             let body = &block[8..length - 4];
             if is_section {
-                let part = |at| self.order.u16(body, at).unwrap_or(0);
-                let (major, minor) = (part(4), part(6));
-                if (major, minor) != (1, 0) && (major, minor) != (1, 2) {
-                    let what = format!("version {major}.{minor} of pcapng, and only 1.0 is read");
-                    return Err(match offset {
-                        0 => FileError::NotACapture(format!("it is a file of {what}")),
-                        _ => damaged(&format!("a section is of {what}")),
-                    });
+                if let Some(other) = other_version(&self.order, body.get(4..8).unwrap_or(&[])) {
+                    return Err(damaged(&format!("a section is of {other}")));
                 }
                 self.section();
                 input.take(length);

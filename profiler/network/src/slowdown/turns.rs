@@ -7,13 +7,14 @@
 //! others up answers late in nearly every round (unless it is the one that begins: then everybody
 //! else is hidden, and there is nothing to compare it with).
 
-use super::balance::{GATE, Range};
-use super::chance::Chance;
-use super::links::Links;
-use super::quantile;
-use super::run::Node;
-use super::schedule::Schedule;
-use super::slowdown::{self, Lead};
+use super::{Lead, between_runs};
+use crate::balance::{GATE, Range};
+use crate::chance::Chance;
+use crate::links::Links;
+use crate::quantile;
+use crate::run::Node;
+use crate::schedule;
+use crate::schedule::Schedule;
 
 mod replay;
 mod round;
@@ -130,7 +131,7 @@ fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &
     rounds[last].mean_s() >= GATE * rounds[next].mean_s()
         && ahead.iter().all(is_shown)
         && Lead::of(ahead.iter().map(sorted), others.iter().map(sorted)).is_clear()
-        && (ahead.len() == 1 || !slowdown::are_of_a_kind(schedule, &nodes))
+        && (ahead.len() == 1 || !schedule::are_of_a_kind(schedule, &nodes))
 }
 
 /// 95 % of the ratios that other rounds would have given.
@@ -198,7 +199,7 @@ fn cost(
         2.0 * std::f64::consts::SQRT_2 * spread * (rounds[node].count as f64).sqrt()
     };
     let chance = ahead.iter().map(chance).fold(0.0, f64::max);
-    let differ = slowdown::between_runs(schedule) * schedule.run_s();
+    let differ = between_runs(schedule) * schedule.run_s();
     Some(Range {
         low: (costs.iter().copied().fold(f64::INFINITY, f64::min) - chance - differ).max(0.0),
         high: costs.iter().copied().fold(0.0, f64::max) + chance + differ,
