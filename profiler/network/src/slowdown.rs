@@ -1,7 +1,7 @@
 //! Slowdown of a run by a process that is slower than the others, which symmetric
 //! exchange hides from ball-in-the-court delays.
 //!
-//! The work of each process comes from [`schedule`]; the run is replayed with the
+//! The work of each process comes from [`schedule`](crate::schedule); the run is replayed with the
 //! work of the loaded ones cut to that of the others. Programs whose processes are meant to work
 //! alike are assumed; a base run of the same program replaces that assumption.
 

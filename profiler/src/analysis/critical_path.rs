@@ -51,7 +51,7 @@ impl CriticalPath {
         self.what_if_programs(|program| factor(self.programs.stints[program].process))
     }
 
-    /// The same with the work of every program, a place in [`Programs::stints`], scaled by a factor, ns.
+    /// The same with the work of every program, a place in [`Programs::stints`](crate::model::Programs::stints), scaled by a factor, ns.
     pub fn what_if_programs(&self, factor: impl Fn(usize) -> f64) -> i64 {
         let Some(last) = self.last else { return 0 };
         let end = solve::end_of(&self.network, &self.programs, last, factor, |_, _, _| 0);
@@ -66,7 +66,7 @@ impl CriticalPath {
         end.saturating_sub(self.start_ns)
     }
 
-    /// The rule of a program: a place in [`Programs::stints`].
+    /// The rule of a program: a place in [`Programs::stints`](crate::model::Programs::stints).
     pub fn rule<'a>(&self, workflow: &'a Workflow, program: usize) -> &'a Arc<str> {
         &workflow.program(&self.programs.stints[program]).rule
     }

@@ -133,7 +133,7 @@ impl Access {
 /// What a program that was not the last of its process did to a file. [`Access`] has all of it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Place of the image of the program in [`Workflow::images`].
+    /// Place of the image of the program in [`Workflow::images`](super::Workflow::images).
     pub image: usize,
     /// What it did.
     pub access: Access,

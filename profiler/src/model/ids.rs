@@ -1,10 +1,10 @@
 //! Places of processes and files in a [`Workflow`](super::Workflow).
 
-/// A process: place in [`Workflow::processes`].
+/// A process: place in [`Workflow::processes`](super::Workflow::processes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
-/// A file: place in [`Workflow::files`].
+/// A file: place in [`Workflow::files`](super::Workflow::files).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIndex(pub u32);
 

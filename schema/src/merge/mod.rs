@@ -56,7 +56,7 @@ const OF_PACKETS: &[&str] = &["run", "capture", "flow", "flow_capture", "packet"
 /// Merges traces into a new one. `progress` is told the table at hand and the rows done so far.
 ///
 /// # Errors
-/// [`Error::Merge`] where the files do not belong together; what is wrong with a file that is no
+/// [`Error::Merge`](crate::Error::Merge) where the files do not belong together; what is wrong with a file that is no
 /// trace; when the output cannot be written. What was done until then is kept, and taken up when
 /// the same is asked for again.
 pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Result<MergeReport> {
