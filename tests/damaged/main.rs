@@ -261,6 +261,7 @@ fn of_damaged(command: &[&'static str]) -> Vec<&'static str> {
 
 /// Views repeat the command of an image in all that have the same, the name of a machine in each of its samples.
 #[test]
+#[ignore = "long: tests/long damaged"]
 fn one_text_of_many_rows_is_in_memory_once() {
     let scratch = Scratch::new();
     fs::write(scratch.join("edges"), "a\tb\n").unwrap();
