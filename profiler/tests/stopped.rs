@@ -2,6 +2,7 @@
 //! Times are milliseconds.
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::analysis::critical_path::StepKind;
 use flowtrace_profiler::analysis::waits::{Kind, waits};
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::{text, timeline};
@@ -40,6 +41,12 @@ fn half_the_work_leaves_the_stop_as_it_is() {
     assert_eq!((stopped.waiter.as_str(), &stopped.culprit), ("burn", &None));
     assert!((stopped.ns / 1e6 - 1000.0).abs() < 5.0, "{stopped:?}");
 
+    let step = path
+        .steps
+        .iter()
+        .find(|step| step.kind == StepKind::Stopped);
+    let step = step.expect("a step of its own kind");
+    assert_eq!((step.to_ns - step.from_ns) / MS, 1000);
     let style = text::tree::Style {
         width: 200,
         is_full: false,

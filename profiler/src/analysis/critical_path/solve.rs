@@ -34,15 +34,7 @@ pub(super) fn solve(workflow: &Workflow, network: Network) -> CriticalPath {
     if let Some(last) = last {
         let sink = network.ends[last.0 as usize].1;
         path.slack_ns = slack(&network, sink);
-        path.steps = walk(&network, &path.programs, sink);
-        for step in &mut path.steps {
-            let stopped = workflow
-                .process(step.process)
-                .stopped_within(step.from_ns, step.to_ns);
-            if step.kind == StepKind::Late && 2 * stopped > step.to_ns - step.from_ns {
-                step.kind = StepKind::Stopped;
-            }
-        }
+        path.steps = walk(workflow, &network, &path.programs, sink);
         path.end_ns = network.moments[sink as usize].at_ns;
         path.start_ns = path.steps.first().map_or(path.end_ns, |step| step.from_ns);
         count_equal(&network, sink, &mut path);
@@ -81,7 +73,7 @@ fn binding(network: &Network, m: u32) -> (Option<u32>, Option<u32>) {
 }
 
 /// Back from the sink along the moments that decided.
-fn walk(network: &Network, programs: &Programs, sink: u32) -> Vec<Step> {
+fn walk(workflow: &Workflow, network: &Network, programs: &Programs, sink: u32) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut push = |process, from_ns, to_ns, kind| {
         if from_ns == to_ns {
@@ -110,8 +102,16 @@ fn walk(network: &Network, programs: &Programs, sink: u32) -> Vec<Step> {
         let moment = network.moments[m as usize];
         let at = moment.at_ns - moment.late_ns;
         let (own, cross) = binding(network, m);
+        // Of the time since the moment before it is known how long the process was stopped, and not
+        // when: its work is drawn first.
+        let was_stopped = network.before(m).is_some_and(|before| {
+            let since = network.moments[before as usize].at_ns;
+            let process = workflow.process(moment.process);
+            2 * process.stopped_within(since, moment.at_ns) > moment.late_ns
+        });
         let kind = match (own, cross) {
             (None, None) => StepKind::NotBegun,
+            _ if was_stopped => StepKind::Stopped,
             _ => StepKind::Late,
         };
         // A process without a known cause begins the path, at its own begin.
