@@ -62,7 +62,7 @@ pub struct Missing {
     pub bytes: i64,
     /// Whether it is a directory, into which the command wrote.
     pub is_directory: bool,
-    /// Whether it was not there yet, and the command failed.
+    /// True if it was not there yet, and the command failed.
     pub was_absent: bool,
 }
 
@@ -315,8 +315,8 @@ fn missing_directory(
     })
 }
 
-/// What a command that failed looked for in vain, and another rule makes: a rule names it, or its command made it later in the run.
-/// What the failed command was to make is what it had begun, else a name among its arguments.
+/// Files that a failed command looked for in vain and another rule makes: a rule names it, or its command made it later in
+/// the run. The target of the failed command is the file that it had begun, else a name among its arguments.
 fn missed(
     declared: &Declared,
     steps: &[StepFiles],

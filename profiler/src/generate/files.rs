@@ -121,10 +121,8 @@ pub fn files_of_steps(
         }
     }
     let has_failed = |upid: &i64| {
-        let row = source.rows.get(upid);
-        row.is_some_and(|row| {
-            row.exit_signal.is_some() || row.exit_code.is_some_and(|code| code != 0)
-        })
+        let process = source.process_of.get(upid);
+        process.is_some_and(|&id| source.workflow.process(id).has_failed())
     };
     let drafts = split.drafts.iter();
     let failed: Vec<bool> = drafts

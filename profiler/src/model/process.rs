@@ -98,8 +98,8 @@ impl Process {
         self.stops.iter().map(within).sum()
     }
 
-    /// Whether it ended by a signal or with another code than 0. SIGPIPE does not count: whoever
-    /// read the pipe had enough, as `head` in `sort | head` does.
+    /// True if it ended by a signal or with another code than 0. SIGPIPE does not count: the reader of
+    /// the pipe had enough, as `head` in `sort | head` has.
     pub fn has_failed(&self) -> bool {
         self.exit_signal.map_or_else(
             || self.exit_code.is_some_and(|code| code != 0),

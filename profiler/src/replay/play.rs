@@ -23,7 +23,8 @@ use flowtrace_render::units::bytes as bytes_text;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Stack of a thread that stands for a process.
 const STACK: usize = 256 << 10;
-/// What is read and written at once: a longer call is played as several, so that memory does not depend on what the trace says.
+/// Most bytes that are read or written at once. A longer call is played as several, so that memory does not depend on the
+/// trace.
 const BLOCK: usize = 1 << 20;
 
 /// What went otherwise than recorded.
@@ -52,7 +53,7 @@ pub type Played = (Duration, Totals, Failed, Used);
 struct Stage {
     root: PathBuf,
     workload: Workload,
-    /// What is written.
+    /// Bytes to write.
     block: Vec<u8>,
     state: Mutex<State>,
     changed: Condvar,
@@ -118,7 +119,7 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
     Ok((taken, state.totals, state.failed.clone(), state.used))
 }
 
-/// Whether the files that a workload begins with have room on the disk of `root`. They are written in full, and a trace
+/// Fails unless the files that a workload begins with have room on the disk of `root`. They are written in full, and a trace
 /// that others wrote may have one of any size.
 fn fits(workload: &Workload, root: &Path) -> io::Result<()> {
     let stat = statvfs(root)?;
@@ -203,7 +204,7 @@ struct Performer<'a> {
     stage: &'a Arc<Stage>,
     /// What the process has open; a child begins with its parent's.
     files: Files,
-    /// What is read.
+    /// Bytes that were read.
     buffer: Vec<u8>,
     children: Vec<std::thread::JoinHandle<()>>,
     /// CPU time that it should have used by now, its calls included.

@@ -28,7 +28,7 @@ struct Row {
     ns: i64,
     waits: u64,
     processes: usize,
-    /// Whether the waiter only runs others.
+    /// True if the waiter only runs others.
     is_orchestrator: bool,
 }
 

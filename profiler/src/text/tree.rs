@@ -223,7 +223,7 @@ fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {
     units::plain(&format!("×{count}{failure} {name}{mean}"))
 }
 
-/// How processes alike ended, if not well, and how long job control had stopped them.
+/// Notes on processes alike: their end, if it was a failure, and the time for which job control had stopped them.
 fn notes(workflow: &Workflow, members: &[ProcessId]) -> String {
     let members: Vec<&Process> = members.iter().map(|&id| workflow.process(id)).collect();
     let stops = members

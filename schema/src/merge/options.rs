@@ -19,7 +19,7 @@ pub struct MergeOptions {
     pub unfinished: bool,
     /// Whether recordings of different jobs of one launcher are put into one file.
     pub mixed_jobs: bool,
-    /// What packets say of the clocks; see [`packets_alone`](super::packets_alone).
+    /// Relations of the clocks by packets; see [`packets_alone`](super::packets_alone).
     pub clocks: Option<KernelClocks>,
     /// Whether only packets and their flows are copied, to find out about clocks.
     pub packets_only: bool,

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use super::environment::OfLast;
 use super::reading::contents;
 use crate::cgroups::Groups;
+use crate::cpus;
 
 /// The part of the machine that a process may use; nothing in it: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ fn quota_of(text: &str) -> Option<u64> {
     (quota.saturating_mul(1_000_000_000)).checked_div(period)
 }
 
-/// What confines processes of this machine. Most programs are in the control groups of the one before: their quota is
+/// Limits of the processes of this machine. Most programs are in the control groups of the one before: their quota is
 /// read once.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -61,12 +62,12 @@ impl Limits {
     pub(super) fn here() -> Limits {
         Limits {
             groups: Groups::here(),
-            online: online(),
+            online: cpus::online().ok().map(|all| all.len()),
             quotas: OfLast::default(),
         }
     }
 
-    /// What confines a process; `None`: it is gone.
+    /// Limits of a process; `None`: it is gone.
     pub(super) fn of(&mut self, pid: u32) -> Option<Confined> {
         let mask = sched_getaffinity(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
         let allowed = (0..CpuSet::count()).filter(|&cpu| mask.is_set(cpu).unwrap_or(false));
@@ -85,12 +86,6 @@ impl Limits {
             least_quota(groups, str::from_utf8(of_process).ok()?)
         })
     }
-}
-
-/// How many CPUs the machine has that are online.
-pub(crate) fn online() -> Option<usize> {
-    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
-    usize::try_from(online.ok()??).ok()
 }
 
 #[cfg(test)]
@@ -156,7 +151,10 @@ mod tests {
         let all = Limits::here().of(std::process::id()).unwrap();
         let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let count = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap());
-        assert_eq!(all.cpus.is_none(), count.count() == online().unwrap());
+        assert_eq!(
+            all.cpus.is_none(),
+            count.count() == cpus::online().unwrap().len()
+        );
         assert_eq!(Limits::here().of(u32::MAX), None);
     }
 }

@@ -18,7 +18,7 @@ const DESCRIPTORS: u64 = 4096;
 /// With fewer than these the tracer itself cannot go on when the command runs.
 const LEAST_DESCRIPTORS: u64 = 128;
 
-/// How many open files this process may have at most, if these are few. To be asked when limits are lifted.
+/// Most open files of this process, if these are few. Call it when limits are lifted.
 pub(super) fn few_descriptors() -> Option<u64> {
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     (limit < DESCRIPTORS).then_some(limit)

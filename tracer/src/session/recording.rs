@@ -121,7 +121,7 @@ pub fn this_host(epoch_unix_ns: i64) -> HostRecord {
             .ok()
             .map(|id| id.trim().to_owned()),
         system: system.join(" "),
-        cpus: crate::proc::confined::online().map(|cpus| cpus as u32),
+        cpus: crate::cpus::online().ok().map(|all| all.len() as u32),
         memory_bytes: memory,
         epoch_unix_ns,
     }

@@ -52,7 +52,7 @@ fn leader(accounting: &[TimeAccounting]) -> Option<(Node, f64)> {
     if by_busy >= GATE {
         return Some((busy as Node, by_busy));
     }
-    // Where CPUs are short all are busy all the time: whoever computes most, and waits least.
+    // Where CPUs are short, all processes are busy all the time: the one that computes most waits least.
     let most = accounting
         .iter()
         .map(TimeAccounting::busy_s)

@@ -45,6 +45,12 @@ pub fn widest_path(
             }
         }
     }
+    let path = back(&before, from, to);
+    Some((path, width[to]))
+}
+
+/// The path to a node, by the node before each.
+fn back(before: &[usize], from: usize, to: usize) -> Vec<usize> {
     let mut path = vec![to];
     let mut at = to;
     while at != from {
@@ -52,7 +58,7 @@ pub fn widest_path(
         path.push(at);
     }
     path.reverse();
-    Some((path, width[to]))
+    path
 }
 
 /// A demand with its path.
@@ -113,13 +119,7 @@ pub fn least_loaded_route(
                     }
                 }
             }
-            let mut path = vec![to];
-            let mut at = to;
-            while at != from {
-                at = before[at];
-                path.push(at);
-            }
-            path.reverse();
+            let path = back(&before, from, to);
             for step in path.windows(2) {
                 *load.at_mut(step[0], step[1]) += demand;
             }

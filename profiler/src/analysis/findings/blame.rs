@@ -223,7 +223,7 @@ impl<'a> Blame<'a> {
         })
     }
 
-    /// How much of its time as the bottleneck a wait was.
+    /// Share that a wait had of its time as the bottleneck, in words.
     fn evidence_of(&self, waited: i64) -> String {
         format!(
             "{} of the {} for which it is the bottleneck, {}",

@@ -7,12 +7,12 @@ use std::time::Instant;
 use super::lock::{Lock, Space};
 use super::outside::Outside;
 
-/// How long a request waits for a lock.
+/// End of the wait of a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Until it is free, or this request is interrupted.
+    /// When the lock is free, or the request of this number is interrupted.
     Request(u64),
-    /// It is not to wait, but what is in its way may be closed already: until this time.
+    /// At this time: it is not to wait, but the open files in its way may be closed already.
     Closing(Instant),
 }
 

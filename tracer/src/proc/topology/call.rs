@@ -164,8 +164,8 @@ impl Call {
 
 /// What the codes of the filter are counted from, so that they are hardly those of another one.
 const CODES: u16 = 0xf10a;
-/// What the filter says of a clone(2) with `CLONE_UNTRACED`: of a child without a tracer, in which all calls that the filter picks
-/// would fail.
+/// Code of the filter for a clone(2) with `CLONE_UNTRACED`: all calls that the filter picks would fail in the child, which
+/// has no tracer.
 pub(crate) const UNTRACED: u16 = CODES;
 
 impl CallKind {

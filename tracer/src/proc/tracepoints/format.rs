@@ -20,7 +20,7 @@ pub(super) struct Maps<'a> {
     pub(super) scratch: BorrowedFd<'a>,
     /// How many processors there are.
     pub(super) processors: u32,
-    /// A ring of its own by which whoever reads is woken.
+    /// A ring of its own that wakes the reader.
     pub(super) bell: BorrowedFd<'a>,
     /// Another one, with what lies in pipes ([`super::contents`]).
     pub(super) contents: BorrowedFd<'a>,
@@ -120,8 +120,8 @@ pub(super) fn missing(part: u32) -> u32 {
     1 << part
 }
 
-/// The clock of a processor stands still until whoever has that leaves it, for another thread was woken that is to have it: who has it is charged
-/// with the time from then on as waiting for a processor (`RQCF_REQ_SKIP` of kernel/sched/sched.h).
+/// The clock of a CPU stands still until the running thread leaves it, because another thread was woken that is to run
+/// there. The time from then on is charged to the running thread as waiting for a CPU (`RQCF_REQ_SKIP` of kernel/sched/sched.h).
 pub(super) const IS_HALTED: i32 = 1;
 
 /// Bits of a thread's state (linux/sched.h): it is over, and stopped by job control.

@@ -16,8 +16,8 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
     /// Directories to trace; the working directory when empty.
     pub directories: Vec<PathBuf>,
-    /// True if to mount views of them. Without, what is known of files is what is told of opens and
-    /// names, and with [`Layer::Kernel`] of reads and writes.
+    /// True if the directories are mounted. Otherwise only opens and names of files are recorded, and with
+    /// [`Layer::Kernel`] reads and writes.
     pub mount: bool,
     /// The trace to write.
     pub output: PathBuf,
