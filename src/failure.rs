@@ -1,9 +1,8 @@
 //! Errors as the user sees them: one line what failed, on what, why; hints on lines of their
 //! own; an exit code.
 
-use std::fmt;
-use std::io;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 use flowtrace_render::units::plain;
 

@@ -91,8 +91,9 @@ pub(crate) fn path_from(directory: &str, path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn a_command_that_was_cut_off_gives_what_there_is() {

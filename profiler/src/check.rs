@@ -8,15 +8,14 @@
 mod declared;
 pub mod text;
 
-use crate::managers::is_build;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+pub use declared::{Declared, Kind, Rule, Unreadable};
 use serde::Serialize;
 
 use crate::argv::unquote;
 use crate::generate::{Place, StepFiles};
-
-pub use declared::{Declared, Kind, Rule, Unreadable};
+use crate::managers::is_build;
 
 /// What the comparison found.
 #[derive(Clone, Debug, Default, Serialize)]

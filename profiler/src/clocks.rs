@@ -19,11 +19,10 @@ mod merging;
 mod pair;
 mod scale;
 
+use matching::Matcher;
 pub use merging::of_traces;
 pub use pair::Fit;
 pub use scale::Scale;
-
-use matching::Matcher;
 
 /// Hosts whose captures show the same packets, and what that says of their clocks.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,17 +20,16 @@ mod recording;
 mod statistics;
 pub mod text;
 
-use crate::compare::finding::LEAST_SHARE;
 use std::collections::{BTreeMap, BTreeSet};
-
-use serde::Serialize;
-
-use flowtrace_render::units;
 
 pub use facts::{FileFacts, RuleFacts, RunFacts};
 pub use finding::{Change, Finding, Subject};
+use flowtrace_render::units;
 pub use network::{Balance, NetworkFacts, NetworkRow};
 pub use recording::Recording;
+use serde::Serialize;
+
+use crate::compare::finding::LEAST_SHARE;
 
 /// Times that differ by less than these are never a finding.
 const LEAST_NS: f64 = 200e6;

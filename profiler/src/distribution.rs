@@ -140,8 +140,9 @@ fn value(place: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

@@ -4,6 +4,8 @@
 use std::io::sink;
 use std::path::Path;
 
+use flowtrace_network::load::Selection;
+use flowtrace_network::pages;
 use flowtrace_schema::{Result, Trace};
 
 use crate::analysis::advice::advice;
@@ -19,8 +21,6 @@ use crate::report::{self, Limits};
 use crate::text::summary::{self, Style};
 use crate::text::{self, tree};
 use crate::{generate, graph, timeline};
-use flowtrace_network::load::Selection;
-use flowtrace_network::pages;
 
 /// Reads the trace at `path` and asks everything about it.
 pub fn analyses(path: &Path) {

@@ -23,12 +23,11 @@ mod workers;
 
 use std::collections::BTreeMap;
 
+pub use build::build;
+pub use lineage::{lineage, steps};
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
-
-pub use build::build;
-pub use lineage::{lineage, steps};
 
 /// Processes with more versions than these are one node in graphs of rules, and are not cut only because of
 /// what they had started.

@@ -8,15 +8,13 @@
 
 mod records;
 
-use crate::managers::shell_line;
 use std::collections::HashMap;
 
 use flowtrace_schema::ProgramRow;
+pub use records::Records;
 
 use crate::argv::unquote;
-use crate::managers::runner;
-
-pub use records::Records;
+use crate::managers::{runner, shell_line};
 
 /// Changes the rules of rows that belong to a job of a manager into the job's name. `records` is
 /// what the managers left beside the run; `None` where only the trace is at hand.

@@ -13,13 +13,12 @@ mod play;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use plan::plan;
+pub use play::{Failed, Played, Used, play};
 use serde::Serialize;
 
 use crate::argv::unquote;
 use crate::model::Workflow;
-
-pub use plan::plan;
-pub use play::{Failed, Played, Used, play};
 
 /// What is to be done, and in what order.
 #[derive(Clone, Debug, Default)]

@@ -28,10 +28,9 @@ use serde::Serialize;
 
 use crate::analysis::counters::{self, Machines};
 use crate::analysis::critical_path::CriticalPath;
-use crate::graph as workflow_graph;
 use crate::load::load_activity;
 use crate::model::Workflow;
-use crate::timeline;
+use crate::{graph as workflow_graph, timeline};
 
 /// The data of a report. Times are nanoseconds since the start of the recording, sizes bytes; what is
 /// not known is `null`.

@@ -5,7 +5,6 @@
 //! ([`jobs`]). It never depends on a process id or a time, so two runs of a workflow give the same
 //! names.
 
-use crate::rules::program::LONGEST;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use flowtrace_schema::{ProcessRow, ProgramRow, Result, Trace, Upid};
 
 use crate::argv::unquote;
 use crate::jobs::{self, Records};
+use crate::rules::program::LONGEST;
 
 mod interpreter;
 mod labels;

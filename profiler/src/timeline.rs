@@ -15,12 +15,12 @@ mod threads;
 
 use std::sync::Arc;
 
-use flowtrace_schema::{HostRow, StorageRow};
-
-use crate::model::{FileCalls, FileIndex, ProcessId, Programs, ViewUse};
 pub use confined::{Confined, Limit};
+use flowtrace_schema::{HostRow, StorageRow};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
+
+use crate::model::{FileCalls, FileIndex, ProcessId, Programs, ViewUse};
 
 /// Number of [`State`]s.
 pub const STATES: usize = 13;

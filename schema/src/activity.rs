@@ -72,9 +72,10 @@ impl Activity {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::Connection;
+
     use super::*;
     use crate::contract;
-    use rusqlite::Connection;
 
     #[test]
     fn the_table_holds_the_same_list() {

@@ -158,8 +158,9 @@ fn section(page: &mut String, title: &str, relations: &[Relation]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rusqlite::Connection;
+
+    use super::*;
 
     #[test]
     fn every_table_view_and_column_is_documented() {

@@ -40,25 +40,22 @@ pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use older::{Older, own_files};
 pub use op::{Class, Fidelity, Op};
-pub use record::{CUT, MOST_ARGUMENTS};
 pub use record::{
-    Call, ChannelCall, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord,
-    ChannelTraffic, CounterRecord, Coverage, DescriptorRecord, Direction, FileKind, FileLayer,
-    FileRecord, HostClock, HostRecord, HostSample, LaunchRecord, NameRecord, NodeRecord, Origin,
-    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
-    Side, ThreadRecord, TracedDirectory, Usage, WaitObject, Waker,
-};
-pub use record::{
-    CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
-    FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
+    CUT, Call, CaptureEnd, CaptureRecord, CaptureSource, ChannelCall, ChannelEndClosed,
+    ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic, CounterRecord, Coverage,
+    DescriptorRecord, Direction, End, Evidence, FileKind, FileLayer, FileRecord, FlowOptions,
+    FlowOwner, FlowRecord, FlowSample, FlowSeen, HostClock, HostRecord, HostSample, LaunchRecord,
+    MOST_ARGUMENTS, NameRecord, NodeRecord, Origin, Packet, ProcessEnd, ProcessLayer, ProcessStart,
+    Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, SocketEnd, TcpFields,
+    ThreadRecord, TracedDirectory, Usage, WaitObject, Waker, Way, marks,
 };
 pub use store::log_bytes;
 pub use system::{is_system_path, may_be_made};
 pub use text::{Text, quote_argv};
-// One pass over all calls.
-pub use trace::{AccessRow, CallRow, Kind};
 // What is stored of what was inferred.
 pub use trace::ClockCorrection;
+// One pass over all calls.
+pub use trace::{AccessRow, CallRow, Kind};
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,

@@ -177,9 +177,10 @@ impl Fidelity {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::Connection;
+
     use super::*;
     use crate::FileKind;
-    use rusqlite::Connection;
 
     fn rows(sql: &str) -> Vec<(i64, String, String)> {
         let db = Connection::open_in_memory().unwrap();

@@ -28,8 +28,9 @@ fn caller() -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::MetadataExt;
+
+    use super::*;
 
     #[test]
     fn only_the_owner_may_read() {

@@ -114,8 +114,9 @@ fn quote(argument: &[u8], line: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn raw_only_where_the_text_is_not_exact() {

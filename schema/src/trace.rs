@@ -24,15 +24,12 @@ pub use kinds::Kind;
 pub use network::{FlowEnds, PacketRow};
 pub use report::CallCost;
 pub use rows::{
-    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
-    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, TimesRow, ToldRow,
-    TracedDirectoryRow, VariableRow,
-};
-pub use rows::{
-    CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow,
-    FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow,
+    ActionRow, ActivityRow, AppearedRow, CaptureRow, ChannelEndRow, ChannelRow, CostRow,
+    CounterRow, DescriptorRow, FifoEndRow, FileRow, FlowBetween, FlowCaptureRow, FlowMeasure,
+    FlowOwnerRow, FlowRow, HereDocumentRow, HostRow, HostSampleRow, LockCallRow, LossRow, NameRow,
+    NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow, ProgramRow, RawNameRow,
+    ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, SocketPortsRow, SocketTrafficRow,
+    SocketWaitsRow, StopRow, StorageRow, TimesRow, ToldRow, TracedDirectoryRow, VariableRow,
 };
 use rows::{FromRow, Texts, amounts};
 

@@ -1,10 +1,11 @@
 //! Measures a machine: disk, memory, CPUs, network.
 
+use std::path::Path;
+
 use super::capacity::{Capacities, InShuffle, Measured, host_name};
 use super::store::FORMAT;
 use super::{disk, network, speed};
 use crate::failure::Failure;
-use std::path::Path;
 
 /// What to measure.
 #[derive(Debug)]

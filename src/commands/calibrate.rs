@@ -7,8 +7,7 @@ use clap::ValueEnum;
 use flowtrace_render::units;
 
 use crate::calibration::{self, Capacities, Measured, Plan, compare};
-use crate::failure::Failure;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output;
 
 /// Measure what this machine can do: disk, memory, processors, network

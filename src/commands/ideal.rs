@@ -9,8 +9,7 @@ use flowtrace_profiler::analysis::ideal::{
 };
 use flowtrace_profiler::text;
 
-use crate::failure::Failure;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::{calibration, explained, output};
 
 /// Compare a run with the shortest time that its data and the machine allow

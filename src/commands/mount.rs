@@ -7,8 +7,7 @@ use std::process::ExitCode;
 
 use flowtrace_tracer::session::{Attach, AttachOptions};
 
-use crate::failure::Outcome;
-use crate::failure::{Failure, OWN_FAILURE};
+use crate::failure::{Failure, OWN_FAILURE, Outcome};
 use crate::{conclude, output, seeing};
 
 /// Mount a traced view of a directory; whatever works inside it is traced

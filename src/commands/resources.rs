@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::analysis::resources::{Capacity, PARTS, Resources, resources};
 use flowtrace_profiler::export::rows::Csv;
-use flowtrace_profiler::text::{self, resources::Compared};
+use flowtrace_profiler::text::resources::Compared;
+use flowtrace_profiler::text::{self};
 use flowtrace_render::plot::Picture;
 use flowtrace_schema::{Table, Value};
 

@@ -9,10 +9,8 @@ use flowtrace_tracer::session::{
     self, End, Error, Following, Layer, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
 };
 
-use crate::conclude;
-use crate::failure::Outcome;
-use crate::failure::{Failure, OWN_FAILURE};
-use crate::{capturing, launcher, output, seeing};
+use crate::failure::{Failure, OWN_FAILURE, Outcome};
+use crate::{capturing, conclude, launcher, output, seeing};
 
 /// Trace a command: every process, every file call under the traced directories
 ///

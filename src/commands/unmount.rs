@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use flowtrace_schema::{Displaced, quote_argv};
 use flowtrace_tracer::session::{DetachError, Detached, Holder, detach};
 
-use flowtrace_schema::{Displaced, quote_argv};
-
 use crate::conclude;
-use crate::failure::Failure;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// Unmount a traced view and complete its trace
 #[derive(Debug, clap::Args)]

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::analysis::bottlenecks::Bottlenecks;
+use crate::analysis::bottlenecks::cause::states;
 use crate::analysis::bottlenecks::tasks::Task;
-use crate::analysis::bottlenecks::{Bottlenecks, cause::states};
 use crate::analysis::serial::{Job, Work};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{Limit, State, Timeline, sum_of};

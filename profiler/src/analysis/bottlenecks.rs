@@ -15,14 +15,15 @@ pub mod tasks;
 mod view;
 pub mod windows;
 
+pub use resource::{Confidence, Resource};
+pub use result::{Bottleneck, Bottlenecks, Cause, Options, Subject, Window, Without};
+use tasks::Tasks;
+
 use crate::analysis::bottlenecks::result::lives;
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{Programs, Workflow};
 use crate::timeline::Timeline;
-pub use resource::{Confidence, Resource};
-pub use result::{Bottleneck, Bottlenecks, Cause, Options, Subject, Window, Without};
-use tasks::Tasks;
 
 /// Finds the bottlenecks of a run. `names` groups the programs of the processes, one name for each; `split` lets a
 /// group become several tasks where it stands at several places.

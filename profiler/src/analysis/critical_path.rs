@@ -23,15 +23,15 @@ mod solve;
 mod step;
 mod waits;
 
-use crate::graph::Dag;
-use crate::model::Activity;
-use crate::model::ProcessId;
-use crate::model::Workflow;
-use network::Network;
-pub use path::CriticalPath;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use network::Network;
+pub use path::CriticalPath;
 pub use step::{Contribution, Evidence, Step, StepKind};
+
+use crate::graph::Dag;
+use crate::model::{Activity, ProcessId, Workflow};
 
 impl CriticalPath {
     /// Computes the path.

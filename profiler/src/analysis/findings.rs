@@ -8,26 +8,23 @@ mod small;
 mod stragglers;
 mod turns;
 
-use crate::analysis::findings::finding::LEAST;
-use crate::analysis::findings::finding::LEAST_NS;
-use crate::analysis::findings::finding::limited;
 use std::collections::{HashMap, HashSet};
 
+use blame::Blame;
+pub use finding::Finding;
+use flowtrace_render::units;
 use serde::Serialize;
 
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::analysis::phrases::{MATTERS, nothing, percent, who};
-use crate::analysis::phrases::{if_declared, serial_line};
+use crate::analysis::findings::finding::{LEAST, LEAST_NS, limited};
+use crate::analysis::phrases::{MATTERS, if_declared, nothing, percent, serial_line, who};
 use crate::analysis::serial::{LateStart, Serial, late_starts, serial};
 use crate::graph::Dag;
 use crate::intervals::union;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
-use blame::Blame;
-pub use finding::Finding;
-use flowtrace_render::units;
 
 /// The kind of a verdict that the run waited for something that is no part of it.
 pub const OUTSIDE: &str = "outside";

@@ -1,15 +1,11 @@
 //! Phrases about bottlenecks and serial steps that findings and tables share.
 
-use crate::analysis::bottlenecks::Bottlenecks;
-use crate::analysis::bottlenecks::Cause;
-use crate::analysis::bottlenecks::Resource;
-use crate::analysis::bottlenecks::Subject;
-use crate::analysis::bottlenecks::chart::subject_name;
-use crate::analysis::serial::Need;
-use crate::analysis::serial::RunBy;
-use crate::analysis::serial::Serial;
-use crate::timeline::Timeline;
 use flowtrace_render::units;
+
+use crate::analysis::bottlenecks::chart::subject_name;
+use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject};
+use crate::analysis::serial::{Need, RunBy, Serial};
+use crate::timeline::Timeline;
 /// A share as people read it.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {

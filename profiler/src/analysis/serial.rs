@@ -11,16 +11,17 @@ mod order;
 mod runs;
 mod steps;
 
-use crate::analysis::bound::Bound;
-use crate::analysis::critical_path::CriticalPath;
-use crate::model::{FileCalls, ProcessId, Workflow};
-use crate::timeline::Timeline;
 pub(crate) use jobs::{Job, Work};
 pub use late::{LateStart, late_starts};
 use order::{Dependencies, Room, Schedule};
 pub use runs::RunBy;
 use runs::run_by;
 use steps::{Runners, Step};
+
+use crate::analysis::bound::Bound;
+use crate::analysis::critical_path::CriticalPath;
+use crate::model::{FileCalls, ProcessId, Workflow};
+use crate::timeline::Timeline;
 
 /// Less than this share of the run is not worth a word.
 const LEAST: f64 = 0.03;

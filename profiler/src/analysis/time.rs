@@ -1,12 +1,12 @@
 //! Where the time went, by rule.
 
-use crate::signals::signal_name;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::RunRow;
 
 use crate::model::Workflow;
+use crate::signals::signal_name;
 
 /// The time of all images of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]

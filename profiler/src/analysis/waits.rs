@@ -9,12 +9,13 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use cause::{Cause, Root};
+use search::Search;
+
 use crate::analysis::threads::{Threads, threads};
 use crate::intervals::{minus, union};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
-pub use cause::{Cause, Root};
-use search::Search;
 
 /// Why something waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use flowtrace_render::units::{bytes, counted, duration, plain, shorten};
+
 use super::Findings;
 use crate::argv::unquote;
-use flowtrace_render::units::{bytes, counted, duration, plain, shorten};
 
 /// Lines of one kind that are shown before the others are counted.
 const SHOWN: usize = 50;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use flowtrace_render::units;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use crate::analysis::{data, time};
 use crate::load::{load, load_activity};
 use crate::model::{ProcessId, Programs, Relation, Workflow};
 use crate::replay::{place, played_into};
-use flowtrace_render::units;
 
 /// Rules that are flowtrace itself, as in a replay.
 const OWN: &str = "flowtrace";

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Comparison, RuleFacts, text};
 use flowtrace_render::markup::Markup;
 use flowtrace_render::units::{bytes, duration, plain};
+
+use super::{Comparison, RuleFacts, text};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --a: #7a8ca8; --b: #c2703d; }

@@ -1,16 +1,16 @@
 //! What is compared of the packets of a run: how fast it iterates, its period, its messages, and who holds the others up.
 
+use flowtrace_network::evidence::{self, Verdict};
+use flowtrace_network::load::Selection;
+use flowtrace_network::run::{Node, Run};
+use flowtrace_network::{calls, rir};
+use flowtrace_render::units::{bytes, count, duration};
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
 use super::finding::{Change, Finding, LEAST_SHARE, Subject};
 use super::statistics;
 use crate::packets;
-use flowtrace_network::evidence::{self, Verdict};
-use flowtrace_network::load::Selection;
-use flowtrace_network::run::{Node, Run};
-use flowtrace_network::{calls, rir};
-use flowtrace_render::units::{bytes, count, duration};
 
 /// What packets say of one run; `None`: it is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -1,7 +1,6 @@
 //! Differences in how runs were recorded.
 
-use crate::compare::BTreeMap;
-use crate::compare::RunFacts;
+use crate::compare::{BTreeMap, RunFacts};
 /// One warning for each way in which the recordings differ.
 pub(super) fn differences(runs: &[&RunFacts]) -> Vec<String> {
     const SHOWN: usize = 2;

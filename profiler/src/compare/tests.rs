@@ -1,5 +1,6 @@
-use super::*;
 use flowtrace_network::testing::{Bsp, bsp, reference, true_period};
+
+use super::*;
 
 fn run(duration_s: f64, rules: &[(&str, f64, f64)]) -> RunFacts {
     let rules = rules.iter().map(|&(rule, time_s, cpu_s)| {

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Change, Comparison, DurationVerdict, Finding, Run, Subject, statistics};
 use flowtrace_render::units::{bytes, count, counted, duration, plain};
+
+use super::{Change, Comparison, DurationVerdict, Finding, Run, Subject, statistics};
 
 /// Findings that are shown before the others are counted.
 const SHOWN: usize = 40;

@@ -1,11 +1,12 @@
 //! The chart of bottlenecks, after Figure 5 of Battré et al.: utilisation above, bars below; shaded
 //! bars are steps, solid ones channels.
 
-use crate::analysis::bottlenecks::chart::Chart;
-use crate::analysis::phrases::percent;
 use flowtrace_render::plot::{Axis, Chart as Plot, Picture, Series, Shape};
 use flowtrace_render::units;
 use flowtrace_render::units::Unit;
+
+use crate::analysis::bottlenecks::chart::Chart;
+use crate::analysis::phrases::percent;
 
 /// Bars drawn; more are counted.
 const SHOWN: usize = 20;

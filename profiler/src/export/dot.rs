@@ -3,11 +3,12 @@
 
 use std::io::{self, Write};
 
+use flowtrace_render::dot::{quoted, shown};
+use flowtrace_render::markup::escaped;
+
 use super::drawing::{Drawing, DrawnEdge, DrawnNode, Order, Relation, Shape, Value};
 use crate::graph::EdgeKind;
 use crate::model::Way;
-use flowtrace_render::dot::{quoted, shown};
-use flowtrace_render::markup::escaped;
 
 /// What is on the critical path.
 pub(crate) const CRITICAL: &str = "#d0021b";

@@ -10,12 +10,11 @@ mod labels;
 mod process;
 mod rule;
 
-pub use process::of_processes;
-pub use rule::of_rules;
-
 use std::collections::HashMap;
 
 use petgraph::graph::NodeIndex;
+pub use process::of_processes;
+pub use rule::of_rules;
 
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::critical_path::route::{Added, Link, route};

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::drawing::{Drawing, Value};
 use flowtrace_render::markup::{Attributes, Markup};
+
+use super::drawing::{Drawing, Value};
 
 /// Writes the drawing.
 ///

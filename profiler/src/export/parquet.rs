@@ -16,18 +16,17 @@ mod column;
 mod layout;
 mod part;
 
-use crate::export::parquet::layout::Batch;
-use crate::export::parquet::layout::MOST_HELD;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use flowtrace_schema::{Trace, Value, doc};
-
 use column::Column;
+use flowtrace_schema::{Trace, Value, doc};
 pub use layout::Error;
 use layout::{Hosts, Layout, Rows};
 use part::Parts;
+
+use crate::export::parquet::layout::{Batch, MOST_HELD};
 
 /// The view with by far the most rows.
 const CALLS: &str = "calls";

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use flowtrace_render::units::{self, Unit};
 use flowtrace_schema::{Table, Value};
 
 use super::rows::{Csv, Json};
-use flowtrace_render::units::{self, Unit};
 
 /// A table.
 #[derive(Clone, Debug, Default)]

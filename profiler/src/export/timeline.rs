@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use flowtrace_render::units;
+
 use crate::graph::{Dag, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use flowtrace_render::units;
 
 /// Arrows drawn at most; more only hide each other. Those of most bytes stay.
 const MOST_ARROWS: usize = 20_000;

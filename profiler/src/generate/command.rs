@@ -1,18 +1,17 @@
 //! A step as a line of bash: programs with their redirections, joined by pipes, after each other, or
 //! at once.
 
-use crate::generate::ast::Ends;
 use flowtrace_schema::{CUT, MOST_ARGUMENTS, secrets};
-
-use crate::argv::unquote;
-use crate::signals::signal_name;
 
 use super::ast::{Command, Given};
 use super::redirect::pipes_between;
 use super::substituted::with_commands;
 use super::words::{quote, quote_rooted, relative};
 use super::writer::Writer;
+use crate::argv::unquote;
+use crate::generate::ast::Ends;
 use crate::paths::below;
+use crate::signals::signal_name;
 
 /// Words at the begin of a command that bash would not look for in PATH.
 const OF_BASH: &[&str] = &[

@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 
 use flowtrace_schema::ActionRow;
+use flowtrace_schema::open_flags::O_ACCMODE;
 
 use super::source::Source;
-use flowtrace_schema::open_flags::O_ACCMODE;
 
 /// Where the files are.
 const DIRECTORY: &str = "__pycache__";

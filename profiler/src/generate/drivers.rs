@@ -1,9 +1,10 @@
 //! Programs that start the commands of others.
 
+use std::collections::HashSet;
+
 use crate::argv::unquote;
 use crate::generate::source::Source;
 use crate::model::Image;
-use std::collections::HashSet;
 /// Programs that start the commands of others and are nothing themselves.
 pub(super) const DRIVERS: &[&str] = &[
     "sh",

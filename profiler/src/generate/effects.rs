@@ -3,10 +3,10 @@
 //! Steps that touch the same thing keep their order when one of them changes it. Two that add names
 //! to the same directory do not need to; one that lists it does.
 
-use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC};
 use flowtrace_schema::{ActionRow, NameRow};
 
 use super::drivers::managers;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Result, Trace};
 
-use crate::load::load;
-
 use super::effects::{How, Thing, effects};
 use super::source::{Source, Unfit};
 use super::steps::{splits, started_by_all};
 use super::words::Place;
+use crate::load::load;
 
 /// What a step did to files.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use flowtrace_render::markup::Markup;
 use serde_json::json;
 
 use super::words::{ROOT_VARIABLE, quote};
 use super::{Plan, Step, said};
-use flowtrace_render::markup::Markup;
 
 const HOW_TO_RUN: &str =
     "Plan it on a site whose jobs share a directory, in the directory with the inputs.";

@@ -3,23 +3,21 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
-use flowtrace_schema::{Result, Trace};
-
-use crate::load::load;
 use flowtrace_render::units::counted;
+use flowtrace_schema::{Result, Trace};
 
 use super::ast::Command;
 use super::command::ending;
 use super::effects::{Effects, How, Thing, effects};
 use super::order::{Edges, edges, keep_time, reduced, rings};
-use super::own;
 use super::source::{Source, Unfit};
 use super::step::{Draft, Split};
 use super::steps::splits;
 use super::touched::{Files, links};
 use super::words::relative;
 use super::writer::Writer;
-use super::{After, Options, Output, Plan, Step};
+use super::{After, Options, Output, Plan, Step, own};
+use crate::load::load;
 
 /// The steps of a traced run.
 ///

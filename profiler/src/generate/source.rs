@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::{ActionRow, DescriptorRow, NameRow, ProcessRow};
 
-use crate::model::{ProcessId, Workflow};
-
 use super::ast::Given;
+use crate::model::{ProcessId, Workflow};
 
 /// Why no specification can be made of a trace at all.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! A step that is not yet in order, and the steps of a run.
 
-use crate::generate::ast::Command;
-use crate::generate::drivers::MANAGERS;
-use crate::generate::drivers::is_one_of;
-use crate::generate::source::Source;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use crate::generate::ast::Command;
+use crate::generate::drivers::{MANAGERS, is_one_of};
+use crate::generate::source::Source;
 /// A step, not yet in order.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {

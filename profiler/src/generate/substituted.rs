@@ -6,14 +6,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::argv::unquote;
-use crate::model::ProcessId;
-
 use super::ast::Given;
-use super::source::Source;
-use super::source::Substitutions;
+use super::source::{Source, Substitutions};
 use super::steps::pipes;
 use super::unit::Unit;
+use crate::argv::unquote;
+use crate::model::ProcessId;
 
 const ACCESS: i64 = 3;
 const READ_ONLY: i64 = 0;

@@ -1,7 +1,8 @@
 //! Paths relative to the place of the workflow, and words of bash.
 
-use crate::paths::below;
 use flowtrace_schema::quote_argv;
+
+use crate::paths::below;
 
 /// Variable that holds the directory in which a specification runs, for arguments that named the
 /// original one in full.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
+use twins::Kind;
 
 use super::endings::Endings;
 use super::rounds::{Rounds, by_neighbours, rounds};
 use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
-use twins::Kind;
 
 pub(crate) mod forks;
 mod twins;

@@ -116,8 +116,9 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         /// An edge is refused exactly when its end reaches its begin, and the order holds.

@@ -1,6 +1,5 @@
 //! Parts of the workflow graph.
 
-use crate::paths::glob;
 use std::collections::{HashMap, HashSet};
 
 use petgraph::Direction;
@@ -9,7 +8,7 @@ use petgraph::visit::EdgeRef;
 
 use super::{Dag, Dropped, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use crate::paths::{base, relative};
+use crate::paths::{base, glob, relative};
 
 /// What of the graph is wanted; a node stays if all that is given wants it.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,8 @@
 //! What each process did to each file, summed up while the calls go by.
 
-use crate::load::tally::add;
-use crate::load::tally::add_unseen;
-use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC, O_WRONLY};
 use std::collections::HashMap;
 
+use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC, O_WRONLY};
 use flowtrace_schema::{CallRow, Class, Op, Result, Trace, may_be_made};
 
 use super::Places;
@@ -13,6 +11,7 @@ use super::locks::Refused;
 use super::parts::Parts;
 use super::polls::Looks;
 use super::returns::Returns;
+use crate::load::tally::{add, add_unseen};
 use crate::model::{Access, File, FileIndex, ProcessId, Workflow};
 
 /// Adds the accesses, ordered by process, then file; system files are left out until the workflow makes or

@@ -1,9 +1,10 @@
 //! Ends of a channel by process, while the streams are joined.
 
+use std::collections::BTreeMap;
+
 use crate::load::end_use::EndUse;
 use crate::load::other_reads::OtherReads;
 use crate::model::ProcessId;
-use std::collections::BTreeMap;
 /// Who held the ends of one channel.
 #[derive(Default)]
 pub(super) struct Ends {

@@ -1,13 +1,13 @@
 //! Who ended a wait that began with a call of the waiter's own: freed the lock of a file, opened the other end of a FIFO,
 //! made the file that it looked for, or freed the lock that it tried to get again and again.
 
-use crate::load::Grant;
 use std::collections::HashMap;
 
 use flowtrace_schema::{FifoEndRow, LockCallRow, Result, SampleRow, Trace};
 
 use super::{fellows, locks};
 use crate::intervals::{NOBODY, Stretches};
+use crate::load::Grant;
 use crate::model::{Poll, ProcessId, Workflow};
 
 /// How far from the last look at who waits for the other end of a FIFO the open may have ended, ns.

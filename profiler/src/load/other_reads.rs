@@ -1,10 +1,10 @@
 //! Bytes that processes read from anything but pipes.
 
-use crate::load::end_use::EndUse;
-use crate::model::ProcessId;
-use crate::model::Workflow;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::load::end_use::EndUse;
+use crate::model::{ProcessId, Workflow};
 /// What processes have read that came from no pipe: a copy of its parent nothing, a program its libraries
 /// and the like, which is as much each time that it runs.
 #[derive(Default)]

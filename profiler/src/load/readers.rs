@@ -163,8 +163,9 @@ fn sent_within(pipes: &[Sent], held_ns: (i64, i64)) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::Arc;
+
+    use super::*;
 
     fn side(at_most_bytes: Option<i64>) -> EndUse {
         EndUse {

@@ -1,9 +1,9 @@
 //! Who read in a file what others had written there after its own first change: a script that makes a file,
 //! lets a child fill it, and reads what the child wrote.
 
-use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_TRUNC};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_TRUNC};
 use flowtrace_schema::{CallRow, Class, Op};
 
 use super::tally::widen;

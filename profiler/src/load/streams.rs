@@ -1,6 +1,5 @@
 //! Pipes and sockets as streams from process to process.
 
-use crate::load::end_use::both;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::{ChannelEndRow, FlowBetween};
@@ -11,6 +10,7 @@ use super::ends::Ends;
 use super::other_reads::OtherReads;
 use super::readers::leave_out_bystanders;
 use super::ways::{Evidence, Role, Roles};
+use crate::load::end_use::both;
 use crate::model::{ChannelEnds, ProcessId, Side, Stream, Way, Workflow};
 
 /// A channel with more pairs of writer and reader than these is a hub that tells nothing.

@@ -1,8 +1,9 @@
 //! Adds one call to the totals of an access.
 
-use crate::model::Access;
 use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 use flowtrace_schema::{CallRow, Class, Op};
+
+use crate::model::Access;
 /// Notes an open after which reads or changes may go unseen. An empty file, such as a lock, has nothing to map.
 pub(super) fn add_unseen(access: &mut Access, call: &CallRow, only_opens: bool, has_data: bool) {
     let mode = call.flags.map_or(O_RDONLY, |flags| flags & O_ACCMODE);

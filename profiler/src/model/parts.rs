@@ -1,7 +1,6 @@
 //! What each program of a process did to a file, where several programs ran in one process.
 
-use super::Part;
-use super::{Access, Programs, Workflow};
+use super::{Access, Part, Programs, Workflow};
 
 impl Workflow {
     /// The accesses by the programs that made them, which are places in [`Programs::stints`]; ordered by

@@ -1,8 +1,8 @@
 //! Processes of a workflow and their images.
 
-use crate::model::ProcessId;
-use crate::model::Range;
 use std::sync::Arc;
+
+use crate::model::{ProcessId, Range};
 /// The same on every Linux.
 pub(super) const SIGPIPE: i64 = 13;
 

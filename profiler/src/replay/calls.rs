@@ -1,8 +1,8 @@
 //! Recorded calls as calls to be played, and the files that have to be there first.
 
-use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use flowtrace_schema::open_flags::{O_ACCMODE, O_TRUNC};
 use flowtrace_schema::{NameRow, ReplayedCallRow};
 
 use super::order::{Order, Recorded};

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use flowtrace_render::units::bytes as bytes_text;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
@@ -17,7 +18,6 @@ use nix::unistd::{linkat, mkfifo};
 use serde::Serialize;
 
 use super::{Act, Call, CallKind, Totals, Workload};
-use flowtrace_render::units::bytes as bytes_text;
 
 /// Longest wait for what should come first; then the call is made all the same.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,5 +1,6 @@
 //! Which step or channel limited the run, and when.
 
+use flowtrace_render::units::plain;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use crate::graph::Dag;
 use crate::model::Workflow;
 use crate::text::bottlenecks::answer;
 use crate::timeline::Timeline;
-use flowtrace_render::units::plain;
 
 /// Bars drawn; the others are counted.
 const MOST: usize = 8;

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use flowtrace_render::units::plain;
 use flowtrace_schema::{FlowRow, Result, Trace};
 use serde::Serialize;
 
 use super::processes::Kept;
 use crate::model::{ProcessId, Workflow};
-use flowtrace_render::units::plain;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Channels {

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use flowtrace_render::units::plain;
 use serde::Serialize;
 
 use super::processes;
 use crate::analysis::data::{FileUse, file_uses};
 use crate::model::{Access, FileIndex, Relation, Workflow};
 use crate::paths::{base, directory};
-use flowtrace_render::units::plain;
 
 /// The files shown one by one: all that were used, or those through which most bytes moved.
 #[derive(Debug)]

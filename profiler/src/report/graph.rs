@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use flowtrace_render::units::plain;
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 use serde::Serialize;
 
@@ -12,7 +13,6 @@ use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{ProcessId, Workflow};
 use crate::paths::relative;
-use flowtrace_render::units::plain;
 
 /// Which groups are drawn: all, or the heaviest.
 #[derive(Debug)]

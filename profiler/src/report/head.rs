@@ -1,11 +1,11 @@
 //! What the page says first: how the run ended, and how much of it was seen.
 
+use flowtrace_render::units;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
 use crate::model::Workflow;
 use crate::text::summary::{self, Facts};
-use flowtrace_render::units;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Head {

@@ -3,14 +3,14 @@
 
 use std::cmp::Reverse;
 
-use flowtrace_schema::{Result, Trace};
-use serde::Serialize;
-
-use crate::packets;
 use flowtrace_network::load::{By, Selection};
 use flowtrace_network::run::{Run, Unit};
 use flowtrace_network::{calls, matrix, page, pages, topology};
 use flowtrace_render::units::plain;
+use flowtrace_schema::{Result, Trace};
+use serde::Serialize;
+
+use crate::packets;
 
 /// Processes shown at most, those with the most traffic.
 const NODES: usize = 32;
@@ -212,8 +212,9 @@ fn curve(run: &Run, found: &calls::PowerSpectrum) -> Curve {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use flowtrace_network::testing::{data, delayed_run_of};
+
+    use super::*;
 
     #[test]
     fn long_series_become_means_of_neighbours() {

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
+use flowtrace_render::markup::escaped;
+use flowtrace_render::units::{is_noncharacter, plain};
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::Report;
-use flowtrace_render::markup::escaped;
-use flowtrace_render::units::{is_noncharacter, plain};
 
 /// The page; what stands in double braces is replaced.
 const HTML: &str = include_str!("page/page.html");

@@ -1,15 +1,15 @@
 //! Pictures of the page: those that the commands draw, too, as SVG. The page shows them as images, in which
 //! nothing runs.
 
+use flowtrace_network::pages;
+use flowtrace_network::run::Run;
+use flowtrace_render::plot::{self, Picture};
 use serde::Serialize;
 
 use super::calls::Calls;
 use crate::analysis::counters::Machines;
 use crate::model::Workflow;
 use crate::text::statistics::{self, MACHINE_COLUMNS, Of};
-use flowtrace_network::pages;
-use flowtrace_network::run::Run;
-use flowtrace_render::plot::{self, Picture};
 
 /// SVG documents, each with the command that draws it.
 #[derive(Debug, Default, Serialize)]

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use flowtrace_render::units::plain;
 use flowtrace_schema::CostRow;
 use serde::Serialize;
 
 use crate::analysis::time;
 use crate::managers::runner_of;
 use crate::model::{Image, ProcessId, Workflow};
-use flowtrace_render::units::plain;
 
 /// Rules told apart; the others, those with the least CPU time, share one number.
 const MOST: usize = 1_000;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use flowtrace_render::units;
 use flowtrace_schema::{ProcessRow, Result, Trace};
 
 use super::fill_in;
-use flowtrace_render::units;
 
 /// The name of every process image of a trace, by upid: `srv.py (pid 7)`, and `srv.py (pid 7 on node1)`
 /// where there are several hosts. The rule is the one that `summary` and `dag` show.

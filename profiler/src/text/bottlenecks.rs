@@ -1,18 +1,14 @@
 //! The bottlenecks of a run for people: the answer, a chart for the terminal, a table.
 
+use flowtrace_render::table::{Align, Table, more};
+use flowtrace_render::{blocks, units};
+
 use crate::analysis::advice::{Advice, Demand};
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Subject, Without};
-use crate::analysis::phrases::MATTERS;
-use crate::analysis::phrases::looks;
-use crate::analysis::phrases::nothing;
-use crate::analysis::phrases::percent;
-use crate::analysis::phrases::want;
-use crate::analysis::phrases::who;
+use crate::analysis::phrases::{MATTERS, looks, nothing, percent, want, who};
 use crate::text::unseen::unseen;
 use crate::timeline::Timeline;
-use flowtrace_render::table::{Align, Table, more};
-use flowtrace_render::{blocks, units};
 
 /// Bars drawn and rows listed; more are counted.
 const SHOWN: usize = 8;

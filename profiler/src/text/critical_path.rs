@@ -1,10 +1,10 @@
 //! The critical path as text and as facts.
 
+use flowtrace_render::units;
 use serde::Serialize;
 
 use crate::analysis::critical_path::{CriticalPath, StepKind};
 use crate::model::{ProcessId, Programs, Workflow};
-use flowtrace_render::units;
 
 /// Steps and rules shown unless all are asked for.
 const SHOWN: usize = 15;

@@ -1,8 +1,9 @@
 //! A run beside its lower bound, for people.
 
-use crate::analysis::ideal::{Bound, Capacities, Ideal, Machine, Phase};
 use flowtrace_render::table::{Align, Table};
 use flowtrace_render::units;
+
+use crate::analysis::ideal::{Bound, Capacities, Ideal, Machine, Phase};
 
 /// Phases listed; more are counted.
 const SHOWN: usize = 12;

@@ -1,13 +1,14 @@
 //! Where the time went, by resource, for people.
 
-use crate::analysis::phrases::percent;
-use crate::analysis::resources::{PARTS, Parts, Resources};
-use crate::text::storage;
-use crate::timeline::Timeline;
 use flowtrace_render::plot::{Axis, Chart, Picture, Rect, Series, Shape};
 use flowtrace_render::table::{Align, Table, more};
 use flowtrace_render::units::Unit;
 use flowtrace_render::{blocks, units};
+
+use crate::analysis::phrases::percent;
+use crate::analysis::resources::{PARTS, Parts, Resources};
+use crate::text::storage;
+use crate::timeline::Timeline;
 
 /// Rows of a table; more are counted.
 const SHOWN: usize = 15;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use flowtrace_render::units;
 use petgraph::Direction;
 use petgraph::algo::toposort;
 use petgraph::graph::NodeIndex;
@@ -11,7 +12,6 @@ use crate::graph::groups::{Members, RuleGraph};
 use crate::graph::motifs::flows;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use flowtrace_render::units;
 
 /// A step: processes of one rule that data connects to others.
 struct Step {

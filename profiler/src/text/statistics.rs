@@ -6,6 +6,8 @@ mod machines;
 
 pub use charts::{cdf_chart, histogram_charts, latency_chart, throughput_chart};
 pub use files::{could_be_pipes, rereads, sequentiality, unread};
+use flowtrace_render::units;
+use flowtrace_render::units::Unit;
 pub use machines::{MACHINE_COLUMNS, machine_charts, machines};
 
 use crate::analysis::statistics::calls::CallStatistics;
@@ -13,8 +15,6 @@ use crate::analysis::statistics::phases::{Phase, Phases};
 use crate::distribution::Distribution;
 use crate::export::sheet::{Cell, Sheet};
 use crate::model::{Process, Programs, Workflow};
-use flowtrace_render::units;
-use flowtrace_render::units::Unit;
 
 /// What a distribution is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

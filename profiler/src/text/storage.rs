@@ -1,9 +1,8 @@
 //! Waits for storage, split by what became of the requests of those that waited.
 
-use flowtrace_schema::StorageRow;
-
 use flowtrace_render::table::{Align, Table, more};
 use flowtrace_render::units;
+use flowtrace_schema::StorageRow;
 
 /// Shorter ones are left out, ns.
 const SHORT_NS: i64 = 1_000_000;

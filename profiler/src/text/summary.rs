@@ -6,22 +6,21 @@ mod layout;
 mod style;
 mod verdict;
 
-pub use style::Style;
-
-pub use facts::{Facts, Judged, facts};
-pub use verdict::critical_path;
-
 use std::path::Path;
 
-use crate::analysis::findings::Verdict;
-use crate::analysis::time::RuleTime;
-use crate::model::Workflow;
-use crate::text::names;
+pub use facts::{Facts, Judged, facts};
 use flowtrace_render::units;
 pub(crate) use head::headline;
 pub use head::not_recorded;
 use head::{incomplete, processes};
 use layout::Layout;
+pub use style::Style;
+pub use verdict::critical_path;
+
+use crate::analysis::findings::Verdict;
+use crate::analysis::time::RuleTime;
+use crate::model::Workflow;
+use crate::text::names;
 
 /// Items named in a line; more are counted.
 const NAMED: usize = 4;

@@ -5,15 +5,15 @@ mod dot;
 mod fold;
 mod json;
 
-pub use dot::dot;
-pub use json::{Row, rows};
-
 use std::collections::HashMap;
+
+use branch::{Branch, DEEPEST, branches, life_ns, longest_chain};
+pub use dot::dot;
+use flowtrace_render::units;
+pub use json::{Row, rows};
 
 use crate::analysis::time::Ending;
 use crate::model::{Process, ProcessId, Workflow};
-use branch::{Branch, DEEPEST, branches, life_ns, longest_chain};
-use flowtrace_render::units;
 
 /// Steps of the longest chain that are named below the tree.
 const CHAIN: usize = 8;

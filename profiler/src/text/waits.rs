@@ -1,14 +1,14 @@
 //! Who waited for whom, for people.
 
-use crate::analysis::phrases::percent;
-use crate::analysis::phrases::serial_line;
+use flowtrace_render::table::{Align, Table, more};
+use flowtrace_render::units;
+
+use crate::analysis::phrases::{percent, serial_line};
 use crate::analysis::serial::Serial;
 use crate::analysis::waits::{Kind, Root, Waits};
 use crate::text::storage;
 use crate::text::unseen::unseen;
 use crate::timeline::Timeline;
-use flowtrace_render::table::{Align, Table, more};
-use flowtrace_render::units;
 
 /// Rows of a table; more are counted.
 const SHOWN: usize = 10;

@@ -1,7 +1,5 @@
 //! How much of the machine processes may use: less than all of it by an affinity mask or a quota of their control group.
 
-use crate::timeline::Confined;
-use crate::timeline::Limit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,6 +7,7 @@ use flowtrace_schema::{SettingRow, cpu_list, cpus_of_list};
 
 use super::{Timeline, sum_of};
 use crate::model::{ProcessId, Workflow};
+use crate::timeline::{Confined, Limit};
 
 /// A process with less than this share of the CPU time of several does not count among them.
 const LITTLE: f64 = 0.05;

@@ -22,12 +22,10 @@ mod options;
 mod translation;
 mod work;
 
-pub use options::{ClockMethod, KernelClocks, MergeOptions, MergeReport, MergedHost};
-
-use options::refuse;
-
 use columns::Space;
 use input::Input;
+use options::refuse;
+pub use options::{ClockMethod, KernelClocks, MergeOptions, MergeReport, MergedHost};
 use translation::{Hosts, Translation};
 use work::Work;
 

@@ -1,8 +1,7 @@
 //! What the profiler infers and stores: the derived columns of a trace.
 
 use super::Trace;
-use crate::store;
-use crate::{Error, HostId, Result, Upid};
+use crate::{Error, HostId, Result, Upid, store};
 
 /// How the clock of a host relates to the common scale: `common = t + offset_ns - t * drift_ppb /
 /// 10^9` for its time `t`.

@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::rows::amounts;
 use super::rows::{
     CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
-    NetworkTotals, NodeRow,
+    NetworkTotals, NodeRow, amounts,
 };
 use crate::{Result, Trace, marks};
 

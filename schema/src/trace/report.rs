@@ -3,8 +3,7 @@
 use rusqlite::Connection;
 
 use super::Trace;
-use super::rows::amounts;
-use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow};
+use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow, amounts};
 use crate::Result;
 use crate::op::Op;
 

@@ -3,7 +3,6 @@
 
 use std::sync::Mutex;
 use std::thread::{self, Thread};
-
 use std::time::Duration;
 
 use rtrb::{Consumer, Producer};

@@ -1,8 +1,10 @@
 //! Options and questions of `flowtrace network`.
 
-use crate::output;
-use clap::{Subcommand, ValueEnum};
 use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+use crate::output;
 
 /// What a parallel program does, from its packets alone
 ///

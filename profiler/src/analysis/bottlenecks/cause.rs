@@ -1,8 +1,7 @@
 //! What a bottleneck lacks, who is to blame for it, and how sure that is.
 
 use super::{Bottleneck, Bottlenecks, Cause, Subject, view};
-use crate::analysis::bottlenecks::Confidence;
-use crate::analysis::bottlenecks::Resource;
+use crate::analysis::bottlenecks::{Confidence, Resource};
 use crate::intervals::union;
 use crate::timeline::{Limit, Part, STATES, Shares, State, Timeline, sum_of};
 

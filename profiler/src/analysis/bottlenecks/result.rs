@@ -1,9 +1,6 @@
 //! Bottlenecks of a run, with the windows and causes behind them.
 
-use crate::analysis::bottlenecks::Confidence;
-use crate::analysis::bottlenecks::Resource;
-use crate::analysis::bottlenecks::Tasks;
-use crate::analysis::bottlenecks::algorithm;
+use crate::analysis::bottlenecks::{Confidence, Resource, Tasks, algorithm};
 use crate::intervals::union;
 use crate::timeline::Limit;
 /// How to look for bottlenecks.

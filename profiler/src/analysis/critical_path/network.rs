@@ -1,11 +1,11 @@
 //! The lives of all processes as a network of moments.
 
-use crate::analysis::critical_path::cut::Cut;
 use std::collections::{HashMap, HashSet};
 
 use super::Evidence;
 use super::line::Line;
 use super::waits::{Cause, Release, SeenWait, Waits, lives};
+use crate::analysis::critical_path::cut::Cut;
 use crate::model::{Activity, FileIndex, ProcessId, Relation, Workflow};
 
 /// No moment.

@@ -1,10 +1,7 @@
 //! A critical path with its steps and what each rule contributes.
 
-use crate::analysis::critical_path::Evidence;
-use crate::analysis::critical_path::Network;
-use crate::analysis::critical_path::Step;
-use crate::model::ProcessId;
-use crate::model::Programs;
+use crate::analysis::critical_path::{Evidence, Network, Step};
+use crate::model::{ProcessId, Programs};
 /// What decided how long a run took.
 #[derive(Clone, Debug)]
 pub struct CriticalPath {

@@ -1,8 +1,8 @@
 //! Steps of a critical path, and what they rest on.
 
-use crate::model::ProcessId;
-use crate::model::Stint;
 use std::sync::Arc;
+
+use crate::model::{ProcessId, Stint};
 /// A stretch of the path spent in one program of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {

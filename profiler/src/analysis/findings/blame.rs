@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use flowtrace_render::units;
+
 use super::finding::{Finding, LEAST, limited};
 use super::stragglers::distinction;
 use crate::analysis::advice::{at_once, jobs_of};
-use crate::analysis::bottlenecks::Confidence;
-use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
+use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Resource};
 use crate::analysis::bound::Bound;
 use crate::analysis::phrases::{looks, of_its, percent, who};
 use crate::analysis::serial::Work;
@@ -14,7 +15,6 @@ use crate::analysis::threads::together;
 use crate::intervals::minus;
 use crate::model::ProcessId;
 use crate::timeline::{Part, Shares, State, Timeline, sum_of};
-use flowtrace_render::units;
 
 /// A cause, where nothing else explains it.
 pub(super) struct Blame<'a> {

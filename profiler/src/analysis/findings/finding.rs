@@ -1,13 +1,11 @@
 //! A finding, and the least that one is worth.
 
-use crate::analysis::findings::Bottlenecks;
-use crate::analysis::findings::Cause;
-use crate::analysis::phrases::percent;
-use crate::analysis::phrases::want;
-use crate::analysis::phrases::who;
-use crate::timeline::Timeline;
 use flowtrace_render::units;
 use serde::Serialize;
+
+use crate::analysis::findings::{Bottlenecks, Cause};
+use crate::analysis::phrases::{percent, want, who};
+use crate::timeline::Timeline;
 
 /// A finding must promise this share of the run.
 pub(super) const LEAST: f64 = 0.04;

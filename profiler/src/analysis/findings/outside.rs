@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use flowtrace_render::units;
+
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::phrases::percent;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{Channel, State, Timeline};
-use flowtrace_render::units;
 
 /// The step that waited so for longest on the critical path.
 pub(super) struct Outside {

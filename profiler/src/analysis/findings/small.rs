@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use flowtrace_render::units;
+
 use super::Finding;
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
 use crate::model::{Image, Moved, ProcessId};
 use crate::timeline::{State, sum_of};
-use flowtrace_render::units;
 
 /// So many calls of a program are many.
 const MANY: i64 = 1000;

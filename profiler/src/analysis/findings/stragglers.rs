@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
+use flowtrace_render::units;
+
 use super::Finding;
 use crate::analysis::bottlenecks::{Bottlenecks, Confidence};
 use crate::argv::unquote;
 use crate::model::{ProcessId, Relation, Workflow};
 use crate::paths::relative;
 use crate::timeline::{Part, State, Timeline, sum_of};
-use flowtrace_render::units;
 
 /// A straggler and when it was alone.
 pub(super) struct Straggler {

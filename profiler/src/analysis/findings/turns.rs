@@ -1,16 +1,17 @@
 //! Locks of files that make processes take turns: what the run would take if each went on at once.
 
-use crate::analysis::findings::Finding;
 use std::collections::{BTreeMap, BTreeSet};
+
+use flowtrace_render::units;
 
 use super::finding::LEAST_NS;
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
+use crate::analysis::findings::Finding;
 use crate::intervals::union;
 use crate::model::{FileIndex, ProcessId};
 use crate::paths::relative;
 use crate::timeline::LockWait;
-use flowtrace_render::units;
 
 /// The lock of one file.
 pub(super) struct Turns {

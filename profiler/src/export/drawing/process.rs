@@ -1,15 +1,14 @@
 //! The workflow graph as a drawing: every process, every file version (ParaTrac, figure 13).
 
+use flowtrace_render::units;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
+use super::labels::Labels;
 use super::{Drawing, DrawnEdge, DrawnNode, Relation, Shape, Value, hue};
 use crate::graph::{Dag, Dropped, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
 use crate::paths::base;
-use flowtrace_render::units;
-
-use super::labels::Labels;
 
 /// Characters of a command in a label.
 const COMMAND: usize = 32;

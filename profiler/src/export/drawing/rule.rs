@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use flowtrace_render::units;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
@@ -11,7 +12,6 @@ use crate::graph::groups::{Group, GroupEdge, Members, RuleGraph};
 use crate::graph::{Dag, EdgeKind};
 use crate::model::{Process, ProcessId, Workflow};
 use crate::paths::{counted, relative};
-use flowtrace_render::units;
 
 /// Characters of a name in a label.
 const NAME: usize = 36;

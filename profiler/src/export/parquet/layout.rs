@@ -1,11 +1,12 @@
 //! Rows gathered into groups of columns, by host.
 
-use crate::export::parquet::Column;
-use flowtrace_schema::{Trace, Value};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use std::path::PathBuf;
+use flowtrace_schema::{Trace, Value};
+
+use crate::export::parquet::Column;
 /// Rows of a row group: what engines read at once.
 pub(super) const GROUP: usize = 1 << 17;
 

@@ -3,10 +3,10 @@
 
 use std::io::{Result, Write};
 
+use flowtrace_render::units;
 use flowtrace_schema::{Table, Value};
 
 use super::{hex, real};
-use flowtrace_render::units;
 
 /// Rows looked at before widths are fixed; later rows that are wider push their columns.
 const LOOKED_AT: usize = 1000;

@@ -1,15 +1,14 @@
 //! What was there when a step began: what a directory of its own must hold for it.
 
-use crate::paths::below;
 use std::collections::{BTreeSet, HashMap};
 
 use super::super::effects::{How, Thing};
 use super::super::step::Draft;
 use super::super::words::Place;
 use super::super::{Output, Take};
-use super::Files;
-use super::Kind;
 use super::links::span;
+use super::{Files, Kind};
+use crate::paths::below;
 
 impl Files<'_> {
     /// The files that were there before the step and that it looked at or changed, by whatever

@@ -9,8 +9,7 @@ use super::super::effects::{How, Thing};
 use super::super::source::Source;
 use super::super::step::Draft;
 use super::super::{Link, Step};
-use super::Files;
-use super::Kind;
+use super::{Files, Kind};
 use crate::paths::below;
 
 impl Files<'_> {

@@ -1,15 +1,13 @@
 //! The names in a directory that a step listed. Who lists names need not look at what they belong to, so not all of
 //! them are in the trace: where the directory was there before the run, it is looked at now.
 
-use super::Kind;
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::{fs, io};
 
 use super::super::effects::Thing;
 use super::super::source::Source;
-use super::Files;
+use super::{Files, Kind};
 
 impl Files<'_> {
     /// The names of the trace that were in a directory when a step began.

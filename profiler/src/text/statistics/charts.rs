@@ -1,11 +1,12 @@
 //! Plots of statistics.
 
-use super::Of;
-use crate::analysis::statistics::calls::{Bin, CallStatistics};
-use crate::distribution::Distribution;
 use flowtrace_render::plot::{Axis, Chart, Rect, Series, Shape};
 use flowtrace_render::units;
 use flowtrace_render::units::Unit;
+
+use super::Of;
+use crate::analysis::statistics::calls::{Bin, CallStatistics};
+use crate::distribution::Distribution;
 
 /// Cumulative distributions (ParaTrac, figures 6 to 10 and 12).
 pub fn cdf_chart(found: &[(String, Distribution)], of: Of) -> Chart {

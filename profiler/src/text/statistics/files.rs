@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use flowtrace_render::units;
+use flowtrace_render::units::Unit;
+
 use super::shown_path;
 use crate::analysis::data::{Unread, file_uses, never_read};
 use crate::analysis::statistics::calls::CallStatistics;
@@ -9,8 +12,6 @@ use crate::analysis::statistics::findings::{self, CouldBePipe, Reread};
 use crate::analysis::statistics::patterns::{Order, Pattern};
 use crate::export::sheet::{Cell, Sheet};
 use crate::model::{FileIndex, Programs, Relation, Workflow};
-use flowtrace_render::units;
-use flowtrace_render::units::Unit;
 
 fn path(workflow: &Workflow, file: FileIndex) -> Cell {
     let path = workflow.file(file).path.as_deref();

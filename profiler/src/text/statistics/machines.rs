@@ -1,10 +1,11 @@
 //! Counters of machines as a table and as plots over time (Taufer et al., figures 2 and 5).
 
-use crate::analysis::counters::{Device, Host, Machines};
-use crate::export::sheet::{Cell, Sheet};
 use flowtrace_render::plot::{Axis, Chart, Series, Shape};
 use flowtrace_render::units;
 use flowtrace_render::units::Unit;
+
+use crate::analysis::counters::{Device, Host, Machines};
+use crate::export::sheet::{Cell, Sheet};
 
 /// Plots of a machine beside each other.
 pub const MACHINE_COLUMNS: usize = 4;

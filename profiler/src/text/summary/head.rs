@@ -1,7 +1,8 @@
 //! The first lines of a summary: how the run ended, and whether the trace can be trusted for it.
 
-use super::facts::{Facts, Loss};
 use flowtrace_render::units;
+
+use super::facts::{Facts, Loss};
 
 pub(super) fn processes(facts: &Facts) -> String {
     units::counted(facts.processes, "process", "processes")

@@ -1,7 +1,8 @@
 //! Labelled lines whose items wrap under each other.
 
-use super::style::Style;
 use flowtrace_render::units;
+
+use super::style::Style;
 
 const LABEL: usize = 13;
 

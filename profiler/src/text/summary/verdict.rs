@@ -1,11 +1,12 @@
 //! Why a run took as long as it did, and what could be done: lines of a summary.
 
+use flowtrace_render::units;
+
 use super::layout::Layout;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::findings::Verdict;
 use crate::analysis::phrases::percent;
 use crate::model::Workflow;
-use flowtrace_render::units;
 
 /// Rules of the critical path that are named.
 const NAMED: usize = 4;

@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
+use flowtrace_render::dot::{quoted, shown};
+use flowtrace_render::units;
+
 use super::branch::{Branch, branches, life_ns, longest_chain};
 use super::ending;
 use crate::argv::without_directory;
 use crate::export::dot::{CRITICAL, fill};
 use crate::model::{Process, ProcessId, Workflow};
-use flowtrace_render::dot::{quoted, shown};
-use flowtrace_render::units;
 
 /// Characters of a command line in a node.
 const LABEL: usize = 48;
