@@ -60,12 +60,12 @@ pub use trace::{AccessRow, CallRow, Kind};
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
     FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
-    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, Table, TimesRow,
-    ToldRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow,
+    SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, Table, TimesRow, ToldRow, Trace,
+    TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
-    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow,
+    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow, Sequence,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -28,10 +28,11 @@ pub use rows::{
     CounterRow, DescriptorRow, FifoEndRow, FileRow, FlowBetween, FlowCaptureRow, FlowMeasure,
     FlowOwnerRow, FlowRow, HereDocumentRow, HostRow, HostSampleRow, LockCallRow, LossRow, NameRow,
     NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow, ProgramRow, RawNameRow,
-    ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, SocketPortsRow, SocketTrafficRow,
+    ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow, SocketTrafficRow,
     SocketWaitsRow, StopRow, StorageRow, TimesRow, ToldRow, TracedDirectoryRow, VariableRow,
 };
 use rows::{FromRow, Texts, amounts};
+pub use timeline::Sequence;
 
 /// A trace opened for reading. Opened by [`Trace::open`] it never changes the file.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowtrace_schema::{SequenceRow, StorageRow};
+use flowtrace_schema::{Sequence, StorageRow};
 use serde::Serialize;
 
 use crate::model::Workflow;
@@ -101,14 +101,14 @@ pub struct Resources {
 /// Processes listed.
 const LISTED: usize = 100;
 
-/// Decomposes a run. `sequences` tells how each image moved through its files.
+/// Decomposes a run. `sequences` has the bytes of each image, by upid.
 pub fn resources(
     workflow: &Workflow,
     timeline: &Timeline,
-    sequences: &[SequenceRow],
+    sequences: &HashMap<i64, Sequence>,
     capacity: Capacity,
 ) -> Resources {
-    let total = sequential(sequences.iter());
+    let total = sequential(sequences.values());
     let stored = |row: &StorageRow| Stored {
         name: row.step.clone(),
         ns: row.storage_ns,
@@ -132,11 +132,11 @@ pub fn resources(
 }
 
 /// Share of the bytes that moved in sequence.
-fn sequential<'a>(rows: impl Iterator<Item = &'a SequenceRow>) -> Option<f64> {
+fn sequential<'a>(rows: impl Iterator<Item = &'a Sequence>) -> Option<f64> {
     let (mut in_sequence, mut all) = (0.0, 0.0);
     for row in rows {
         in_sequence += row.sequential_bytes as f64;
-        all += (row.sequential_bytes + row.other_bytes) as f64;
+        all += row.bytes as f64;
     }
     (all > 0.0).then(|| in_sequence / all)
 }
@@ -252,12 +252,8 @@ fn processes(
     result: &mut Resources,
     workflow: &Workflow,
     timeline: &Timeline,
-    sequences: &[SequenceRow],
+    sequences: &HashMap<i64, Sequence>,
 ) {
-    let mut rows: HashMap<i64, Vec<&SequenceRow>> = HashMap::new();
-    for row in sequences {
-        rows.entry(row.upid).or_default().push(row);
-    }
     let mut rules: BTreeMap<&str, Spent> = BTreeMap::new();
     for (program, stint) in timeline.programs.stints.iter().enumerate() {
         if timeline.only_runs[program] {
@@ -267,9 +263,7 @@ fn processes(
         let image = workflow.program(stint);
         let own = workflow.images[stint.first..=stint.image]
             .iter()
-            .flat_map(|image| rows.get(&image.upid))
-            .flatten()
-            .copied();
+            .filter_map(|image| sequences.get(&image.upid));
         let sequential = sequential(own).unwrap_or(1.0);
         let parts = parts(timeline, part, sequential);
         let life: f64 = parts.iter().sum();

@@ -286,24 +286,6 @@ rows! {
         value: String,
     }
 
-    /// How a process image moved through its files.
-    SequenceRow {
-        /// Process image.
-        upid: i64,
-        /// Whether these are writes.
-        is_write: bool,
-        /// Calls that began where the one before on the same file had ended.
-        sequential_calls: i64,
-        /// Bytes that they moved.
-        sequential_bytes: i64,
-        /// Calls that began elsewhere.
-        other_calls: i64,
-        /// Bytes that they moved.
-        other_bytes: i64,
-        /// Time of all these calls, ns.
-        call_ns: i64,
-    }
-
     /// A row of the view `descriptors`.
     DescriptorRow {
         upid: i64,

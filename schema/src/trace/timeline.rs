@@ -1,14 +1,25 @@
 //! Rows that say what happened when: samples of threads, ends of channels, counters of machines.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::Connection;
 
 use super::Trace;
 use super::rows::{
-    AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow, StopRow,
-    StorageRow, TimesRow, ToldRow, VariableRow,
+    AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, StopRow, StorageRow,
+    TimesRow, ToldRow, VariableRow,
 };
 use crate::op::FLAGS_MASK;
 use crate::{Activity, FileKind, Op, Result};
+
+/// Bytes that one process image read and wrote in file calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// Bytes of calls that began where the one before on the same file had ended.
+    pub sequential_bytes: i64,
+    /// Bytes of all calls.
+    pub bytes: i64,
+}
 
 impl Trace {
     /// What threads were doing, by thread and time. `channel_id` of one that waited for several
@@ -204,32 +215,13 @@ impl Trace {
         )
     }
 
-    /// Bytes that each process image moved in file calls that began where its call before on the
-    /// same file had ended, and in others.
+    /// The bytes that each process image read and wrote in file calls, and those of calls that began
+    /// where its read, or write, before on the same file had ended.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn sequences(&self) -> Result<Vec<SequenceRow>> {
-        self.rows(
-            "SELECT upid, is_write,
-               SUM(is_sequential) AS sequential_calls,
-               SUM(CASE WHEN is_sequential THEN bytes ELSE 0 END) AS sequential_bytes,
-               SUM(NOT is_sequential) AS other_calls,
-               SUM(CASE WHEN is_sequential THEN 0 ELSE bytes END) AS other_bytes,
-               SUM(duration_ns) AS call_ns
-             FROM (
-               SELECT upid, is_write, bytes, duration_ns,
-                 offset = COALESCE(LAG(offset + bytes) OVER w, 0) AS is_sequential
-               FROM (
-                 SELECT c.upid AS upid, c.file_id AS file_id, c.start_ns AS start_ns,
-                   c.offset AS offset, COALESCE(c.result, c.length, 0) AS bytes,
-                   c.duration_ns AS duration_ns, o.class = 'write' AS is_write
-                 FROM call AS c JOIN operation AS o ON o.op = c.what & 63
-                 WHERE c.upid IS NOT NULL AND c.offset IS NOT NULL AND o.class IN ('read', 'write')
-                   AND COALESCE(c.result, c.length, 0) > 0)
-               WINDOW w AS (PARTITION BY upid, file_id, is_write ORDER BY start_ns))
-             GROUP BY upid, is_write ORDER BY upid, is_write",
-        )
+    pub fn sequences(&self) -> Result<HashMap<i64, Sequence>> {
+        sequences(&self.db).map_err(|source| self.unreadable(source))
     }
 
     /// The value that every process image has of an environment variable, where it was recorded.
@@ -260,4 +252,29 @@ impl Trace {
     pub fn last_packet_ns(&self) -> Result<Option<i64>> {
         self.value("SELECT MAX(at) / 64 FROM packet")
     }
+}
+
+/// One pass over the calls in the order of time: SQL would sort all of them by file first.
+fn sequences(db: &Connection) -> rusqlite::Result<HashMap<i64, Sequence>> {
+    let mut ends: HashMap<(i64, i64, bool), i64> = HashMap::new();
+    let mut sums: HashMap<i64, Sequence> = HashMap::new();
+    let mut statement = db.prepare(
+        "SELECT upid, COALESCE(file_id, -1), offset, COALESCE(result, length), op.class = 'write'
+         FROM call JOIN operation AS op ON op.op = call.what & 63
+         WHERE upid IS NOT NULL AND offset IS NOT NULL AND op.class IN ('read', 'write')
+           AND COALESCE(result, length) > 0
+         ORDER BY start_ns",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (upid, offset, bytes): (i64, i64, i64) = (row.get(0)?, row.get(2)?, row.get(3)?);
+        let end = ends.entry((upid, row.get(1)?, row.get(4)?)).or_default();
+        let sum = sums.entry(upid).or_default();
+        sum.bytes = sum.bytes.saturating_add(bytes);
+        if *end == offset {
+            sum.sequential_bytes = sum.sequential_bytes.saturating_add(bytes);
+        }
+        *end = offset.saturating_add(bytes);
+    }
+    Ok(sums)
 }
