@@ -29,7 +29,7 @@ const IN_A_CIRCLE: &str = "it waits for what it sends others to come back";
 pub struct Demand {
     /// Place in the tasks.
     pub task: usize,
-    /// Its name.
+    /// Name of the task.
     pub name: String,
     /// Most instances that lived at the same time.
     pub degree: usize,

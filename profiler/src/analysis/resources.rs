@@ -49,7 +49,7 @@ pub struct Interval {
 pub struct Spent {
     /// Number of processes.
     pub name: String,
-    /// How many processes.
+    /// Number of processes.
     pub processes: usize,
     /// Their life, ns: the sum of the parts.
     pub life_ns: f64,

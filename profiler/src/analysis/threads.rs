@@ -51,8 +51,8 @@ pub fn together(
     processes: impl Iterator<Item = ProcessId>,
 ) -> Option<Threads> {
     let waited = |&id: &ProcessId| {
-        let books = &timeline.instance(id).books;
-        books.thread_lock_ns > 0 && books.is_complete
+        let accounting = &timeline.instance(id).books;
+        accounting.thread_lock_ns > 0 && accounting.is_complete
     };
     let (mut life, mut lives, mut work, mut idle) = (0, 0, 0, 0);
     let mut found = Threads {
@@ -67,14 +67,14 @@ pub fn together(
     };
     for id in processes.filter(waited) {
         let instance = timeline.instance(id);
-        let books = &instance.books;
+        let accounting = &instance.books;
         found.processes += 1;
-        found.most = found.most.max(books.threads);
-        found.waited_ns += books.thread_wait_ns;
-        idle += books.thread_idle_ns;
+        found.most = found.most.max(accounting.threads);
+        found.waited_ns += accounting.thread_wait_ns;
+        idle += accounting.thread_idle_ns;
         life += instance.to - instance.from;
-        lives += books.thread_ns - books.thread_help_ns;
-        work += books.on_cpu_ns + books.run_queue_ns + books.storage_ns;
+        lives += accounting.thread_ns - accounting.thread_help_ns;
+        work += accounting.on_cpu_ns + accounting.run_queue_ns + accounting.storage_ns;
     }
     let mean = |ns: i64| ns as f64 / life.max(1) as f64;
     found.alive = mean(lives);

@@ -240,11 +240,11 @@ pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
     let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let (mut had, mut wanted) = (0.0, 0.0);
     for instance in &timeline.instances {
-        let books = &instance.books;
+        let accounting = &instance.books;
         let active = sum_of(&instance.totals, State::is_active);
-        let by_books = (books.is_complete && active > 0.0).then(|| {
-            let wanted = (books.on_cpu_ns + books.run_queue_ns) as f64;
-            (books.on_cpu_ns as f64 / active, wanted / active)
+        let by_accounting = (accounting.is_complete && active > 0.0).then(|| {
+            let wanted = (accounting.on_cpu_ns + accounting.run_queue_ns) as f64;
+            (accounting.on_cpu_ns as f64 / active, wanted / active)
         });
         let first = intervals.partition_point(|&(_, to)| to <= instance.from);
         for &(from, to) in intervals[first..]
@@ -253,7 +253,7 @@ pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
         {
             let sums = timeline.within(instance.process, from, to);
             let active = sum_of(&sums, State::is_active);
-            let (on_one, ready) = match by_books {
+            let (on_one, ready) = match by_accounting {
                 Some((on_one, ready)) => (active * on_one, active * ready),
                 None => (sums[State::Cpu as usize], active),
             };

@@ -24,7 +24,7 @@ pub struct Bar {
     pub is_channel: bool,
     /// The limiting resource.
     pub resource: Resource,
-    /// Its intervals, ns.
+    /// Intervals of the bottleneck, ns.
     pub intervals: Vec<(i64, i64)>,
     /// Share of the run.
     pub share: f64,

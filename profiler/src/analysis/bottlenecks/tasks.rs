@@ -185,8 +185,8 @@ fn is_pause(timeline: &Timeline, part: Part) -> bool {
     2 * waited > part.to - part.from
 }
 
-/// For each process, the program that its data counts for: the graph has one node for all its programs.
-/// That is the program that used most files written in the run, for only such files lead from step to step.
+/// For each process, the program that its data counts for: the graph has one node for all its programs. The
+/// choice is the program that used most files written in the run, for only such files lead from step to step.
 /// If no program used any, it is the longest one that did not only run others.
 fn with_data(workflow: &Workflow, timeline: &Timeline) -> Vec<usize> {
     let programs = &timeline.programs;

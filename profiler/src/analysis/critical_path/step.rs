@@ -21,14 +21,14 @@ pub struct Step {
 /// Activity of a process on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepKind {
-    /// It worked: ran, waited for a CPU or for storage, or slept.
+    /// The process worked: it ran, waited for a CPU or for storage, or slept.
     Work,
-    /// It waited although the blocker had come, as far as is known: it woke late, or the other process is
-    /// not known that well.
+    /// The process waited although the blocker had come, as far as is known: it woke late, or the other
+    /// process is not known that well.
     Late,
     /// Job control had stopped it for most of the time.
     Stopped,
-    /// It had not begun, and as far as is known nothing else of the run had to happen before.
+    /// The process had not begun, and as far as is known nothing else of the run had to happen before.
     NotBegun,
 }
 

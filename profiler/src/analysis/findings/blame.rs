@@ -474,13 +474,13 @@ impl<'a> Blame<'a> {
 
 /// True if most waits for locks are those of threads for others of their own process.
 fn is_between_threads(timeline: &Timeline, parts: &[Part]) -> bool {
-    let books = || {
+    let accounts = || {
         parts
             .iter()
             .map(|part| &timeline.instance(part.process).books)
     };
-    let all: i64 = books().map(|books| books.lock_ns).sum();
-    books().map(|books| books.thread_lock_ns).sum::<i64>() * 2 > all
+    let all: i64 = accounts().map(|one| one.lock_ns).sum();
+    accounts().map(|one| one.thread_lock_ns).sum::<i64>() * 2 > all
 }
 
 fn faults(timeline: &Timeline, parts: &[Part]) -> String {

@@ -97,11 +97,11 @@ fn simulate(degrees: [usize; 6]) -> Run {
                 if let Doing::Giving(mut open) = *instance {
                     for e in (0..EDGES.len()).filter(|&e| open[e]).collect::<Vec<_>>() {
                         let channel = &mut channels[e];
-                        let (held, is_network) = (channel.sent + channel.arrived, e == 0);
+                        let (records, is_network) = (channel.sent + channel.arrived, e == 0);
                         if is_network && channel.sent < CAPACITY {
                             channel.sent += 1;
                             open[e] = false;
-                        } else if !is_network && held < CAPACITY {
+                        } else if !is_network && records < CAPACITY {
                             channel.arrived += 1;
                             open[e] = false;
                         }
@@ -115,8 +115,8 @@ fn simulate(degrees: [usize; 6]) -> Run {
             }
         }
         for (e, channel) in channels.iter().enumerate() {
-            let held = channel.sent + if e == 0 { 0 } else { channel.arrived };
-            run.saturated[e] += u64::from(held >= CAPACITY);
+            let records = channel.sent + if e == 0 { 0 } else { channel.arrived };
+            run.saturated[e] += u64::from(records >= CAPACITY);
         }
         tick += 1;
     }
@@ -177,7 +177,7 @@ impl Run {
 }
 
 #[test]
-fn one_of_each_ocr_limits_and_a_third_of_the_processors_work() {
+fn one_of_each_ocr_limits_and_a_third_of_the_cpus_work() {
     let run = simulate([1; 6]);
     assert_eq!(run.bottleneck(), "ocr");
     // A record each 40 ticks, plus the times of the first record to come and of the last to go.

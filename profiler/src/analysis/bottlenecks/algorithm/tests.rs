@@ -155,7 +155,7 @@ fn an_edge_counts_only_where_no_task_does() {
 }
 
 #[test]
-fn a_task_elsewhere_keeps_edges_from_being_looked_at() {
+fn a_task_elsewhere_keeps_edges_from_being_examined() {
     // Two parts without connection: line 5 of Algorithm 1 asks for no CPU bottleneck at all.
     assert_eq!(run("ab", &[0.1, 0.1, 0.95], &[0.99]), "c");
 }
