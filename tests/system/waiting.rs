@@ -134,7 +134,7 @@ impl Trace {
              WHERE rule = 'sleep' AND origin = 'exec'",
         );
         match is_queued {
-            true => "waited for a processor",
+            true => "waited for a CPU",
             false => "slept",
         }
     }

@@ -1,10 +1,11 @@
-//! How many instances of which step: service demands, balanced degrees, predicted makespans.
+//! Advice on the number of instances of each step: service demands, balanced degrees, predicted makespans.
 //!
-//! Battré et al., sections VI and VIII. A task's work does not depend on how many instances share
-//! it (Assumption 7). With `n` instances of each task a phase takes
-//! `max(max P_v / n_v, ΣW_v / cores)`, where `P_v` is what a task was processing in all and `W_v`
-//! its part on processors. A step that is a number of jobs, each a process with work of its own, has no more instances at
-//! once than jobs, and takes as long as these in a schedule with `n` at a time: at least as long as the longest of them.
+//! Battré et al., sections VI and VIII. A task's work does not depend on how many instances share it
+//! (Assumption 7). With `n` instances of each task a phase takes `max(max P_v / n_v, ΣW_v / cores)`, where
+//! `P_v` is the processing time of a task over all its instances and `W_v` the part of it on CPUs. A step
+//! may consist of jobs, each a process with work of its own. Such a step has at most as many instances at
+//! once as jobs. It takes as long as a schedule of the jobs with `n` at a time, and at least as long as the
+//! longest job.
 
 use std::collections::BTreeMap;
 
@@ -19,30 +20,32 @@ use crate::timeline::{Limit, State, Timeline, sum_of};
 
 /// A cause of less than this share of the run is not worth advice.
 const LEAST: f64 = 0.1;
-/// Why more instances may gain nothing.
+/// Reasons for which more instances may gain nothing.
 const IN_TURN: &str = "each request waits for the answer to the one before";
 const IN_A_CIRCLE: &str = "it waits for what it sends others to come back";
 
-/// The demand of a task in the phase that is looked at.
+/// The demand of a task in the examined phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Demand {
     /// Place in the tasks.
     pub task: usize,
-    /// Its name.
+    /// Name of the task.
     pub name: String,
-    /// Instances that lived at once, at most.
+    /// Most instances that lived at the same time.
     pub degree: usize,
     /// Instances in all.
     pub instances: usize,
-    /// Time in processing, all instances, ns; without waiting for a processor or a lock.
+    /// Time in processing, all instances, ns; without waits for a CPU or a lock.
     pub processing_ns: f64,
-    /// Time on processors, ns.
+    /// Time on CPUs, ns.
     pub cpu_ns: f64,
     /// Bytes that its instances read from files, pipes and sockets; `None`: not known.
     pub read_bytes: Option<i64>,
-    /// Pieces of work, each of which one instance does alone; `None`: a stage of a pipeline, whose work several can share.
+    /// Number of jobs, each done by one instance alone; `None`: a stage of a pipeline, whose work several
+    /// instances can share.
     pub jobs: Option<usize>,
-    /// How long it takes with one instance, two and so on, ns; more than the last gain nothing. Empty: a share each.
+    /// Time of the step with one instance, two and so on, ns. More instances than the last entry gain
+    /// nothing. Empty: the work is shared evenly.
     #[serde(skip)]
     pub times_ns: Vec<f64>,
     /// Degree that is advised.
@@ -50,7 +53,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// How long it takes with so many instances, ns.
+    /// Time of the step with this number of instances, ns.
     fn time_ns(&self, degree: usize) -> f64 {
         match self.times_ns.len() {
             0 => self.processing_ns / degree.max(1) as f64,
@@ -58,10 +61,10 @@ impl Demand {
         }
     }
 
-    /// The least instances, of at most so many, with which it takes no longer than that.
+    /// The least number of instances, up to `most`, with which the step takes no longer than `ns`.
     fn least(&self, ns: f64, most: usize) -> usize {
         let most = self.jobs.map_or(most, |jobs| jobs.min(most)).max(1);
-        // What no number of them reaches, they come nearest to.
+        // If no number of instances reaches `ns`, the least that comes nearest to it.
         let ns = ns.max(self.time_ns(most));
         (1..most)
             .find(|&degree| self.time_ns(degree) <= ns)
@@ -72,33 +75,35 @@ impl Demand {
 /// Advice for the phase that takes longest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// Task that limits it now.
+    /// Task that limits the phase now.
     pub binding: usize,
     /// Begin and end of the phase, ns.
     pub span: (i64, i64),
     /// The tasks in it, the greatest demand first.
     pub demands: Vec<Demand>,
-    /// Processors that the advice is for.
+    /// Number of CPUs that the advice is for.
     pub cores: usize,
-    /// Why that is less than what was asked for: what the run may use of its machine, in words.
+    /// The reason for which `cores` is less than the number asked for: the part of the machine that the run
+    /// may use, in words.
     pub limit: Option<String>,
-    /// How long the phase took, ns.
+    /// Time of the phase, ns.
     pub now_ns: f64,
-    /// How long it would take with one more instance of the binding task, ns; `None`: that is not known.
+    /// Predicted time of the phase with one more instance of the binding task, ns; `None`: not known.
     pub one_more_ns: Option<f64>,
-    /// The same with the degrees advised, ns.
+    /// Predicted time of the phase with the advised degrees, ns; `None`: not known.
     pub balanced_ns: Option<f64>,
-    /// Why that is not known.
+    /// The reason for which the predictions are not known.
     pub unknown: Option<&'static str>,
-    /// Degree of the binding task beyond which another task or the processors limit.
+    /// Degree of the binding task beyond which another task or the CPUs limit the phase.
     pub enough: usize,
-    /// What limits then: place in `demands`; `None`: the processors.
+    /// The limit at that degree: place in `demands`; `None`: the CPUs.
     pub then: Option<usize>,
-    /// Whether there are no more jobs of it to do at once, before anything else limits.
+    /// True if the binding task runs out of jobs to do at once before anything else limits the phase.
     pub is_out_of_jobs: bool,
 }
 
-/// Makes advice for the run's first cause. `None`: there is none, it is no step, or it limits the run for too short a time.
+/// Makes advice for the run's first cause. `None`: the run has no cause, the cause is not a step, or it
+/// limits the run for too short a time.
 pub fn advice(
     workflow: &Workflow,
     result: &Bottlenecks,
@@ -110,7 +115,7 @@ pub fn advice(
     let cores = cores
         .or_else(|| usize::try_from(timeline.cpus()?).ok())?
         .max(1);
-    // No number of cores helps who may not use them.
+    // More cores do not help a process that may not use them.
     let limit = cause.limit.as_ref().or(timeline.limit.as_ref());
     let limit = limit.filter(|limit| limit.cores < cores as f64);
     let cores = limit.map_or(cores, |limit| (limit.cores as usize).max(1));
@@ -128,7 +133,7 @@ pub fn advice(
             .map(|part| (part.from, part.to))
             .filter(|life| life.0 < span.1 && life.1 > span.0)
             .collect();
-        // A step that is not there for most of the phase is no stage of it.
+        // A step that does not live for most of the phase is no stage of it.
         let alive: i64 = lives
             .iter()
             .map(|l| l.1.min(span.1) - l.0.max(span.0))
@@ -155,7 +160,7 @@ pub fn advice(
         }
         let jobs = work.jobs();
         let times_ns = jobs.as_ref().map_or(Vec::new(), |jobs| {
-            // One more than there are is asked for as well.
+            // One more instance than now is asked for as well.
             let most = jobs.count().min(cores.max(degree) + 1);
             (1..=most).map(|degree| jobs.makespan(degree)).collect()
         });
@@ -188,7 +193,7 @@ pub fn advice(
     Some(advice)
 }
 
-/// What each process did of the work of a task within a time.
+/// The work that each process did for a task within `span`.
 pub(crate) fn jobs_of(timeline: &Timeline, task: &Task, span: (i64, i64)) -> Vec<Job> {
     let mut of: BTreeMap<ProcessId, Job> = BTreeMap::new();
     for part in &task.members {
@@ -208,15 +213,15 @@ pub(crate) fn jobs_of(timeline: &Timeline, task: &Task, span: (i64, i64)) -> Vec
     of.into_values().collect()
 }
 
-/// Most lives at any one moment.
+/// Largest number of lives that overlap at one instant.
 pub(crate) fn at_once(lives: &[(i64, i64)]) -> usize {
-    let mut moments: Vec<(i64, i64)> = lives
+    let mut changes: Vec<(i64, i64)> = lives
         .iter()
         .flat_map(|&(from, to)| [(from, 1), (to, -1)])
         .collect();
-    moments.sort_unstable();
+    changes.sort_unstable();
     let (mut now, mut most) = (0, 0);
-    for (_, change) in moments {
+    for (_, change) in changes {
         now += change;
         most = most.max(now);
     }
@@ -233,19 +238,20 @@ fn makespan(demands: &[Demand], degree: impl Fn(usize) -> usize, cores: usize) -
     longest.max(work / cores as f64)
 }
 
-/// Degrees that are as small as possible for the shortest phase that the processors allow.
-/// No degree is above the number of processors: more instances than that only take turns.
+/// Chooses the smallest degrees that give the shortest phase the CPUs allow. No degree is above the number
+/// of CPUs: more instances would only take turns.
 pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i64, i64)) -> Advice {
-    // A stage that is split further than into one part for each processor gains nothing, so the
-    // longest of them bounds the phase, as does all work together.
+    // A stage gains nothing from more parts than CPUs. So the phase takes at least as long as the longest
+    // stage in that many parts, and as all work together.
     let best = makespan(&demands, |_| cores, cores);
     for demand in &mut demands {
-        // A tenth more than the best is no reason for one more instance.
+        // A gain of less than a tenth is no reason for one more instance.
         demand.advised = demand.least((best * 1.1).max(1.0), cores);
     }
     let measured = (span.1 - span.0) as f64;
     let modelled = makespan(&demands, |at| demands[at].degree, cores);
-    // What the model leaves out (hand-overs, begin and end of the pipeline) stays in proportion.
+    // The time that the model leaves out (passing data on, begin and end of the pipeline) is taken as
+    // proportional.
     let scale = if modelled > 0.0 {
         measured / modelled
     } else {
@@ -308,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A step of three jobs, one after another, of which one takes as long as the other two.
+    /// A step of three jobs, one of which takes as long as the other two together.
     #[test]
     fn no_more_instances_than_jobs() {
         let three = Demand {
@@ -355,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_instances_than_processors() {
+    fn no_more_instances_than_cpus() {
         let advice = paper(2);
         assert_eq!(degrees(&advice), [2, 1, 1, 1]);
         assert!(
@@ -375,7 +381,7 @@ mod tests {
             advice.then.map(|at| advice.demands[at].name.as_str()),
             Some("pdf")
         );
-        // On two processors it is they who limit, after two.
+        // Two CPUs limit the phase from a degree of two on.
         assert_eq!((paper(2).enough, paper(2).then), (2, None));
     }
 

@@ -1,8 +1,8 @@
-//! Which step limits a run, and when: Battré et al. over time windows on any recorded workflow.
+//! Finds the steps that limit a run, and when: Battré et al. over time windows on any recorded workflow.
 //!
-//! [`analyse`] is the whole of it: processes become tasks ([`tasks`]), the run is cut into windows
-//! ([`windows`]), Algorithms 1 to 3 are applied to each ([`algorithm`]), and what they found is
-//! merged into intervals and given a cause ([`cause`]).
+//! [`analyse`] is the entry. Processes become tasks ([`tasks`]) and the run is cut into windows
+//! ([`windows`]). Algorithms 1 to 3 are applied to each window ([`algorithm`]). Their results are merged
+//! into intervals and given a cause ([`cause`]).
 
 pub mod algorithm;
 pub mod cause;
@@ -25,8 +25,8 @@ use crate::intervals::union;
 use crate::model::{Programs, Workflow};
 use crate::timeline::Timeline;
 
-/// Finds the bottlenecks of a run. `names` groups the programs of the processes, one name for each; `split` lets a
-/// group become several tasks where it stands at several places.
+/// Finds the bottlenecks of a run. `names` groups the programs of the processes, one name for each. With
+/// `split`, a group that stands at several places of the graph becomes several tasks.
 pub fn analyse(
     workflow: &Workflow,
     dag: &Dag,
@@ -62,8 +62,8 @@ pub fn analyse(
     result
 }
 
-/// The time to be judged. Of a run that goes on, or was cut short, that ends with the last window that is complete: a shorter
-/// one has no verdict.
+/// The interval to examine. If the run goes on or was cut short, it ends with the last complete window: a
+/// shorter window has no verdict.
 fn complete_windows(timeline: &Timeline, window_ns: i64) -> (i64, i64) {
     let (from, to) = timeline.span;
     match timeline.is_partial {
@@ -72,14 +72,14 @@ fn complete_windows(timeline: &Timeline, window_ns: i64) -> (i64, i64) {
     }
 }
 
-/// The default grouping: by rule.
+/// Group names by rule, which is the default grouping.
 pub fn by_rule(workflow: &Workflow) -> Vec<String> {
     let programs = Programs::of(workflow);
     let rule = |stint| workflow.program(stint).rule.to_string();
     programs.stints.iter().map(rule).collect()
 }
 
-/// Joins windows in which the same was found, cut to the time in which it was alive.
+/// Joins the windows with the same bottleneck, cut to the intervals in which the bottleneck was alive.
 fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
     let length = result.length().max(1) as f64;
     let mut all = Vec::new();

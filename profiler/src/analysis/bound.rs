@@ -1,5 +1,5 @@
-//! Nothing promises to save more than the critical path allows: what is mended beside the path, or where another way is nearly as
-//! long, saves little, however long it took.
+//! Bounds savings by the critical path. An improvement beside the path, or where another path is nearly as
+//! long, saves little, however long the improved part took.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use crate::analysis::critical_path::CriticalPath;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{Instance, LockWait, Part, State, Timeline};
 
-/// Replays a run with less work in some of its processes.
+/// Predicts a run with less work in some of its processes.
 pub(crate) struct Bound<'a> {
     pub(crate) workflow: &'a Workflow,
     pub(crate) timeline: &'a Timeline,
@@ -30,19 +30,20 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// The processes that one started, in the order of their start.
+    /// The processes that a process started, in the order of their start.
     pub(crate) fn children(&self, id: ProcessId) -> &[ProcessId] {
         &self.children[id.0 as usize]
     }
 
-    /// The least time in which so many CPUs can do what the run had them do, ns; 0: not known.
+    /// Shortest time in which this number of CPUs can do the computation of the run, ns; 0: not known.
     fn cpu_ns(&self, cores: Option<f64>) -> i64 {
         let used: f64 = self.timeline.instances.iter().map(Instance::cpu_ns).sum();
         let cores = cores.filter(|&cores| cores > 0.0);
         cores.map_or(0, |cores| (used / cores) as i64)
     }
 
-    /// How long the run would take if these waits for a lock had not been, ns. They come in the order of processes and time.
+    /// Predicted length of the run without these waits for a lock, ns. The waits are ordered by process and
+    /// time.
     pub(crate) fn without_lock(&self, waits: &[&LockWait]) -> i64 {
         let waited = |process: ProcessId, from: i64, to: i64| {
             let first = waits.partition_point(|wait| (wait.process, wait.to) <= (process, from));
@@ -58,8 +59,8 @@ impl<'a> Bound<'a> {
         could.max(self.cpu_ns(self.timeline.cores())).min(length)
     }
 
-    /// What the run saves if of the work of some programs, by their places in [`Programs::stints`], such a share goes,
-    /// ns. Without a path there is no bound.
+    /// Time that the run saves if a share of the work of some programs is removed, ns. `share` is by places
+    /// in [`Programs::stints`](crate::model::Programs::stints). Without a path there is no bound.
     pub(crate) fn without_programs(&self, share: &HashMap<usize, f64>) -> i64 {
         let length = self.path.length_ns();
         if length <= 0 {
@@ -69,7 +70,7 @@ impl<'a> Bound<'a> {
         (length - self.path.what_if_programs(factor)).max(0)
     }
 
-    /// The same by processes.
+    /// Time that the run saves if a share of the work of some processes is removed, ns.
     fn without(&self, share: impl Iterator<Item = (ProcessId, f64)>) -> i64 {
         let programs = &self.timeline.programs;
         let of_programs = share.flat_map(|(id, share)| {
@@ -79,25 +80,27 @@ impl<'a> Bound<'a> {
         self.without_programs(&of_programs.collect())
     }
 
-    /// The same if programs are never in some states. Waits for channels and children are no work, nor is to be stopped.
+    /// Time that the run saves if programs are never in some states, ns. Waits for channels and children
+    /// are no work, nor is the time in which job control had stopped a process.
     pub(crate) fn without_states(&self, members: &[Part], of: impl Fn(State) -> bool) -> i64 {
         let does_compute = of(State::Cpu);
         let saved = self.without_share(members, of);
-        // What they compute is then still to be done.
+        // If computation stays, the CPUs still have to do it.
         match does_compute {
             true => saved,
             false => saved.min(self.beyond_cpus(self.timeline.cores())),
         }
     }
 
-    /// The same if programs never waited for a CPU that an affinity mask or a quota kept from them.
+    /// Time that the run saves if programs never wait for a CPU that an affinity mask or a quota kept from
+    /// them, ns.
     pub(crate) fn without_limit(&self, members: &[Part]) -> i64 {
         let cpus = self.timeline.cpus().map(|cpus| cpus as f64);
         let saved = self.without_share(members, |state| state == State::Queue);
         saved.min(self.beyond_cpus(cpus))
     }
 
-    /// By how much the run took longer than so many CPUs need for what it computed, ns.
+    /// Time by which the run took longer than this number of CPUs need for its computation, ns.
     fn beyond_cpus(&self, cores: Option<f64>) -> i64 {
         (self.path.length_ns() - self.cpu_ns(cores)).max(0)
     }
@@ -117,7 +120,7 @@ impl<'a> Bound<'a> {
         self.without_programs(&share.collect())
     }
 
-    /// The same if what a runner started within a time takes a share less.
+    /// Time that the run saves if the steps that a runner started within a time take a share less, ns.
     pub(crate) fn of_steps_below(&self, runner: ProcessId, within: Range<i64>, share: f64) -> i64 {
         let is_step = |id: &ProcessId| {
             let start = self.workflow.process(*id).start_ns;

@@ -1,5 +1,5 @@
-//! The machines under the workflow, from their counters, as rates over time; of those that agents watched for
-//! a collector (Taufer et al.), also how much of what was sent came.
+//! The machines of the run, from their counters, as rates over time. For machines that agents watched for a
+//! collector (Taufer et al.), also the share of the sent samples that arrived.
 
 use std::collections::BTreeMap;
 
@@ -7,67 +7,67 @@ use flowtrace_render::units::plain;
 use flowtrace_schema::{HostSampleRow, NodeRow, Result, Trace};
 use serde::Serialize;
 
-/// Moments kept at most for each machine; more samples than these are thinned.
+/// Most instants kept for each machine; more samples are thinned.
 const MOST: usize = 2000;
 /// Devices kept of each kind, the busiest.
 const DEVICES: usize = 6;
 
-/// All machines that have counters, by name.
+/// All machines that have counters.
 #[derive(Debug, Default, Serialize)]
 pub struct Machines {
-    /// One each.
+    /// The machines, by name.
     pub hosts: Vec<Host>,
 }
 
-/// Series of one machine. A rate is the mean from its moment to the next one.
+/// Series of one machine. A rate is the mean from its instant to the next one.
 #[derive(Debug, Default, Serialize)]
 pub struct Host {
-    /// Its name.
+    /// Name of the machine.
     pub name: Option<String>,
-    /// How many CPUs it has.
+    /// Number of CPUs.
     pub cpus: Option<i64>,
-    /// The moments, ns.
+    /// The instants of all series, ns.
     pub t_ns: Vec<i64>,
-    /// CPUs busy, in number: in programs.
+    /// CPUs busy in programs, as a number of CPUs.
     pub cpu_user: Vec<f32>,
-    /// In the kernel.
+    /// CPUs busy in the kernel, as a number of CPUs.
     pub cpu_system: Vec<f32>,
-    /// CPUs idle while a task waited for a disk.
+    /// CPUs idle while a task waited for a disk, as a number of CPUs.
     pub cpu_io_wait: Vec<f32>,
-    /// Memory that it has, bytes.
+    /// Memory of the machine, bytes.
     pub memory_bytes: Option<i64>,
-    /// Of it, what programs could still have, bytes.
+    /// Memory that programs could still have, bytes.
     pub memory_available: Vec<f32>,
-    /// Whether disks were counted.
+    /// True if disks were counted.
     pub has_disks: bool,
-    /// Those that moved bytes, the busiest first.
+    /// Disks that moved bytes, the busiest first.
     pub disks: Vec<Device>,
-    /// Whether interfaces were counted.
+    /// True if interfaces were counted.
     pub has_interfaces: bool,
-    /// Those that moved bytes, the busiest first.
+    /// Interfaces that moved bytes, the busiest first.
     pub interfaces: Vec<Device>,
-    /// How it was watched; `None`: by no agent.
+    /// Samples of the agent that watched the machine; `None`: no agent did.
     pub watched: Option<Watched>,
 }
 
-/// What is known of the samples that an agent sent.
+/// Statistics of the samples that an agent sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Watched {
-    /// Samples that came in time.
+    /// Samples that arrived in time.
     pub received: i64,
     /// Samples that were sent, as far as is known.
     pub sent: i64,
-    /// Share of them that came, 0 to 1; `None`: none was sent.
+    /// Share of the sent samples that arrived, 0 to 1; `None`: none was sent.
     pub confidence: Option<f64>,
-    /// Samples each second at the end.
+    /// Samples per second at the end.
     pub per_second: f64,
-    /// Bound of the error of their moments, ns; `None`: not known.
+    /// Bound of the error of their times, ns; `None`: not known.
     pub clock_error_ns: Option<i64>,
-    /// Drift of its clock against the collector's, parts per billion; 0: not known yet.
+    /// Drift of the agent's clock against the collector's, parts per billion; 0: not known yet.
     pub drift_ppb: i64,
     /// Sessions: more than 1 after restarts of the agent or loss of contact.
     pub sessions: i64,
-    /// Whether the last totals came over the reliable channel and are exact.
+    /// True if the last totals came over the reliable channel and are exact.
     pub is_final: bool,
 }
 
@@ -86,20 +86,20 @@ impl Watched {
     }
 }
 
-/// A disk or an interface, bytes each second.
+/// A disk or an interface, bytes per second.
 #[derive(Debug, Serialize)]
 pub struct Device {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// Read, or received.
     pub inward: Vec<f32>,
     /// Written, or sent.
     pub outward: Vec<f32>,
-    /// Share of the time it served requests; of interfaces, empty.
+    /// Share of the time in which a disk served requests; empty for interfaces.
     pub busy: Vec<f32>,
 }
 
-/// Reads the counters; `last_ns`: the last moment of the trace.
+/// Reads the counters; `last_ns`: the last instant of the trace.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -128,9 +128,9 @@ fn host_series(rows: &[HostSampleRow], last_ns: i64) -> Host {
         .chunk_by(|a, b| a.counter == b.counter)
         .map(|rows| (&*rows[0].counter, rows))
         .collect();
-    let t_ns = moments(rows, last_ns);
+    let t_ns = instants(rows, last_ns);
     let rate = |name: &str, per: f64| rates(counters.get(name).copied().unwrap_or(&[]), &t_ns, per);
-    // What was not recorded is no zero.
+    // A counter that was not recorded is left out, not zero.
     let has = |kind: &str| counters.keys().any(|name| name.starts_with(kind));
     let sum = |names: &[&str]| {
         if !has("cpu.") {
@@ -183,7 +183,7 @@ fn host_series(rows: &[HostSampleRow], last_ns: i64) -> Host {
     }
 }
 
-/// Whether a device is a partition of another one in the list: its bytes are counted there.
+/// True if a device is a partition of another one in the list: its bytes are counted there.
 fn is_part(
     name: &str,
     counters: &BTreeMap<&str, &[HostSampleRow]>,
@@ -197,32 +197,32 @@ fn is_part(
     kind == "disk." && (is_known(number) || number.strip_suffix('p').is_some_and(is_known))
 }
 
-/// The moments at which samples were taken, thinned to a number that fits a screen.
-fn moments(rows: &[HostSampleRow], last_ns: i64) -> Vec<i64> {
-    let mut moments: Vec<i64> = rows.iter().map(|row| row.t_ns).collect();
-    moments.sort_unstable();
-    moments.dedup();
-    // The counters of one look are read one after another.
-    moments.dedup_by(|next, kept| *next - *kept < 10_000_000);
-    if let Some(&end) = moments.last()
+/// The instants at which samples were taken, thinned to a number that fits a screen.
+fn instants(rows: &[HostSampleRow], last_ns: i64) -> Vec<i64> {
+    let mut instants: Vec<i64> = rows.iter().map(|row| row.t_ns).collect();
+    instants.sort_unstable();
+    instants.dedup();
+    // The counters of one sample are read one after another.
+    instants.dedup_by(|next, kept| *next - *kept < 10_000_000);
+    if let Some(&end) = instants.last()
         && end < last_ns
         && last_ns - end < 1_000_000_000
     {
-        moments.pop();
-        moments.push(last_ns);
+        instants.pop();
+        instants.push(last_ns);
     }
-    if moments.len() > MOST {
-        let step = moments.len().div_ceil(MOST);
-        let end = moments.last().copied();
-        moments = moments.into_iter().step_by(step).collect();
-        if moments.last().copied() != end {
-            moments.extend(end);
+    if instants.len() > MOST {
+        let step = instants.len().div_ceil(MOST);
+        let end = instants.last().copied();
+        instants = instants.into_iter().step_by(step).collect();
+        if instants.last().copied() != end {
+            instants.extend(end);
         }
     }
-    moments
+    instants
 }
 
-/// The value of a counter at each moment: a value that has not changed is not stored again.
+/// The value of a counter at each instant: a value that has not changed is not stored again.
 fn values(rows: &[HostSampleRow], t_ns: &[i64]) -> Vec<i64> {
     let mut next = 0;
     let mut value = rows.first().map_or(0, |row| row.value);
@@ -237,12 +237,12 @@ fn values(rows: &[HostSampleRow], t_ns: &[i64]) -> Vec<i64> {
     t_ns.iter().map(at).collect()
 }
 
-/// The same for a screen.
+/// The value of a counter at each instant, as shown on a screen.
 fn levels(rows: &[HostSampleRow], t_ns: &[i64]) -> Vec<f32> {
     values(rows, t_ns).into_iter().map(|n| n as f32).collect()
 }
 
-/// Growth of a counter from each moment to the next: its units for each `per`-th of a nanosecond.
+/// Growth of a counter from each instant to the next, in units per `per` nanoseconds.
 fn rates(rows: &[HostSampleRow], t_ns: &[i64], per: f64) -> Vec<f32> {
     let values = values(rows, t_ns);
     let growth = |i: usize| {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_the_growth_until_the_next_moment() {
+    fn a_rate_is_the_growth_until_the_next_instant() {
         const S: i64 = 1_000_000_000;
         let rows = rows(&[(0, 100), (S, 2 * S + 100), (3 * S, 3 * S + 100)]);
         let t = [0, S, 2 * S, 3 * S];

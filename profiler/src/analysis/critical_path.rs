@@ -1,14 +1,14 @@
 //! The critical path: the chain of work and waiting that decided how long the run took.
 //!
-//! Every process is a line through time, cut into *segments* where it forked, where a child that
-//! it waited for ended, and where data that it waited for came (`waits`). A segment takes the
-//! time that the process worked in it; a wait takes what it was waited for (`network`). The
-//! times of this network are those measured; its longest path is the critical path, how much
-//! later an event could come without delaying the end is its slack, and with the segments of a
-//! rule scaled it says what would have happened if that rule had been faster (`solve`).
+//! Every process is a line through time, cut into *segments* at each fork, at the end of each child that it
+//! waited for, and at the arrival of data that it waited for (`waits`). A segment takes the time that the
+//! process worked in it; a wait ends when what it waits for has come (`network`). The times of this network
+//! are the measured times, and its longest path is the critical path. The slack of an event is the time by
+//! which it could be later without delaying the end of the run. With the segments of one rule scaled, the
+//! network predicts the run with a faster or slower rule (`solve`).
 //!
-//! This joins ParaTrac's makespan by the longest path (sections 5.2 and 5.3) with the waits of
-//! the samples: a file makes nobody wait, whoever starts the reader does.
+//! This joins ParaTrac's makespan by the longest path (sections 5.2 and 5.3) with the waits of the samples.
+//! A file by itself makes no process wait: the process that starts the reader waits.
 
 mod backlog;
 mod counterpart;
@@ -45,21 +45,23 @@ impl CriticalPath {
         self.end_ns - self.start_ns
     }
 
-    /// How long the run would have taken with the work of every process scaled by a factor, ns.
-    /// Who waits for whom stays as it was; see `docs/critical-path.md` for what that leaves out.
+    /// Predicted length of the run with the work of every process scaled by a factor, ns. The dependencies
+    /// between processes stay as they were; see `docs/critical-path.md` for what that leaves out.
     pub fn what_if(&self, factor: impl Fn(ProcessId) -> f64) -> i64 {
         self.what_if_programs(|program| factor(self.programs.stints[program].process))
     }
 
-    /// The same with the work of every program, a place in [`Programs::stints`](crate::model::Programs::stints), scaled by a factor, ns.
+    /// Predicted length of the run with the work of every program, a place in
+    /// [`Programs::stints`](crate::model::Programs::stints), scaled by a factor, ns.
     pub fn what_if_programs(&self, factor: impl Fn(usize) -> f64) -> i64 {
         let Some(last) = self.last else { return 0 };
         let end = solve::end_of(&self.network, &self.programs, last, factor, |_, _, _| 0);
         end.saturating_sub(self.start_ns)
     }
 
-    /// How long the run would have taken if some waits for locks had not been, ns. `unlocked` gives how long a process waited
-    /// for them between two moments, ns. Everybody works as before, with a CPU for each.
+    /// Predicted length of the run without some waits for locks, ns. `unlocked` gives the time that a
+    /// process waited for these locks between two instants, ns. All other work stays as it was, with a CPU
+    /// for each process.
     pub fn without_locks(&self, unlocked: impl Fn(ProcessId, i64, i64) -> i64) -> i64 {
         let Some(last) = self.last else { return 0 };
         let end = solve::end_of(&self.network, &self.programs, last, |_| 1.0, unlocked);
@@ -95,7 +97,7 @@ impl CriticalPath {
             })
             .collect();
         rules.sort_by(|a, b| (b.ns, &a.rule).cmp(&(a.ns, &b.rule)));
-        // Each costs a pass over the network; nobody reads of the hundredth rule.
+        // Each rule costs a pass over the network, and no reader needs the hundredth rule.
         for (place, rule) in rules.iter_mut().enumerate() {
             rule.halved_ns = if place < 20 {
                 self.what_if_programs(|program| {
@@ -112,22 +114,22 @@ impl CriticalPath {
         rules
     }
 
-    /// The processes on the path, in the order in which they come.
+    /// The processes on the path, in the order of their first steps.
     pub fn processes(&self) -> Vec<ProcessId> {
         let mut seen = std::collections::HashSet::new();
         let steps = self.steps.iter().map(|step| step.process);
         steps.filter(|&id| seen.insert(id)).collect()
     }
 
-    /// The longest path through the dependencies of data alone, ns: how long the run would take
-    /// at least with as many processors as it can use. ParaTrac's estimate of the makespan (5.3)
-    /// with the work of processes as weights; who outlives the run, as a daemon does, has none. Of a
-    /// graph whose processes are cut into versions ([`crate::graph::lineage()`]) each has the work of its time.
+    /// The longest path through the data dependencies alone, ns: a lower bound of the run with unlimited
+    /// CPUs. This is ParaTrac's estimate of the makespan (5.3) with the work of processes as weights. A
+    /// process that outlives the run, as a daemon does, has weight 0. If the processes of the graph are cut
+    /// into versions ([`crate::graph::lineage()`]), each version has the work done in its time.
     pub fn by_data_alone_ns(&self, workflow: &Workflow, dag: &Dag) -> i64 {
         let network = &self.network;
         solve::by_data_alone(dag, |id, version, versions| {
             let last = network.ends[id.0 as usize].1;
-            if network.moments[last as usize].at_ns > self.end_ns {
+            if network.instants[last as usize].at_ns > self.end_ns {
                 return 0;
             }
             if versions == 1 {

@@ -1,5 +1,6 @@
-//! What data moved, and which of it nobody used. Successful calls of known processes on files
-//! under the traced directories, and files outside that were opened; what was read through a mapping shows as an open only.
+//! The data that the run moved, and the part of it that was never used. Counts successful calls of known
+//! processes on files under the traced directories, and opens of files outside. Of data read through a
+//! mapping only the open is seen.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,28 +17,28 @@ pub struct Totals {
     pub write_bytes: i64,
     /// Write calls.
     pub writes: i64,
-    /// Regular files that somebody read, or opened for reading only.
+    /// Regular files that a process read, or opened for reading only.
     pub files_read: i64,
-    /// Regular files that somebody changed, or perhaps changed unseen, created ones included.
+    /// Regular files that a process changed, or may have changed unseen, including created ones.
     pub files_written: i64,
-    /// Regular files that somebody created.
+    /// Regular files that a process created.
     pub files_created: i64,
-    /// Regular files of which no more than their being opened was seen, without system files.
+    /// Regular files of which only opens were seen, without system files.
     pub files_by_open: i64,
-    /// Regular files with something in them that were opened on the traced view, and of which no call moved a byte: mapped into memory
-    /// where that is not seen, or not used.
+    /// Regular files with data that were opened on the traced mount, and of which no call moved a byte.
+    /// They were mapped into memory where that is not seen, or not used.
     pub files_not_moved: i64,
-    /// Their sizes, bytes.
+    /// Sizes of these files, bytes.
     pub not_moved_bytes: i64,
-    /// Regular files that were only read, and of which calls moved less than half: the rest was read through a mapping, where that
-    /// is not seen, or not at all.
+    /// Regular files that were only read, and of which calls moved less than half. The rest was read
+    /// through a mapping where that is not seen, or not at all.
     pub files_read_in_part: i64,
-    /// What of them no call moved, bytes.
+    /// The part of these files that no call moved, bytes.
     pub unread_part_bytes: i64,
 }
 
-/// The directory with most of the data of which only opens were seen, and the sizes of all these files, bytes; `None`: there is
-/// no such data.
+/// The directory with most of the data of which only opens were seen, and the sizes of all these files,
+/// bytes; `None`: there is no such data.
 pub fn by_open_alone(workflow: &Workflow) -> Option<(String, i64)> {
     let mut of: BTreeMap<&str, i64> = BTreeMap::new();
     for (_, file) in opened_alone(workflow) {
@@ -55,9 +56,9 @@ pub fn by_open_alone(workflow: &Workflow) -> Option<(String, i64)> {
     })
 }
 
-/// The regular files of which no more than their being opened was seen, without system files.
+/// The regular files of which only opens were seen, without system files.
 fn opened_alone(workflow: &Workflow) -> impl Iterator<Item = (FileIndex, &File)> {
-    // The kernel layer sees the data of what is outside of the traced directories.
+    // The kernel layer also sees data moved outside of the traced directories.
     let moved = |access: &&Access| access.reads + access.writes > 0;
     let moved: HashSet<FileIndex> = workflow
         .accesses
@@ -73,7 +74,7 @@ fn opened_alone(workflow: &Workflow) -> impl Iterator<Item = (FileIndex, &File)>
         })
 }
 
-/// What was done to one file by all processes.
+/// The use of one file by all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
     /// The file.
@@ -84,13 +85,13 @@ pub struct FileUse {
     pub write_bytes: i64,
     /// Calls of any kind.
     pub calls: i64,
-    /// Whether somebody read it.
+    /// True if a process read the file.
     pub is_read: bool,
-    /// Whether somebody opened it so that it could be read.
+    /// True if a process opened the file so that it could be read.
     pub is_open_to_read: bool,
-    /// Whether somebody changed it.
+    /// True if a process changed the file.
     pub is_written: bool,
-    /// Whether somebody created it.
+    /// True if a process created the file.
     pub is_created: bool,
 }
 
@@ -105,9 +106,10 @@ impl FileUse {
         self.write_bytes = self.write_bytes.saturating_add(access.write_bytes);
         self.calls += access.calls;
         let relation = access.relation();
-        // Opened for both and never read: a linker does so with what it writes.
+        // A file opened for both and never read was not read: a linker opens its output so.
         self.is_read |= access.reads > 0 || relation == Relation::Read;
-        // Who made a file and opened it again to read it read it, though no call tells.
+        // If a process created a file and opened it again to read, it read the file, though no call shows
+        // it.
         self.is_read |= only_opens && access.plain_read_opens > 0;
         self.is_open_to_read |= access.is_reader();
         self.is_written |= relation >= Relation::Write;
@@ -153,7 +155,7 @@ pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
     totals
 }
 
-/// The size of a file that was opened for its data, which no call moved, bytes.
+/// The size of a file that was opened for its data, although no call moved any, bytes.
 fn not_moved(workflow: &Workflow, used: &FileUse) -> Option<i64> {
     let file = workflow.file(used.file);
     let is_opened = used.is_read || used.is_written;
@@ -161,9 +163,10 @@ fn not_moved(workflow: &Workflow, used: &FileUse) -> Option<i64> {
     file.size_bytes.filter(|&size| is_mapped && size > 0)
 }
 
-/// What of a file that was only read no call moved, where that is more than half of it and worth a word, bytes.
+/// The part of a file that no call moved, bytes, if the file was only read and this is more than half of
+/// it.
 fn not_read(workflow: &Workflow, used: &FileUse) -> Option<i64> {
-    /// Less than this is an end that nobody needed.
+    /// A smaller part is an end that no process needed.
     const LEAST: i64 = 1_000_000;
     let file = workflow.file(used.file);
     let is_part = used.read_bytes > 0 && !used.is_written && !file.only_opens;
@@ -176,12 +179,12 @@ fn not_read(workflow: &Workflow, used: &FileUse) -> Option<i64> {
 pub struct Unread {
     /// The file.
     pub file: FileIndex,
-    /// Bytes written; where only opens were seen its size at the end.
+    /// Bytes written; if only opens were seen, the size of the file at the end.
     pub bytes: i64,
 }
 
-/// Files written during the run that nobody read before it ended, the most bytes first. Final
-/// results are among them. Where only opens were seen, what was opened for both may have been read.
+/// Files written during the run that no process read before it ended, the most bytes first. Final results
+/// are among them. If only opens were seen, a file opened for both may have been read.
 pub fn never_read(workflow: &Workflow, uses: &[FileUse]) -> Vec<Unread> {
     let unread = |used: &FileUse| {
         let file = workflow.file(used.file);
@@ -197,7 +200,7 @@ pub fn never_read(workflow: &Workflow, uses: &[FileUse]) -> Vec<Unread> {
     found
 }
 
-/// The `most` files with the most of something.
+/// The `most` files with the largest value of `of`.
 pub fn hottest(uses: &[FileUse], most: usize, of: impl Fn(&FileUse) -> i64) -> Vec<FileUse> {
     let mut found: Vec<FileUse> = uses.iter().filter(|used| of(used) > 0).copied().collect();
     found.sort_by_key(|used| (std::cmp::Reverse(of(used)), used.file));

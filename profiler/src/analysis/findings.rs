@@ -1,5 +1,5 @@
-//! The one verdict: what could make a run shorter, over all analyses, by the time it could save.
-//! No finding is better than a wrong one: each needs evidence and a saving worth a word.
+//! The verdict: findings of all analyses that could make a run shorter, ordered by the time they could
+//! save. No finding is better than a wrong one: each needs evidence and a relevant saving.
 
 mod blame;
 mod finding;
@@ -30,33 +30,34 @@ use crate::timeline::Timeline;
 pub const OUTSIDE: &str = "outside";
 /// Most findings.
 const MOST: usize = 5;
-/// One that promises this share of the run is why it took so long, whatever step was the bottleneck meanwhile.
+/// A finding that promises this share of the run explains its length, whatever step was the bottleneck.
 const DECISIVE: f64 = 0.1;
-/// A step that limited the run for this share of it is why it took so long, where nothing else is.
+/// A step that limited the run for this share of it explains its length, if nothing else does.
 const LIMITS: f64 = 0.3;
-/// The waits for a lock explain the time in which they were where doing without them saves this share of it.
+/// The waits for a lock explain their time if the run without them saves this share of it.
 const BY_LOCK: f64 = 0.2;
 
-/// Why a run took as long as it did, and what could be done about it.
+/// The reason for the length of a run, and findings that could make it shorter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Why the run took as long as it did, in a line; none where that cannot be said.
+    /// The reason for the length of the run, in a line; `None`: not known.
     pub why: Option<String>,
-    /// The kind of that: of a [`Finding`], the resource of a bottleneck for which there is no remedy, or outside.
+    /// The kind of the reason: of a [`Finding`], the resource of a bottleneck without a remedy, or
+    /// [`OUTSIDE`].
     pub kind: Option<&'static str>,
-    /// What the step lacked that was the bottleneck most of the time, in a word.
+    /// The resource that limited the step that was the bottleneck most of the time, in a word.
     pub resource: Option<&'static str>,
     /// The step that `why` is about.
     pub step: Option<String>,
-    /// The bottleneck, in a line, where `why` is something else.
+    /// The bottleneck, in a line, if `why` is something else.
     pub bottleneck: Option<String>,
-    /// What the critical path goes through, in a line.
+    /// The steps that the critical path goes through, in a line.
     pub critical_path: Option<String>,
     /// At most five, the greatest saving first.
     pub findings: Vec<Finding>,
 }
 
-/// Judges a run. `path` bounds what findings may promise.
+/// Judges a run. `path` bounds the savings of findings.
 pub fn verdict(
     workflow: &Workflow,
     dag: &Dag,
@@ -68,7 +69,7 @@ pub fn verdict(
     of_bottlenecks(workflow, timeline, &result, path)
 }
 
-/// Judges a run whose bottlenecks by rule are found already.
+/// Judges a run whose bottlenecks by rule are known already.
 pub fn of_bottlenecks(
     workflow: &Workflow,
     timeline: &Timeline,
@@ -119,10 +120,10 @@ pub fn of_bottlenecks(
     }
 }
 
-/// What is to be named first: the greatest cause. A step of which nothing is on the critical path, such as a server that others
-/// end when they are done, gives way to one that is.
+/// The cause to name first: the one with the largest share. A step without a part of the critical path,
+/// such as a server that is ended when its clients are done, gives way to one on the path.
 fn foremost<'a>(result: &'a Bottlenecks, path: &CriticalPath) -> Option<&'a Cause> {
-    /// The share of the greatest that another one must have.
+    /// Share of the largest cause that another one must have.
     const COMPARABLE: f64 = 0.5;
     let first = result.causes.first()?;
     let is_on_path = |cause: &&Cause| {
@@ -171,7 +172,7 @@ fn findings(
 ) -> Vec<Finding> {
     let timeline = bound.timeline;
     let mut found: Vec<Finding> = Vec::new();
-    // What has an explanation already needs no second one.
+    // Intervals that have an explanation already need no second one.
     let mut explained: Vec<(i64, i64)> = Vec::new();
     // A better order fills the same gaps.
     let is_new = |one: &&Serial| !late.iter().any(|late| late.runner == one.runner);
@@ -180,13 +181,13 @@ fn findings(
         found.push(of_serial(one));
     }
     for one in late {
-        // What is left to run alone at the end does so for having begun late.
+        // A step that runs alone at the end does so because it began late.
         explained.push((one.began_ns, one.ended_ns));
         found.push(of_late_start(one, timeline));
     }
     for one in stragglers::stragglers(bound.workflow, result, timeline) {
         explained.push((one.from, one.to));
-        // To begin it earlier costs nothing.
+        // An earlier begin costs nothing.
         if late
             .iter()
             .any(|late| (late.began_ns..late.ended_ns).contains(&one.from))
@@ -199,7 +200,7 @@ fn findings(
         found.push(finding);
     }
     found.extend(small::small_calls(bound));
-    // What one does with a lock, be it to sleep, the others wait for.
+    // Intervals in which tasks waited for a lock: they also wait for a holder that sleeps.
     let mut locked: Vec<(i64, i64)> = Vec::new();
     for one in turns::turns(bound) {
         let waited: i64 = one.intervals.iter().map(|&(from, to)| to - from).sum();
@@ -220,7 +221,7 @@ fn findings(
         found.extend(blame.iter().filter_map(Blame::crowded_out));
     }
     let least = |kind: &str| match kind {
-        // There is always something that computes alone for a while, if only to begin.
+        // Some process always computes alone for a while, if only at the begin.
         "cpu" => DECISIVE,
         _ => LEAST,
     };
@@ -230,34 +231,34 @@ fn findings(
     });
     found.sort_by_key(|one| -one.saving_ns);
     // A step may be the bottleneck as a whole and by single instances, in turn.
-    let mut told = HashSet::new();
-    found.retain(|one| one.step.is_none() || told.insert((one.kind, one.step.clone())));
+    let mut reported = HashSet::new();
+    found.retain(|one| one.step.is_none() || reported.insert((one.kind, one.step.clone())));
     found.truncate(MOST);
     found
 }
 
 fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
-    let moment = |ns| units::moment(ns, timeline.begins_ns);
+    let instant = |ns| units::moment(ns, timeline.begins_ns);
     Finding {
         kind: "late start",
         step: Some(one.name.clone()),
         title: format!(
             "{} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others{}",
             units::plain(&one.name),
-            moment(one.began_ns),
+            instant(one.began_ns),
             units::plain(&one.runner_name),
-            moment(one.ready_ns),
+            instant(one.ready_ns),
             if_declared(one.needs.as_ref()),
         ),
         saving_ns: one.saving_ns,
         evidence: format!(
-            "{}, at most {} at a time, took {}; first those with the longest way to the end, {} (as far as files and pipes tell what depends on what)",
+            "{}, at most {} at a time, took {}; first those with the longest way to the end, {} (as far as files and pipes show what depends on what)",
             units::counted(one.steps as i64, "step", "steps"),
             one.jobs,
             units::duration(one.took_ns),
             units::duration(one.could_ns)
         ),
-        // What a makefile or a workflow says of orders is not seen.
+        // Orders that a makefile or a workflow states are not seen.
         confidence: "medium",
         command: "critical-path",
         why: None,

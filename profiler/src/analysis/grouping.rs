@@ -1,4 +1,4 @@
-//! What counts as one task: how processes are grouped.
+//! Groups processes into tasks.
 
 use std::collections::HashMap;
 
@@ -21,9 +21,9 @@ pub enum By {
     Host,
     /// By working directory.
     Directory,
-    /// By the value of an environment variable that was recorded, such as a job id.
+    /// By the value of a recorded environment variable, such as a job id.
     Environment(String),
-    /// By what a pattern finds in the command line: its first group, or all of it.
+    /// By the part of the command line that a pattern matches: its first group, or all of the match.
     Pattern(Regex),
 }
 
@@ -31,7 +31,7 @@ impl By {
     /// Reads `rule`, `exe`, `command`, `host`, `dir`, `env:NAME` or `regex:PATTERN`.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Returns a message that says what is wrong with the text.
     pub fn parse(text: &str) -> std::result::Result<By, String> {
         match text.split_once(':') {
             Some(("env", name)) if !name.is_empty() => Ok(By::Environment(name.into())),
@@ -57,13 +57,13 @@ impl By {
         }
     }
 
-    /// Whether a group that stands at several places of the graph is several tasks. A group that
-    /// somebody asked for by host, directory, variable or pattern stays one.
+    /// True if a group that stands at several places of the graph becomes several tasks. A group by host,
+    /// directory, variable or pattern stays one.
     pub fn is_split(&self) -> bool {
         matches!(self, By::Rule | By::Exe | By::Command)
     }
 
-    /// The name of the group of every program of every process; `?` where it has none.
+    /// The name of the group of every program of every process; `?` if it has none.
     ///
     /// # Errors
     /// When the trace cannot be read.

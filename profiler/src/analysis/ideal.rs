@@ -1,5 +1,5 @@
-//! How fast a run could be at best: Krevat et al.'s idealised lower bound, in general and for
-//! map–reduce, and what the difference consists of.
+//! The lower bound of a run (Krevat et al.), in general and for map–reduce, and the parts of the difference
+//! to it.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct Capacities {
     pub disk_write: f64,
     /// Network; `None`: not known, so not a bound.
     pub network: Option<f64>,
-    /// Copying memory; `None`: likewise.
+    /// Copying memory; `None`: not known, so not a bound.
     pub memory: Option<f64>,
 }
 
@@ -38,15 +38,15 @@ pub struct MapReduce {
     pub nodes: f64,
     /// Copies of the output that are written.
     pub replication: f64,
-    /// Whether the local sort goes through the disk once.
+    /// True if the local sort goes through the disk once.
     pub two_phase: bool,
-    /// Whether the map phase writes a copy of its output.
+    /// True if the map phase writes a copy of its output.
     pub backup: bool,
 }
 
 impl MapReduce {
-    /// Shortest time in seconds: phase 1 and phase 2. Their sum is `t_sort` of the paper where
-    /// nothing is replicated, sorted in two phases or backed up.
+    /// Shortest time in seconds: phase 1 and phase 2. Without replication, a sort in two phases and backup,
+    /// their sum is `t_sort` of the paper.
     pub fn bound(&self, capacities: &Capacities) -> (f64, f64) {
         let share = self.input / self.nodes;
         let remote = (self.nodes - 1.0) / self.nodes;
@@ -70,13 +70,13 @@ impl MapReduce {
     }
 }
 
-/// What binds a phase at best.
+/// The resource that binds a phase at best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// Reading the disk.
     DiskRead,
-    /// Writing it.
+    /// Writing the disk.
     DiskWrite,
     /// The network.
     Network,
@@ -86,7 +86,7 @@ pub enum Bound {
     Cpu,
 }
 
-/// A phase: between two moments at which no step was alive.
+/// A phase: an interval between two instants at which no step was alive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phase {
     /// Begin, ns.
@@ -95,25 +95,25 @@ pub struct Phase {
     pub to: i64,
     /// Bytes that had to be read: of each file at most its size.
     pub read_bytes: i64,
-    /// Bytes that had to be written, likewise.
+    /// Bytes that had to be written: of each file at most its size.
     pub write_bytes: i64,
     /// Bytes moved by file calls beyond these.
     pub extra_bytes: i64,
-    /// Bytes through pipes, at most.
+    /// Bytes through pipes, an upper bound.
     pub pipe_bytes: i64,
     /// Bytes that machines received over the network.
     pub network_bytes: i64,
-    /// Processor time, ns.
+    /// CPU time, ns.
     pub cpu_ns: i64,
     /// Shortest time, ns.
     pub ideal_ns: i64,
-    /// What binds it.
+    /// The resource that binds the phase.
     pub bound: Bound,
-    /// What the time beyond consists of, ns; they sum to it.
+    /// The parts of the time beyond the bound, ns; they sum to it.
     pub beyond: Beyond,
-    /// Receive skew before other parts took their share of the time, ns; `None`: no packets tell.
+    /// Receive skew before other parts took their share of the time, ns; `None`: no packets were captured.
     pub receive_skew_ns: Option<i64>,
-    /// What each machine did, by name; of a run on one, nothing.
+    /// The share of each machine, by name; empty for a run on one machine.
     pub machines: Vec<Machine>,
 }
 
@@ -122,14 +122,14 @@ pub struct Phase {
 pub struct Beyond {
     /// Waiting for the last of several: mean over instances, or machines, of the time after each.
     pub stragglers: i64,
-    /// Waiting for the last of several flows that came in: mean over the machines of the last one's end beyond the
-    /// mean of all; 0 where no packets tell.
+    /// Waiting for the last of several incoming flows: mean over the machines of the end of the last flow
+    /// minus the mean of all ends; 0 if no packets were captured.
     pub receive_skew: i64,
     /// Moving bytes beyond those that had to be.
     pub expansion: i64,
     /// Resources that were used one after another and not at once.
     pub not_overlapped: i64,
-    /// Processors were busy with what is not of the run: other work on the machine, and the tracer.
+    /// CPUs were busy outside of the run: other work on the machine, and the tracer.
     pub other_work: i64,
     /// No step was running.
     pub gaps: i64,
@@ -169,15 +169,15 @@ pub struct Ideal {
     pub ideal_ns: i64,
     /// Time measured, ns.
     pub measured_ns: i64,
-    /// What the difference consists of; the parts sum to it.
+    /// The parts of the difference; they sum to it.
     pub beyond: Beyond,
-    /// Machines.
+    /// Number of machines.
     pub nodes: usize,
-    /// Processors of all of them.
+    /// CPUs of all machines.
     pub cores: i64,
 }
 
-/// The phases of a run, begin and end, ns: between moments at which no step is alive, or cut at `cuts`.
+/// The phases of a run, begin and end, ns: between instants at which no step is alive, or cut at `cuts`.
 pub fn phases(timeline: &Timeline, cuts: &[i64]) -> Vec<(i64, i64)> {
     let steps = timeline.instances.iter();
     let steps = steps.filter(|instance| !instance.is_orchestrator);
@@ -195,8 +195,8 @@ pub fn phases(timeline: &Timeline, cuts: &[i64]) -> Vec<(i64, i64)> {
     ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Computes the lower bound of a run, by [`phases`], with the [`receive_skew`] of each where that is known. `None`:
-/// the number of CPUs is not known, or nothing ran.
+/// Computes the lower bound of a run, by [`phases`], with the [`receive_skew`] of each where that is known.
+/// `None`: the number of CPUs is not known, or no step ran.
 pub fn ideal(
     workflow: &Workflow,
     timeline: &Timeline,
@@ -218,7 +218,7 @@ pub fn ideal(
         let members: Vec<ProcessId> = timeline
             .instances
             .iter()
-            // A process counts where it began; with given cuts it may live in several.
+            // A process counts in the phase in which it began; with given cuts it may live in several.
             .filter(|one| one.from >= from && one.from < to.max(from + 1))
             .map(|one| one.process)
             .collect();
@@ -238,7 +238,7 @@ pub fn ideal(
     if result.phases.is_empty() {
         return None;
     }
-    // Between the phases nothing ran but what runs others.
+    // Between the phases only programs ran that run others.
     let within: i64 = result
         .phases
         .iter()
@@ -258,7 +258,7 @@ fn phase(
     receive_skew_ns: Option<i64>,
 ) -> Phase {
     let is_member: std::collections::HashSet<ProcessId> = members.iter().copied().collect();
-    // Of a file that several read each byte has to come from the disk once.
+    // If several processes read a file, each byte has to come from the disk once.
     let mut files: BTreeMap<crate::model::FileIndex, (i64, i64)> = BTreeMap::new();
     for access in workflow
         .accesses
@@ -328,7 +328,7 @@ fn phase(
         .copied()
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .unwrap_or((0.0, Bound::Cpu));
-    // A disk faster than it was measured, as a cache is, cannot make the bound exceed the time.
+    // A disk may be faster than it was measured, as a cache is. Even so the bound must not exceed the time.
     let ideal_ns = (longest as i64).min(length);
     let sum: f64 = times.iter().map(|time| time.0).sum();
     let mut rest = length - ideal_ns;
@@ -367,8 +367,8 @@ fn phase(
     }
 }
 
-/// Time of a phase that the processors were busy beyond what the run computed, mean over the machines, ns; 0 where
-/// no counters tell.
+/// Time of a phase in which CPUs were busy beyond the computation of the run, mean over the machines, ns; 0
+/// without counters.
 fn other_work(timeline: &Timeline, (from, to): (i64, i64), own_ns: f64) -> f64 {
     let counters = &timeline.counters;
     let busy = counters.hosts().into_iter();
@@ -381,8 +381,8 @@ fn other_work(timeline: &Timeline, (from, to): (i64, i64), own_ns: f64) -> f64 {
     }
 }
 
-/// Mean time between the end of each machine's work, or of each of the instances that ran until
-/// the last fifth of the phase where there is one machine, and the end of the phase, ns.
+/// Mean time between the end of each machine's work and the end of the phase, ns. With one machine, the mean
+/// over the last instance and the instances that were alive in the first fifth of its life.
 fn stragglers(timeline: &Timeline, members: &[ProcessId], machines: &[Machine], to: i64) -> f64 {
     if machines.len() > 1 {
         let sum: i64 = machines
@@ -396,7 +396,7 @@ fn stragglers(timeline: &Timeline, members: &[ProcessId], machines: &[Machine], 
         .filter(|instance| !instance.is_orchestrator)
         .map(|instance| (instance.from, instance.to.min(to)))
         .collect();
-    // Those that were alive together with the one that ended last, when that began.
+    // The instances that were alive together with the one that ended last, in the first fifth of its life.
     let Some(&last) = ends.iter().max_by_key(|life| life.1) else {
         return 0.0;
     };

@@ -6,7 +6,7 @@ use crate::analysis::bottlenecks::chart::subject_name;
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject};
 use crate::analysis::serial::{Need, RunBy, Serial};
 use crate::timeline::Timeline;
-/// A share as people read it.
+/// A share in the form for people.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         p if p > 0.0 && p < 0.95 => "<1 %".into(),
@@ -14,7 +14,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// What a want looks like, with the number that backs it.
+/// The resource that a cause lacked, with the number that supports it, in words.
 pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     let cores = match (cause.cpu, cpus) {
         (Some(busy), Some(cpus))
@@ -36,7 +36,7 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     };
     let lacked = match cause.resource {
         Resource::Cpu => format!("CPU{cores}"),
-        Resource::Processors => format!("it waited for a processor{cores}"),
+        Resource::Processors => format!("it waited for a CPU{cores}"),
         Resource::Limit => match &cause.limit {
             Some(limit) => format!("it waited for a CPU{cores}: {}", limit.text()),
             None => format!(
@@ -52,7 +52,7 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         Resource::Sleep => "it sleeps".into(),
         Resource::Stopped => "it was stopped (SIGSTOP or Ctrl-Z)".into(),
         Resource::Tracer => {
-            "it was held by who traces it (strace, a debugger; with --ptrace flowtrace)".into()
+            "its tracer had stopped it (strace, a debugger; with --ptrace flowtrace)".into()
         }
         Resource::Network => "the network".into(),
         Resource::HandOver => "handing over in small pieces".into(),
@@ -64,12 +64,12 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     }
 }
 
-/// How many of its instances were at work.
+/// The number of instances at work, in words.
 pub fn of_its((at_work, alive): (f64, f64)) -> String {
     format!("{at_work:.0} of its {alive:.0} instances at work")
 }
 
-/// Name of who is to blame.
+/// Name of the step or channel of a cause.
 pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
     match cause.task {
         Some(task) => result.tasks.tasks[task].name(),
@@ -77,10 +77,10 @@ pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
     }
 }
 
-/// Below this share of a run it matters to nobody what limited it.
+/// Share of a run below which a limit does not matter.
 pub(crate) const MATTERS: f64 = 0.1;
 
-/// That no step limited the run for long.
+/// The statement that no step limited the run for long.
 pub(crate) fn nothing(result: &Bottlenecks) -> String {
     let longest = result.causes.first().map(|cause| {
         let name = units::shorten(&units::plain(&who(result, cause)), 40);
@@ -93,16 +93,16 @@ pub(crate) fn nothing(result: &Bottlenecks) -> String {
     )
 }
 
-/// What a verdict rests on.
+/// The number of observations that a verdict rests on, in words.
 pub fn looks(samples: u64, timeline: &Timeline) -> String {
     match samples {
         0 => "from totals alone".into(),
         _ if timeline.exact => "exact".into(),
-        n => units::counted(n as i64, "look", "looks"),
+        n => units::counted(n as i64, "sample", "samples"),
     }
 }
 
-/// A stretch of steps one after another, in words.
+/// A stretch of steps that ran one after another, in words.
 pub fn serial_line(serial: &Serial) -> String {
     let steps: Vec<String> = serial
         .steps
@@ -126,7 +126,8 @@ pub fn serial_line(serial: &Serial) -> String {
         (RunBy::Make, None) => "; make -j would".into(),
         (RunBy::Make, needs) => format!("; with make -j{}", if_declared(needs.as_ref())),
         (RunBy::MakeWithJobs, _) => {
-            " if the makefile lets them (flowtrace check tells which of its orders nothing seen needs)".into()
+            " if the makefile lets them (flowtrace check lists its orders that nothing seen needs)"
+                .into()
         }
     };
     format!(
@@ -137,8 +138,8 @@ pub fn serial_line(serial: &Serial) -> String {
     )
 }
 
-/// On what advice to a make rests, of which a step needed what another one had made: whether a rule declares that, no trace
-/// shows.
+/// The condition for advice to a make of which a step needed the output of another one: no trace shows if a
+/// rule declares that.
 pub fn if_declared(need: Option<&Need>) -> String {
     need.map_or(String::new(), |need| {
         let what = need.what.trim_end_matches('/');

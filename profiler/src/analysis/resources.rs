@@ -1,5 +1,5 @@
-//! Where the time went, by resource (Taufer et al.): CPU, memory, disk in sequence and not,
-//! network, and waiting. The shares of any time sum to 1.
+//! Time by resource (Taufer et al.): CPU, memory, disk in sequence and not, network, and waiting. The
+//! shares of any interval sum to 1.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,11 +20,11 @@ pub const PARTS: [&str; 7] = [
     "waiting",
 ];
 
-/// Time or shares by resource, in the order of [`PARTS`]. `queue` is time ready to run without a
-/// processor; it is known for processes only.
+/// Time or shares by resource, in the order of [`PARTS`]. `queue` is time ready to run without a CPU; it is
+/// known for processes only.
 pub type Parts = [f64; 7];
 
-/// What is known of a machine's capacities, where it is.
+/// Known capacities of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Capacity {
     /// Bytes per second through the network, both directions together.
@@ -47,58 +47,58 @@ pub struct Interval {
 /// The processes of one rule, or one process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spent {
-    /// Rule, or command.
+    /// Number of processes.
     pub name: String,
-    /// How many processes.
+    /// Number of processes.
     pub processes: usize,
     /// Their life, ns: the sum of the parts.
     pub life_ns: f64,
     /// Time by resource, ns.
     pub parts: Parts,
-    /// Part of it that nothing is known of, ns; counted as waiting.
+    /// Part of the life that nothing is known of, ns; counted as waiting.
     pub unknown_ns: f64,
-    /// Part of it in which job control had stopped it, ns; it waits then.
+    /// Part of the life in which job control had stopped the process, ns; counted as waiting.
     pub stopped_ns: f64,
 }
 
-/// How long the processes of a step were blocked on storage, and on which part of it; see
-/// docs/kernel-layer.md for what is neither.
+/// Time that the processes of a step were blocked on storage, by part of the way; see docs/kernel-layer.md
+/// for the rest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stored {
     /// Rule, or program.
     pub name: String,
-    /// In all, ns.
+    /// Time blocked, ns.
     pub ns: i64,
-    /// While requests of their own waited in a queue of the kernel and none was at a device, ns.
+    /// Part of it in which own requests waited in a queue of the kernel and none was at a device, ns.
     pub queue_ns: i64,
-    /// While a device had requests of their own, ns.
+    /// Part of it in which a device had own requests, ns.
     pub device_ns: i64,
 }
 
 /// The decomposition of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Resources {
-    /// Shares of the run over all machines; empty machines: no counters.
+    /// Shares of the run over all machines; `None`: no counters.
     pub run: Option<Parts>,
-    /// The same per machine.
+    /// Shares of the run per machine.
     pub hosts: Vec<(String, Parts)>,
     /// Machines over time.
     pub intervals: Vec<Interval>,
-    /// By rule, the longest life first. Who only runs others is left out.
+    /// By rule, the longest life first. Processes that only run others are left out.
     pub rules: Vec<Spent>,
-    /// By process, likewise, the longest lives.
+    /// By process, the longest lives, in order.
     pub processes: Vec<Spent>,
-    /// Waits for storage by step, the longest first; empty where nobody told what became of requests.
+    /// Waits for storage by step, the longest first; empty if the fate of requests was not recorded.
     pub storage: Vec<Stored>,
     /// Share of the bytes of file calls that moved in sequence; `None`: there were none.
     pub sequential: Option<f64>,
-    /// Whether the network's use could be put in relation to a capacity.
+    /// True if the capacity of the network is known.
     pub has_network: bool,
-    /// Whether the disks of every machine with counters were counted.
+    /// True if the disks of every machine with counters were counted.
     pub has_disks: bool,
 }
 
-/// Processes listed.
+/// Most processes listed.
 const LISTED: usize = 100;
 
 /// Decomposes a run. `sequences` has the bytes of each image, by upid.
@@ -175,7 +175,7 @@ fn machines(result: &mut Resources, timeline: &Timeline, sequential: f64, capaci
                 let grown = counters.growth(host, name, from, to).unwrap_or(0.0);
                 grown / (to - from) as f64
             };
-            // Without the CPU nothing can be said of the rest of the time.
+            // Without the CPU counters nothing is known of the rest of the time.
             let Some(cpu) = counters.cpu_busy(host, from, to) else {
                 continue;
             };
@@ -220,7 +220,7 @@ fn machines(result: &mut Resources, timeline: &Timeline, sequential: f64, capaci
     result.run = (whole > 0.0).then(|| run.map(|time| time / whole));
 }
 
-/// The time of a process by resource: its states, its storage split as its own calls moved.
+/// The time of a process by resource: its states, with its storage time split as its own calls moved.
 fn parts(timeline: &Timeline, part: Part, sequential: f64) -> Parts {
     let totals = timeline.within(part.process, part.from, part.to);
     let of = |state: State| totals[state as usize];

@@ -1,9 +1,9 @@
-//! False serialisation: steps of a script that run one after another though nothing connects them.
+//! False serialisation: steps of a script that run one after another although nothing connects them.
 //!
-//! Judged phase by phase. A phase is a stretch in which a shell runs one step at a time; its steps
-//! are scheduled again in the order of the script, each as soon as what it depends on has ended
-//! and a processor is free. What is saved is an upper bound: exit codes and what the shell
-//! keeps in variables are not seen, but for what it read from pipes and files.
+//! A run is judged phase by phase. A phase is a stretch in which a shell runs one step at a time. Its steps
+//! are scheduled again in the order of the script, each as soon as its dependencies have ended and a CPU is
+//! free. The saving is an upper bound: exit codes and variables of the shell are not seen, except for what
+//! it read from pipes and files.
 
 mod jobs;
 mod late;
@@ -13,7 +13,7 @@ mod steps;
 
 pub(crate) use jobs::{Job, Work};
 pub use late::{LateStart, late_starts};
-use order::{Dependencies, Room, Schedule};
+use order::{Dependencies, Limits, Schedule};
 pub use runs::RunBy;
 use runs::run_by;
 use steps::{Runners, Step};
@@ -23,11 +23,11 @@ use crate::analysis::critical_path::CriticalPath;
 use crate::model::{FileCalls, ProcessId, Workflow};
 use crate::timeline::Timeline;
 
-/// Less than this share of the run is not worth a word.
+/// Least share of the run that makes a saving relevant.
 const LEAST: f64 = 0.03;
-/// Nor is less than this time, ns.
+/// Least time that makes a saving relevant, ns.
 const LEAST_NS: f64 = 20e6;
-/// Two steps overlap when they share more than this part of the shorter one.
+/// Two steps overlap if they share more than this part of the shorter one.
 const OVERLAP: f64 = 0.1;
 
 /// A stretch of a script whose steps could run side by side.
@@ -35,44 +35,45 @@ const OVERLAP: f64 = 0.1;
 pub struct Serial {
     /// The shell, or make.
     pub runner: ProcessId,
-    /// Its rule.
+    /// Rule of the runner.
     pub name: String,
     /// Begin of the first step, ns.
     pub from: i64,
-    /// End of the last, ns.
+    /// End of the last step, ns.
     pub to: i64,
-    /// Names of the steps, how often each ran, and for how long in all, ns; the longest first.
+    /// Names of the steps, with the number of runs and their total time, ns; the longest first.
     pub steps: Vec<(String, usize, i64)>,
-    /// How long all steps of the phase took one after another, ns.
+    /// Time of all steps of the phase one after another, ns.
     pub took_ns: i64,
-    /// How long they would take side by side, ns.
+    /// Time of these steps side by side, ns.
     pub could_ns: i64,
-    /// What the run could save, ns: no more than the critical path allows.
+    /// Time that the run could save, ns: at most what the critical path allows.
     pub saving_ns: i64,
-    /// Processors that the schedule used: those of the machine.
+    /// CPUs that the schedule used: those of the machine.
     pub cores: f64,
-    /// Pairs that depend on each other among them.
+    /// Number of pairs of these steps that depend on each other.
     pub dependencies: usize,
-    /// What the runner is.
+    /// Kind of the runner.
     pub run_by: RunBy,
-    /// A step of the runner, or of a build above it, that used what another one had made: where they run side by side that is
-    /// right only if it is declared. `None`: nothing seen connects any of them.
+    /// A step of the runner, or of a build above it, that used the output of another step. The steps may
+    /// run side by side only if that is declared. `None`: nothing seen connects any of them.
     pub needs: Option<Need>,
 }
 
-/// A step of a build that used what another one had made, which its rules may declare or not.
+/// A step of a build that used the output of another step, which the rules of the build may declare or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The step that used it.
     pub used_by: String,
-    /// The file or directory.
+    /// The file or directory that it used.
     pub what: String,
     /// The step that made it.
     pub made_by: String,
 }
 
-/// The first of all steps of a build, and of builds above it, that used what another one had made. All advice to let a build
-/// run several steps at a time, or in another order, asks this: no trace shows whether its rules declare the order.
+/// The first step of a build, or of a build above it, that used the output of another step. All advice to
+/// let a build run several steps at a time, or in another order, needs it: no trace shows if the rules of
+/// the build declare the order.
 fn need(
     workflow: &Workflow,
     timeline: &Timeline,
@@ -101,9 +102,8 @@ fn need(
         })
 }
 
-/// Finds the stretches, those that could save most first. Nothing is found where files, pipes or files
-/// outside the traced directories were not seen: then nothing is known of what depends on what. `path`
-/// bounds what they may save.
+/// Finds the stretches, the largest saving first. Finds none if files, pipes or files outside the traced
+/// directories were not seen: then the dependencies of steps are not known. `path` bounds the savings.
 pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> Vec<Serial> {
     let Some(cores) = cores(workflow, timeline) else {
         return Vec::new();
@@ -134,12 +134,12 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     }
     let bound = Bound::new(workflow, timeline, path);
     for one in &mut found {
-        // Each step is as much shorter as the stretch.
+        // Each step gets shorter by the same share as the stretch.
         let share = 1.0 - one.could_ns as f64 / one.took_ns.max(1) as f64;
         let saved = bound.of_steps_below(one.runner, one.from..one.to, share);
         one.saving_ns = one.saving_ns.min(saved);
     }
-    found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
+    found.retain(|one| is_relevant(one.saving_ns as f64, timeline));
     for one in &mut found {
         if one.run_by != RunBy::Shell {
             one.needs = need(workflow, timeline, &mut runners, one.runner);
@@ -149,22 +149,21 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     found
 }
 
-/// CPUs that the run may use; `None` where nothing can be said: there is one, or it is not known what depends on what.
+/// CPUs that the run may use; `None`: there is only one, or the dependencies of steps are not known.
 fn cores(workflow: &Workflow, timeline: &Timeline) -> Option<f64> {
     let is_seen = workflow.file_calls() != FileCalls::None && workflow.sees_outside();
     let cores = timeline.cores().filter(|&cores| cores > 1.0);
     cores.filter(|_| is_seen && timeline.length() > 0)
 }
 
-/// Runs of steps that stood alone, by their places. A pause that the script made on purpose ends
-/// one.
+/// Ranges of steps that stood alone, by their places. A deliberate pause of the script ends a range.
 fn stretches(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
     let overlaps = |a: &Step, b: &Step| {
         let shared = (a.to.min(b.to) - a.from.max(b.from)).max(0) as f64;
         let shorter = (a.to - a.from).min(b.to - b.from).max(1) as f64;
         shared > OVERLAP * shorter
     };
-    // Only neighbours in the order of begins, and whatever is still running, can overlap.
+    // Only neighbours in the order of begins, and the step that runs longest so far, can overlap.
     let mut is_alone = vec![true; steps.len()];
     let mut longest: Option<usize> = None;
     for at in 0..steps.len() {
@@ -210,19 +209,19 @@ fn judge(
         return None;
     }
     let dependencies = Dependencies::of(steps);
-    let schedule = Schedule::of(steps, &dependencies, Room::of_cores(cores));
+    let schedule = Schedule::of(steps, &dependencies, Limits::of_cores(cores));
     let running: i64 = steps.iter().map(Step::length).sum();
     let could_ns = schedule.end.max((work(steps) / cores) as i64);
-    // The schedule knows no others on the machine; the run did. What it saves is a share of the time
-    // that the steps took.
+    // The schedule knows of no other work on the machine, but the run competed with it. So the schedule is
+    // scaled by the time that the steps took.
     let took: i64 = steps.iter().map(|step| step.to - step.from).sum();
     let slower = took as f64 / running.max(1) as f64;
     let could_ns = (could_ns as f64 * slower) as i64;
     let saving = (took - could_ns) as f64 * alone(timeline, steps, from, to);
-    if !is_worth_a_word(saving, timeline) {
+    if !is_relevant(saving, timeline) {
         return None;
     }
-    // What stands where it stood is no part of what is wrong.
+    // Steps that keep their place are not part of the problem.
     let moved: Vec<&Step> = steps
         .iter()
         .enumerate()
@@ -262,17 +261,17 @@ fn rule_at(workflow: &Workflow, timeline: &Timeline, id: ProcessId, ns: i64) -> 
     workflow.program(program).rule.to_string()
 }
 
-fn is_worth_a_word(saving: f64, timeline: &Timeline) -> bool {
+fn is_relevant(saving: f64, timeline: &Timeline) -> bool {
     saving >= LEAST * timeline.length() as f64 && saving >= LEAST_NS
 }
 
-/// Processor time of the steps, ns.
+/// CPU time of the steps, ns.
 fn work(steps: &[Step]) -> f64 {
     steps.iter().map(|step| step.cpu_ns).sum()
 }
 
-/// Share of the stretch in which nobody else of the run had work: only then does it pay to be
-/// faster here.
+/// Share of the stretch in which nothing else of the run had work: only then does a faster stretch make the
+/// run faster.
 fn alone(timeline: &Timeline, steps: &[Step], from: i64, to: i64) -> f64 {
     let own: std::collections::HashSet<ProcessId> = steps
         .iter()

@@ -1,7 +1,6 @@
-//! Statistics of the file calls and of what processes did with files (ParaTrac, section 6.3).
+//! Statistics of the file calls and of the use of files by processes (ParaTrac, section 6.3).
 //!
-//! Calls go by once ([`calls::gather`]) and are never held; everything else is computed from
-//! the model.
+//! Calls are read once ([`calls::gather`]) and never kept. Everything else is computed from the model.
 
 pub mod calls;
 pub mod findings;

@@ -1,7 +1,7 @@
-//! How many of their threads programs keep at work, and how long the others wait for each other: for a mutex,
-//! a condition, the end of another thread, or as an idle pool. The kernel tells no more of these than
-//! that they are waits in `futex(2)`; all of them end by another thread of the same process. One that lasts
-//! for most of the program's life keeps nobody from work: that is a join, or a thread with nothing to do.
+//! The threads that programs keep at work, and the waits of the others for each other: for a mutex, a
+//! condition, the end of another thread, or as an idle pool. The kernel only reports that these are waits
+//! in `futex(2)`. All of them are ended by another thread of the same process. A wait for most of the
+//! program's life keeps no thread from work: it is a join, or a thread with nothing to do.
 
 use std::collections::BTreeMap;
 
@@ -13,44 +13,46 @@ use crate::timeline::Timeline;
 pub struct Threads {
     /// Rule.
     pub name: String,
-    /// Processes of it whose threads waited for each other.
+    /// Processes of the rule whose threads waited for each other.
     pub processes: usize,
-    /// Most threads that one of them had.
+    /// Most threads that one of these processes had.
     pub most: i64,
-    /// Threads that existed, but for those that only hand data on, the mean over the lives of these processes.
+    /// Threads alive, without those that only pass data on; the mean over the lives of these processes.
     pub alive: f64,
-    /// Threads that were on a processor, ready to be, or in storage, likewise.
+    /// Threads on a CPU, ready to run, or in storage; mean as above.
     pub at_work: f64,
-    /// Threads that waited for another one, likewise.
+    /// Threads that waited for another one; mean as above.
     pub waiting: f64,
-    /// Threads that did so for most of the program's life, likewise.
+    /// Threads that waited so for most of the program's life; mean as above.
     pub idle: f64,
-    /// Thread time of the waits that were shorter, ns.
+    /// Thread time of the shorter waits, ns.
     pub waited_ns: i64,
 }
 
 impl Threads {
-    /// Whether they could work side by side and do not.
+    /// True if the threads could work side by side and do not.
     pub fn keep_each_other_waiting(&self) -> bool {
         let could_work = self.alive - self.idle;
         could_work >= 1.5 && self.waiting >= 0.5 && self.at_work < 0.7 * could_work
     }
 
-    /// Whether most of them are idle, two or more: a pool with too few tasks, more than the one that waits for the others' end.
+    /// True if most threads, and at least two, are idle: a pool with too few tasks, not just one thread
+    /// that waits for the end of the others.
     pub fn have_nothing_to_do(&self) -> bool {
         self.idle >= 1.9 && self.at_work < 0.5 * self.alive
     }
 }
 
-/// The threads of some processes together; `None`: they did not wait for each other, or the kernel did not tell what they cost.
+/// The threads of some processes together; `None`: they did not wait for each other, or their time
+/// accounting is not complete.
 pub fn together(
     name: &str,
     timeline: &Timeline,
     processes: impl Iterator<Item = ProcessId>,
 ) -> Option<Threads> {
     let waited = |&id: &ProcessId| {
-        let books = &timeline.instance(id).books;
-        books.thread_lock_ns > 0 && books.is_complete
+        let accounting = &timeline.instance(id).books;
+        accounting.thread_lock_ns > 0 && accounting.is_complete
     };
     let (mut life, mut lives, mut work, mut idle) = (0, 0, 0, 0);
     let mut found = Threads {
@@ -65,14 +67,14 @@ pub fn together(
     };
     for id in processes.filter(waited) {
         let instance = timeline.instance(id);
-        let books = &instance.books;
+        let accounting = &instance.books;
         found.processes += 1;
-        found.most = found.most.max(books.threads);
-        found.waited_ns += books.thread_wait_ns;
-        idle += books.thread_idle_ns;
+        found.most = found.most.max(accounting.threads);
+        found.waited_ns += accounting.thread_wait_ns;
+        idle += accounting.thread_idle_ns;
         life += instance.to - instance.from;
-        lives += books.thread_ns - books.thread_help_ns;
-        work += books.on_cpu_ns + books.run_queue_ns + books.storage_ns;
+        lives += accounting.thread_ns - accounting.thread_help_ns;
+        work += accounting.on_cpu_ns + accounting.run_queue_ns + accounting.storage_ns;
     }
     let mean = |ns: i64| ns as f64 / life.max(1) as f64;
     found.alive = mean(lives);

@@ -1,4 +1,4 @@
-//! Where the time went, by rule.
+//! Time and failures of processes, by rule.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ pub struct RuleTime {
     pub rule: Arc<str>,
     /// Processes whose last program is of the rule.
     pub processes: i64,
-    /// CPU time of all its images, ns, forks without exec included.
+    /// CPU time of all images of the rule, ns, including forks without exec.
     pub cpu_ns: i64,
-    /// Life time of those of its images that forked nobody, ns: what waits for children is not
-    /// itself slow. Images whose CPU time is not known do not count.
+    /// Life time of the images that forked no process, ns: an image that waits for children is not slow
+    /// itself. Images with unknown CPU time do not count.
     pub leaf_ns: i64,
     /// CPU time of the same images, ns.
     pub leaf_cpu_ns: i64,
-    /// Time that they waited for a CPU, ns.
+    /// Time that these images waited for a CPU, ns.
     pub leaf_queue_ns: i64,
-    /// Time that the tracer held them, ns.
+    /// Time that a tracer had stopped these images, ns.
     pub leaf_tracer_ns: i64,
 }
 
 impl RuleTime {
-    /// Life of the images that forked nobody when they neither ran nor could run, ns: waiting
-    /// for files or other processes. Threads that ran at once may hide some of it.
+    /// Time in which the images that forked no process neither ran nor could run, ns: waits for files or
+    /// other processes. Threads that ran at the same time may hide some of it.
     pub fn blocked_ns(&self) -> i64 {
         (self.leaf_ns - self.leaf_cpu_ns - self.leaf_queue_ns - self.leaf_tracer_ns).max(0)
     }
@@ -50,7 +50,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
             leaf_queue_ns: 0,
             leaf_tracer_ns: 0,
         });
-        // In a mount session no costs are known, and then neither is what it waited.
+        // In a mount session costs are not known, and so waits are not either.
         let is_known = image.cpu_ns.is_some();
         let cpu = image.cpu_ns.unwrap_or(0);
         time.cpu_ns += cpu;
@@ -71,7 +71,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
     rules
 }
 
-/// Of each image whether it forked: what a process forked before an exec says nothing of the program after it.
+/// For each image, true if it forked. A fork before an exec does not count for the program after the exec.
 fn forked(workflow: &Workflow) -> Vec<bool> {
     let mut forked = vec![false; workflow.images.len()];
     for process in &workflow.processes {
@@ -96,9 +96,9 @@ pub fn waiting(rules: &[RuleTime]) -> Vec<&RuleTime> {
     waiting
 }
 
-/// Processes that ended by a signal or with another exit code than 0, with their rule and end:
-/// most frequent first. Those ended by SIGPIPE count only where the run itself failed, for in a
-/// run that succeeds the reader of their pipe had enough.
+/// Processes that ended by a signal or with another exit code than 0, with their rule and end, the most
+/// frequent first. Ends by SIGPIPE count only if the run itself failed: in a run that succeeds the reader
+/// of the pipe had enough.
 pub fn failures(workflow: &Workflow) -> Vec<Failures> {
     let has_run_failed = workflow.runs.iter().any(has_failed);
     let mut found: HashMap<(&Arc<str>, Ending), i64> = HashMap::new();
@@ -122,13 +122,13 @@ pub fn failures(workflow: &Workflow) -> Vec<Failures> {
             count,
         })
         .collect();
-    // A signal is rarer and tells more than a failing test of a script.
+    // A signal is rarer and says more than a failing test of a script.
     let order = |f: &Failures| (!matches!(f.ending, Ending::Signal(_)), -f.count);
     found.sort_by(|a, b| (order(a), &a.rule, a.ending).cmp(&(order(b), &b.rule, b.ending)));
     found
 }
 
-/// Whether the command of a run ended by a signal or with another code than 0.
+/// True if the command of a run ended by a signal or with another code than 0.
 pub(crate) fn has_failed(run: &RunRow) -> bool {
     run.exit_signal.is_some() || run.exit_code.is_some_and(|code| code != 0)
 }
@@ -138,13 +138,13 @@ pub(crate) fn has_failed(run: &RunRow) -> bool {
 pub struct Failures {
     /// The rule of their last image.
     pub rule: Arc<str>,
-    /// How they ended.
+    /// Way in which they ended.
     pub ending: Ending,
-    /// How many.
+    /// Number of processes.
     pub count: i64,
 }
 
-/// How a process ended that failed.
+/// Way in which a failed process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
     /// By a signal.

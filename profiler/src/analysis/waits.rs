@@ -1,8 +1,8 @@
-//! Who waited for whom, and for what in the end: wait states, their culprits and root causes.
+//! Waits of steps: their kinds, blockers and root causes.
 //!
-//! A reader blocked on an empty channel waits for a *late writer*, a writer blocked on a full one
-//! for a *late reader*, a parent for its child. Where the culprit waited itself at that time, its
-//! own culprit is charged, and so on: nobody is ever charged with more than the waiter waited.
+//! A reader blocked on an empty channel waits for a *late writer*, a writer blocked on a full one for a
+//! *late reader*, a parent for its child. If the blocker itself waited at that time, its own blocker is
+//! charged, and so on. The charges for a wait never exceed the wait.
 
 mod cause;
 mod search;
@@ -17,35 +17,35 @@ use crate::intervals::{minus, union};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
 
-/// Why something waited.
+/// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The channel was empty.
     LateWriter,
     /// The channel was full.
     LateReader,
-    /// What was sent was on its way through a network connection, and whoever sent it was blocked writing, or had ended.
+    /// Data was on its way through a network connection, and its sender was blocked writing, or had ended.
     Network,
     /// A child had not ended.
     Child,
     /// Storage.
     Storage,
-    /// A lock.
+    /// A lock was not free.
     Lock,
-    /// No place to run was free, of those that a jobserver hands out.
+    /// No place of a jobserver was free.
     Place,
     /// Time had to pass.
     Sleep,
-    /// Job control had stopped it.
+    /// Job control had stopped the process.
     Stopped,
-    /// Ready to run, but all processors were taken.
+    /// The process was ready to run, but all CPUs were in use.
     Processor,
     /// Anything else.
     Other,
 }
 
 impl Kind {
-    /// The kind of wait that a state is; `None`: it is none.
+    /// The kind of wait of a state; `None`: the state is no wait.
     pub const fn of(state: State) -> Option<Kind> {
         match state {
             State::In => Some(Kind::LateWriter),
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// In words.
+    /// Name of the kind in output.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::LateWriter => "late writer",
@@ -84,7 +84,7 @@ impl Kind {
 pub struct Wait {
     /// Rule that waited.
     pub waiter: String,
-    /// Why.
+    /// Kind of the wait.
     pub kind: Kind,
     /// Rule that it waited for; `None`: not a process, or not known which.
     pub culprit: Option<String>,
@@ -94,20 +94,20 @@ pub struct Wait {
     pub ns: f64,
     /// Intervals seen.
     pub waits: u64,
-    /// How many processes waited.
+    /// Number of processes that waited.
     pub processes: usize,
-    /// Whether the waiter only runs others.
+    /// True if the waiter only runs others.
     pub is_orchestrator: bool,
 }
 
-/// All of it.
+/// All waits of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// The longest first.
+    /// The waits, the longest first.
     pub waits: Vec<Wait>,
     /// Root causes of the waits of steps for others, the longest first.
     pub causes: Vec<Cause>,
-    /// Time in which nothing was on a processor, ready to be, or in storage: intervals.
+    /// Intervals in which no process was on a CPU, ready to run, or in storage.
     pub idle: Vec<(i64, i64)>,
     /// Programs whose threads waited for each other, the longest first.
     pub threads: Vec<Threads>,
@@ -122,7 +122,7 @@ impl Waits {
     }
 }
 
-/// Works out all waits of a run.
+/// Finds all waits of a run.
 pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
     let mut search = Search::new(workflow, timeline);
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
@@ -175,14 +175,14 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                     && matches!(state, State::In | State::Out);
                 let kind = if is_place { Kind::Place } else { kind };
                 let channel = channel.map(|channel| channel.kind.to_string());
-                // `flock FILE COMMAND` only runs another, but its wait for the lock is no part of that.
-                let is_held = *state == State::Lock;
-                let is_orchestrator = only_runs && !is_held;
+                // `flock FILE COMMAND` only runs another program, but its wait for the lock is its own.
+                let is_lock = *state == State::Lock;
+                let is_orchestrator = only_runs && !is_lock;
                 let counterparts = search.counterparts(part.process, piece, *state);
                 let mut charged = 0.0;
-                for &(culprit, share) in &counterparts {
+                for &(blocker, share) in &counterparts {
                     charged += ns * share;
-                    for (name, of_it) in search.names(culprit, piece.from, piece.to) {
+                    for (name, of_it) in search.names(blocker, piece.from, piece.to) {
                         let key = (
                             waiter.clone(),
                             kind,
@@ -197,7 +197,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                     if !is_orchestrator {
                         let mut path = vec![part.process];
                         let time = (piece.from, piece.to);
-                        search.charge(&waiter, culprit, time, ns * share, &mut path);
+                        search.charge(&waiter, blocker, time, ns * share, &mut path);
                     }
                 }
                 if ns - charged > 1.0 {
@@ -218,10 +218,10 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
     let mut waits: Vec<Wait> = sums
         .into_iter()
         .map(
-            |((waiter, kind, culprit, channel, is_orchestrator), sum)| Wait {
+            |((waiter, kind, blocker, channel, is_orchestrator), sum)| Wait {
                 waiter,
                 kind,
-                culprit,
+                culprit: blocker,
                 channel,
                 ns: sum.ns,
                 waits: sum.waits,
@@ -240,7 +240,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
     }
 }
 
-/// Waiter, kind, culprit, kind of the channel, and whether the waiter only runs others.
+/// Waiter, kind, blocker, kind of the channel, and true if the waiter only runs others.
 type Key = (String, Kind, Option<String>, Option<String>, bool);
 
 #[derive(Default)]
@@ -258,7 +258,7 @@ impl Sum {
     }
 }
 
-/// When no process was on a processor, ready to be, or in storage.
+/// Intervals in which no process was on a CPU, ready to run, or in storage.
 fn idle(timeline: &Timeline) -> Vec<(i64, i64)> {
     let mut busy = Vec::new();
     for instance in &timeline.instances {
@@ -274,6 +274,6 @@ fn idle(timeline: &Timeline) -> Vec<(i64, i64)> {
         }
     }
     busy.sort_unstable();
-    // What the command left behind lives on after it.
+    // Processes that the command left behind live on after it.
     minus(&[timeline.span], &union(busy))
 }

@@ -90,7 +90,7 @@ fn the_answer_says_step_resource_share_and_how_sure() {
     assert_eq!(
         answer,
         "second limited the run for 100 % of it (6.0 s of 6.0 s, 0.0–6.0 s): CPU, 1.0 of 2 cores \
-         busy · confidence high, 298 looks"
+         busy · confidence high, 298 samples"
     );
 }
 

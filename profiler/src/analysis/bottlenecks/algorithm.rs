@@ -1,5 +1,5 @@
-//! Battré et al., "Detecting Bottlenecks in Parallel DAG-based Data Flow Programs", Algorithms 1
-//! to 3, on any graph: cycles are contracted first.
+//! Battré et al., "Detecting Bottlenecks in Parallel DAG-based Data Flow Programs", Algorithms 1 to 3. They
+//! apply to any graph: cycles are contracted first.
 
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -9,7 +9,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 pub struct Load {
     /// Sum of the members' shares.
     pub sum: f64,
-    /// How many members say something.
+    /// Number of members with a known share.
     pub members: u32,
 }
 
@@ -22,19 +22,19 @@ impl Load {
         }
     }
 
-    /// Takes another's members in.
+    /// Adds the members of another load.
     pub fn add(&mut self, other: Load) {
         self.sum += other.sum;
         self.members += other.members;
     }
 
-    /// The arithmetic mean; `None`: nobody says anything.
+    /// The arithmetic mean; `None`: no member has a known share.
     pub fn mean(self) -> Option<f64> {
         (self.members > 0).then(|| self.sum / f64::from(self.members))
     }
 
-    /// Whether the mean is above a threshold. Exactly at it is not above it; sums of shares that
-    /// are equal to it but for rounding do not count as above.
+    /// True if the mean is above a threshold. A mean that equals the threshold except for rounding is not
+    /// above it.
     fn exceeds(self, threshold: f64) -> bool {
         const ROUNDING: f64 = 1e-9;
         self.mean().is_some_and(|mean| mean > threshold + ROUNDING)
@@ -97,31 +97,32 @@ pub fn contract(tasks: usize, edges: &[(usize, usize)]) -> Contracted {
     contracted
 }
 
-/// What one application of the algorithms found.
+/// Result of one application of the algorithms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// For each vertex whether it is a CPU bottleneck.
+    /// For each vertex, true if it is a CPU bottleneck.
     pub cpu: Vec<bool>,
-    /// For each edge whether it is an I/O bottleneck.
+    /// For each edge, true if it is an I/O bottleneck.
     pub io: Vec<bool>,
-    /// The tasks are bottlenecks by single instances of theirs.
+    /// True if single instances make their tasks bottlenecks.
     pub by_single: bool,
 }
 
 impl Found {
-    /// Whether nothing is a bottleneck.
+    /// True if there is no bottleneck.
     pub fn is_nothing(&self) -> bool {
         !self.cpu.contains(&true) && !self.io.contains(&true)
     }
 }
 
-/// Algorithm 1. `pt` has for each vertex the share of time its instances were processing, `st` for
-/// each edge the share of time its channels were saturated; `alpha` and `beta` are the thresholds,
-/// which must be exceeded.
+/// Algorithm 1. `pt` has for each vertex the share of time its instances were processing, `st` for each
+/// edge the share of time its channels were saturated. `alpha` and `beta` are the thresholds, which must be
+/// exceeded.
 ///
-/// The paper's instances of a task share its work evenly. Of those of a pool one may have all of it: the mean then blames nobody, and
-/// neither does a channel, for the others wait at empty ones. So where nothing is found, `single` is asked, which has for each
-/// vertex those of its instances alone that were at work for more than `alpha` of the time.
+/// In the paper the instances of a task share its work evenly. In a pool one instance may have all of the
+/// work. The mean then makes no task a bottleneck, and no channel is saturated, for the others wait at
+/// empty ones. So if nothing is found, `single` is used: for each vertex the loads of only those instances
+/// that were at work for more than `alpha` of the time.
 pub fn detect(
     graph: &Contracted,
     pt: &[Load],
@@ -134,7 +135,7 @@ pub fn detect(
         io: vec![false; graph.edges.len()],
         by_single: false,
     };
-    // Line 5: edges are looked at only where no task is to blame.
+    // Line 5: edges are examined only if no task is a bottleneck.
     if !found.cpu.contains(&true) {
         found.io = io_bottlenecks(graph, st, beta);
     }
@@ -148,7 +149,7 @@ pub fn detect(
 /// Algorithm 2 for every vertex in reverse topological order.
 fn cpu_bottlenecks(graph: &Contracted, pt: &[Load], alpha: f64) -> Vec<bool> {
     let mut is_bottleneck = vec![false; graph.members.len()];
-    // Whether any vertex that can be reached is one.
+    // True for a vertex from which a bottleneck can be reached.
     let mut has_below = vec![false; graph.members.len()];
     for vertex in 0..graph.members.len() {
         has_below[vertex] = graph.out[vertex].iter().any(|&edge| {
@@ -163,7 +164,7 @@ fn cpu_bottlenecks(graph: &Contracted, pt: &[Load], alpha: f64) -> Vec<bool> {
 /// Algorithm 3 for every edge, in the order of the vertices that they leave.
 fn io_bottlenecks(graph: &Contracted, st: &[Load], beta: f64) -> Vec<bool> {
     let mut is_bottleneck = vec![false; graph.edges.len()];
-    // Whether an edge on any path that begins at the vertex is one.
+    // True for a vertex if an edge on a path that begins at it is a bottleneck.
     let mut has_below = vec![false; graph.members.len()];
     for vertex in 0..graph.members.len() {
         for &edge in &graph.out[vertex] {

@@ -1,11 +1,11 @@
-//! What a bottleneck lacks, who is to blame for it, and how sure that is.
+//! The resource that a bottleneck lacks, the blocker, and the confidence in both.
 
 use super::{Bottleneck, Bottlenecks, Cause, Subject, view};
 use crate::analysis::bottlenecks::{Confidence, Resource};
 use crate::intervals::union;
 use crate::timeline::{Limit, Part, STATES, Shares, State, Timeline, sum_of};
 
-/// What the instances of some tasks did within some intervals, ns, and how often they were seen.
+/// The states of the instances of some tasks within intervals, ns, and the number of samples.
 pub fn states(
     result: &Bottlenecks,
     timeline: &Timeline,
@@ -33,7 +33,8 @@ pub fn states(
     (sums, samples.round() as u64)
 }
 
-/// What instances at work did: of a pool the others wait, for work or for their turn to ask for it.
+/// Keeps only the states of instances at work. The other instances of a pool wait for work, or for their
+/// turn to ask for it.
 pub fn at_work(mut sums: Shares) -> Shares {
     for state in State::ALL {
         if !state.is_at_work() {
@@ -76,8 +77,8 @@ pub(super) fn of_tasks(
     }
 }
 
-/// The bottleneck that some edges are. A pipe is memory: it is full because somebody does not
-/// empty it, and that is the step to blame, if there is one that has anything to do.
+/// The bottleneck that some edges are. A full pipe does not limit by itself: a reader does not empty it,
+/// and that reader is the blocker if it has anything to do.
 pub(super) fn of_edges(
     result: &Bottlenecks,
     timeline: &Timeline,
@@ -91,7 +92,7 @@ pub(super) fn of_edges(
     let is_network = edges().any(|edge| edge.is_network(timeline));
     let is_file = edges().all(|edge| edge.channels.is_empty());
     let mut busiest: Option<(usize, f64)> = None;
-    // Of two that write to each other the writer is not behind its own channel.
+    // Of two tasks that write to each other, the writer is not behind its own channel.
     let writers: Vec<usize> = edges().map(|edge| edge.ends().0).collect();
     let mut reached: Vec<usize> = edges().map(|edge| edge.ends().1).collect();
     let mut at = 0;
@@ -110,7 +111,7 @@ pub(super) fn of_edges(
     let consumer = busiest.filter(|&(_, share)| share >= 0.5);
     let involved: Vec<usize> = edges().flat_map(|edge| [edge.from, edge.to]).collect();
     let (sums, samples) = states(result, timeline, &involved, &intervals);
-    let (culprit, resource) = match consumer {
+    let (blocker, resource) = match consumer {
         _ if is_file => (edges().next().map(|edge| edge.ends().0), Resource::Disk),
         Some((task, _)) => {
             let (sums, _) = states(result, timeline, &[task], &intervals);
@@ -123,7 +124,7 @@ pub(super) fn of_edges(
         None => (None, Resource::HandOver),
     };
     let mut sure = confidence(&sums, samples, mean, result.options.beta);
-    // The thresholds name a channel, reason names the step behind it.
+    // The thresholds give a channel; that a step is behind it is inferred.
     if consumer.is_some() && !is_file {
         sure = sure.min(Confidence::Medium);
     }
@@ -131,7 +132,7 @@ pub(super) fn of_edges(
         subject: Subject::Edges(members.to_vec()),
         ns,
         share: ns as f64 / length,
-        culprit,
+        culprit: blocker,
         resource,
         by_single: false,
         mean,
@@ -141,7 +142,7 @@ pub(super) fn of_edges(
     }
 }
 
-/// Joins what the same step or channel is to blame for, for the same want.
+/// Joins the bottlenecks of the same step or channel with the same resource.
 pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
     for found in &result.found {
@@ -207,9 +208,10 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
     causes
 }
 
-/// The one of several instances that was at work for most of some intervals, where none of the others was for as long.
+/// The instance that was at work for most of some intervals, while no other instance was for nearly as
+/// long.
 fn busiest(timeline: &Timeline, members: &[Part], intervals: &[(i64, i64)]) -> Option<usize> {
-    /// The share of the time, and the share of that which the next one may have.
+    /// Least share of the intervals, and largest share of `most` that the next instance may have.
     const MOST: f64 = 0.75;
     let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let at_work = |part: &Part| -> f64 {
@@ -231,18 +233,18 @@ fn busiest(timeline: &Timeline, members: &[Part], intervals: &[(i64, i64)]) -> O
     (most >= MOST * length as f64 && next <= MOST * most).then_some(program)
 }
 
-/// How many processors the run itself had within intervals, and how many it wanted: the mean
-/// number of its threads that were on one, and that were on one or waited for one. When a process was active
-/// is known from its states, of which it has one at a time; how many of its threads then were, from its books.
+/// CPUs that the run itself had within intervals, and CPUs that it wanted: the mean number of its threads
+/// that ran, and that ran or were ready. The states of a process say when it was active, but a process has
+/// one state at a time. The number of active threads comes from its time accounting.
 pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
     let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let (mut had, mut wanted) = (0.0, 0.0);
     for instance in &timeline.instances {
-        let books = &instance.books;
+        let accounting = &instance.books;
         let active = sum_of(&instance.totals, State::is_active);
-        let by_books = (books.is_complete && active > 0.0).then(|| {
-            let wanted = (books.on_cpu_ns + books.run_queue_ns) as f64;
-            (books.on_cpu_ns as f64 / active, wanted / active)
+        let by_accounting = (accounting.is_complete && active > 0.0).then(|| {
+            let wanted = (accounting.on_cpu_ns + accounting.run_queue_ns) as f64;
+            (accounting.on_cpu_ns as f64 / active, wanted / active)
         });
         let first = intervals.partition_point(|&(_, to)| to <= instance.from);
         for &(from, to) in intervals[first..]
@@ -251,7 +253,7 @@ pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
         {
             let sums = timeline.within(instance.process, from, to);
             let active = sum_of(&sums, State::is_active);
-            let (on_one, ready) = match by_books {
+            let (on_one, ready) = match by_accounting {
                 Some((on_one, ready)) => (active * on_one, active * ready),
                 None => (sums[State::Cpu as usize], active),
             };
@@ -263,7 +265,7 @@ pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
     (had / length, wanted / length)
 }
 
-/// Mean share of the processors of all machines that were busy within intervals.
+/// Mean share of the CPUs of all machines that were busy within intervals.
 pub fn busy(timeline: &Timeline, intervals: &[(i64, i64)]) -> Option<f64> {
     let (mut sum, mut length) = (0.0, 0.0);
     for &(from, to) in intervals {
@@ -293,7 +295,8 @@ fn processing(
     }
 }
 
-/// What tasks lacked: what most of their processing was, and if that was storage, whether it was.
+/// The resource that tasks lacked: the state of most of their processing. For storage it is decided if the
+/// wait was for storage or is a cost of tracing.
 fn lacking(
     result: &Bottlenecks,
     timeline: &Timeline,
@@ -316,7 +319,7 @@ fn limit(result: &Bottlenecks, timeline: &Timeline, members: &[usize]) -> Option
     timeline.limit_of(tasks.flat_map(|task| task.members.iter().map(|part| part.process)))
 }
 
-/// The resource that most of the processing was. `limit`: the part of the machine that the processes may use.
+/// The resource of most of the processing. `limit`: the part of the machine that the processes may use.
 pub fn resource(
     timeline: &Timeline,
     sums: &Shares,
@@ -328,7 +331,7 @@ pub fn resource(
     let mean = |ns: f64| ns / length.max(1) as f64;
     let wanted = mean(of(State::Cpu) + of(State::Queue));
     let lacks = lacks(timeline, intervals, (wanted, mean(of(State::Queue))), limit);
-    // Waiting for a processor that others on the machine took tells nothing of the step.
+    // A wait for a CPU that others on the machine took says nothing about the step.
     let queue = if lacks.is_some() || of(State::Cpu) <= 0.0 {
         of(State::Queue)
     } else {
@@ -340,8 +343,8 @@ pub fn resource(
     }
     let (pressure, swapped) = memory(timeline, intervals, length as f64);
     let waits = of(State::Fault) + of(State::File);
-    // A page that is read for the first time is a fault, too; one that was given up and is needed
-    // again is what the kernel counts as pressure.
+    // The first read of a page is a fault, too. The kernel counts as pressure only pages that were given up
+    // and are needed again.
     let presses = swapped || pressure.is_none_or(|stalled| stalled > 0.01 * of(State::Fault));
     let scarce = swapped || pressure.is_some_and(|stalled| stalled > 0.3 * length as f64);
     if presses && of(State::Fault) > 0.3 * processing || scarce && waits > 0.2 * processing {
@@ -364,15 +367,16 @@ pub fn resource(
     }
 }
 
-/// The reason of a wait for a CPU, where it is not that others on the machine had all: the run wants clearly more CPUs than there
-/// are, or it may not use all of them. `wanted`: CPUs that some processes wanted, and of these what they waited for.
+/// The reason of a wait for a CPU; `None`: others on the machine took all CPUs. The run wants clearly more
+/// CPUs than there are, or it may not use all of them. `wanted`: CPUs that some processes wanted; `waited`:
+/// CPUs that they waited for.
 fn lacks(
     timeline: &Timeline,
     intervals: &[(i64, i64)],
     (wanted, waited): (f64, f64),
     limit: Option<&Limit>,
 ) -> Option<Resource> {
-    /// CPUs idle beside processes that wait for one say that these may not have them.
+    /// So many idle CPUs beside processes that wait for one mean that the processes may not use them.
     const IDLE: f64 = 0.5;
     let (_, of_run) = own_load(timeline, intervals);
     let exceeds = |limit: &Limit, wanted: f64| wanted > 1.1 * limit.cores;
@@ -394,8 +398,8 @@ fn lacks(
     (of_run > 1.25 * cpus).then_some(Resource::Processors)
 }
 
-/// Pressure on memory within intervals, `length` ns in all: ns in which some task waited for it, if that is known, and
-/// whether anything was swapped.
+/// Pressure on memory within intervals, `length` ns in all: ns in which some task waited for memory, if
+/// known, and true if memory was swapped.
 fn memory(timeline: &Timeline, intervals: &[(i64, i64)], length: f64) -> (Option<f64>, bool) {
     let counters = &timeline.counters;
     let (mut pressure, mut swapped) = (None, 0.0);
@@ -408,11 +412,11 @@ fn memory(timeline: &Timeline, intervals: &[(i64, i64)], length: f64) -> (Option
             swapped += grown("swap.in").unwrap_or(0.0) + grown("swap.out").unwrap_or(0.0);
         }
     }
-    // A page now and then is no thrashing: ten megabytes in a second of it are.
+    // A page now and then is no thrashing; ten megabytes per second are.
     (pressure, swapped > 10e6 * (length / 1e9).max(1.0))
 }
 
-/// How sure it is that a share observed so often lies above its threshold.
+/// Confidence that a share from so many samples lies above its threshold.
 fn confidence(sums: &Shares, samples: u64, mean: f64, threshold: f64) -> Confidence {
     let all: f64 = sums.iter().sum();
     let unknown = sums[State::Unknown as usize] / all.max(1.0);
@@ -422,7 +426,7 @@ fn confidence(sums: &Shares, samples: u64, mean: f64, threshold: f64) -> Confide
         _ if unknown > 0.5 => Confidence::Low,
         50.. if mean - 2.0 * error > threshold => Confidence::High,
         10.. => Confidence::Medium,
-        // The books are exact; only what waits were for is not known without samples.
+        // The time accounting is exact. Without samples only the reasons of waits are unknown.
         _ if sum_of(sums, State::is_active) > 0.8 * all => Confidence::Medium,
         _ => Confidence::Low,
     }

@@ -1,10 +1,10 @@
-//! What Figure 5 of the paper shows: how busy the processors were over time, and below it when
-//! what was a bottleneck.
+//! The data of Figure 5 of the paper: utilisation of the CPUs over time, and below it the intervals of the
+//! bottlenecks.
 
 use super::{Bottlenecks, Resource, Subject};
 use crate::timeline::Timeline;
 
-/// A stretch of time and a value for it.
+/// An interval with a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
     /// Begin, ns.
@@ -20,11 +20,11 @@ pub struct Level {
 pub struct Bar {
     /// The step, or the steps that the channel connects.
     pub name: String,
-    /// Whether it is a channel.
+    /// True if the bottleneck is a channel.
     pub is_channel: bool,
-    /// What it lacked.
+    /// The limiting resource.
     pub resource: Resource,
-    /// When, ns.
+    /// Intervals of the bottleneck, ns.
     pub intervals: Vec<(i64, i64)>,
     /// Share of the run.
     pub share: f64,
@@ -35,13 +35,13 @@ pub struct Bar {
 pub struct Chart {
     /// Begin and end of the run, ns.
     pub span: (i64, i64),
-    /// The moment that people count from, ns.
+    /// Origin of displayed times, ns.
     pub begins_ns: i64,
-    /// Utilisation of all processors.
+    /// Utilisation of all CPUs.
     pub utilisation: Vec<Level>,
-    /// Whether that is of the machine, and not of the run alone.
+    /// True if `utilisation` is of the machine, false if it is of the run alone.
     pub is_of_machine: bool,
-    /// Processors; `None`: not known.
+    /// Number of CPUs; `None`: not known.
     pub cpus: Option<i64>,
     /// The bottlenecks, the longest first.
     pub bars: Vec<Bar>,

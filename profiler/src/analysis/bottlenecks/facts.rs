@@ -1,4 +1,4 @@
-//! The bottlenecks of a run for machines. Times are nanoseconds, shares 0 to 1.
+//! The bottlenecks of a run as machine-readable output. Times are nanoseconds, shares 0 to 1.
 
 use serde::Serialize;
 
@@ -7,27 +7,28 @@ use super::{Bottlenecks, Cause, Subject};
 use crate::analysis::advice::Advice;
 use crate::timeline::Limit;
 
-/// Everything that `flowtrace bottlenecks` says.
+/// The output of `flowtrace bottlenecks --format json`.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Facts {
     /// The answer in a line.
     pub answer: String,
-    /// Why the run took so long, in a line, where that is no bottleneck, or one of which there is more to say.
+    /// The reason for the length of the run, in a line, if it is no bottleneck, or a bottleneck with more
+    /// to say.
     pub why: Option<String>,
-    /// Length of the run; of one that goes on, or was cut short, up to the last window that is complete.
+    /// Length of the run; if it goes on or was cut short, up to the last complete window.
     pub duration_ns: i64,
-    /// Whether that is all of the run.
+    /// True if that is all of the run.
     pub is_complete: bool,
-    /// Who is to blame, the most first.
+    /// The causes, the one with the largest share first.
     pub causes: Vec<CauseFact>,
-    /// What the algorithms found, the longest first.
+    /// Results of the algorithms, the longest first.
     pub bottlenecks: Vec<BottleneckFact>,
     /// Time without a bottleneck, and why.
     pub without: Vec<WithoutFact>,
-    /// Who was processing for most of the time in which nobody was for long enough, the busiest first.
+    /// The subjects closest to being a bottleneck in the time without one, the busiest first.
     pub nearest: Vec<NearestFact>,
-    /// How many instances of which step to run; none where no step is to blame.
+    /// Advised number of instances of each step; none if no step is a cause.
     pub advice: Option<Advice>,
     /// Threshold for tasks.
     pub alpha: f64,
@@ -39,7 +40,7 @@ pub struct Facts {
     pub windows: Vec<WindowFact>,
 }
 
-/// Who is to blame for how much.
+/// A cause and its share of the run.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names of the fields say what they are")]
 pub struct CauseFact {
@@ -49,16 +50,17 @@ pub struct CauseFact {
     pub ns: i64,
     pub share: f64,
     pub cpu_busy: Option<f64>,
-    /// Where single instances of the step limit the run: how many were at work on average, and how many lived.
+    /// Set if single instances of the step limit the run: the mean number at work, and the mean number
+    /// alive.
     pub instances: Option<(f64, f64)>,
-    /// The part of the machine that the step may use, where that is less than all and known.
+    /// The part of the machine that the step may use, if it is less than all and known.
     pub limit: Option<String>,
     pub samples: u64,
     pub confidence: &'static str,
     pub intervals: Vec<(i64, i64)>,
 }
 
-/// What the algorithms found.
+/// A result of the algorithms.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names of the fields say what they are")]
 pub struct BottleneckFact {
@@ -82,7 +84,7 @@ pub struct WithoutFact {
     pub ns: i64,
 }
 
-/// Who would be a bottleneck next.
+/// A subject that would be a bottleneck next.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names of the fields say what they are")]
 pub struct NearestFact {
@@ -98,7 +100,7 @@ pub struct WindowFact {
     pub to_ns: i64,
     pub kind: &'static str,
     pub name: String,
-    /// Processing, or saturated.
+    /// Share of the window in which the step was processing or the channel saturated.
     pub share: f64,
     pub is_bottleneck: bool,
 }

@@ -1,39 +1,39 @@
 //! Resources that can limit a step, and the confidence of such a statement.
 
-/// What a step lacked while it limited the run.
+/// The resource that limited a step while the step limited the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
-    /// It computed.
+    /// The step computed.
     Cpu,
-    /// It was ready to compute and waited for a processor for much of the time.
+    /// The step was ready to compute and waited for a CPU for much of the time.
     Processors,
-    /// The same, while others were idle or may not be used: an affinity mask or a quota keeps it from them.
+    /// The step waited for a CPU while others were idle: an affinity mask or a quota keeps it from them.
     Limit,
-    /// It waited for storage.
+    /// The step waited for storage.
     Disk,
-    /// It waited for the answers to its file calls, which are so many that their way through the traced view
-    /// explains it: a cost of tracing.
+    /// The step waited for the answers to its file calls. The calls are so many that their way through the
+    /// traced mount explains the wait: a cost of tracing.
     View,
-    /// It waited for pages of memory.
+    /// The step waited for pages of memory.
     Memory,
-    /// It waited for locks.
+    /// The step waited for locks.
     Lock,
-    /// It waited for time to pass.
+    /// The step waited for time to pass.
     Sleep,
-    /// Job control had stopped it.
+    /// Job control had stopped the step.
     Stopped,
-    /// Who traced it held it.
+    /// The step's tracer had stopped it.
     Tracer,
-    /// Data went through a connection as fast as that allows.
+    /// Data went through a connection as fast as the connection allows.
     Network,
-    /// Data went from hand to hand, and neither side had much to do.
+    /// Data was passed from process to process, and neither side had much to do.
     HandOver,
-    /// Something else, or nothing is known.
+    /// Another resource, or nothing is known.
     Other,
 }
 
 impl Resource {
-    /// In a word.
+    /// Name of the resource in output.
     pub const fn name(self) -> &'static str {
         match self {
             Resource::Cpu => "CPU",
@@ -62,19 +62,19 @@ impl Resource {
     }
 }
 
-/// How sure a statement is.
+/// Confidence in a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// It rests on little, or on assumptions that cannot be checked.
+    /// The statement rests on few observations, or on assumptions that cannot be checked.
     Low,
-    /// Likely.
+    /// The statement is likely.
     Medium,
     /// Many observations agree.
     High,
 }
 
 impl Confidence {
-    /// In words.
+    /// Name of the confidence in output.
     pub const fn name(self) -> &'static str {
         match self {
             Confidence::Low => "low",

@@ -1,7 +1,8 @@
-//! What is left of a window beside those to blame for it.
+//! The rest of a window: the part in which none of its bottlenecks lived.
 //!
-//! Algorithm 2 takes the tasks of a window for concurrent, and blames the last of a chain. Where they ran one after another
-//! in a window, the last covers only the end of it, and what ran before is to be asked for itself: the window is cut there.
+//! Algorithm 2 takes the tasks of a window as concurrent, and blames the last of a chain. If tasks ran one
+//! after another, the last one covers only the end of the window. The window is then cut, so that the time
+//! before is examined for itself.
 
 use super::algorithm;
 use super::result::{Bottlenecks, Window, lives};
@@ -10,12 +11,12 @@ use super::windows::{self, MOST};
 use crate::intervals::union;
 use crate::timeline::Timeline;
 
-/// Where the rests of a window are this much shorter than it they are not looked at again.
+/// A rest that is this many times shorter than its window is not examined again.
 const SHORTER: i64 = 50;
-/// A chain of so many steps in one window is followed to its begin.
+/// Most steps of a chain in one window that are followed back to the begin of the chain.
 const ROUNDS: usize = 12;
 
-/// Looks for bottlenecks between boundaries, and again in what those found leave of their windows.
+/// Finds the bottlenecks between boundaries, and again in the rests of their windows.
 pub(super) fn examine(
     result: &Bottlenecks,
     timeline: &Timeline,
@@ -28,7 +29,7 @@ pub(super) fn examine(
             .iter()
             .flat_map(|window| left(window, &lives, &steps));
         let mut cuts: Vec<(i64, i64)> = rests.collect();
-        // The longest first, for there may be more than windows.
+        // The longest rests come first, for the number of windows is limited.
         cuts.sort_by_key(|&(from, to)| (from - to, from));
         cuts.truncate(MOST.saturating_sub(boundaries.len()) / 2);
         let known = boundaries.len();
@@ -43,7 +44,7 @@ pub(super) fn examine(
     windows
 }
 
-/// What those to blame leave of a window while steps lived, if that is worth a look.
+/// The rests of a window in which steps lived; empty if they are too short to examine.
 fn left(window: &Window, lives: &Lives, steps: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let mut alive_ns = 0;
     let mut rests = rest(&lives.covered(window), window.from, window.to);
@@ -78,7 +79,7 @@ fn detect(result: &Bottlenecks, timeline: &Timeline, boundaries: &[i64]) -> Vec<
     measured.into_iter().map(window).collect()
 }
 
-/// When those that can be to blame lived: of each vertex, and of each edge those who carry something through it.
+/// The lives of everything that can be a bottleneck: of each vertex, and of the carriers of each edge.
 struct Lives {
     vertices: Vec<Vec<(i64, i64)>>,
     edges: Vec<Vec<(i64, i64)>>,
@@ -100,7 +101,8 @@ impl Lives {
         }
     }
 
-    /// When those to blame for a window lived in it. All of it where nobody is to blame: then there is no rest.
+    /// The intervals of a window in which its bottlenecks lived. All of the window if it has no bottleneck:
+    /// then there is no rest.
     fn covered(&self, window: &Window) -> Vec<(i64, i64)> {
         let vertices = self.vertices.iter().zip(&window.found.cpu);
         let edges = self.edges.iter().zip(&window.found.io);
@@ -119,7 +121,7 @@ impl Lives {
     }
 }
 
-/// When any step lived: intervals that do not touch, in order.
+/// Intervals in which any step lived, disjoint and in order.
 pub(super) fn steps(tasks: &Tasks) -> Vec<(i64, i64)> {
     let steps = tasks.parts.iter().filter(|(_, task)| task.is_some());
     let mut lives: Vec<_> = steps.map(|(part, _)| (part.from, part.to)).collect();
@@ -127,7 +129,7 @@ pub(super) fn steps(tasks: &Tasks) -> Vec<(i64, i64)> {
     union(lives)
 }
 
-/// What of intervals that are in order lies in a window.
+/// The parts of ordered intervals that lie in a window.
 pub(super) fn within(intervals: &[(i64, i64)], window: &Window) -> Vec<(i64, i64)> {
     let first = intervals.partition_point(|&(_, to)| to <= window.from);
     let inside = intervals[first..]
@@ -138,7 +140,7 @@ pub(super) fn within(intervals: &[(i64, i64)], window: &Window) -> Vec<(i64, i64
         .collect()
 }
 
-/// What intervals that are in order, and do not overlap, leave between two moments.
+/// The gaps that ordered, disjoint intervals leave between two instants.
 pub(super) fn rest(intervals: &[(i64, i64)], from: i64, to: i64) -> Vec<(i64, i64)> {
     let ends = intervals.iter().map(|one| one.1);
     let begins = intervals.iter().map(|one| one.0).chain([to]);
@@ -146,7 +148,7 @@ pub(super) fn rest(intervals: &[(i64, i64)], from: i64, to: i64) -> Vec<(i64, i6
     gaps.filter(|&(from, to)| from < to).collect()
 }
 
-/// How much of the time between two moments such intervals cover, ns.
+/// Time between two instants that ordered, disjoint intervals cover, ns.
 pub(super) fn overlap(intervals: &[(i64, i64)], from: i64, to: i64) -> i64 {
     let first = intervals.partition_point(|one| one.1 <= from);
     let inside = intervals[first..].iter().take_while(|one| one.0 < to);

@@ -3,7 +3,7 @@
 use crate::analysis::bottlenecks::{Confidence, Resource, Tasks, algorithm};
 use crate::intervals::union;
 use crate::timeline::Limit;
-/// How to look for bottlenecks.
+/// Options of the search for bottlenecks.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Share of its time that a task must exceed in processing.
@@ -24,7 +24,7 @@ impl Default for Options {
     }
 }
 
-/// What a bottleneck is.
+/// The tasks or channels that are a bottleneck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A task, or several that depend on each other: places in [`Tasks::tasks`].
@@ -36,52 +36,53 @@ pub enum Subject {
 /// A bottleneck over the whole run.
 #[derive(Clone, Debug)]
 pub struct Bottleneck {
-    /// What it is.
+    /// The tasks or channels.
     pub subject: Subject,
-    /// When, ns; apart from each other, in order.
+    /// Intervals in which it limits the run, ns; disjoint, in order.
     pub intervals: Vec<(i64, i64)>,
     /// Sum of the intervals, ns.
     pub ns: i64,
     /// Share of the run.
     pub share: f64,
-    /// The task to blame: of a task itself, of a full pipe the one that does not empty it. `None`:
-    /// the channel itself is slow.
+    /// The blocker: the task itself, or for a full pipe the task that does not empty it. `None`: the
+    /// channel itself is slow.
     pub culprit: Option<usize>,
-    /// What it lacked.
+    /// The resource that the blocker lacked.
     pub resource: Resource,
-    /// Of a task whether single instances of it make it one, while others have nothing to do.
+    /// True for a task of which single instances limit the run, while others have nothing to do.
     pub by_single: bool,
-    /// Mean of the share that made it one.
+    /// Mean of the share that exceeded the threshold.
     pub mean: f64,
-    /// Looks at its processes in the intervals.
+    /// Samples of its processes in the intervals.
     pub samples: u64,
-    /// How sure that is.
+    /// Confidence in the resource.
     pub confidence: Confidence,
 }
 
-/// A window and what was found in it.
+/// A window and its bottlenecks.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// Begin, ns.
     pub from: i64,
     /// End, ns.
     pub to: i64,
-    /// Share of all processors that were busy; `None`: not known.
+    /// Share of all CPUs that were busy; `None`: not known.
     pub cpu: Option<f64>,
-    /// Time that processes were on a processor, ns.
+    /// Time that processes were on a CPU, ns.
     pub on_cpu_ns: i64,
-    /// Per vertex of [`Bottlenecks::graph`]: mean processing share, where an instance lived.
+    /// Per vertex of [`Bottlenecks::graph`]: mean processing share, if an instance lived.
     pub pt: Vec<Option<f64>>,
-    /// Per vertex: mean share at work of those instances that were for most of the window; `None`: none was.
+    /// Per vertex: mean share at work of the instances that were at work for most of the window; `None`:
+    /// none was.
     pub single: Vec<Option<f64>>,
     /// Per edge: mean saturated share.
     pub st: Vec<Option<f64>>,
-    /// What the algorithms say.
+    /// Result of the algorithms.
     pub found: algorithm::Found,
 }
 
 impl Bottleneck {
-    /// What kind of thing it is, in a word.
+    /// Kind of the subject, in a word.
     pub const fn kind(&self) -> &'static str {
         match self.subject {
             Subject::Tasks(_) if self.by_single => "instance",
@@ -96,70 +97,73 @@ impl Bottleneck {
 pub struct Bottlenecks {
     /// The tasks and their edges.
     pub tasks: Tasks,
-    /// The same with cycles contracted.
+    /// The graph of tasks with cycles contracted.
     pub graph: algorithm::Contracted,
     /// The windows in order.
     pub windows: Vec<Window>,
     /// The bottlenecks, the longest first.
     pub found: Vec<Bottleneck>,
-    /// Time without any, ns, and why.
+    /// Time without a bottleneck by reason, ns.
     pub without: Vec<(Without, i64)>,
     /// Thresholds that were used.
     pub options: Options,
     /// Length of a window, ns.
     pub window_ns: i64,
-    /// Begin and end of the run, ns; of one that goes on, or was cut short, the end of the last window that is complete.
+    /// Begin and end of the run, ns. If the run goes on or was cut short, it ends with the last complete
+    /// window.
     pub span: (i64, i64),
-    /// Whether the run goes on, or was cut short.
+    /// True if the run goes on, or was cut short.
     pub is_partial: bool,
-    /// Who is to blame for how much of the run, the most first.
+    /// The causes with their shares of the run, the largest first.
     pub causes: Vec<Cause>,
 }
 
-/// A step or channel that is to blame for some of the run, and what it lacked.
+/// A step or channel that limits the run for some time, and the resource that it lacked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
     /// The task; `None`: a channel is slow itself.
     pub task: Option<usize>,
-    /// Edges that were full before it, or that are slow: places in [`Tasks::edges`].
+    /// Edges that were full before the task, or that are slow: places in [`Tasks::edges`].
     pub edges: Vec<usize>,
-    /// What it lacked.
+    /// The resource that the step lacked.
     pub resource: Resource,
-    /// When, ns.
+    /// Intervals in which the cause limits the run, ns.
     pub intervals: Vec<(i64, i64)>,
     /// Sum of the intervals, ns.
     pub ns: i64,
     /// Share of the run.
     pub share: f64,
-    /// Mean share of the processors that were busy then; `None`: not known.
+    /// Mean share of the CPUs that were busy in the intervals; `None`: not known.
     pub cpu: Option<f64>,
-    /// Where single instances of the task limit the run: how many of its instances were at work on average, and how many lived.
+    /// Set if single instances of the task limit the run: the mean number at work, and the mean number
+    /// alive.
     pub at_work: Option<(f64, f64)>,
-    /// Of these the program that was at work nearly all of that time while no other was, a place in [`crate::model::Programs::stints`].
+    /// The program that was at work nearly all of that time while no other instance was, a place in
+    /// [`crate::model::Programs::stints`].
     pub busiest: Option<usize>,
-    /// Processors that the run itself had then, on average.
+    /// Mean number of CPUs that the run itself had in the intervals.
     pub own_cores: f64,
-    /// The part of the machine that the task may use; `None`: all, or it is not known.
+    /// The part of the machine that the task may use; `None`: all, or not known.
     pub limit: Option<Limit>,
-    /// Looks that it rests on.
+    /// Number of samples that the cause rests on.
     pub samples: u64,
-    /// How sure that is.
+    /// Confidence in the resource.
     pub confidence: Confidence,
 }
 
-/// Why a window has no bottleneck.
+/// The reason for which a window has no bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Without {
-    /// No step was alive, only what runs steps.
+    /// No step was alive, only programs that run steps.
     Nothing,
-    /// Steps were alive, but nothing is known of what they did.
+    /// Steps were alive, but their states are not known.
     Unknown,
-    /// All of them waited for each other for most of the time.
+    /// All steps waited for each other for most of the time.
     Balanced,
 }
 
 impl Without {
-    /// In words.
+    /// The reason in words.
     pub const fn text(self) -> &'static str {
         match self {
             Without::Nothing => {
@@ -174,12 +178,12 @@ impl Without {
 }
 
 impl Bottlenecks {
-    /// Length of the time that was judged, ns.
+    /// Length of the examined time, ns.
     pub fn length(&self) -> i64 {
         (self.span.1 - self.span.0).max(0)
     }
 
-    /// True where the doings of the steps are known for most of the time.
+    /// True if the states of the steps are known for most of the time.
     pub fn is_known(&self) -> bool {
         let unknown = self
             .without
@@ -189,8 +193,8 @@ impl Bottlenecks {
         2 * unknown < self.length()
     }
 
-    /// What was closest to being one in the time of [`Without::Balanced`], the busiest first, with the share of
-    /// that time in which it was processing.
+    /// The subjects closest to being a bottleneck in the time of [`Without::Balanced`], the busiest first,
+    /// with the share of that time in which each was processing.
     pub fn nearest(&self) -> Vec<(Subject, f64)> {
         let is_balanced = |window: &&Window| window.found.is_nothing();
         let (mut sums, mut length) = (vec![0.0; self.graph.members.len()], 0.0);
@@ -209,7 +213,7 @@ impl Bottlenecks {
     }
 }
 
-/// When any instance of these tasks lived: hulls of overlapping lives, in order.
+/// Intervals in which any instance of these tasks lived: hulls of overlapping lives, in order.
 pub(super) fn lives(result: &Bottlenecks, members: &[usize]) -> Vec<(i64, i64)> {
     let mut lives: Vec<(i64, i64)> = members
         .iter()

@@ -1,5 +1,5 @@
-//! From processes to the tasks of Battré et al., and from pipes, sockets and files to the edges
-//! between them.
+//! Groups processes into the tasks of Battré et al., and pipes, sockets and files into the edges between
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -13,27 +13,28 @@ use crate::graph::{Dag, Edge, EdgeKind, Node};
 use crate::model::{Access, FileIndex, ProcessId, Relation, Stream, Way, Workflow};
 use crate::timeline::{Part, State, Timeline};
 
-/// Files named for an edge; more are only counted.
+/// Most files named for an edge; more are only counted.
 const NAMED: usize = 3;
-/// Places of one group that are tasks of their own.
+/// Most places of one group that are tasks of their own.
 const MOST_PLACES: usize = 64;
 
-/// The processes, each while it ran one program, that count as instances of one task.
+/// The instances of one task: programs that processes ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Name of the group.
     pub group: String,
-    /// Which part of its group it is, from 1, where the group stands at several places of the
+    /// Number of this part of its group, from 1. A group has parts if it stands at several places of the
     /// graph: the two `sort` of `sort | uniq | sort`.
     pub part: usize,
-    /// How many parts the group has.
+    /// Number of parts of the group.
     pub parts: usize,
     /// Its instances in the order of discovery.
     pub members: Vec<Part>,
 }
 
 impl Task {
-    /// Name shown to people: `sort (stage 1 of 2)`, which is no version of a process, as `sort [1/2]` is in the graph.
+    /// Name shown to people: `sort (stage 1 of 2)`, unlike `sort [1/2]` in the graph, which is a version of
+    /// a process.
     pub fn name(&self) -> String {
         match self.parts {
             0 | 1 => self.group.clone(),
@@ -42,27 +43,28 @@ impl Task {
     }
 }
 
-/// What leads from one task to another.
+/// Channels and files that lead from one task to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskEdge {
-    /// Writing task; of two that write to each other the one that is asked first.
+    /// Writing task; of two tasks that write to each other, the one that asks first.
     pub from: usize,
     /// Reading task.
     pub to: usize,
-    /// Which way data went: that of files and pipes forth.
+    /// Direction of the data; files and pipes lead forth.
     pub way: Way,
-    /// Time that processes of either waited until they could write to the other, ns.
+    /// Time that processes of `from` and of `to` waited until they could write to the other task, ns.
     pub full_ns: (f64, f64),
     /// Pipes and sockets: places in the timeline.
     pub channels: Vec<u32>,
-    /// Some of the files.
+    /// The first few of the files.
     pub files: Vec<FileIndex>,
-    /// How many files.
+    /// Number of files.
     pub file_count: usize,
 }
 
 impl TaskEdge {
-    /// Who wrote what limits the run, and who reads it. Where data went both ways, who waited to write for longer.
+    /// The task that writes and the task that reads. If data went both ways, the writer is the task that
+    /// waited longer to write.
     pub fn ends(&self) -> (usize, usize) {
         match self.is_back() {
             true => (self.to, self.from),
@@ -70,7 +72,7 @@ impl TaskEdge {
         }
     }
 
-    /// The arrow from the first of them to the other.
+    /// The arrow from the first of these ends to the other.
     pub fn arrow(&self) -> &'static str {
         match self.way {
             Way::Both if self.full_ns != (0.0, 0.0) => Way::Forth.arrow(),
@@ -78,7 +80,8 @@ impl TaskEdge {
         }
     }
 
-    /// Whose lives are those of what it carries: the writer's, and through a network, where data is on its way, the reader's.
+    /// The tasks in whose lives the edge carries data: the writer, and for a network connection also the
+    /// reader, because data is on its way.
     pub fn carriers(&self, timeline: &Timeline) -> Vec<usize> {
         let (from, to) = self.ends();
         match self.is_network(timeline) {
@@ -87,7 +90,7 @@ impl TaskEdge {
         }
     }
 
-    /// Whether some of it leaves the machine, or may.
+    /// True if some of the data leaves the machine, or may.
     pub fn is_network(&self, timeline: &Timeline) -> bool {
         let mut channels = self.channels.iter();
         channels.any(|&at| timeline.channels[at as usize].is_network())
@@ -103,16 +106,17 @@ impl TaskEdge {
 pub struct Tasks {
     /// The tasks.
     pub tasks: Vec<Task>,
-    /// Every program of every process and its task; `None`: it only runs others, or is the pause between two looks for something.
+    /// Every program of every process and its task; `None`: the program only runs others, or is a pause
+    /// between two polls.
     pub parts: Vec<(Part, Option<usize>)>,
-    /// Task of each process that its data counts for; `None`: it only runs others.
+    /// Task that the data of each process counts for; `None`: the process only runs others.
     pub of: Vec<Option<usize>>,
     /// The edges, by their ends.
     pub edges: Vec<TaskEdge>,
 }
 
 /// Groups the programs of processes by `names`, one for each. With `split`, a group that stands at several
-/// places of the graph becomes several tasks, so that hardly anything has to be contracted.
+/// places of the graph becomes several tasks, so that few cycles have to be contracted.
 pub fn tasks(
     workflow: &Workflow,
     dag: &Dag,
@@ -170,8 +174,8 @@ pub fn tasks(
     tasks
 }
 
-/// True of a program that was started between two looks for something and is mostly the wait for it: it shares no work with others
-/// of its name, such as the one that makes what is looked for.
+/// True for a pause between two polls: a program that mostly waits. Such a program shares no work with
+/// others of its name, for example with one that makes the file polled for.
 fn is_pause(timeline: &Timeline, part: Part) -> bool {
     let pieces = timeline.pieces_within(part.process, part.from, part.to);
     let waits = pieces
@@ -181,8 +185,9 @@ fn is_pause(timeline: &Timeline, part: Part) -> bool {
     2 * waited > part.to - part.from
 }
 
-/// Of each process the program that its data counts for: the graph has one node for all of them. The one that used most of the
-/// files first that were written in the run, for only such lead from step to step; else the longest that did not only run others.
+/// For each process, the program that its data counts for: the graph has one node for all its programs. The
+/// choice is the program that used most files written in the run, for only such files lead from step to step.
+/// If no program used any, it is the longest one that did not only run others.
 fn with_data(workflow: &Workflow, timeline: &Timeline) -> Vec<usize> {
     let programs = &timeline.programs;
     let is_written = |access: &&Access| access.relation() >= Relation::Write;
@@ -215,8 +220,8 @@ fn data_part(dag: &Dag) -> DiGraph<Node, Edge> {
     )
 }
 
-/// For each process which of the places of its group in the graph it stands at: how many of the
-/// same name come before it in its pipeline, and how often a path through files comes back.
+/// The place of each process among those of its name in the graph: the number of processes with the same
+/// name before it in its pipeline, and the number of times that a path through files comes back to it.
 fn places(workflow: &Workflow, part: &DiGraph<Node, Edge>, names: &[&str]) -> Vec<(u32, u32)> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let name: Vec<u32> = names
@@ -269,8 +274,8 @@ fn places(workflow: &Workflow, part: &DiGraph<Node, Edge>, names: &[&str]) -> Ve
     (0..names.len()).map(|at| (stage[at], round[at])).collect()
 }
 
-/// A group that stands at very many places is a loop, and one task: each of its rounds says what the others do, and would have an
-/// edge from all before it.
+/// Makes a group that stands at very many places one task. Such a group is a loop: its rounds all show the
+/// same, and each would have an edge from all rounds before it.
 fn few_places(mut places: Vec<(u32, u32)>, names: &[&str]) -> Vec<(u32, u32)> {
     let mut of: HashMap<&str, BTreeSet<(u32, u32)>> = HashMap::new();
     for (name, &place) in names.iter().zip(&places) {
@@ -288,8 +293,9 @@ fn is_stream(edge: &Edge) -> bool {
     matches!(edge.kind, EdgeKind::Pipe | EdgeKind::Socket)
 }
 
-/// Which process wrote to which through pipes and sockets. Of two that wrote to each other the older one asked, whatever of the two
-/// the graph had to leave out: the workers of a pool are no pipeline.
+/// The graph of processes that wrote to each other through pipes and sockets. Of two that wrote in both
+/// directions, the older process is taken as the one that asks, even if the graph had to leave out one of
+/// the directions: the workers of a pool are no pipeline.
 fn streams(workflow: &Workflow, part: &DiGraph<Node, Edge>) -> DiGraph<(), ()> {
     let count = workflow.processes.len();
     let writes_to = |from: ProcessId, to: ProcessId| {
@@ -330,7 +336,7 @@ fn streams(workflow: &Workflow, part: &DiGraph<Node, Edge>) -> DiGraph<(), ()> {
 }
 
 fn number_parts(tasks: &mut [Task], at: &HashMap<(&str, (u32, u32)), usize>) {
-    // In the order of data: who receives may have begun before who sends.
+    // In the order of the data: a reader may begin before its writer.
     let mut parts: BTreeMap<&str, BTreeSet<(u32, u32, usize)>> = BTreeMap::new();
     for (&(name, (stage, round)), &task) in at {
         parts.entry(name).or_default().insert((round, stage, task));
@@ -379,8 +385,8 @@ fn edges(
         .collect()
 }
 
-/// Through which files data went from task to task; an older version of a file counts for those
-/// who read a later one that builds on it.
+/// The files through which data went from task to task. A reader of a file version also counts as a reader
+/// of the older versions that it builds on.
 fn file_edges(
     part: &DiGraph<Node, Edge>,
     of: &[Option<usize>],
@@ -412,7 +418,8 @@ fn file_edges(
     files
 }
 
-/// A channel belongs to an edge where the graph has a stream between two who held its ends.
+/// Adds the channels. A channel belongs to an edge if the graph has a stream between two processes that had
+/// its ends open.
 fn add_channels(
     workflow: &Workflow,
     timeline: &Timeline,
@@ -427,7 +434,7 @@ fn add_channels(
             .ok()?;
         Some(&workflow.streams[at])
     };
-    // Which way data went between tasks, by their sockets.
+    // Direction of the data between tasks, from their sockets.
     let mut ways: BTreeMap<(usize, usize), Option<Way>> = BTreeMap::new();
     let mut written: BTreeMap<(usize, usize), BTreeSet<(u32, ProcessId)>> = BTreeMap::new();
     for (at, channel) in timeline.channels.iter().enumerate() {
@@ -480,7 +487,7 @@ fn add_channels(
     }
 }
 
-/// How long a process waited until it could write into a channel, ns.
+/// Time that a process waited until it could write into a channel, ns.
 fn full_ns(timeline: &Timeline, process: ProcessId, channel: u32) -> f64 {
     let pieces = &timeline.instance(process).pieces;
     let full = pieces

@@ -1,4 +1,4 @@
-//! Whether what a step waited for storage is a cost of tracing: its calls on traced files go through flowtrace.
+//! Decides if a step's waits for storage are a cost of tracing: calls on traced files go through flowtrace.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,8 @@ use super::Bottlenecks;
 use crate::model::ProcessId;
 use crate::timeline::{Place, Shares, State, Timeline, sum_of};
 
-/// Whether it is, for what tasks did within intervals, `sums`: the way of their calls, or that flowtrace moved the data.
+/// True if the waits for storage of `members` within `intervals` (`sums`) are a cost of tracing: most of
+/// them are the way of the calls to flowtrace and back, or flowtrace copied the data from memory.
 pub(super) fn is_cost(
     result: &Bottlenecks,
     timeline: &Timeline,
@@ -18,16 +19,16 @@ pub(super) fn is_cost(
     answers.are_ways() || answers.are_most() && answers_from_memory(timeline, sums, intervals)
 }
 
-/// What processes waited for storage in all, and what of that were calls that flowtrace answered, ns.
+/// The waits of processes for storage in all, and the part of them that flowtrace answered, ns.
 #[derive(Default)]
 struct Answers {
     waited_ns: f64,
-    /// Answers that took long enough to come from a device.
+    /// Answers slow enough to come from a device.
     slow_ns: f64,
-    /// Of them, those that do come from one.
+    /// The part of `slow_ns` in which data was synchronised, which does need a device.
     sync_ns: f64,
     quick_ns: f64,
-    /// The ways of the calls to flowtrace and back; `None`: the run does not tell.
+    /// Time of the calls on their way to flowtrace and back; `None`: not recorded.
     ways_ns: Option<f64>,
 }
 
@@ -42,36 +43,38 @@ impl Answers {
         };
         for process in processes {
             let instance = timeline.instance(process);
-            let books = &instance.books;
-            let view = books.view;
+            let accounting = &instance.books;
+            let view = accounting.view;
             all.waited_ns += sum_of(&instance.totals, State::is_storage);
             all.slow_ns += view.slow_ns as f64;
             all.sync_ns += view.sync_ns as f64;
             all.quick_ns += view.quick_ns as f64;
             if let Some((ways_ns, way_ns)) = all.ways_ns.as_mut().zip(timeline.way_ns) {
-                // flowtrace waits for a processor to answer as the caller does to go on: on a busy machine that is the most of it.
-                let turns = books.voluntary_switches + books.involuntary_switches;
-                let queued = books.run_queue_ns as f64 / turns.max(view.calls).max(1) as f64;
+                // flowtrace waits for a CPU before it answers, as the caller does before it goes on. On a
+                // busy machine that is most of the way.
+                let turns = accounting.voluntary_switches + accounting.involuntary_switches;
+                let queued = accounting.run_queue_ns as f64 / turns.max(view.calls).max(1) as f64;
                 *ways_ns += view.calls as f64 * (way_ns as f64 + queued);
             }
         }
         all
     }
 
-    /// Whether most of it was the way of the calls, as far as the run itself tells what that takes: slow answers are no more than
-    /// half of it, and the ways, with the quick answers, half or more.
+    /// True if most of the waits were the way of the calls, as measured in the run itself: slow answers are
+    /// at most half of the waits, and the ways with the quick answers at least half.
     fn are_ways(&self) -> bool {
         let is_most = |ways_ns| 2.0 * (ways_ns + self.quick_ns) >= self.waited_ns;
         2.0 * self.slow_ns <= self.waited_ns && self.ways_ns.is_some_and(is_most)
     }
 
-    /// Whether half of it or more were answers that need no device.
+    /// True if at least half of the waits were answers that need no device.
     fn are_most(&self) -> bool {
         2.0 * (self.slow_ns - self.sync_ns + self.quick_ns) >= self.waited_ns
     }
 }
 
-/// Whether the disks on which the files are had next to nothing to do meanwhile: then flowtrace moved the data from memory to memory.
+/// True if the disks that store the files had next to nothing to do within `intervals`: then flowtrace
+/// copied the data from memory to memory.
 fn answers_from_memory(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) -> bool {
     match timeline.place {
         Place::Anywhere => false,
@@ -81,7 +84,7 @@ fn answers_from_memory(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i6
     }
 }
 
-/// How long within intervals the busiest disk had requests, ns; `None`: not recorded.
+/// Time within `intervals` in which the busiest disk had requests, ns; `None`: not recorded.
 fn disk_ns(timeline: &Timeline, intervals: &[(i64, i64)]) -> Option<f64> {
     let mut sum = 0.0;
     for &(from, to) in intervals {

@@ -1,5 +1,5 @@
-//! Cuts a run into windows and works out, for each, how much of it every task was processing and
-//! every edge saturated.
+//! Cuts a run into windows. For each window, measures how much of it every task was processing and every
+//! edge was saturated.
 
 use std::collections::HashMap;
 
@@ -8,21 +8,20 @@ use super::tasks::Tasks;
 use crate::model::ProcessId;
 use crate::timeline::{Piece, State, Timeline, sum_of};
 
-/// Most windows; beyond that they are made longer.
+/// Most windows; for more, each window is made longer.
 pub(super) const MOST: usize = 20_000;
-/// A task that lived for less than this share of a window says nothing of it.
+/// A task that lived for less than this share of a window is left out of the window.
 const LEAST_LIFE: f64 = 0.01;
-/// A file can only be slow where the disk is busy for this share of the window.
+/// A file counts as slow only if the disk is busy for this share of the window.
 const DISK_BUSY: f64 = 0.9;
 
-/// The window to use where none is given, ns: the paper's 5 s, less for short runs.
+/// Default length of a window, ns: the paper's 5 s, less for short runs.
 pub fn default_window(length: i64) -> i64 {
     (length / 20).clamp(100_000_000, 5_000_000_000)
 }
 
-/// The moments at which windows begin and end. Besides every `window`, these are the begins and
-/// ends of processes that live long, so that a window does not mix what ran before with what ran
-/// after.
+/// The instants at which windows begin and end. Besides the multiples of `window`, these are the begins and
+/// ends of processes that live long, so that a window does not mix what ran before with what ran after.
 pub fn boundaries((from, to): (i64, i64), tasks: &Tasks, window: i64) -> Vec<i64> {
     let window = window.max(1).max((to - from) / MOST as i64);
     let apart = (window / 10).max(1);
@@ -53,26 +52,27 @@ pub fn boundaries((from, to): (i64, i64), tasks: &Tasks, window: i64) -> Vec<i64
     kept.into_iter().collect()
 }
 
-/// What a window says.
+/// Measurements of a window.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Begin, ns.
     pub from: i64,
     /// End, ns.
     pub to: i64,
-    /// Per vertex: processing.
+    /// Per vertex: share of time in processing.
     pub pt: Vec<Load>,
-    /// Per vertex: at work, of those instances that were for most of the window.
+    /// Per vertex: share of time at work, only of instances that were at work for most of the window.
     pub single: Vec<Load>,
-    /// Per edge: saturated.
+    /// Per edge: saturated share.
     pub st: Vec<Load>,
-    /// Share of all processors that were busy; `None`: not known.
+    /// Share of all CPUs that were busy; `None`: not known.
     pub cpu: Option<f64>,
-    /// Time that instances were on a processor, ns.
+    /// Time that instances were on a CPU, ns.
     pub on_cpu: f64,
 }
 
-/// Measures all windows. Per task the loads of its vertex are added up by `graph`. Above `alpha` is most of a window.
+/// Measures all windows. The loads of tasks are added up to those of their vertices in `graph`. An instance
+/// at work for more than the share `alpha` of a window is at work for most of it.
 pub fn measure(
     timeline: &Timeline,
     tasks: &Tasks,
@@ -97,7 +97,7 @@ pub fn measure(
     let mut storage: HashMap<(usize, usize), Load> = HashMap::new();
     // Processing without locks, by window and vertex.
     let mut unlocked = vec![vec![Load::default(); graph.members.len()]; windows.len()];
-    // By vertex, how long each instance was at work throughout windows.
+    // By vertex, the time that each instance was at work in windows that it filled.
     let mut throughout = vec![HashMap::<ProcessId, f64>::new(); graph.members.len()];
     for &(part, task) in &tasks.parts {
         let pieces = timeline.pieces_within(part.process, part.from, part.to);
@@ -155,8 +155,8 @@ pub fn measure(
             unlocked[w][graph.vertex_of[task]].add(Load::of(free / known));
         }
     }
-    // Where it is always the same instance of a task that is at work throughout, the others wait for that one at their locks: at a
-    // barrier, mostly. Who take turns lack the lock.
+    // If it is always the same instance of a task that is at work, the other instances wait at locks for
+    // that one, mostly at a barrier. Instances that take turns lack the lock.
     let is_uneven: Vec<bool> = throughout.iter().map(is_one).collect();
     for (window, unlocked) in windows.iter_mut().zip(unlocked) {
         for (vertex, unlocked) in unlocked.into_iter().enumerate() {
@@ -175,8 +175,8 @@ pub fn measure(
     windows
 }
 
-/// For how much of a time a process waited for what was on its way through a network connection, though whoever had sent it
-/// had closed that, ns.
+/// Time within an interval in which a process waited for data on its way through a network connection,
+/// although the sender had already closed its end, ns.
 fn in_flight(timeline: &Timeline, channel: u32, piece: &Piece, (from, to): (i64, i64)) -> f64 {
     let (from, to) = (piece.from.max(from), piece.to.min(to));
     let channel = &timeline.channels[channel as usize];
@@ -188,15 +188,15 @@ fn in_flight(timeline: &Timeline, channel: u32, piece: &Piece, (from, to): (i64,
         .sum::<i64>() as f64
 }
 
-/// Whether one has most of a time.
+/// True if one process has most of the time.
 fn is_one(times: &HashMap<ProcessId, f64>) -> bool {
     const MOST: f64 = 0.75;
     let most = times.values().copied().fold(0.0, f64::max);
     most > MOST * times.values().sum::<f64>()
 }
 
-/// Whether a lock, or whatever else a process is known to have ended a wait for, was in the hands of another task, or of who runs them:
-/// then those have the work.
+/// True if the process waits for another task, or for a program that runs tasks: that one had the lock, or
+/// is known to have ended the wait. The work is then there.
 fn is_for_another(tasks: &Tasks, task: Option<usize>, piece: &Piece) -> bool {
     matches!(piece.state, State::Lock | State::Other)
         && piece
@@ -204,7 +204,7 @@ fn is_for_another(tasks: &Tasks, task: Option<usize>, piece: &Piece) -> bool {
             .is_some_and(|waker| tasks.of[waker.0 as usize] != task)
 }
 
-/// Busiest machine's processors: the run's own where there are no counters.
+/// Mean share of busy CPUs over all machines with counters; `None`: no counters.
 fn busy(timeline: &Timeline, from: i64, to: i64) -> Option<f64> {
     let hosts = timeline.counters.hosts();
     let known: Vec<f64> = hosts
@@ -235,7 +235,7 @@ impl Measure<'_> {
                 let Some((writes, reads)) = hull(&ends.writers).zip(hull(&ends.readers)) else {
                     continue;
                 };
-                // What is on its way outlives who sent it.
+                // Data on its way outlives its sender.
                 let until = match ends.is_network() {
                     true => reads.1,
                     false => writes.1.min(reads.1),

@@ -1,4 +1,4 @@
-//! Who was at the other side of a channel that a process waited at.
+//! Finds the process at the other side of a channel that a process waited at.
 
 use std::cmp::Reverse;
 
@@ -6,10 +6,11 @@ use super::waits::{Waits, slack_ns};
 use crate::model::{Doing, HeldEnd, ProcessId, Side, Span};
 
 impl Waits<'_> {
-    /// Who ended a wait at channels: of those that held the other side when it ended, first who did anything then
-    /// at all, then who did not wait for this process itself, then one known to have moved data before one that
-    /// may have and one that held both ends, one paired with it by the amount of data, then who was busiest
-    /// meanwhile: who waits itself lets nobody go. `but` is not asked for.
+    /// The process that ended a wait at channels, among those that had the other side open when the wait
+    /// ended. The candidates are compared by these criteria, in order: any activity at that time; not
+    /// itself waiting for this process; known to have moved data, before one that may have and one that had
+    /// both ends open; paired with this process by the amount of data; and most busy time during the wait,
+    /// because a process that itself waits ends no other wait. `but` is excluded.
     pub(super) fn counterpart(
         &self,
         process: ProcessId,
@@ -23,9 +24,9 @@ impl Waits<'_> {
             let doubtful = self.activity.idle_ends_of(channel).iter();
             let doubtful = doubtful.filter(|end| end.is_doubtful);
             for end in self.activity.ends_of(channel).iter().chain(doubtful) {
-                let holds = end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack;
+                let was_open = end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack;
                 let is_asked_for = end.process != process && Some(end.process) != but;
-                if !is_asked_for || !is_other_side(end, side) || !holds {
+                if !is_asked_for || !is_other_side(end, side) || !was_open {
                     continue;
                 }
                 let is_paired = match side {
@@ -51,13 +52,18 @@ impl Waits<'_> {
             other => self
                 .closer(process, span, (at, count))
                 .or(other)
-                .or_else(|| self.keeper(process, span, (at, count))),
+                .or_else(|| self.pipe_holder(process, span, (at, count))),
         }
     }
 
-    /// Who kept a full pipe open for reading at the end of a wait for room in it, though it read nothing: the one that began last, as `sleep`
-    /// in `(sleep 9; wc)`.
-    fn keeper(&self, process: ProcessId, span: &Span, channels: (u32, u32)) -> Option<ProcessId> {
+    /// The process that kept a full pipe open for reading at the end of a wait for space in it, although it
+    /// read nothing: the one that began last, as `sleep` in `(sleep 9; wc)`.
+    fn pipe_holder(
+        &self,
+        process: ProcessId,
+        span: &Span,
+        channels: (u32, u32),
+    ) -> Option<ProcessId> {
         let slack = slack_ns(span.error_ns);
         self.idle_others(process, channels, Side::Write)
             .filter(|end| end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack)
@@ -65,8 +71,8 @@ impl Waits<'_> {
             .map(|end| end.process)
     }
 
-    /// Who closed a pipe at the end of a wait for it as the last of its writers, though it wrote nothing: a
-    /// shell that runs `{ a; b; }` keeps it open until b has ended.
+    /// The process that closed a pipe at the end of a wait for it, as the last of its writers, although it
+    /// wrote nothing: a shell that runs `{ a; b; }` keeps the pipe open until b has ended.
     fn closer(&self, process: ProcessId, span: &Span, channels: (u32, u32)) -> Option<ProcessId> {
         let slack = slack_ns(span.error_ns);
         self.idle_others(process, channels, Side::Read)
@@ -75,7 +81,8 @@ impl Waits<'_> {
             .map(|end| end.process)
     }
 
-    /// The other ends of the pipes at this side of which the process waited, of those that moved nothing.
+    /// The other ends of the pipes at which the process waited on this side, only of processes that moved
+    /// no data.
     fn idle_others(
         &self,
         process: ProcessId,
@@ -89,8 +96,8 @@ impl Waits<'_> {
             .filter(move |end| is_other_side(end, side) && end.process != process)
     }
 
-    /// Whether `other` waited at a channel of which `process` held the other side at that moment, or for a
-    /// place.
+    /// True if `other` waited for a place of a jobserver, or at a channel of which `process` had the other
+    /// side open at that time.
     fn waits_for(&self, other: ProcessId, process: ProcessId, at_ns: i64) -> bool {
         let spans = self.activity.of(other);
         let place = spans.partition_point(|span| span.to_ns <= at_ns);
@@ -115,7 +122,7 @@ impl Waits<'_> {
         self.writers(reader).contains(&writer)
     }
 
-    /// For how long of an interval a process was busy, ns.
+    /// Busy time of a process within an interval, ns.
     fn busy_ns(&self, process: ProcessId, from_ns: i64, to_ns: i64) -> i64 {
         let spans = self.activity.of(process);
         let first = spans.partition_point(|span| span.to_ns <= from_ns);
@@ -128,7 +135,7 @@ impl Waits<'_> {
     }
 }
 
-/// Whether somebody who waits at this side waits for that end.
+/// True if a process that waits at this side of a channel waits for that end.
 fn is_other_side(end: &HeldEnd, side: Side) -> bool {
     match side {
         Side::Read => end.writes,

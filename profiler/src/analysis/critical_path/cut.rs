@@ -1,15 +1,16 @@
-//! Why the life of a process is cut at an instant.
+//! Reasons for which the life of a process is cut at an instant.
 
 use crate::model::ProcessId;
-/// Where the life of a process is cut.
+/// A cut in the life of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cut {
-    /// It ended that process, before it can have waited for that.
+    /// The process killed that process. This cut comes first: the process cannot have waited for that end
+    /// before.
     Kill(ProcessId),
-    /// A wait ended, by its place among all releases.
+    /// A wait of the process ended; place among all releases.
     Release(usize),
-    /// It started that process, or wrote what that one needed to begin.
+    /// The process started that process, or wrote a file that that one needed to begin.
     Fork(ProcessId),
-    /// What this process did let go the release at that place.
+    /// The process caused the release at that place.
     LetGo(usize),
 }

@@ -5,7 +5,7 @@ use super::cut::Cut;
 use super::waits::{Cause, Release, SeenOn, SeenWait};
 use crate::model::{Activity, Doing, ProcessId, Workflow};
 
-/// Part of a stretch of work that may seem to have been none.
+/// Largest share of a segment that may seem to be a wait although it was work.
 const INEXACT: f64 = 0.1;
 
 /// The life of one process.
@@ -17,18 +17,19 @@ pub(super) struct Line<'a> {
     pub(super) cuts: &'a [(i64, Cut)],
     pub(super) seen: &'a [SeenWait],
     pub(super) releases: &'a [Release],
-    /// Whether it had threads: what ended a wait of one need not be what another waited for.
+    /// True if the process had threads: the event that ended the wait of one thread need not be what
+    /// another waited for.
     pub(super) is_threaded: bool,
 }
 
-/// What lies between two cuts.
+/// The part of a life between two cuts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Segment {
     /// Work, ns.
     pub(super) own_ns: i64,
-    /// Of it, what samples say.
+    /// Work that samples show, ns.
     pub(super) seen_own_ns: i64,
-    /// What no sample covers.
+    /// Time that no sample covers, ns.
     pub(super) uncovered_ns: i64,
     /// Waits that samples saw.
     pub(super) waited_ns: i64,
@@ -37,8 +38,8 @@ pub(super) struct Segment {
 }
 
 impl Line<'_> {
-    /// The segments that end at the cuts, and the one to the end of the process. A segment may hold
-    /// waiting only if a release ends it.
+    /// The segments that end at the cuts, and the one to the end of the process. Only a segment that a
+    /// release ends may contain a wait.
     pub(super) fn segments(&self, evidence: &mut Evidence) -> Vec<Segment> {
         let mut segments = Vec::with_capacity(self.cuts.len());
         let mut from = self.life.0;
@@ -77,11 +78,12 @@ impl Line<'_> {
         for (segment, &(to, cut)) in segments.iter_mut().zip(self.cuts) {
             let inferred = segment.own_ns < segment.seen_own_ns + segment.uncovered_ns;
             let waited = segment.waited_ns > 0 || segment.is_candidate && inferred;
-            // The second of two that let it go in the same moment.
+            // The second of two releases at the same time.
             let is_second = before == (to, true);
             segment.is_released = match cut {
                 Cut::Release(place) => {
-                    // A pipe is read to its end: that binds even who did not wait for it, as does what lay in it.
+                    // A pipe is read to its end, so its end and the data in it bind a reader that did not
+                    // wait for them, too.
                     let cause = self.releases[place].cause;
                     let binds = matches!(cause, Cause::Closed(_) | Cause::Fed(..));
                     waited || is_second || binds
@@ -98,8 +100,9 @@ impl Line<'_> {
         segments
     }
 
-    /// Decides what was work where no sample tells, from the exact time that the process was busy:
-    /// the work of all segments must sum up to that. Where that is not known either, it waited.
+    /// Divides time without samples into work and waits, by the exact time that the process was busy: the
+    /// work of all segments must sum up to that. If the busy time is not known either, such time counts as
+    /// a wait.
     fn balance(&self, segments: &mut [Segment], elsewhere: i64) {
         let seen_own: i64 = segments.iter().map(|s| s.seen_own_ns).sum();
         let uncovered: i64 = segments.iter().map(|s| s.uncovered_ns).sum();
@@ -112,8 +115,8 @@ impl Line<'_> {
                 keep = ((busy - elsewhere).max(0) as f64 / seen_own as f64).min(1.0);
             }
         }
-        // Who starts others and has not worked that much waited for something that is not known: a
-        // job that could not start yet. Of others that is their own affair, as a sleep is.
+        // A process that starts others and has worked less than that waited for an unknown event, for
+        // example for a place to start a job. In other processes such a wait is their own, as a sleep is.
         let has_children = self.cuts.iter().any(|cut| matches!(cut.1, Cut::Fork(_)));
         if let Some(busy) = self.busy_ns().filter(|&b| has_children && b < elsewhere) {
             let share = busy as f64 / elsewhere as f64;
@@ -124,14 +127,15 @@ impl Line<'_> {
         for segment in segments.iter_mut().filter(|s| s.is_candidate) {
             let whole = segment.seen_own_ns + segment.uncovered_ns;
             let own = segment.seen_own_ns as f64 * keep + segment.uncovered_ns as f64 * fill;
-            // Looks, and the account of a machine that is not always there, are no better than that.
+            // Samples, and the time accounting of a virtual machine that does not run all the time, are no
+            // more exact than that.
             let is_all = segment.waited_ns == 0 && own >= whole as f64 * (1.0 - INEXACT);
             segment.own_ns = if is_all { whole } else { own.round() as i64 };
         }
     }
 
-    /// Time that the process was busy, or waited for what is nobody's doing, ns; `None`: not
-    /// known, or of so many threads that the sum says little.
+    /// Time that the process was busy, or in a wait that no process ends, ns; `None`: not known, or of so
+    /// many threads that the sum says little.
     fn busy_ns(&self) -> Option<i64> {
         let process = self.workflow.process(self.id);
         let cpu = process.cpu_ns?;
@@ -154,7 +158,8 @@ impl Line<'_> {
         Some((busy + not_busy - seen).min(self.life.1 - self.life.0))
     }
 
-    /// Time of an interval that samples say it waited for what then let it go, ns.
+    /// Time of an interval in which, by the samples, the process waited for the event that then released
+    /// it, ns.
     fn waited(&self, from: i64, to: i64, release: Release) -> i64 {
         let fits = |wait: &SeenWait| match (wait.on, release.cause) {
             (_, Cause::Fed(..)) => false,
@@ -168,8 +173,8 @@ impl Line<'_> {
         self.overlap(from, to, fits)
     }
 
-    /// Time of an interval without a release at its end that was no work, ns: it waited for a place to
-    /// run or was stopped, or one of its threads did something while the others waited.
+    /// Time that was no work in an interval without a release at its end, ns: the process waited for a
+    /// place to run or was stopped, or one of its threads acted while the others waited.
     fn idle(&self, from: i64, to: i64) -> i64 {
         match self.is_threaded {
             true => self.any_wait(from, to).min(to - from),
@@ -177,7 +182,8 @@ impl Line<'_> {
         }
     }
 
-    /// Time of an interval that it waited for a place to run or was stopped, ns: no work of its own.
+    /// Time of an interval in which the process waited for a place to run or was stopped, ns: no work of
+    /// its own.
     fn for_nobody(&self, from: i64, to: i64) -> i64 {
         let waited = self.overlap(from, to, |wait| wait.on == SeenOn::Nobody);
         waited.min(to - from)
@@ -194,7 +200,7 @@ impl Line<'_> {
             .take_while(|wait| wait.from_ns < to)
             .filter(|wait| fits(wait))
             .map(|wait| {
-                // The look after its end came late: it lasted to what let it go.
+                // The sample after the end of the wait came late: the wait lasted until the release.
                 let is_near = to > wait.to_ns && to - wait.to_ns <= wait.error_ns * 2;
                 let until = if is_near { to } else { wait.to_ns };
                 (until.min(to) - wait.from_ns.max(from)).max(0)

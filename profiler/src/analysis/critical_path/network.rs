@@ -1,4 +1,4 @@
-//! The lives of all processes as a network of moments.
+//! The lives of all processes as a network of instants.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,34 +8,34 @@ use super::waits::{Cause, Release, SeenWait, Waits, lives};
 use crate::analysis::critical_path::cut::Cut;
 use crate::model::{Activity, FileIndex, ProcessId, Relation, Workflow};
 
-/// No moment.
+/// No instant.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A moment in the life of a process. It comes `own_ns` after the moment before it in the same
-/// process and not before `cross`, and `late_ns` after the later of both.
+/// An instant in the life of a process. It comes `own_ns` after the instant before it in the same process
+/// and not before `cross`, and `late_ns` after the later of both.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct Instant {
     pub(super) process: ProcessId,
-    /// As measured, ns.
+    /// Measured time, ns.
     pub(super) at_ns: i64,
-    /// Work since the moment before, ns.
+    /// Work since the instant before, ns.
     pub(super) own_ns: i64,
-    /// Moment of another process that had to come first, or [`NONE`].
+    /// Instant of another process that had to come first, or [`NONE`].
     pub(super) cross: u32,
-    /// What neither explains, ns.
+    /// Time that neither of them explains, ns.
     pub(super) late_ns: i64,
-    /// Whether `cross` freed a lock that the process waited for.
+    /// True if `cross` freed a lock that the process waited for.
     pub(super) is_lock: bool,
 }
 
-/// The network.
+/// The network of instants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Network {
-    /// The moments of each process stand together, in the order of its life.
-    pub(super) moments: Vec<Moment>,
-    /// First and last moment of every process.
+    /// The instants of all processes. Those of one process are adjacent and in order.
+    pub(super) instants: Vec<Instant>,
+    /// First and last instant of every process.
     pub(super) ends: Vec<(u32, u32)>,
-    /// An order in which every moment comes after those it depends on.
+    /// An order in which every instant comes after those it depends on.
     pub(super) order: Vec<u32>,
     pub(super) evidence: Evidence,
 }
@@ -59,7 +59,8 @@ impl Network {
                 cuts[id.0 as usize].push((at, Cut::Fork(child)));
             }
         }
-        // One more is looked at for each that is added: who let go the one that let go.
+        // Each release that is added is examined in turn: the process that caused it may itself have been
+        // released.
         let mut next = 0;
         let mut known: HashSet<(ProcessId, i64, ProcessId)> = HashSet::new();
         while let Some(&(id, release)) = found.get(next) {
@@ -121,7 +122,7 @@ impl Network {
         let mut forked_at = vec![NONE; count];
         let mut killed_at = vec![NONE; count];
         let mut let_go_at = vec![NONE; releases.len()];
-        // The moments at which a release happened, and the release.
+        // The instants at which a release happened, and the release.
         let mut released: Vec<(u32, usize)> = Vec::new();
         for id in workflow.process_ids() {
             let at = id.0 as usize;
@@ -137,39 +138,39 @@ impl Network {
                 is_threaded: waits.is_threaded(id),
             };
             let segments = line.segments(&mut network.evidence);
-            let first = network.moments.len() as u32;
+            let first = network.instants.len() as u32;
             network.push(id, lives[at].0, 0);
             for (&(at_ns, cut), segment) in cuts[at].iter().zip(&segments) {
-                let moment = network.push(id, at_ns, segment.own_ns);
+                let instant = network.push(id, at_ns, segment.own_ns);
                 match cut {
-                    Cut::Release(place) if segment.is_released => released.push((moment, place)),
+                    Cut::Release(place) if segment.is_released => released.push((instant, place)),
                     Cut::Release(_) => {}
-                    Cut::Kill(killed) => killed_at[killed.0 as usize] = moment,
-                    Cut::Fork(child) => forked_at[child.0 as usize] = moment,
-                    Cut::LetGo(place) => let_go_at[place] = moment,
+                    Cut::Kill(killed) => killed_at[killed.0 as usize] = instant,
+                    Cut::Fork(child) => forked_at[child.0 as usize] = instant,
+                    Cut::LetGo(place) => let_go_at[place] = instant,
                 }
             }
-            // Nobody needed what one did that was ended.
+            // If a process was killed, nothing depended on its work since the last cut.
             let rest = segments.last().filter(|_| killers[at].is_none());
             let rest = rest.map_or(0, |segment| segment.own_ns);
             let last = network.push(id, lives[at].1, rest);
             network.ends.push((first, last));
         }
-        for (moment, place) in released {
-            network.moments[moment as usize].is_lock = releases[place].is_lock;
-            network.moments[moment as usize].cross = match releases[place].cause {
+        for (instant, place) in released {
+            network.instants[instant as usize].is_lock = releases[place].is_lock;
+            network.instants[instant as usize].cross = match releases[place].cause {
                 Cause::Channel(_) | Cause::Fed(..) => let_go_at[place],
                 Cause::Child(id) | Cause::Closed(id) => network.ends[id.0 as usize].1,
             };
         }
-        for (child, &moment) in forked_at.iter().enumerate() {
+        for (child, &instant) in forked_at.iter().enumerate() {
             let start = network.ends[child].0 as usize;
-            network.moments[start].cross = moment;
+            network.instants[start].cross = instant;
         }
-        for (killed, &moment) in killed_at.iter().enumerate() {
-            if moment != NONE {
+        for (killed, &instant) in killed_at.iter().enumerate() {
+            if instant != NONE {
                 let end = network.ends[killed].1 as usize;
-                network.moments[end].cross = moment;
+                network.instants[end].cross = instant;
             }
         }
         network.put_in_order();
@@ -177,7 +178,7 @@ impl Network {
     }
 
     fn push(&mut self, process: ProcessId, at_ns: i64, own_ns: i64) -> u32 {
-        self.moments.push(Moment {
+        self.instants.push(Instant {
             process,
             at_ns,
             own_ns,
@@ -185,29 +186,30 @@ impl Network {
             late_ns: 0,
             is_lock: false,
         });
-        self.moments.len() as u32 - 1
+        self.instants.len() as u32 - 1
     }
 
-    /// The moment before in the same process.
-    pub(super) fn before(&self, moment: u32) -> Option<u32> {
-        let process = self.moments[moment as usize].process;
-        (self.ends[process.0 as usize].0 != moment).then(|| moment - 1)
+    /// The instant before in the same process.
+    pub(super) fn before(&self, instant: u32) -> Option<u32> {
+        let process = self.instants[instant as usize].process;
+        (self.ends[process.0 as usize].0 != instant).then(|| instant - 1)
     }
 
-    /// Time that a process worked between two moments, ns. The work of a stretch comes before what it waited for.
+    /// Time that a process worked between two instants, ns. The work of a segment comes before its wait.
     pub(super) fn own_within(&self, id: ProcessId, from_ns: i64, to_ns: i64) -> i64 {
         let (first, last) = self.ends[id.0 as usize];
         let stretches = (first..last).map(|before| {
-            let begin = self.moments[before as usize].at_ns;
-            let end = begin + self.moments[before as usize + 1].own_ns;
+            let begin = self.instants[before as usize].at_ns;
+            let end = begin + self.instants[before as usize + 1].own_ns;
             (end.min(to_ns) - begin.max(from_ns)).max(0)
         });
         stretches.sum()
     }
 }
 
-/// Of processes that nobody in the trace started: who wrote the last of the files that they read,
-/// if that was before they began, and when. Whoever started them may have waited for that.
+/// For each process whose parent is not in the trace: the last writer of a file that it read, if the write
+/// was before the process began, and the time of that write. Whatever started the process may have waited
+/// for the file.
 fn fed_by(workflow: &Workflow, lives: &[(i64, i64)]) -> Vec<(ProcessId, ProcessId, i64)> {
     let is_root = |id: ProcessId| workflow.process(id).parent.is_none();
     if workflow.process_ids().filter(|&id| is_root(id)).count() < 2 {

@@ -1,28 +1,28 @@
-//! A critical path with its steps and what each rule contributes.
+//! A critical path with its steps and the contribution of each rule.
 
 use crate::analysis::critical_path::{Evidence, Network, Step};
 use crate::model::{ProcessId, Programs};
-/// What decided how long a run took.
+/// The chain of work and waits that decided the length of a run.
 #[derive(Clone, Debug)]
 pub struct CriticalPath {
     /// The process whose end is the end of the run; `None`: there was no process.
     pub last: Option<ProcessId>,
-    /// Begin of the path, ns: that of the run's first process, as a rule.
+    /// Begin of the path, ns: as a rule the begin of the run's first process.
     pub start_ns: i64,
     /// End of the path, ns.
     pub end_ns: i64,
     /// The path in the order of time; each step begins where the one before ends.
     pub steps: Vec<Step>,
-    /// How many different paths take equally long, at least.
+    /// Number of different paths of the same length, a lower bound.
     pub equal_paths: u64,
-    /// Processes on the other ones only, in order.
+    /// Processes that are only on the other paths, in order.
     pub on_equal_paths: Vec<ProcessId>,
-    /// Of every process how much later it could end without delaying the end, ns; `None`: nobody
-    /// waited for it.
+    /// For every process, the time by which it could end later without delaying the end, ns; `None`: no
+    /// process waited for it.
     pub slack_ns: Vec<Option<i64>>,
-    /// Time that every process worked, waits for children and channels left out, ns.
+    /// Time that every process worked, without waits for children and channels, ns.
     pub own_ns: Vec<i64>,
-    /// How the waits are known.
+    /// Evidence for the waits.
     pub evidence: Evidence,
     pub(super) programs: Programs,
     pub(super) network: Network,

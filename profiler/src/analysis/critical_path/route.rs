@@ -1,9 +1,10 @@
 //! The critical path as one way through a graph.
 //!
-//! In time the path returns to the process that starts the steps: make waits for each job and then starts the next.
-//! A drawing of that would be a star. Here the path enters each node once, when it first reaches it. It goes from one
-//! node to the next along data, else along the fork, else along a wait: the next one began, or went on, when the one
-//! before had ended or let it go. So every process of the path is on the way, and only the edges between them.
+//! Over time, the path returns to the process that starts the steps: make waits for each job and then
+//! starts the next. A drawing of that would be a star. Here the path enters each node once, when it first
+//! reaches it. From one node to the next it follows data, else the fork, else a wait: the next process
+//! began or went on when the one before had ended or released it. So every process of the path is drawn,
+//! with only the edges between them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,52 +14,53 @@ use super::CriticalPath;
 use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{ProcessId, Workflow};
 
-/// A stretch of the path in one version of a process.
+/// A part of the path in one version of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stay {
-    /// The node; `None`: a part of the graph does not have it.
+    /// The node; `None`: the drawn part of the graph does not have it.
     pub node: Option<NodeIndex>,
-    /// Whether the process of the stay before started it.
+    /// True if the process of the stay before started this one.
     pub is_forked: bool,
 }
 
 /// An edge of the graph that is drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// Place of the node where it begins.
+    /// Place of the first node.
     pub from: usize,
-    /// Place of the node where it ends.
+    /// Place of the second node.
     pub to: usize,
-    /// Relation.
+    /// Relation of the nodes.
     pub kind: EdgeKind,
     /// Bytes moved along it.
     pub bytes: i64,
 }
 
-/// A step from one node of the path to the next that no edge of the graph stands for.
+/// A step from one node of the path to the next without an edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// Place of the node where it begins.
+    /// Place of the first node.
     pub from: usize,
-    /// Place of the node where it ends.
+    /// Place of the second node.
     pub to: usize,
-    /// Whether the one started the other; else the next waited for the one.
+    /// True if the first node started the second; else the second waited for the first.
     pub is_fork: bool,
 }
 
-/// The way.
+/// The way of a critical path through a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// Of every node whether it is on it.
+    /// For every node, true if it is on the way.
     pub is_node: Vec<bool>,
-    /// Of every edge whether it is on it.
+    /// For every edge, true if it is on the way.
     pub is_edge: Vec<bool>,
     /// Steps without an edge.
     pub added: Vec<Added>,
 }
 
 impl CriticalPath {
-    /// The nodes of a graph that the path goes through, in the order of time, each as often as it comes back.
+    /// The nodes of a graph that the path goes through, in the order of time. A node occurs each time the
+    /// path comes back to it.
     pub fn stays(&self, workflow: &Workflow, dag: &Dag) -> Vec<Stay> {
         let mut node_of: HashMap<(ProcessId, u32), NodeIndex> = HashMap::new();
         for node in dag.graph.node_indices() {
@@ -90,8 +92,9 @@ impl CriticalPath {
     }
 }
 
-/// The way of a path through a graph of so many nodes. `stays` has the places of the nodes that the path goes
-/// through, in the order of time (`None`: not drawn), and whether the one before started what it is.
+/// The way of a path through a graph with nodes `is_file` and edges `links`. `stays` has the places of the
+/// nodes that the path goes through, in the order of time (`None`: not drawn), each with true if the node
+/// before started it.
 pub fn route(
     stays: impl IntoIterator<Item = (Option<usize>, bool)>,
     is_file: &[bool],
@@ -120,12 +123,12 @@ pub fn route(
         is_file,
         links,
     };
-    // Where the way is, and how far the path has come back since: places that it was at before.
+    // Last node that the way entered, and the nodes that the path has returned to since then.
     let (mut drawn, mut before): (Option<usize>, Option<usize>) = (None, None);
     let mut returns: Vec<usize> = Vec::new();
-    // Whether the path was at something that is not drawn since.
+    // True if since then the path was at a node that is not drawn.
     let mut is_gap = false;
-    // Who was entered last, and has no part in any data.
+    // The node entered last, if it has no part in any data.
     let mut starter: Option<(usize, usize)> = None;
     for (place, is_forked) in stays {
         let came_from = std::mem::replace(&mut before, place);
@@ -144,7 +147,7 @@ pub fn route(
             to: at,
             is_fork,
         };
-        // Behind a shell that only starts what comes next the data go on to that.
+        // Data goes past a shell that only starts the next step.
         let past = starter.take().filter(|_| is_fork);
         let past = past.and_then(|(from, wait)| Some((wait, graph.data(from, at)?)));
         if let Some(from) = drawn {
@@ -183,7 +186,7 @@ impl Route {
     }
 }
 
-/// What is drawn.
+/// The drawn part of the graph.
 struct Graph<'a> {
     /// The edges into each node, heaviest first.
     into: &'a [Vec<usize>],
@@ -192,10 +195,10 @@ struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// The edges by which data lead from one node to another, directly or through files; through the file of which
-    /// the other read most.
+    /// The edges by which data leads from one node to another, directly or through files. Of several files
+    /// it is the one of which the other node read most.
     fn data(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        // Of every file from which data lead to the end, the edge on which they do.
+        // For every file from which data leads to `to`, the edge on that way.
         let mut on: HashMap<usize, usize> = HashMap::new();
         let mut next: VecDeque<usize> = VecDeque::from([to]);
         while let Some(node) = next.pop_front() {
@@ -222,7 +225,7 @@ impl Graph<'_> {
         None
     }
 
-    /// The same through a place that the path came back to.
+    /// The edges by which data leads from one node to another through a place that the path came back to.
     fn back_and_on(&self, (from, to): (usize, usize), returns: &[usize]) -> Option<Vec<usize>> {
         let through = |&place: &usize| {
             let mut edges = self.data(from, place)?;
@@ -232,7 +235,7 @@ impl Graph<'_> {
         returns.iter().rev().find_map(through)
     }
 
-    /// The fork that leads from one node to another; else data the other way, where both talk.
+    /// The fork that leads from one node to another; else data the other way, if both nodes talk.
     fn control(&self, from: usize, to: usize) -> Option<usize> {
         let between = |from: usize, to: usize, is_data: bool| {
             let is = |link: &Link| link.from == from && link.kind.is_data() == is_data;
@@ -256,8 +259,8 @@ mod tests {
         }
     }
 
-    /// make starts a and b, which reads the larger of two files that a wrote, and c, which has nothing to do with
-    /// them; it is on the path between all of them.
+    /// make starts a, b and c. a writes two files, and b reads the larger one. c has nothing to do with
+    /// these files. make is on the path between all of them.
     #[test]
     fn each_node_is_entered_once_and_by_data_where_there_are() {
         let (make, a, b, c, small, large) = (0, 1, 2, 3, 4, 5);
@@ -313,7 +316,7 @@ mod tests {
         assert_eq!(of(&[(Some(0), false), (None, true), (Some(1), true)]), []);
     }
 
-    /// What a shell starts reads what the step before the shell wrote.
+    /// A shell starts a step that reads a file written by the step before the shell.
     #[test]
     fn data_go_past_a_shell_that_only_starts() {
         let (a, shell, b, file) = (0, 1, 2, 3);
@@ -328,7 +331,7 @@ mod tests {
         assert_eq!(found.added, []);
     }
 
-    /// One asks another, which asks a third; what the first made of the answers the last reads.
+    /// One process asks a second one. The last process reads what the first made of the answers.
     #[test]
     fn the_way_comes_back_by_data() {
         let (asks, answers, last, file) = (0, 1, 2, 3);
@@ -344,7 +347,7 @@ mod tests {
         assert_eq!(found.added, []);
     }
 
-    /// The child is asked and answers: the fork leads to it, not its answer.
+    /// The parent asks its child, which answers: the way follows the fork to the child, not the answer.
     #[test]
     fn a_fork_goes_before_the_answer() {
         let links = [link(1, 0, EdgeKind::Pipe, 5), link(0, 1, EdgeKind::Fork, 0)];

@@ -9,14 +9,14 @@ use super::{CriticalPath, Step, StepKind};
 use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{ProcessId, Programs, Workflow};
 
-/// A moment that nothing depends on.
+/// Time of an instant that nothing depends on.
 const NEVER: i64 = i64::MAX;
 
 pub(super) fn solve(workflow: &Workflow, network: Network) -> CriticalPath {
     let last = last_process(workflow, &network);
     let mut own_ns = vec![0; workflow.processes.len()];
-    for moment in &network.moments {
-        own_ns[moment.process.0 as usize] += moment.own_ns;
+    for instant in &network.instants {
+        own_ns[instant.process.0 as usize] += instant.own_ns;
     }
     let mut path = CriticalPath {
         last,
@@ -35,7 +35,7 @@ pub(super) fn solve(workflow: &Workflow, network: Network) -> CriticalPath {
         let sink = network.ends[last.0 as usize].1;
         path.slack_ns = slack(&network, sink);
         path.steps = walk(workflow, &network, &path.programs, sink);
-        path.end_ns = network.moments[sink as usize].at_ns;
+        path.end_ns = network.instants[sink as usize].at_ns;
         path.start_ns = path.steps.first().map_or(path.end_ns, |step| step.from_ns);
         count_equal(&network, sink, &mut path);
     }
@@ -43,10 +43,9 @@ pub(super) fn solve(workflow: &Workflow, network: Network) -> CriticalPath {
     path
 }
 
-/// The process that is waited for by whoever started the run: the command itself. Where that is
-/// not known, the one that ended last.
+/// The command of the run. If that is not known, the process that ended last.
 fn last_process(workflow: &Workflow, network: &Network) -> Option<ProcessId> {
-    let end = |id: ProcessId| network.moments[network.ends[id.0 as usize].1 as usize].at_ns;
+    let end = |id: ProcessId| network.instants[network.ends[id.0 as usize].1 as usize].at_ns;
     let is_command = workflow.runs.len() == 1
         && workflow.runs[0].command.is_some()
         && !workflow.is_cut_short()
@@ -58,21 +57,21 @@ fn last_process(workflow: &Workflow, network: &Network) -> Option<ProcessId> {
     })
 }
 
-/// The moments on which one depends for its time: in its own process, in another one.
+/// The instants that decided the time of `m`: in its own process, in another one.
 fn binding(network: &Network, m: u32) -> (Option<u32>, Option<u32>) {
-    let moment = &network.moments[m as usize];
-    let at = moment.at_ns - moment.late_ns;
+    let instant = &network.instants[m as usize];
+    let at = instant.at_ns - instant.late_ns;
     let own = network
         .before(m)
-        .filter(|&b| network.moments[b as usize].at_ns + moment.own_ns >= at);
+        .filter(|&b| network.instants[b as usize].at_ns + instant.own_ns >= at);
     let cross =
-        Some(moment.cross).filter(|&c| c != NONE && network.moments[c as usize].at_ns >= at);
-    // Who worked up to the moment did not wait for what came at the same time.
-    let cross = cross.filter(|_| own.is_none() || moment.own_ns == 0);
+        Some(instant.cross).filter(|&c| c != NONE && network.instants[c as usize].at_ns >= at);
+    // If the process worked up to this instant, it did not wait for an event at the same time.
+    let cross = cross.filter(|_| own.is_none() || instant.own_ns == 0);
     (own, cross)
 }
 
-/// Back from the sink along the moments that decided.
+/// Walks back from the sink along the instants that decided.
 fn walk(workflow: &Workflow, network: &Network, programs: &Programs, sink: u32) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut push = |process, from_ns, to_ns, kind| {
@@ -99,15 +98,15 @@ fn walk(workflow: &Workflow, network: &Network, programs: &Programs, sink: u32) 
     };
     let mut m = sink;
     loop {
-        let moment = network.moments[m as usize];
-        let at = moment.at_ns - moment.late_ns;
+        let instant = network.instants[m as usize];
+        let at = instant.at_ns - instant.late_ns;
         let (own, cross) = binding(network, m);
-        // Of the time since the moment before it is known how long the process was stopped, and not
-        // when: its work is drawn first.
+        // Between two instants the time for which the process was stopped is known, but not when. Its work
+        // comes first on the path.
         let was_stopped = network.before(m).is_some_and(|before| {
-            let since = network.moments[before as usize].at_ns;
-            let process = workflow.process(moment.process);
-            2 * process.stopped_within(since, moment.at_ns) > moment.late_ns
+            let since = network.instants[before as usize].at_ns;
+            let process = workflow.process(instant.process);
+            2 * process.stopped_within(since, instant.at_ns) > instant.late_ns
         });
         let kind = match (own, cross) {
             (None, None) => StepKind::NotBegun,
@@ -118,13 +117,13 @@ fn walk(workflow: &Workflow, network: &Network, programs: &Programs, sink: u32) 
         if kind == StepKind::NotBegun && network.before(m).is_none() {
             break;
         }
-        push(moment.process, at, moment.at_ns, kind);
+        push(instant.process, at, instant.at_ns, kind);
         match (own, cross) {
             (_, Some(next)) => m = next,
             (Some(next), None) => {
                 push(
-                    moment.process,
-                    network.moments[next as usize].at_ns,
+                    instant.process,
+                    network.instants[next as usize].at_ns,
                     at,
                     StepKind::Work,
                 );
@@ -137,23 +136,23 @@ fn walk(workflow: &Workflow, network: &Network, programs: &Programs, sink: u32) 
     steps
 }
 
-/// Of every process how much later it could end, ns.
+/// For every process, the time by which it could end later without delaying the end, ns.
 fn slack(network: &Network, sink: u32) -> Vec<Option<i64>> {
-    let mut latest = vec![NEVER; network.moments.len()];
-    latest[sink as usize] = network.moments[sink as usize].at_ns;
+    let mut latest = vec![NEVER; network.instants.len()];
+    latest[sink as usize] = network.instants[sink as usize].at_ns;
     for &m in network.order.iter().rev() {
         let late = latest[m as usize];
         if late == NEVER {
             continue;
         }
-        let moment = &network.moments[m as usize];
-        let at = late - moment.late_ns;
+        let instant = &network.instants[m as usize];
+        let at = late - instant.late_ns;
         if let Some(before) = network.before(m) {
             let slot = &mut latest[before as usize];
-            *slot = (*slot).min(at - moment.own_ns);
+            *slot = (*slot).min(at - instant.own_ns);
         }
-        if moment.cross != NONE {
-            let slot = &mut latest[moment.cross as usize];
+        if instant.cross != NONE {
+            let slot = &mut latest[instant.cross as usize];
             *slot = (*slot).min(at);
         }
     }
@@ -161,15 +160,15 @@ fn slack(network: &Network, sink: u32) -> Vec<Option<i64>> {
         (first..=last)
             .filter(|&m| m != first || first == last)
             .filter(|&m| latest[m as usize] != NEVER)
-            .map(|m| (latest[m as usize] - network.moments[m as usize].at_ns).max(0))
+            .map(|m| (latest[m as usize] - network.instants[m as usize].at_ns).max(0))
             .min()
     };
     network.ends.iter().map(of_process).collect()
 }
 
-/// Counts the paths that take as long, and finds who is only on the others.
+/// Counts the paths of equal length, and finds the processes that are only on the others.
 fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
-    let mut ways = vec![0_u64; network.moments.len()];
+    let mut ways = vec![0_u64; network.instants.len()];
     for &m in &network.order {
         let (own, cross) = binding(network, m);
         let sum = [own, cross]
@@ -180,7 +179,7 @@ fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
         ways[m as usize] = sum.max(1);
     }
     path.equal_paths = ways[sink as usize];
-    let mut is_on = vec![false; network.moments.len()];
+    let mut is_on = vec![false; network.instants.len()];
     is_on[sink as usize] = true;
     let mut processes = Vec::new();
     for &m in network.order.iter().rev().filter(|_| path.equal_paths > 1) {
@@ -191,9 +190,9 @@ fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
         for before in [own, cross].into_iter().flatten() {
             is_on[before as usize] = true;
         }
-        let moment = &network.moments[m as usize];
-        if own.is_some() && moment.own_ns > 0 {
-            processes.push(moment.process);
+        let instant = &network.instants[m as usize];
+        if own.is_some() && instant.own_ns > 0 {
+            processes.push(instant.process);
         }
     }
     processes.sort_unstable();
@@ -204,8 +203,8 @@ fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
     path.on_equal_paths = processes;
 }
 
-/// When a process would end with all work scaled, and without some waits for locks, ns. `unlocked` gives how long a process waited
-/// for them between two moments, ns.
+/// Predicted end of a process with all work scaled, and without some waits for locks, ns. `unlocked` gives
+/// the time that a process waited for these locks between two instants, ns.
 pub(super) fn end_of(
     network: &Network,
     programs: &Programs,
@@ -214,36 +213,36 @@ pub(super) fn end_of(
     unlocked: impl Fn(ProcessId, i64, i64) -> i64,
 ) -> i64 {
     let factors: Vec<f64> = (0..programs.stints.len()).map(factor).collect();
-    let mut at = vec![0_i64; network.moments.len()];
+    let mut at = vec![0_i64; network.instants.len()];
     for &m in &network.order {
-        let moment = &network.moments[m as usize];
+        let instant = &network.instants[m as usize];
         let scaled = |own_ns: i64, factor: f64| match factor {
             1.0 => own_ns,
             factor => (own_ns as f64 * factor).round() as i64,
         };
-        // The work of a stretch comes before what it waited for, as on the path.
+        // The work of a segment comes before its wait, as on the path.
         let from = network
             .before(m)
-            .map_or(moment.at_ns, |b| network.moments[b as usize].at_ns);
-        // Waits that no sample saw stand among the work.
-        let waited = unlocked(moment.process, from, moment.at_ns);
-        let own_ns = moment.own_ns.min((moment.at_ns - from - waited).max(0));
+            .map_or(instant.at_ns, |b| network.instants[b as usize].at_ns);
+        // Waits that no sample saw count as work.
+        let waited = unlocked(instant.process, from, instant.at_ns);
+        let own_ns = instant.own_ns.min((instant.at_ns - from - waited).max(0));
         let own_ns: i64 = programs
-            .within(moment.process, from, from + own_ns)
+            .within(instant.process, from, from + own_ns)
             .map(|(place, from, to)| scaled(to - from, factors[place]))
             .sum();
         let own = network
             .before(m)
             .map(|b| at[b as usize].saturating_add(own_ns));
-        let is_free = moment.is_lock && waited > 0;
-        let cross = (moment.cross != NONE && !is_free).then(|| at[moment.cross as usize]);
-        at[m as usize] = own.max(cross).unwrap_or(0).saturating_add(moment.late_ns);
+        let is_free = instant.is_lock && waited > 0;
+        let cross = (instant.cross != NONE && !is_free).then(|| at[instant.cross as usize]);
+        at[m as usize] = own.max(cross).unwrap_or(0).saturating_add(instant.late_ns);
     }
     at[network.ends[last.0 as usize].1 as usize]
 }
 
-/// Longest path through the graph of data with the work of processes, or of their versions, as weights: `own_ns`
-/// is given the process, the version and how many there are.
+/// Longest path through the graph of data with the work of processes, or of their versions, as weights.
+/// `own_ns` gets the process, the version and the number of versions.
 pub(super) fn by_data_alone(dag: &Dag, own_ns: impl Fn(ProcessId, u32, u32) -> i64) -> i64 {
     let Ok(order) = toposort(&dag.graph, None) else {
         return 0;
@@ -256,7 +255,7 @@ pub(super) fn by_data_alone(dag: &Dag, own_ns: impl Fn(ProcessId, u32, u32) -> i
         for edge in dag.graph.edges_directed(node, Direction::Incoming) {
             let (before_begin, before_end) = times[edge.source().index()];
             match edge.weight().kind {
-                // It runs beside its parent, and beside who writes into its pipe, whom it outlives.
+                // A process runs beside its parent, and beside the writer of its pipe, whom it outlives.
                 EdgeKind::Fork | EdgeKind::Socket => begin = begin.max(before_begin),
                 EdgeKind::Pipe => {
                     begin = begin.max(before_begin);

@@ -1,48 +1,48 @@
-//! Steps of a critical path, and what they rest on.
+//! Steps of a critical path, and the evidence for them.
 
 use std::sync::Arc;
 
 use crate::model::{ProcessId, Stint};
-/// A stretch of the path spent in one program of one process.
+/// A part of the path spent in one program of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The process.
     pub process: ProcessId,
-    /// What it ran then.
+    /// The program that it ran.
     pub program: Stint,
     /// Begin, ns.
     pub from_ns: i64,
     /// End, ns.
     pub to_ns: i64,
-    /// What it did.
+    /// Activity of the process.
     pub kind: StepKind,
 }
 
-/// What a process did on the path.
+/// Activity of a process on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepKind {
-    /// It worked: ran, waited for a processor or for storage, slept.
+    /// The process worked: it ran, waited for a CPU or for storage, or slept.
     Work,
-    /// It waited, and what it waited for had come, as far as is known: it woke late, or the other
+    /// The process waited although the blocker had come, as far as is known: it woke late, or the other
     /// process is not known that well.
     Late,
-    /// Job control had stopped it for most of that time.
+    /// Job control had stopped it for most of the time.
     Stopped,
-    /// It had not begun, and nothing else of the run had to happen before it as far as is known.
+    /// The process had not begun, and as far as is known nothing else of the run had to happen before.
     NotBegun,
 }
 
-/// How the waits of all processes are known, ns.
+/// Evidence for the waits of all processes, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Waits that samples saw.
+    /// Waits seen by samples.
     pub sampled_ns: i64,
-    /// Waits that follow from exact times of processor and storage, or are taken to be waits
-    /// because nothing else is known.
+    /// Waits that follow from exact times of CPU and storage, or are taken to be waits because nothing else
+    /// is known.
     pub inferred_ns: i64,
 }
 
-/// What one rule contributed to the path.
+/// Contribution of one rule to the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contribution {
     /// The rule.
@@ -51,6 +51,6 @@ pub struct Contribution {
     pub processes: i64,
     /// Time of the path spent in them, ns.
     pub ns: i64,
-    /// How long the path would be if the rule took half its time, ns.
+    /// Length of the path if the rule took half its time, ns.
     pub halved_ns: i64,
 }

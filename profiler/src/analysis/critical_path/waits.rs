@@ -1,30 +1,31 @@
-//! When a process waited, and for whom.
+//! The waits of processes: when, and for which process.
 
 use std::collections::HashMap;
 
 use crate::model::{Activity, Doing, ProcessId, Span, Workflow};
 
-/// How many that let each other go at the same time, as far as looks tell, are put in order.
+/// Longest chain of releases at the same time, as far as samples distinguish, that is put in order.
 const LONGEST_CHAIN: u32 = 8;
 
-/// Who looks now and then whether a child has ended does so in less than this part of the child's life.
+/// A process that polls for the end of a child does so at intervals of less than this part of the child's
+/// life.
 const NOTICE: i64 = 4;
 
-/// What may end a wait of a process.
+/// Event that may end a wait of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// A child that ended.
     Child(ProcessId),
-    /// The other side of a channel, by what it did at that moment.
+    /// The other side of a channel, by an action at that time.
     Channel(ProcessId),
-    /// The end of all who wrote into a pipe.
+    /// The end of all processes that wrote into a pipe.
     Closed(ProcessId),
-    /// What it found in a pipe was there, written at that moment, ns ([`super::backlog`]).
+    /// The process found data in a pipe that had been written at that time, ns ([`super::backlog`]).
     Fed(ProcessId, i64),
 }
 
 impl Cause {
-    /// Who let it go.
+    /// The process that ended the wait.
     pub(super) fn process(self) -> ProcessId {
         match self {
             Cause::Child(id) | Cause::Channel(id) | Cause::Closed(id) | Cause::Fed(id, _) => id,
@@ -32,14 +33,14 @@ impl Cause {
     }
 }
 
-/// A moment at which a wait may have ended.
+/// An instant at which a wait may have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Release {
-    /// When, ns.
+    /// Time, ns.
     pub(super) at_ns: i64,
-    /// By what.
+    /// The event that ended the wait.
     pub(super) cause: Cause,
-    /// Whether it was for a lock.
+    /// True if the wait was for a lock.
     pub(super) is_lock: bool,
 }
 
@@ -50,17 +51,17 @@ pub(super) struct SeenWait {
     pub(super) to_ns: i64,
     pub(super) error_ns: i64,
     pub(super) on: SeenOn,
-    /// Whether it was for a lock.
+    /// True if the wait was for a lock.
     pub(super) is_lock: bool,
 }
 
-/// Looks of this error tell no order of moments that are nearer to each other, ns.
+/// Distance, in ns, below which samples with this error say nothing about the order of two instants.
 pub(super) fn slack_ns(error_ns: i64) -> i64 {
     error_ns.max(1) * 2
 }
 
 impl SeenWait {
-    /// Before this it had not ended, as far as looks tell, ns.
+    /// Earliest instant at which the wait can have ended, by the samples, ns.
     fn earliest_end_ns(&self) -> i64 {
         let slack = slack_ns(self.error_ns);
         let middle = self.from_ns.midpoint(self.to_ns);
@@ -70,15 +71,17 @@ impl SeenWait {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SeenOn {
-    /// A child: that process, or any.
+    /// A child: that process, or any child.
     Child(Option<ProcessId>),
     /// The process at the other side of a channel.
     Channel(ProcessId),
-    /// A place to run, of which is not known who gave it back, or whoever had stopped it: nobody's work.
+    /// A place of a jobserver that an unknown process gave back, or the process was stopped: no work of the
+    /// run.
     Nobody,
 }
 
-/// Life of every process; one whose end was not seen is taken to live to the end of the recording.
+/// Life of every process, ns. A process whose end was not seen is taken to live to the end of the
+/// recording.
 pub(super) fn lives(workflow: &Workflow) -> Vec<(i64, i64)> {
     let life = |id: ProcessId| {
         let p = workflow.process(id);
@@ -90,16 +93,17 @@ pub(super) fn lives(workflow: &Workflow) -> Vec<(i64, i64)> {
     workflow.process_ids().map(life).collect()
 }
 
-/// What each process waited for; answers come from the samples and the holders of channels.
+/// The waits of each process, from the samples and from the holders of channels.
 pub(super) struct Waits<'a> {
     pub(super) workflow: &'a Workflow,
     pub(super) activity: &'a Activity,
     lives: &'a [(i64, i64)],
     children: &'a [Vec<ProcessId>],
-    /// Of every process when it started its children, and when they ended, in order, ns.
+    /// For every process, the times at which it started its children, and at which they ended, in order,
+    /// ns.
     births: Vec<Vec<i64>>,
     deaths: Vec<Vec<i64>>,
-    /// For every process those that write into a pipe that it reads.
+    /// For every process, the writers of the pipes that it reads.
     writers: HashMap<ProcessId, Vec<ProcessId>>,
 }
 
@@ -114,12 +118,12 @@ impl<'a> Waits<'a> {
         for stream in workflow.streams.iter().filter(|stream| !stream.is_socket) {
             writers.entry(stream.to).or_default().push(stream.from);
         }
-        let in_order = |moment: fn((i64, i64)) -> i64| {
+        let in_order = |time: fn((i64, i64)) -> i64| {
             let of_one = |own: &Vec<ProcessId>| {
-                let moments = own.iter().map(|child| moment(lives[child.0 as usize]));
-                let mut moments: Vec<i64> = moments.collect();
-                moments.sort_unstable();
-                moments
+                let times = own.iter().map(|child| time(lives[child.0 as usize]));
+                let mut times: Vec<i64> = times.collect();
+                times.sort_unstable();
+                times
             };
             children.iter().map(of_one).collect()
         };
@@ -140,11 +144,11 @@ impl<'a> Waits<'a> {
         let wait = |span: &Span| {
             let on = match span.doing {
                 Doing::Poll(by, made_ns) if span.to_ns == made_ns => SeenOn::Channel(by),
-                // A look in vain.
+                // A poll in vain.
                 Doing::Poll(by, made_ns) => {
                     SeenOn::Channel(self.at_work((by, made_ns), process, span.to_ns)?)
                 }
-                // The scheduler told who ended it; of a child its end is known better.
+                // The scheduler reported the waker. For a child, its exact end is better.
                 Doing::Channels(..)
                 | Doing::Place
                 | Doing::Lock
@@ -163,14 +167,14 @@ impl<'a> Waits<'a> {
                         None => return None,
                     }
                 }
-                // Who starts others may learn of their end by a signal, a pipe to itself or a look
-                // now and then.
+                // A process that starts others may learn of their end by a signal, a pipe to itself or
+                // polling.
                 Doing::Lock | Doing::Sleep | Doing::Other
                     if self.may_be_for_child(process, span) =>
                 {
                     SeenOn::Child(None)
                 }
-                // Who has jobs running waits for one of them to give its place back.
+                // A process with running jobs waits for one of them to give its place back.
                 Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
                 Doing::Place | Doing::Stopped => SeenOn::Nobody,
                 Doing::Busy | Doing::Lock | Doing::Sleep | Doing::Other => return None,
@@ -186,7 +190,8 @@ impl<'a> Waits<'a> {
         self.activity.of(process).iter().filter_map(wait).collect()
     }
 
-    /// The moments at which a wait of the process may have ended, in order, by what was seen of all.
+    /// The instants at which a wait of the process may have ended, in order. `seen`: the seen waits of all
+    /// processes.
     pub(super) fn releases(&self, process: ProcessId, seen: &[Vec<SeenWait>]) -> Vec<Release> {
         let (start, end) = self.lives[process.0 as usize];
         let mut found = Vec::new();
@@ -207,7 +212,7 @@ impl<'a> Waits<'a> {
         }
         for &writer in self.writers(process) {
             found.push(Release {
-                // Who is behind reads the end of the pipe last.
+                // A reader that is behind reads the end of the pipe last.
                 at_ns: match backlog.is_empty() {
                     true => self.life(writer).1,
                     false => end,
@@ -227,9 +232,9 @@ impl<'a> Waits<'a> {
                 ..*wait
             };
             let other_end = self.lives[other.0 as usize].1;
-            // The exact end of the other is better than the moment between two looks.
+            // The exact end of the other process is better than an instant between two samples.
             let is_near = (other_end - wait.to_ns).abs() <= slack_ns(wait.error_ns);
-            // Who outlives the process let it go before its own end.
+            // A process that outlives this one released it before its own end.
             let is_end = is_near && other_end <= end.min(did_ns);
             found.push(match is_end {
                 true => Release {
@@ -252,7 +257,7 @@ impl<'a> Waits<'a> {
             release.at_ns > start && release.at_ns <= end && release.at_ns >= born
         });
         found.sort_unstable();
-        // A child that also wrote to its parent: one end, one release.
+        // A child that also wrote to its parent has one end, and so one release.
         found.dedup_by(|b, a| {
             a.at_ns == b.at_ns
                 && matches!((a.cause, b.cause),
@@ -267,28 +272,28 @@ impl<'a> Waits<'a> {
         self.lives[id.0 as usize]
     }
 
-    /// Who writes into a pipe that it reads.
+    /// The processes that write into a pipe that `reader` reads.
     pub(super) fn writers(&self, reader: ProcessId) -> &[ProcessId] {
         self.writers.get(&reader).map_or(&[], Vec::as_slice)
     }
 
-    /// Whom it started.
+    /// The processes that `id` started.
     pub(super) fn children_of(&self, id: ProcessId) -> &[ProcessId] {
         &self.children[id.0 as usize]
     }
 
-    /// When it started its children, in order, ns.
+    /// The times at which a process started its children, in order, ns.
     pub(super) fn births(&self, id: ProcessId) -> &[i64] {
         &self.births[id.0 as usize]
     }
 
-    /// When its children ended, in order, ns.
+    /// The times at which the children of a process ended, in order, ns.
     pub(super) fn deaths(&self, id: ProcessId) -> &[i64] {
         &self.deaths[id.0 as usize]
     }
 
-    /// When the process started a child after a wait, or never, ns: it had been let go before, however late the look
-    /// that saw it.
+    /// The time of the first fork of the process after a wait, or never, ns. The process had been released
+    /// before, even if the sample that saw it was later.
     fn fork_after(&self, process: ProcessId, wait: &SeenWait) -> i64 {
         if self.is_threaded(process) {
             return i64::MAX;
@@ -299,8 +304,9 @@ impl<'a> Waits<'a> {
         births.get(next).copied().unwrap_or(i64::MAX)
     }
 
-    /// When the one whom the process waited for, of which these are the waits, had from it what it waited for in its turn,
-    /// or never, ns: the process had been let go before. Who began to wait first was let go first.
+    /// The time at which the other process got from this one what it waited for in its turn, or never, ns.
+    /// This process had been released before: the wait that began first ended first. `of_other`: the waits
+    /// of the other process.
     fn answer_after(&self, process: ProcessId, wait: &SeenWait, of_other: &[SeenWait]) -> i64 {
         if self.is_threaded(process) {
             return i64::MAX;
@@ -312,8 +318,9 @@ impl<'a> Waits<'a> {
         answered.map_or(i64::MAX, |own| own.to_ns)
     }
 
-    /// When `other` let somebody go whom looks saw wait until `at_ns`: not before it was let go itself, by a child
-    /// whose end is exact or by a third. Looks at several processes tell no order within their distance.
+    /// The time at which `other` released a process that samples saw wait until `at_ns`. It is not before
+    /// `other` was itself released, by a child whose end is exact or by a third process. Samples of several
+    /// processes say nothing about the order of events closer than their distance.
     fn let_go_at(
         &self,
         other: ProcessId,
@@ -332,7 +339,7 @@ impl<'a> Waits<'a> {
         };
         let has_ended = wait.to_ns <= until;
         let own_ns = match wait.on {
-            // Looks see a loop that starts one child after the other in one long wait.
+            // Samples show a loop that starts one child after the other as one long wait.
             SeenOn::Child(_) => {
                 let deaths = &self.deaths[other.0 as usize];
                 let until_then = deaths.partition_point(|&end| end <= until);
@@ -347,16 +354,17 @@ impl<'a> Waits<'a> {
         own_ns.map_or(at_ns, |own_ns| own_ns.max(at_ns))
     }
 
-    /// How far beyond what looks tell from each other the nearest moment lies at which a process turned to
-    /// something: it is the less likely to have done anything, ns.
+    /// Distance between `at_ns` and the nearest change of activity of a process, beyond the distance that
+    /// samples cannot distinguish, ns. The larger it is, the less likely the process did anything at that
+    /// time.
     pub(super) fn stillness_ns(&self, process: ProcessId, at_ns: i64, slack: i64) -> i64 {
         let turn = self.activity.nearest_turn_ns(process, at_ns);
         (turn.unwrap_or(0) - slack).max(0)
     }
 
-    /// Whether a wait may have been for a child of which it learned by itself: one lived on, or had ended not long
-    /// before, as its life goes. What goes on for longer than that is a wait of its own, as is a sleep after which somebody
-    /// ended the child.
+    /// True if a wait may have been for a child whose end the process noticed by itself. A child must have
+    /// lived on, or ended shortly before, relative to its life. A longer wait is a wait for something else.
+    /// So is a sleep after which the child was killed.
     fn may_be_for_child(&self, parent: ProcessId, span: &Span) -> bool {
         let slack = slack_ns(span.error_ns);
         self.children[parent.0 as usize].iter().any(|child| {
@@ -368,7 +376,7 @@ impl<'a> Waits<'a> {
         })
     }
 
-    /// Whether a child lived during the wait.
+    /// True if a child lived during the wait.
     fn has_child_then(&self, parent: ProcessId, span: &Span) -> bool {
         self.children[parent.0 as usize].iter().any(|child| {
             let (start, end) = self.lives[child.0 as usize];
@@ -376,8 +384,9 @@ impl<'a> Waits<'a> {
         })
     }
 
-    /// Who worked at a moment so that later a process could do something: itself, or else of it, or of who started it, the
-    /// child that ended last before, if that was at work then, and so on. `but` waits for all that.
+    /// The process that worked at `at_ns` for a later action of `by`: `by` itself, or its ancestor that
+    /// lived at that time, or the descendant that this one waited for, found from child to child: always
+    /// the child that ended last before the action. `but` is excluded, for it waits for all that.
     fn at_work(
         &self,
         (by, does_ns): (ProcessId, i64),
@@ -403,7 +412,7 @@ impl<'a> Waits<'a> {
         (id != but && Some(id) != self.workflow.process(but).parent).then_some(id)
     }
 
-    /// The child of that pid that lived during the wait.
+    /// The child with that pid that lived during the wait.
     fn child(&self, parent: ProcessId, pid: Option<i64>, span: &Span) -> Option<ProcessId> {
         let pid = pid.filter(|&pid| pid > 0)?;
         let children = self.children[parent.0 as usize].iter().copied();
@@ -415,8 +424,9 @@ impl<'a> Waits<'a> {
             .max_by_key(|&child| self.lives[child.0 as usize].1)
     }
 
-    /// Who let a process go that did something, to `other`, while the samples say that it waited, and when: one of
-    /// its threads was awake for a moment between two looks. Only of processes with threads.
+    /// The process that released `process`, and when, if `process` acted on `other` although the samples
+    /// say that it waited: one of its threads was awake for a short time between two samples. Only for
+    /// processes with threads.
     pub(super) fn let_go_meanwhile(
         &self,
         process: ProcessId,
@@ -438,7 +448,7 @@ impl<'a> Waits<'a> {
         (start < at_ns && by_ns <= end).then_some((by, by_ns))
     }
 
-    /// Whether a process had several threads at a time.
+    /// True if a process had several threads at a time.
     pub(super) fn is_threaded(&self, process: ProcessId) -> bool {
         let images = self.workflow.images(process);
         images

@@ -1,4 +1,4 @@
-//! Findings about what a step or channel lacked while it limited the run.
+//! Findings about the resource that a step or channel lacked while it limited the run.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,31 @@ use super::stragglers::distinction;
 use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Resource};
 use crate::analysis::bound::Bound;
-use crate::analysis::phrases::{looks, of_its, percent, who};
+use crate::analysis::phrases::{looks as samples, of_its, percent, who};
 use crate::analysis::serial::Work;
 use crate::analysis::threads::together;
 use crate::intervals::minus;
 use crate::model::ProcessId;
 use crate::timeline::{Part, Shares, State, Timeline, sum_of};
 
-/// A cause, where nothing else explains it.
+/// A cause, in the intervals that nothing else explains.
 pub(super) struct Blame<'a> {
     bound: &'a Bound<'a>,
     result: &'a Bottlenecks,
     cause: &'a Cause,
     name: String,
     intervals: Vec<(i64, i64)>,
-    /// Their length, ns.
+    /// Sum of `intervals`, ns.
     ns: i64,
     parts: Vec<Part>,
-    /// What they did then.
+    /// States of `parts` in the intervals.
     sums: Shares,
     evidence: String,
 }
 
 impl<'a> Blame<'a> {
-    /// `explained`: intervals that another finding explains; `locked`: those that waits for locks do. `None`: too little is left.
+    /// `explained`: intervals that another finding explains; `locked`: intervals that waits for locks
+    /// explain. `None`: too little time is left.
     pub(super) fn of(
         bound: &'a Bound<'a>,
         result: &'a Bottlenecks,
@@ -43,7 +44,7 @@ impl<'a> Blame<'a> {
         let timeline = bound.timeline;
         let intervals = minus(&cause.intervals, locked);
         let intervals = match cause.resource {
-            // Who sleeps is explained by that, whatever else ran or could have run.
+            // A sleep explains itself, whatever else ran or could have run.
             Resource::Sleep => intervals,
             _ => minus(&intervals, explained),
         };
@@ -67,7 +68,7 @@ impl<'a> Blame<'a> {
             .flat_map(|&task| result.tasks.tasks[task].members.iter().copied())
             .collect();
         let share = percent(ns as f64 / timeline.length().max(1) as f64);
-        let looks = looks(cause.samples, timeline);
+        let samples = samples(cause.samples, timeline);
         Some(Blame {
             bound,
             result,
@@ -77,7 +78,7 @@ impl<'a> Blame<'a> {
             ns,
             parts,
             sums,
-            evidence: format!("the bottleneck for {share} of the run, {looks}"),
+            evidence: format!("the bottleneck for {share} of the run, {samples}"),
         })
     }
 
@@ -101,24 +102,24 @@ impl<'a> Blame<'a> {
         }
     }
 
-    /// How much of the intervals such states are, ns.
+    /// Time of the intervals spent in such states, ns.
     fn spent(&self, of: fn(State) -> bool) -> i64 {
         let life: f64 = self.sums.iter().sum::<f64>().max(1.0);
         (sum_of(&self.sums, of) / life * self.ns as f64) as i64
     }
 
-    /// What could be saved at most without such states, ns.
+    /// Largest saving without such states, ns.
     fn part(&self, of: fn(State) -> bool) -> i64 {
         self.spent(of)
             .min(self.bound.without_states(&self.parts, of))
     }
 
-    /// What it mostly lacked.
+    /// A finding about the resource that the step mostly lacked.
     pub(super) fn foremost(&self) -> Option<Finding> {
         let (name, evidence) = (&self.name, self.evidence.clone());
         match self.cause.resource {
             Resource::Cpu => self.computes(),
-            // All processors are taken: only more of them, or less work, would help.
+            // All CPUs are taken: only more of them, or less work, would help.
             // Without tracing the calls would not wait.
             Resource::Processors
             | Resource::View
@@ -178,9 +179,10 @@ impl<'a> Blame<'a> {
         }
     }
 
-    /// That it also waited for CPUs that it may not use, which a stretch named after what it mostly did does not tell.
+    /// A finding that the step also waited for CPUs that it may not use. The cause has only the resource
+    /// that the step lacked most.
     pub(super) fn limited_too(&self) -> Option<Finding> {
-        /// Share of the time that it must be.
+        /// Least share of the time for that.
         const MUCH: f64 = 0.1;
         let limit = self.cause.limit.as_ref()?;
         let waited = self.spent(|state| state == State::Queue);
@@ -197,10 +199,10 @@ impl<'a> Blame<'a> {
         })
     }
 
-    /// That it mostly waited for CPUs that others on the machine had, though it may use them and the run itself wants no more than
-    /// there are.
+    /// A finding that the step mostly waited for CPUs that other programs on the machine used, although it
+    /// may use them and the run itself wants no more than there are.
     pub(super) fn crowded_out(&self) -> Option<Finding> {
-        /// Share of the time for which it is the bottleneck that it must be.
+        /// Least share of the bottleneck's time for that.
         const MOST: f64 = 0.7;
         let waited = self.spent(|state| state == State::Queue);
         if self.cause.resource != Resource::Cpu || (waited as f64) < MOST * self.ns as f64 {
@@ -223,13 +225,13 @@ impl<'a> Blame<'a> {
         })
     }
 
-    /// Share that a wait had of its time as the bottleneck, in words.
+    /// The time that a wait had of the bottleneck's time, in words.
     fn evidence_of(&self, waited: i64) -> String {
         format!(
             "{} of the {} for which it is the bottleneck, {}",
             units::duration(waited),
             units::duration(self.ns),
-            looks(self.cause.samples, self.bound.timeline)
+            samples(self.cause.samples, self.bound.timeline)
         )
     }
 
@@ -252,10 +254,11 @@ impl<'a> Blame<'a> {
         )
     }
 
-    /// That it also slept for much of the time, which a stretch named after what it mostly did does not tell. Only of steps
-    /// of one thread each: of several, one that sleeps need not keep the others waiting.
+    /// A finding that the step also slept for much of the time. The cause has only the resource that the
+    /// step lacked most. Only for steps of one thread: one of several threads may sleep without making the
+    /// others wait.
     pub(super) fn sleeps_too(&self) -> Option<Finding> {
-        /// Share of the time that it must be.
+        /// Least share of the time for that.
         const MUCH: f64 = 0.1;
         let timeline = self.bound.timeline;
         let is_single = |part: &Part| timeline.instance(part.process).books.threads <= 1;
@@ -272,12 +275,12 @@ impl<'a> Blame<'a> {
             "{} of the {} for which it is the bottleneck, {}",
             units::duration(slept),
             units::duration(self.ns),
-            looks(self.cause.samples, timeline)
+            samples(self.cause.samples, timeline)
         )))
     }
 
     fn sleeps(&self, evidence: String) -> Finding {
-        /// So many of them are a loop.
+        /// Least number of sleeping processes that make a loop.
         const LOOP: usize = 5;
         let saving = self.part(|state| state == State::Sleep);
         let is_loop = self.parts.len() >= LOOP;
@@ -303,7 +306,7 @@ impl<'a> Blame<'a> {
         let busy = self.cause.cpu;
         let is_taken = busy.is_some_and(|busy| cpus * (1.0 - busy) < free / 2.0);
         let others = match is_taken {
-            true => ", others of the machine had",
+            true => ", other programs on the machine had",
             false => "",
         };
         let evidence = format!(
@@ -375,18 +378,18 @@ impl<'a> Blame<'a> {
                 of_its(at_work)
             ),
             false => format!(
-                "{name} computes while others wait for it or processors idle: {}, or faster code",
+                "{name} computes while others wait for it or CPUs idle: {}, or faster code",
                 self.more()
             ),
             true => format!(
-                "{name} computes: faster code, or {} where nobody else takes the processors",
+                "{name} computes: faster code, or {} where no other program takes the CPUs",
                 self.more()
             ),
         };
         Some(self.finding("cpu", title, saving, evidence, "bottlenecks"))
     }
 
-    /// How more of it could be done at a time.
+    /// A way to do more of the step at a time.
     fn more(&self) -> &'static str {
         let Some((&(from, _), &(_, to))) = self.intervals.first().zip(self.intervals.last()) else {
             return "one more of it";
@@ -409,8 +412,8 @@ impl<'a> Blame<'a> {
         }
     }
 
-    /// How many of its instances were at work and how many lived, where the others waited for locks and take turns:
-    /// none has more of the work than the others.
+    /// The mean number of instances at work and of instances alive, if the others waited for locks and the
+    /// instances take turns: none has more of the work than the others.
     fn keep_each_other_waiting(&self) -> Option<(f64, f64)> {
         let mean = |of: fn(State) -> bool| sum_of(&self.sums, of) / self.ns.max(1) as f64;
         let (alive, at_work) = (mean(|_| true), mean(State::is_at_work));
@@ -418,10 +421,11 @@ impl<'a> Blame<'a> {
         (waits && self.cause.at_work.is_none()).then_some((at_work, alive))
     }
 
-    /// By how much the run could be shorter with one more instance of a step that computes, ns, and how many CPUs the run
-    /// had no work for. `None`: by nothing, because it had work for all of them.
+    /// The time by which the run could be shorter with one more instance of a step that computes, ns, and
+    /// the number of CPUs that the run had no work for. `None`: no time, because it had work for all CPUs.
     ///
-    /// Reckoned for a machine that does nothing else: what waited for a CPU is left out, of the step and of all others.
+    /// The prediction is for a machine that does nothing else: waits for a CPU are left out, of the step
+    /// and of all others.
     fn by_one_more(&self) -> Option<(i64, f64)> {
         let (timeline, result, intervals) = (self.bound.timeline, self.result, &self.intervals);
         let cpus = self.cause.limit.as_ref().map(|limit| limit.cores);
@@ -433,7 +437,7 @@ impl<'a> Blame<'a> {
             intervals.iter().map(within).sum::<i64>()
         });
         let ns = self.ns as f64;
-        // Instances side by side, and how many more could take part in their work.
+        // Instances side by side, and the number that could take part in their work.
         let (least_free, degree, could) = match self.cause.at_work {
             Some((at_work, alive)) => (0.25, at_work.max(1.0), alive),
             None => {
@@ -441,10 +445,11 @@ impl<'a> Blame<'a> {
                 (0.4, degree, degree + 1.0)
             }
         };
-        // What one of them would take alone, the least that the CPUs take for all, and what the next slowest step takes.
+        // Time of one instance alone, the least time that the CPUs take for all, and the time of the next
+        // slowest step.
         let alone = own(&self.sums) / degree;
-        // A step that mostly waited for a CPU says little of what it would take on a free machine, unless one of it has the work:
-        // then its CPU time tells.
+        // A step that mostly waited for a CPU says little about its time on a free machine. If one instance
+        // has all the work, its CPU time does.
         let of = |state: State| self.sums[state as usize];
         let is_starved = of(State::Queue) > of(State::Cpu);
         if alone <= 0.0 || is_starved && self.cause.busiest.is_none() {
@@ -467,15 +472,15 @@ impl<'a> Blame<'a> {
     }
 }
 
-/// Whether most of the waiting for locks is that of threads for others of their own process.
+/// True if most waits for locks are those of threads for others of their own process.
 fn is_between_threads(timeline: &Timeline, parts: &[Part]) -> bool {
-    let books = || {
+    let accounts = || {
         parts
             .iter()
             .map(|part| &timeline.instance(part.process).books)
     };
-    let all: i64 = books().map(|books| books.lock_ns).sum();
-    books().map(|books| books.thread_lock_ns).sum::<i64>() * 2 > all
+    let all: i64 = accounts().map(|one| one.lock_ns).sum();
+    accounts().map(|one| one.thread_lock_ns).sum::<i64>() * 2 > all
 }
 
 fn faults(timeline: &Timeline, parts: &[Part]) -> String {

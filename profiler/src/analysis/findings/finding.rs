@@ -1,4 +1,4 @@
-//! A finding, and the least that one is worth.
+//! A finding, and the least saving that makes one.
 
 use flowtrace_render::units;
 use serde::Serialize;
@@ -10,33 +10,33 @@ use crate::timeline::Timeline;
 /// A finding must promise this share of the run.
 pub(super) const LEAST: f64 = 0.04;
 
-/// And this time, ns: below it a run is over before one has read about it.
+/// A finding must promise this time, ns: a shorter run ends before its user has read the finding.
 pub(super) const LEAST_NS: f64 = 30e6;
 
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing: cpu, cpu limit, busy machine, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler,
-    /// small calls.
+    /// Kind: cpu, cpu limit, busy machine, disk, memory, lock, sleep, network, hand-over, serial, late
+    /// start, straggler, small calls.
     pub kind: &'static str,
-    /// The step that it is about, if it is about one.
+    /// The step that the finding is about; `None`: it is about no single step.
     pub step: Option<String>,
-    /// What is wrong, in a sentence.
+    /// The problem and the change, in a sentence.
     pub title: String,
-    /// How much of the run could be saved at most, ns.
+    /// Time that could be saved at most, ns.
     pub saving_ns: i64,
-    /// What it rests on.
+    /// The evidence for the finding.
     pub evidence: String,
-    /// How sure it is: low, medium, high.
+    /// Confidence: low, medium, high.
     pub confidence: &'static str,
     /// Subcommand that shows more.
     pub command: &'static str,
-    /// What it means for the run, as the first line of a summary; `None`: the title.
+    /// The first line of a summary with this finding; `None`: the title.
     #[serde(skip)]
     pub why: Option<String>,
 }
 
-/// Which step limited the run for how much of it, and what it lacked.
+/// The step that limited the run, for which share of it, and the resource that it lacked, in a line.
 pub(super) fn limited(result: &Bottlenecks, cause: &Cause, timeline: &Timeline) -> String {
     format!(
         "{} limited the run for {} of it: {}",

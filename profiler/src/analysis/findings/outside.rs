@@ -1,4 +1,4 @@
-//! Waits for something that is no part of the run: a server of which only the connection is known.
+//! Waits for a process outside of the run: a server of which only the connection is known.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use crate::analysis::phrases::percent;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{Channel, State, Timeline};
 
-/// The step that waited so for longest on the critical path.
+/// The step on the critical path with the longest wait for a process outside of the run.
 pub(super) struct Outside {
-    /// Its rule.
+    /// Rule of the step.
     pub(super) step: String,
-    /// Share of the run.
+    /// Share of the run that the step waited so.
     pub(super) share: f64,
-    /// That in a line.
+    /// The finding in a line.
     pub(super) why: String,
 }
 
-/// The longest such wait; `None`: nobody on the path waited so.
+/// The longest such wait; `None`: no step on the path waited for a process outside of the run.
 pub(super) fn outside(
     workflow: &Workflow,
     timeline: &Timeline,
@@ -61,8 +61,8 @@ pub(super) fn outside(
     })
 }
 
-/// True where a process waited at a channel of which nobody else of the run ever had the other end. One that had it may be gone
-/// while its data is still on its way.
+/// True if a process waited at a channel of which no other process of the run ever had the other end. A
+/// process that had it may be gone while its data is still on its way.
 fn is_outside(channel: &Channel, process: ProcessId, state: State) -> bool {
     let others = match state {
         State::In => [&channel.writers, &channel.write_keepers],

@@ -1,5 +1,5 @@
-//! Steps that move their data in many calls of few bytes each: the kernel takes nearly as long for a call of two bytes as
-//! for one of a thousand, and a reader on the other side of a pipe is woken for each.
+//! Steps that move their data in many calls of few bytes each. The kernel takes nearly as long for a call
+//! of two bytes as for one of a thousand, and a reader on the other side of a pipe is woken for each.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,12 +11,13 @@ use crate::analysis::bound::Bound;
 use crate::model::{Image, Moved, ProcessId};
 use crate::timeline::{State, sum_of};
 
-/// So many calls of a program are many.
+/// Least number of calls that are many.
 const MANY: i64 = 1000;
-/// So many bytes a call, in the mean, are few: the buffers of C and Python have 4096 or more.
+/// Mean number of bytes per call below which calls are small: the buffers of C and Python have 4096 or
+/// more.
 const FEW: i64 = 512;
 
-/// Which way data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Direction {
     Write,
@@ -32,22 +33,22 @@ impl Direction {
     }
 }
 
-/// What the programs of one rule did so.
+/// Small calls of the programs of one rule.
 #[derive(Default)]
 struct Small {
     calls: i64,
     bytes: i64,
     kernel_ns: f64,
     cpu_ns: i64,
-    /// Share of the work of each program that would go, by its place.
+    /// Share of the work of each program that larger calls would save, by its place.
     share: HashMap<usize, f64>,
 }
 
-/// The steps, each with what it would gain by larger calls.
+/// The steps with small calls, each with the gain of larger calls.
 pub(super) fn small_calls(bound: &Bound<'_>) -> Vec<Finding> {
     let workflow = bound.workflow;
     let (both, streams) = partners(bound);
-    // The program of a process that reads so what others send it in small pieces.
+    // The programs of processes that read in small calls because others write so.
     let mut readers: HashMap<ProcessId, (usize, f64)> = HashMap::new();
     let mut found: BTreeMap<(Direction, &str), Small> = BTreeMap::new();
     let mut writers: HashSet<ProcessId> = HashSet::new();
@@ -56,7 +57,7 @@ pub(super) fn small_calls(bound: &Bound<'_>) -> Vec<Finding> {
         for (place, stint) in stints.iter().enumerate() {
             let image = workflow.program(stint);
             let moved = direction.of(image);
-            // Who asks and answers in turn cannot wait until there is more.
+            // A process that asks and answers in turn cannot wait until there is more data.
             if !is_small(moved) || both.contains(&stint.process) {
                 continue;
             }
@@ -101,7 +102,7 @@ fn is_small(moved: Moved) -> bool {
     moved.calls >= MANY && moved.bytes > 0 && moved.bytes / moved.calls < FEW
 }
 
-/// The processes that talk with another one both ways, and of the others those that each reads from.
+/// The processes that talk with another one both ways, and for every process, those that it reads from.
 fn partners(bound: &Bound<'_>) -> (HashSet<ProcessId>, HashMap<ProcessId, HashSet<ProcessId>>) {
     let mut both = HashSet::new();
     let mut streams: HashMap<ProcessId, HashSet<ProcessId>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Stragglers: the last of several instances goes on alone while everything waits for it.
+//! Stragglers: the last of several instances, which goes on alone while the run waits for it.
 
 use std::collections::HashSet;
 
@@ -11,12 +11,12 @@ use crate::model::{ProcessId, Relation, Workflow};
 use crate::paths::relative;
 use crate::timeline::{Part, State, Timeline, sum_of};
 
-/// A straggler and when it was alone.
+/// A straggler and the interval in which it was alone.
 pub(super) struct Straggler {
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) program: usize,
-    /// Which share of its time it took beyond an even share of the work.
+    /// Share of its time beyond an even share of the work.
     pub(super) excess: f64,
     pub(super) finding: Finding,
 }
@@ -24,10 +24,10 @@ pub(super) struct Straggler {
 /// Begin and end of an instance, and its program: a place in [`crate::model::Programs::stints`].
 type Life = (i64, i64, usize);
 
-/// It must take this many times as long as the median of its task.
+/// A straggler takes at least this many times as long as the median of its task.
 const LONGER: f64 = 1.5;
 
-/// One that began later than the first by this share of what it takes began late.
+/// An instance began late if it began later than the first by this share of its time.
 const LATE: f64 = 0.1;
 
 /// The stragglers of all tasks with three instances or more that ran side by side.
@@ -49,7 +49,7 @@ pub(super) fn stragglers(
         if lives.len() < 3 {
             continue;
         }
-        // A round: instances that overlap. Each round has its own last one.
+        // A round is a set of instances that overlap. Each round has its own last instance.
         lives.sort_unstable();
         let mut rounds: Vec<Vec<Life>> = Vec::new();
         let mut until = i64::MIN;
@@ -69,7 +69,8 @@ pub(super) fn stragglers(
     found
 }
 
-/// The processes that others of the same step descend from: who starts its copies shares no work out among itself and them.
+/// The processes that others of the same step descend from. Such a process starts its copies and does not
+/// share the work with them.
 fn above(workflow: &Workflow, members: &[Part]) -> HashSet<ProcessId> {
     let parent = |id: ProcessId| workflow.processes[id.0 as usize].parent;
     let mut above = HashSet::new();
@@ -93,7 +94,7 @@ fn of_round(
     by_end.sort_unstable_by_key(|life| life.1);
     let last = *by_end.last()?;
     let before = by_end[by_end.len() - 2];
-    // To wait for a lock is no larger share of the work.
+    // A wait for a lock is not work.
     let without_locks = |life: &Life| {
         let process = timeline.programs.stints[life.2].process;
         let sums = timeline.within(process, life.0, life.1);
@@ -106,12 +107,13 @@ fn of_round(
     if (length as f64) < LONGER * median as f64 || to <= from {
         return None;
     }
-    // One that began when others had ended is last for having waited for its turn: a matter of order, not of shares.
+    // An instance that began when others had ended is the last one because it waited for its turn: a matter
+    // of order, not of shares.
     let begun = round.first()?.0;
     if last.0 >= by_end.first()?.1 && (last.0 - begun) as f64 > LATE * length as f64 {
         return None;
     }
-    // Where other steps have work meanwhile, nobody waits for it.
+    // If other steps have work meanwhile, the run does not wait for the instance.
     let others: f64 = result
         .tasks
         .parts
@@ -124,11 +126,11 @@ fn of_round(
         .sum();
     let tail = (to - from) as f64;
     let alone = (1.0 - others / tail).max(0.0);
-    // Its rest, spread over all that were there and have a processor.
+    // Its rest, spread over all instances with a CPU each.
     let cores = timeline.cores().unwrap_or(1.0);
     let side_by_side = (round.len() as f64).min(cores).max(1.0);
     let saving = tail * alone * (1.0 - 1.0 / side_by_side);
-    // Who only waits for time or for something else has no work that could be spread.
+    // A step that only waits for time or for something else has no work that could be spread.
     if idle_share(timeline, result, task, (from, to)) > 0.5 {
         return None;
     }
@@ -168,15 +170,15 @@ fn of_round(
     })
 }
 
-/// How one of several programs of a step is told apart: by the arguments that it alone has, with the option before each, and the
-/// file that it wrote; else by its process id.
+/// A text that distinguishes one of several programs of a step: the arguments that only this one has, with
+/// the option before each, and the file that it wrote; else its process id.
 pub(super) fn distinction(
     workflow: &Workflow,
     timeline: &Timeline,
     one: usize,
     peers: &[usize],
 ) -> String {
-    /// Words of a command line that are named.
+    /// Most words of a command line in the text.
     const WORDS: usize = 3;
     let stint = |at: usize| &timeline.programs.stints[at];
     let words = |at: usize| {
@@ -225,7 +227,7 @@ pub(super) fn distinction(
     }
 }
 
-/// For which part of an interval the processes of a step did nothing and waited for none of the others.
+/// The part of an interval in which the processes of a step did nothing and waited for none of the others.
 fn idle_share(
     timeline: &Timeline,
     result: &Bottlenecks,

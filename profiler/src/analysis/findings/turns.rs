@@ -1,4 +1,4 @@
-//! Locks of files that make processes take turns: what the run would take if each went on at once.
+//! Locks of files that make processes take turns, and the length of the run without the waits for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use crate::timeline::LockWait;
 
 /// The lock of one file.
 pub(super) struct Turns {
-    /// When some process waited for it: intervals in order.
+    /// Intervals in which a process waited for the lock, in order.
     pub(super) intervals: Vec<(i64, i64)>,
     pub(super) finding: Finding,
 }
 
-/// Names of steps in a sentence; more are counted.
+/// Most names of steps in a sentence; more are counted.
 const NAMED: usize = 2;
 
 /// The locks for which processes waited, the greatest saving first.
@@ -29,7 +29,8 @@ pub(super) fn turns(bound: &Bound<'_>) -> Vec<Turns> {
     for wait in &bound.timeline.lock_waits {
         waits.entry(wait.file).or_default().push(wait);
     }
-    // No more is saved than was waited: what cannot become a finding needs no replay, for there may be many locks.
+    // The saving is at most the wait. Short waits cannot become a finding, and need no prediction: there
+    // may be many locks.
     let waited = |waits: &[&LockWait]| waits.iter().map(|wait| wait.to - wait.from).sum::<i64>();
     waits.retain(|_, waits| waited(waits) as f64 >= LEAST_NS);
     let mut found: Vec<Turns> = waits
@@ -93,7 +94,7 @@ fn of_lock(bound: &Bound<'_>, file: FileIndex, waits: &[&LockWait]) -> Turns {
     }
 }
 
-/// The most processes that waited at the same time.
+/// The largest number of processes that waited at the same time.
 fn at_a_time(waits: &[&LockWait]) -> i64 {
     let mut changes: Vec<(i64, i64)> = waits
         .iter()
@@ -107,7 +108,7 @@ fn at_a_time(waits: &[&LockWait]) -> i64 {
     waiting.max().unwrap_or(0)
 }
 
-/// What the process that freed the lock ran for it: of `flock FILE COMMAND` the command.
+/// The process that ran under the lock: of `flock FILE COMMAND` the command.
 fn at_work_for(bound: &Bound<'_>, wait: &LockWait) -> ProcessId {
     let overlap = |id: ProcessId| {
         let instance = bound.timeline.instance(id);
@@ -129,7 +130,7 @@ fn rule(bound: &Bound<'_>, id: ProcessId, ns: i64) -> String {
     bound.workflow.program(stint).rule.to_string()
 }
 
-/// Names with how often each comes, the most frequent first.
+/// Names with their number of occurrences, the most frequent first.
 fn steps(names: impl Iterator<Item = String>) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for name in names {

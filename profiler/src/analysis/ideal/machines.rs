@@ -1,4 +1,4 @@
-//! What each of several machines did in a phase.
+//! The shares of several machines in a phase.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,21 +7,21 @@ use serde::Serialize;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
 
-/// What one of several machines did in a phase.
+/// The share of one of several machines in a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// Its name.
+    /// Name of the machine.
     pub host: String,
     /// End of its last step in the phase, ns.
     pub ended_ns: i64,
-    /// Processor time, ns.
+    /// CPU time, ns.
     pub cpu_ns: i64,
     /// Bytes that its file calls moved.
     pub bytes: i64,
 }
 
-/// What each machine did. Where a step outlives the phase, as a server does that runs all the time, the last of
-/// those that end in it tells when the machine was done.
+/// The share of each machine. A step may outlive the phase, as a server does that runs all the time. Then
+/// the machine was done at the end of the last step that ended in the phase.
 pub(super) fn machines(
     workflow: &Workflow,
     timeline: &Timeline,

@@ -5,24 +5,25 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{Result, Trace};
 
-/// Flows that carry less than this share of what a machine received in a phase are none of its data: they ask,
-/// or say that all is well.
+/// Least share of a machine's received bytes in a phase that a flow of data has. A smaller flow carries
+/// requests or acknowledgements.
 const LEAST_SHARE: f64 = 0.01;
 
-/// What a machine received by one flow in a phase.
+/// Bytes that a machine received by one flow in a phase.
 #[derive(Clone, Copy, Debug, Default)]
 struct Incoming {
     bytes: u64,
-    /// When the last of it came, ns, and when it was sent, where that alone was captured.
+    /// Time at which the last packet arrived, ns, and time at which it was sent, if only that was captured.
     came_ns: Option<i64>,
     sent_ns: Option<i64>,
 }
 
-/// What each machine, by its address, received by each flow and direction of it.
+/// Received data by machine (address), and by flow with its direction.
 type Receivers<'a> = BTreeMap<&'a str, BTreeMap<(i64, u8), Incoming>>;
 
-/// Mean over the machines that received data from others of the last flow's end minus the mean of all their flows'
-/// ends, for each phase, ns. `None`: nobody captured packets of the phase, or none moved data between machines.
+/// The receive skew of each phase, ns: mean over the machines that received data from others of the end of
+/// the last flow minus the mean end of all their flows. `None`: no packets of the phase were captured, or
+/// none moved data between machines.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -30,7 +31,7 @@ pub fn receive_skew(trace: &Trace, phases: &[(i64, i64)]) -> Result<Vec<Option<i
     if trace.captures()?.is_empty() {
         return Ok(vec![None; phases.len()]);
     }
-    // Addresses at both ends, src first.
+    // Addresses of both ends, src first.
     let mut ends: HashMap<i64, [String; 2]> = HashMap::new();
     for flow in trace.flows()? {
         if flow.src != flow.dst {
@@ -54,7 +55,7 @@ pub fn receive_skew(trace: &Trace, phases: &[(i64, i64)]) -> Result<Vec<Option<i
         let flows = found[phase].entry(receiver).or_default();
         let flow = flows.entry((packet.flow_id, packet.dir)).or_default();
         flow.bytes += u64::from(packet.payload_bytes);
-        // A packet may have been captured at both ends: it came when the receiver saw it.
+        // A packet may have been captured at both ends: it arrived when the receiver saw it.
         let at = if packet.way == 1 {
             &mut flow.sent_ns
         } else {
@@ -75,7 +76,7 @@ fn of_phase(receivers: &Receivers<'_>) -> Option<i64> {
     (!skews.is_empty()).then_some(mean as i64)
 }
 
-/// The last end minus the mean of the ends; `None`: nothing came.
+/// The last end minus the mean of the ends; `None`: nothing arrived.
 fn of_machine<'a>(flows: impl Iterator<Item = &'a Incoming> + Clone) -> Option<f64> {
     let all: u64 = flows.clone().map(|flow| flow.bytes).sum();
     let heavy = flows.filter(|flow| flow.bytes as f64 >= all as f64 * LEAST_SHARE);
@@ -83,7 +84,7 @@ fn of_machine<'a>(flows: impl Iterator<Item = &'a Incoming> + Clone) -> Option<f
         .filter_map(|flow| flow.came_ns.or(flow.sent_ns))
         .collect();
     let last = *ends.iter().max()?;
-    // From the last one, so that large moments lose nothing.
+    // Relative to the last end, so that large times lose no precision.
     let before = ends.iter().map(|end| (last - end) as f64).sum::<f64>();
     Some(before / ends.len() as f64)
 }
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_last_flow_counts_against_the_mean_of_all_and_questions_do_not() {
-        // Ends at 10, 20 and 60: 60 − 30; a flow of some bytes that ended at 1 is none of the data.
+        // Ends at 10, 20 and 60: 60 − 30. A flow of some bytes that ended at 1 is not data.
         let flows = [flow(1000, 10), flow(1000, 20), flow(1000, 60), flow(5, 1)];
         assert_eq!(of_machine(flows.iter()), Some(30.0));
         assert_eq!(of_machine([flow(1, 5)].iter()), Some(0.0));

@@ -1,47 +1,48 @@
-//! How many runs of one step there were, and how many of them could have been at work at once: what advice on more
-//! instances of a step rests on.
+//! The runs of one step, and the number of them that could have been at work at the same time: the basis of
+//! advice on more instances of a step.
 
 use std::collections::{HashMap, HashSet};
 
-use super::order::{Dependencies, Room, Schedule};
+use super::order::{Dependencies, Limits, Schedule};
 use super::steps::{Step, fill};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
 
-/// What one process did of the work of a step.
+/// The part of a step's work that one process did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     /// The process.
     pub(crate) process: ProcessId,
-    /// What it was processing, ns; without waits.
+    /// Time that it was processing, ns; without waits.
     pub(crate) processing_ns: f64,
-    /// Its part on CPUs, ns.
+    /// The part of that on CPUs, ns.
     pub(crate) cpu_ns: f64,
 }
 
-/// The runs of one step, each of which is one piece of work that no other can share.
+/// The runs of one step, each of which is a piece of work that cannot be shared.
 pub(crate) struct Jobs {
     steps: Vec<Step>,
     dependencies: Dependencies,
-    /// How long each and the longest chain after it take, ns.
+    /// For each run, its time plus that of the longest chain after it, ns.
     ways: Vec<i64>,
 }
 
-/// How the work of a step comes to its instances.
+/// The way in which the work of a step is divided among its instances.
 pub(crate) enum Work {
-    /// Each has a piece of its own.
+    /// Each instance has a piece of its own.
     Jobs(Jobs),
-    /// It is a stage of a pipeline: they share the data that another step sends them, so that more of them could share it, too.
+    /// The step is a stage of a pipeline. Its instances share the data that another step sends, and more of
+    /// them could share it, too.
     Stream,
-    /// Another step asks them, and goes on by their answers: of several not all had work at a time, and of one it is not known
-    /// whether a second one would ever be asked meanwhile.
+    /// Another step asks the instances, and goes on by their answers. Of several instances not all had work
+    /// at a time, and of one it is not known if a second one would ever be asked at the same time.
     InTurn,
 }
 
 impl Work {
-    /// That of the runs of a step, within so long a time, ns.
+    /// The division of the work of a step among its runs, within a time of `ns`.
     pub(crate) fn of(workflow: &Workflow, timeline: &Timeline, jobs: &[Job], ns: i64) -> Work {
-        /// Share of the instances that are at work where there is work for more.
+        /// Share of the instances at work above which there is work for more.
         const ALL: f64 = 0.75;
         let places: HashMap<ProcessId, usize> = jobs
             .iter()
@@ -58,7 +59,7 @@ impl Work {
         }
     }
 
-    /// The pieces, where each instance has its own.
+    /// The pieces, if each instance has its own.
     pub(crate) fn jobs(self) -> Option<Jobs> {
         match self {
             Work::Jobs(jobs) => Some(jobs),
@@ -112,28 +113,28 @@ impl Jobs {
         }
     }
 
-    /// How many there are.
+    /// Number of runs.
     pub(crate) fn count(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether some of them used what others had made.
+    /// True if some runs used the output of others.
     pub(crate) fn need_each_other(&self) -> bool {
         self.dependencies.pairs > 0
     }
 
-    /// How long all of them take with so many at a time, first those with the longest way to the end, ns.
+    /// Time of all runs with `at_once` at a time, those with the longest way to the end first, ns.
     pub(crate) fn makespan(&self, at_once: usize) -> f64 {
-        let room = Room {
+        let limits = Limits {
             cores: f64::MAX,
             jobs: at_once.max(1),
         };
-        Schedule::by(&self.steps, &self.dependencies, room, |at| -self.ways[at]).end as f64
+        Schedule::by(&self.steps, &self.dependencies, limits, |at| -self.ways[at]).end as f64
     }
 }
 
-/// Of a process that is no manager of others and feeds several of these, or the only one, whether it gets answers from them;
-/// `None`: there is no such process.
+/// Finds a process that is no manager and feeds several of `jobs`, or the only one. True if it gets answers
+/// from them; `None`: there is no such process.
 fn shared_stream(
     workflow: &Workflow,
     timeline: &Timeline,

@@ -1,14 +1,14 @@
-//! Steps that began late: of a runner that has several at a time, those that the rest of its work waited for in the end,
-//! though nothing that they use was made shortly before they began.
+//! Steps that began late. Their runner has several steps at a time, and in the end the rest of its work
+//! waited for these, although nothing that they use was made shortly before they began.
 //!
-//! The steps are scheduled again with as many at a time as there were, each as soon as what it depends on has ended, first
-//! those with the longest way to the end (critical-path scheduling; Graham, "Bounds on Multiprocessing Timing Anomalies",
-//! SIAM J. Appl. Math. 17, 1969). The same schedule in the order of their begins tells what of the difference is the order,
-//! and not the model.
+//! The steps are scheduled again with as many at a time as there were, each as soon as its dependencies
+//! have ended, those with the longest way to the end first (critical-path scheduling; Graham, "Bounds on
+//! Multiprocessing Timing Anomalies", SIAM J. Appl. Math. 17, 1969). The same schedule in the order of the
+//! real begins shows the part of the difference that is due to the order, and not to the model.
 
-use super::order::{Dependencies, Room, Schedule};
+use super::order::{Dependencies, Limits, Schedule};
 use super::steps::{Runners, Step};
-use super::{Need, alone, cores, is_worth_a_word, need, rule_at};
+use super::{Need, alone, cores, is_relevant, need, rule_at};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::managers::{Runner, runner_of};
@@ -18,34 +18,34 @@ use crate::timeline::Timeline;
 /// A step that, begun earlier, would have let its runner end earlier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateStart {
-    /// Who runs it.
+    /// The process that runs the step.
     pub runner: ProcessId,
-    /// Its rule.
+    /// Rule of the runner.
     pub runner_name: String,
-    /// The rule of the step.
+    /// Rule of the step.
     pub name: String,
-    /// When it began, ns.
+    /// Begin of the step, ns.
     pub began_ns: i64,
-    /// When the last step of the runner ended, ns.
+    /// End of the last step of the runner, ns.
     pub ended_ns: i64,
-    /// When what it depends on had ended, ns.
+    /// End of the last dependency of the step, ns.
     pub ready_ns: i64,
-    /// How many steps ran at a time.
+    /// Number of steps that ran at a time.
     pub jobs: usize,
-    /// Of how many steps.
+    /// Number of steps of the runner.
     pub steps: usize,
-    /// Span of all of them, ns.
+    /// Time from the first begin to the last end of all steps, ns.
     pub took_ns: i64,
-    /// What it would be in the better order, ns.
+    /// The same time in the better order, ns.
     pub could_ns: i64,
-    /// What the run could save, ns: no more than the critical path allows.
+    /// Time that the run could save, ns: at most what the critical path allows.
     pub saving_ns: i64,
-    /// As of [`super::Serial`]; `None` as well where the runner is no build.
+    /// As in [`super::Serial`]; also `None` if the runner is no build.
     pub needs: Option<Need>,
 }
 
-/// Finds them, at most one for each runner, those that could save most first. Nothing is found where [`super::serial`] finds
-/// nothing for want of file calls.
+/// Finds the late starts, at most one for each runner, the largest saving first. Finds none if
+/// [`super::serial`] finds none because file calls were not seen.
 pub fn late_starts(
     workflow: &Workflow,
     timeline: &Timeline,
@@ -72,7 +72,7 @@ pub fn late_starts(
             found.push(one);
         }
     }
-    found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
+    found.retain(|one| is_relevant(one.saving_ns as f64, timeline));
     for one in &mut found {
         one.needs = need(workflow, timeline, &mut runners, one.runner);
     }
@@ -80,8 +80,8 @@ pub fn late_starts(
     found
 }
 
-/// Whether it is one that has more to run than it runs at a time: make, managers of workflows, xargs, parallel. What a shell
-/// runs begins when the script says so.
+/// True if a runner has more to run than it runs at a time: make, managers of workflows, xargs, parallel.
+/// In a shell, the script decides when a step begins.
 fn has_a_queue(workflow: &Workflow, timeline: &Timeline, id: ProcessId) -> bool {
     let longest = timeline.programs.longest(workflow, id);
     let image = workflow.program(&timeline.programs.stints[longest]);
@@ -103,18 +103,18 @@ fn judge(
     let from = steps.first()?.from;
     let to = steps.iter().map(|step| step.to).max()?;
     let dependencies = Dependencies::of_overlapping(steps);
-    let room = Room { cores, jobs };
+    let limits = Limits { cores, jobs };
     let way = ways_to_the_end(steps, &dependencies);
-    let better = Schedule::by(steps, &dependencies, room, |at| -way[at]);
-    let as_it_was = Schedule::of(steps, &dependencies, room);
+    let better = Schedule::by(steps, &dependencies, limits, |at| -way[at]);
+    let as_it_was = Schedule::of(steps, &dependencies, limits);
     let took = to - from;
     let saved = (took - better.end).min(as_it_was.end - better.end);
     let saving = saved as f64 * alone(timeline, steps, from, to);
-    if !is_worth_a_word(saving, timeline) {
+    if !is_relevant(saving, timeline) {
         return None;
     }
     let (late, ready_ns) = head_of_the_end(steps, &dependencies, from)?;
-    // What made it wait is then not the order.
+    // The step then waited for something other than its turn.
     if ((late.from - ready_ns) as f64) < saving / 2.0 {
         return None;
     }
@@ -134,17 +134,17 @@ fn judge(
     })
 }
 
-/// Most steps that ran side by side. A step that begins shortly before the end of another came after it: the end is seen late
-/// where no CPU is free at once.
+/// Most steps that ran side by side. A step that begins shortly before the end of another one came after
+/// it: ends are seen late if no CPU is free at once.
 fn most_at_a_time(steps: &[Step]) -> usize {
-    /// An end may be seen late by one of so many parts of the step, and by so many ns.
+    /// An end is seen late by at most this fraction of the step, and by at most this many ns.
     const LATE: (i64, i64) = (10, 20_000_000);
     let mut changes: Vec<(i64, i32)> = Vec::with_capacity(2 * steps.len());
     for step in steps {
         let early = LATE.1.min(step.length() / LATE.0);
         changes.extend([(step.from, 1), (step.to - early, -1)]);
     }
-    // At one moment ends come first.
+    // At the same instant, ends come before begins.
     changes.sort_unstable();
     let mut running = 0;
     let running = changes.into_iter().map(|(_, change)| {
@@ -154,11 +154,11 @@ fn most_at_a_time(steps: &[Step]) -> usize {
     running.max().unwrap_or(0).max(0) as usize
 }
 
-/// How long each step and the longest chain after it take, ns.
+/// For each step, its time plus that of the longest chain after it, ns.
 pub(super) fn ways_to_the_end(steps: &[Step], dependencies: &Dependencies) -> Vec<i64> {
     let after = dependencies.after();
     let mut way = vec![0; steps.len()];
-    // Who comes after another has a later place.
+    // A step that comes after another one has a later place.
     for at in (0..steps.len()).rev() {
         let longest = after[at].iter().map(|&next| way[next]).max();
         way[at] = steps[at].length() + longest.unwrap_or(0);
@@ -166,13 +166,14 @@ pub(super) fn ways_to_the_end(steps: &[Step], dependencies: &Dependencies) -> Ve
     way
 }
 
-/// The first of the chain of steps that ended last, and when what it depends on had ended, or the first step began.
+/// The first step of the chain that ended last, and the end of its last dependency, or else the begin of
+/// the first step.
 fn head_of_the_end<'a>(
     steps: &'a [Step],
     dependencies: &Dependencies,
     from: i64,
 ) -> Option<(&'a Step, i64)> {
-    /// A step that begins this much of its chain after what it depends on began at once.
+    /// A step began at once if it began less than this part of its chain after its last dependency.
     const AT_ONCE: f64 = 0.1;
     let mut at = (0..steps.len()).max_by_key(|&at| steps[at].to)?;
     let end = steps[at].to;
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
     use crate::model::FileIndex;
 
-    /// A step that writes the file of its number, after it has read some.
+    /// A step that reads the files of some numbers, and then writes the file of its own number.
     fn step(number: u32, from: i64, to: i64, reads: &[u32]) -> Step {
         let mut step = Step {
             from,
@@ -210,11 +211,11 @@ mod tests {
 
     fn end(steps: &[Step], jobs: usize) -> (i64, i64) {
         let dependencies = Dependencies::of_overlapping(steps);
-        let room = Room { cores: 8.0, jobs };
+        let limits = Limits { cores: 8.0, jobs };
         let way = ways_to_the_end(steps, &dependencies);
         (
-            Schedule::of(steps, &dependencies, room).end,
-            Schedule::by(steps, &dependencies, room, |at| -way[at]).end,
+            Schedule::of(steps, &dependencies, limits).end,
+            Schedule::by(steps, &dependencies, limits, |at| -way[at]).end,
         )
     }
 
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!((late.from, ready), (10, 0));
     }
 
-    /// A machine that is busy shows the end of a step after the begin of the next one that had its place.
+    /// On a busy machine, the end of a step is seen after the begin of the next step in its place.
     #[test]
     fn an_end_that_is_seen_late_is_no_other_place_to_run() {
         let steps = [
@@ -259,7 +260,7 @@ mod tests {
         let dependencies = Dependencies::of_overlapping(&steps);
         let (late, ready) = head_of_the_end(&steps, &dependencies, 0).unwrap();
         assert_eq!((late.from, ready), (10, 0));
-        // What needs all the others cannot begin before them.
+        // A step that needs all the others cannot begin before them.
         let last = [
             step(0, 0, 10, &[]),
             step(1, 0, 10, &[]),

@@ -1,21 +1,21 @@
-//! Which steps have to wait for which, and how they could have run side by side. A loop of a script has
-//! thousands of steps, so that nothing here looks at all pairs of them.
+//! Dependencies between steps, and schedules of steps side by side. A loop of a script has thousands of
+//! steps, so no function here examines all pairs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::steps::Step;
 use crate::model::FileIndex;
 
-/// What each step of a stretch has to come after.
+/// The steps that must end before each step of a stretch.
 pub(super) struct Dependencies {
-    /// Places of those that must have ended first; not of those that come before these anyway. Of what the shell read, only the
-    /// last: that one comes after those before it.
+    /// Places of the steps that must end first, without those that come before one of these anyway. Of
+    /// steps whose output the shell read, only the last is listed: it comes after the others.
     before: Vec<Vec<usize>>,
     /// Pairs of steps of which one directly depends on the other.
     pub(super) pairs: usize,
 }
 
-/// The steps that used one file or path so far, by their end and place.
+/// The steps that have used one file or path so far, by end and place.
 #[derive(Default)]
 struct Uses {
     writers: BTreeMap<(i64, usize), i64>,
@@ -23,7 +23,7 @@ struct Uses {
 }
 
 impl Uses {
-    /// Adds a step, and to `found` those before it.
+    /// Adds a step, and to `found` the steps that it comes after.
     fn add(&mut self, span: (i64, i64), at: usize, is_writer: bool, found: &mut Vec<usize>) {
         let (from, to) = span;
         self.latest(from, is_writer, found);
@@ -34,8 +34,8 @@ impl Uses {
         }
     }
 
-    /// Adds those that had ended at `from`, and that no other one of them comes after: the latest writers, and for a writer those
-    /// that read what these wrote.
+    /// Adds the steps that had ended at `from` and that no other such step comes after: the latest writers,
+    /// and for a writer also the steps that read what these wrote.
     fn latest(&self, from: i64, is_writer: bool, found: &mut Vec<usize>) {
         let ended = ..=(from, usize::MAX);
         let mut latest = i64::MIN;
@@ -58,12 +58,14 @@ impl Uses {
 }
 
 impl Dependencies {
-    /// Finds them as far as files and pipes tell. `steps` are in the order of the script, one after another.
+    /// Finds the dependencies that files and pipes show. `steps` are in the order of the script, one after
+    /// another.
     pub(super) fn of(steps: &[Step]) -> Dependencies {
         Dependencies::in_order(steps, |at| (at as i64, at as i64 + 1))
     }
 
-    /// The same of steps that ran side by side: one that began before another had ended did not wait for it.
+    /// Finds the dependencies of steps that ran side by side: a step that began before another had ended
+    /// did not wait for it.
     pub(super) fn of_overlapping(steps: &[Step]) -> Dependencies {
         Dependencies::in_order(steps, |at| (steps[at].from, steps[at].to))
     }
@@ -83,12 +85,12 @@ impl Dependencies {
                 let uses = files.entry(*file).or_default();
                 uses.add((from, to), at, step.written.contains(file), &mut before);
             }
-            // A directory made before, a name removed and made again.
+            // For example a directory made before, or a name removed and made again.
             for path in step.paths.union(&step.made) {
                 let uses = paths.entry(path).or_default();
                 uses.add((from, to), at, step.made.contains(path), &mut before);
             }
-            // The shell may use what it read in everything after that.
+            // The shell may use data that it read in every later step.
             read_by_shell.latest(from, false, &mut before);
             if step.is_read_by_shell {
                 read_by_shell.writers.insert((to, at), from);
@@ -101,8 +103,8 @@ impl Dependencies {
         found
     }
 
-    /// Pairs of which the later one used what the earlier one had made, with the name of that; at most so many. What a shell
-    /// read is left out.
+    /// Pairs of steps of which the later one used the output of the earlier one, with the name of that; at
+    /// most `most`. Data that a shell read is left out.
     pub(super) fn data(
         steps: &[Step],
         most: usize,
@@ -126,12 +128,12 @@ impl Dependencies {
         found
     }
 
-    /// Places of those that must have ended before a step begins.
+    /// Places of the steps that must end before a step begins.
     pub(super) fn before(&self, step: usize) -> &[usize] {
         &self.before[step]
     }
 
-    /// Places of those that come after each step.
+    /// Places of the steps that come after each step.
     pub(super) fn after(&self) -> Vec<Vec<usize>> {
         let mut after: Vec<Vec<usize>> = vec![Vec::new(); self.before.len()];
         for (at, before) in self.before.iter().enumerate() {
@@ -143,51 +145,53 @@ impl Dependencies {
     }
 }
 
-/// What there is for steps that run side by side.
+/// Limits for steps that run side by side.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    /// Processors.
+pub(super) struct Limits {
+    /// CPUs.
     pub(super) cores: f64,
-    /// How many steps at a time.
+    /// Steps at a time.
     pub(super) jobs: usize,
 }
 
-impl Room {
-    /// Processors, and as many steps as they have work for.
-    pub(super) fn of_cores(cores: f64) -> Room {
-        Room {
+impl Limits {
+    /// These CPUs, and as many steps as they have work for.
+    pub(super) fn of_cores(cores: f64) -> Limits {
+        Limits {
             cores,
             jobs: usize::MAX,
         }
     }
 }
 
-/// Steps side by side.
+/// A schedule of steps side by side.
 #[derive(Debug, PartialEq)]
 pub(super) struct Schedule {
     /// Length of the schedule, ns.
     pub(super) end: i64,
-    /// Whether each step runs beside another one.
+    /// For each step, true if it runs beside another one.
     pub(super) is_beside: Vec<bool>,
 }
 
 impl Schedule {
-    /// Starts every step as soon as those that it depends on have ended and there is room; of several
-    /// the one that the script has first.
-    pub(super) fn of(steps: &[Step], dependencies: &Dependencies, room: Room) -> Schedule {
-        Schedule::by(steps, dependencies, room, |_| 0)
+    /// Starts every step as soon as its dependencies have ended and the limits allow it. Of several steps,
+    /// the first one in the script comes first.
+    pub(super) fn of(steps: &[Step], dependencies: &Dependencies, limits: Limits) -> Schedule {
+        Schedule::by(steps, dependencies, limits, |_| 0)
     }
 
-    /// The same, of several the one of the lowest `rank`, and of these the first.
+    /// The same, but of several steps the one with the lowest `rank` comes first, and of equal ones the
+    /// first in the script.
     pub(super) fn by(
         steps: &[Step],
         dependencies: &Dependencies,
-        room: Room,
+        limits: Limits,
         rank: impl Fn(usize) -> i64,
     ) -> Schedule {
-        let jobs = room.jobs;
-        // Half a core less than a step needs is no reason to wait: the work bound has the rest.
-        let room = room.cores + 0.3;
+        let jobs = limits.jobs;
+        // A step may start with a little less than the CPUs that it needs: the bound by total work covers
+        // that.
+        let cores = limits.cores + 0.3;
         let mut missing: Vec<usize> = dependencies.before.iter().map(Vec::len).collect();
         let after = dependencies.after();
         let mut ready: BTreeSet<(i64, usize)> = (0..steps.len())
@@ -205,14 +209,14 @@ impl Schedule {
                 }
                 let (mut cpu, mut disk) = (0.0, 0.0);
                 for &other in &running {
-                    cpu += steps[other].cores(room);
+                    cpu += steps[other].cores(cores);
                     disk += steps[other].disk;
                 }
-                // None needs less than one.
-                if !running.is_empty() && cpu + 1.0 > room {
+                // Each step needs at least one CPU.
+                if !running.is_empty() && cpu + 1.0 > cores {
                     break;
                 }
-                let fits = cpu + steps[at].cores(room) <= room && disk + steps[at].disk <= 1.05;
+                let fits = cpu + steps[at].cores(cores) <= cores && disk + steps[at].disk <= 1.05;
                 if running.is_empty() || fits {
                     begin[at] = now;
                     end[at] = now + steps[at].length();
@@ -246,7 +250,7 @@ impl Schedule {
     }
 }
 
-/// Which of these spans, none of which is empty, share a moment with another one.
+/// For each of these non-empty spans, true if it overlaps another one.
 fn beside(begin: &[i64], end: &[i64]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..begin.len()).collect();
     order.sort_by_key(|&at| begin[at]);
@@ -274,9 +278,9 @@ mod tests {
             ..Step::default()
         };
         let name = |file: FileIndex| format!("f{}", file.0);
-        // A source that several read connects nothing.
-        let apart = [step(&[1, 9], &[1], &[]), step(&[2, 9], &[2], &[])];
-        assert_eq!(Dependencies::data(&apart, 9, name), []);
+        // A source that several steps read connects nothing.
+        let unconnected = [step(&[1, 9], &[1], &[]), step(&[2, 9], &[2], &[])];
+        assert_eq!(Dependencies::data(&unconnected, 9, name), []);
         let through = [step(&[1], &[1], &[]), step(&[1, 2], &[2], &[])];
         assert_eq!(Dependencies::data(&through, 9, name), [(0, 1, "f1".into())]);
         let directory = [step(&[], &[], &["/d"]), step(&[], &[], &["/d"])];
@@ -286,7 +290,7 @@ mod tests {
         );
     }
 
-    /// Numbers that are always the same.
+    /// Numbers that look random and are the same in each run.
     struct Dice(u64);
 
     impl Dice {
@@ -339,9 +343,9 @@ mod tests {
             || step.made.iter().any(|path| before.paths.contains(path))
     }
 
-    /// The same by looking at all pairs at every moment.
+    /// The same result, from all pairs of steps at every instant.
     fn slowly(steps: &[Step], cores: f64) -> (bool, Schedule) {
-        let room = cores + 0.3;
+        let most = cores + 0.3;
         let before: Vec<Vec<usize>> = (0..steps.len())
             .map(|at| {
                 (0..at)
@@ -360,9 +364,9 @@ mod tests {
                 }
                 let runs = |other: &usize| end[*other].is_some_and(|end| end > now);
                 let running: Vec<usize> = (0..steps.len()).filter(runs).collect();
-                let cpu: f64 = running.iter().map(|&o| steps[o].cores(room)).sum();
+                let cpu: f64 = running.iter().map(|&o| steps[o].cores(most)).sum();
                 let disk: f64 = running.iter().map(|&o| steps[o].disk).sum();
-                let fits = cpu + steps[at].cores(room) <= room && disk + steps[at].disk <= 1.05;
+                let fits = cpu + steps[at].cores(most) <= most && disk + steps[at].disk <= 1.05;
                 if running.is_empty() || fits {
                     begin[at] = now;
                     end[at] = Some(now + steps[at].length());
@@ -388,13 +392,13 @@ mod tests {
     }
 
     #[test]
-    fn indexes_find_what_looking_at_all_pairs_finds() {
+    fn indexes_find_the_same_as_all_pairs() {
         let mut dice = Dice(0x2545_f491_4f6c_dd1d);
         for round in 0..400 {
             let steps = some_steps(&mut dice);
             for cores in [2.0, 4.0] {
                 let dependencies = Dependencies::of(&steps);
-                let found = Schedule::of(&steps, &dependencies, Room::of_cores(cores));
+                let found = Schedule::of(&steps, &dependencies, Limits::of_cores(cores));
                 assert_eq!(
                     (dependencies.pairs > 0, found),
                     slowly(&steps, cores),

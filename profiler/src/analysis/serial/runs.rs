@@ -1,22 +1,22 @@
-//! What runs steps one after another.
+//! Kinds of processes that run steps one after another.
 
 use crate::argv::unquote;
 use crate::managers::{Runner, runner_of};
 use crate::model::{Image, ProcessId, Workflow};
 use crate::timeline::Timeline;
 
-/// See the module.
+/// The kind of a runner of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunBy {
-    /// A shell: its script says in which order.
+    /// A shell: its script decides the order.
     Shell,
-    /// make, which was not told to run several at a time.
+    /// make without an option to run several jobs at a time.
     Make,
-    /// make, which was: its makefile says in which order.
+    /// make with that option: its makefile decides the order.
     MakeWithJobs,
 }
 
-/// What process `id` is, if it is one of them. `with_jobs`: of [`with_jobs`].
+/// The kind of process `id`, if it is a runner. `with_jobs` is the result of [`with_jobs`].
 pub(super) fn run_by(
     workflow: &Workflow,
     timeline: &Timeline,
@@ -34,8 +34,8 @@ pub(super) fn run_by(
     })
 }
 
-/// Of each process whether it is a make that was told to run several jobs at a time, or is below one: one make tells those
-/// that it runs.
+/// For each process, true if it is a make with an option to run several jobs at a time, or runs below one:
+/// a make passes the option to those that it runs.
 pub(super) fn with_jobs(workflow: &Workflow, timeline: &Timeline) -> Vec<bool> {
     let mut known: Vec<Option<bool>> = vec![None; workflow.processes.len()];
     for id in workflow.process_ids() {
@@ -57,7 +57,7 @@ pub(super) fn with_jobs(workflow: &Workflow, timeline: &Timeline) -> Vec<bool> {
     known.into_iter().map(|has| has == Some(true)).collect()
 }
 
-/// What a process ran for longest.
+/// The program that a process ran for longest.
 fn program<'a>(workflow: &'a Workflow, timeline: &Timeline, id: ProcessId) -> &'a Image {
     let stint = timeline.programs.longest(workflow, id);
     workflow.program(&timeline.programs.stints[stint])
@@ -67,7 +67,7 @@ fn is_make(image: &Image) -> bool {
     matches!(image.rule.as_ref(), "make" | "gmake")
 }
 
-/// Whether a command of make asks for several jobs: `-j`, `-j8`, `-sj 8`, `--jobs=8`.
+/// True if a command of make asks for several jobs: `-j`, `-j8`, `-sj 8`, `--jobs=8`.
 fn has_jobs(command: &str) -> bool {
     let words = unquote(command);
     let mut words = words.iter().skip(1).map(String::as_str).peekable();
@@ -75,7 +75,7 @@ fn has_jobs(command: &str) -> bool {
         let count = match word.strip_prefix("--jobs") {
             Some(rest) => rest.strip_prefix('='),
             None => match word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) {
-                // Options with a value take what follows them.
+                // Options with a value take the text after them.
                 Some(rest) => match rest.split_once('j') {
                     Some((before, count))
                         if !before.contains(['C', 'f', 'I', 'o', 'W', 'l', 'E']) =>

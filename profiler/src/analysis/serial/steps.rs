@@ -1,4 +1,4 @@
-//! The steps of a script, and what each of them touched.
+//! The steps of a script, and the files that each of them touched.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use crate::managers::runner_of;
 use crate::model::{Descent, FileIndex, ProcessId, Relation, Stream, Workflow};
 use crate::timeline::{State, Timeline};
 
-/// What a shell ran as one: a command with all that it started, or a pipeline.
+/// A unit that a shell ran: a command with all processes that it started, or a pipeline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
     /// Rule of the member that worked most.
@@ -14,38 +14,38 @@ pub(super) struct Step {
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) members: Vec<ProcessId>,
-    /// Processor time of all members, ns.
+    /// CPU time of all members, ns.
     pub(super) cpu_ns: f64,
-    /// Time that its longest member waited for a processor, ns.
+    /// Time that the longest member waited for a CPU, ns.
     pub(super) queue_ns: f64,
     /// Share of its time in storage.
     pub(super) disk: f64,
-    /// Whether it only lets time pass.
+    /// True if the step only lets time pass.
     pub(super) is_pause: bool,
-    /// Whether the shell read what it wrote: everything after it may depend on it.
+    /// True if the shell read output of the step: every later step may depend on it.
     pub(super) is_read_by_shell: bool,
     pub(super) written: BTreeSet<FileIndex>,
     pub(super) touched: BTreeSet<FileIndex>,
-    /// Paths of what it made, renamed, removed or changed in mode.
+    /// Paths that the step made, renamed, removed or changed in mode.
     pub(super) made: HashSet<String>,
-    /// Paths of everything that it touched, and of the directories above.
+    /// Paths of all files that the step touched, and of the directories above.
     pub(super) paths: HashSet<String>,
 }
 
 impl Step {
-    /// How long it takes when it need not wait for a processor, ns. What others on the machine took
-    /// from it is no matter of the script.
+    /// Time of the step without waits for a CPU, ns. A wait for a CPU that other work on the machine had is
+    /// not due to the script.
     pub(super) fn length(&self) -> i64 {
         (self.to - self.from - self.queue_ns as i64).max(1)
     }
 
-    /// Processors that it keeps busy, at least one and at most all there are.
+    /// CPUs that the step keeps busy, at least one and at most `most`.
     pub(super) fn cores(&self, most: f64) -> f64 {
         let own = self.cpu_ns / self.length() as f64;
         own.max(1.0).min(most)
     }
 
-    /// Adds a path and those of the directories above.
+    /// Adds a path and the directories above.
     fn add_path(&mut self, path: &str) {
         let mut part = path;
         while !part.is_empty() && self.paths.insert(part.to_owned()) {
@@ -54,8 +54,8 @@ impl Step {
     }
 }
 
-/// Adds the files outside the traced directories that steps may have removed, renamed or changed: of these no
-/// call tells, but their arguments do, or the moment at which a name came or went.
+/// Adds the files outside the traced directories that steps may have removed, renamed or changed. No call
+/// shows that, but arguments do, or the time at which a name appeared or vanished.
 fn add_unseen(workflow: &Workflow, steps: &mut [Step]) {
     for step in &mut *steps {
         let images = step.members.iter().flat_map(|&id| workflow.images(id));
@@ -64,7 +64,7 @@ fn add_unseen(workflow: &Workflow, steps: &mut [Step]) {
             .filter(|path| !step.paths.contains(&***path))
             .map(ToString::to_string)
             .collect();
-        // Who has changed something else was given it to look at.
+        // A step that has changed other files had the path as input.
         let has_other_work = !step.written.is_empty();
         for path in used {
             step.add_path(&path);
@@ -84,18 +84,18 @@ fn add_unseen(workflow: &Workflow, steps: &mut [Step]) {
     }
 }
 
-/// Who runs steps, each asked for its own.
+/// Finds the steps of runners.
 pub(super) struct Runners<'a> {
     workflow: &'a Workflow,
     timeline: &'a Timeline,
     pub(super) children: Vec<Vec<ProcessId>>,
     descent: Descent,
-    handed_on: HashSet<FileIndex>,
-    /// So many members of steps are still looked at.
+    inherited: HashSet<FileIndex>,
+    /// Number of members of steps that may still be examined.
     left: usize,
 }
 
-/// Runners, each within the one before, with which a process is looked at, on average.
+/// Mean number of runners, each within the one before, for which a process may be examined.
 const MOST_RUNNERS: usize = 32;
 
 impl<'a> Runners<'a> {
@@ -103,7 +103,7 @@ impl<'a> Runners<'a> {
         let children = workflow.children();
         Runners {
             descent: Descent::of(workflow),
-            handed_on: handed_on(workflow),
+            inherited: inherited(workflow),
             left: workflow.processes.len().saturating_mul(MOST_RUNNERS),
             children,
             workflow,
@@ -111,8 +111,8 @@ impl<'a> Runners<'a> {
         }
     }
 
-    /// The steps of a shell in the order of their begins. `None`: what runs within very many shells, each within the one
-    /// before, was looked at with the outermost of these.
+    /// The steps of a shell in the order of their begins. `None`: the limit of examined members is reached.
+    /// If very many shells run each within the one before, only the outermost are examined.
     pub(super) fn steps(&mut self, shell: ProcessId) -> Option<Vec<Step>> {
         self.left = self.left.checked_sub(self.descent.below(shell).len())?;
         let Runners {
@@ -122,18 +122,18 @@ impl<'a> Runners<'a> {
             workflow,
             timeline,
             &self.children,
-            &self.handed_on,
+            &self.inherited,
             shell,
         ))
     }
 }
 
-/// Files that a process read without having opened them. What a shell opens for a command (`command < file`) it does not read
-/// itself.
-fn handed_on(workflow: &Workflow) -> HashSet<FileIndex> {
+/// Files that a process read without having opened them. If a shell opens such a file for a command
+/// (`command < file`), it does not read the file itself.
+fn inherited(workflow: &Workflow) -> HashSet<FileIndex> {
     let accesses = workflow.accesses.iter();
-    let handed = accesses.filter(|access| access.reads > 0 && access.read_opens == 0);
-    handed.map(|access| access.file).collect()
+    let inherited = accesses.filter(|access| access.reads > 0 && access.read_opens == 0);
+    inherited.map(|access| access.file).collect()
 }
 
 fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
@@ -143,12 +143,13 @@ fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
     &all[first..last]
 }
 
-/// The steps of a shell in the order of their begins. `handed_on`: files that a process reads without having opened them.
+/// The steps of a shell in the order of their begins. `inherited`: files that a process reads without
+/// having opened them.
 fn steps(
     workflow: &Workflow,
     timeline: &Timeline,
     children: &[Vec<ProcessId>],
-    handed_on: &HashSet<FileIndex>,
+    inherited: &HashSet<FileIndex>,
     shell: ProcessId,
 ) -> Vec<Step> {
     let jobs = &children[shell.0 as usize];
@@ -162,7 +163,7 @@ fn steps(
             next.extend(&children[id.0 as usize]);
         }
     }
-    // What a pipe joins is one step.
+    // Processes joined by a pipe are one step.
     let mut leader: Vec<usize> = (0..jobs.len()).collect();
     let mut read_by_shell = vec![false; jobs.len()];
     let streams = job_of.keys().flat_map(|&id| streams_from(workflow, id));
@@ -179,7 +180,7 @@ fn steps(
     let own: BTreeSet<FileIndex> = accesses(workflow, shell)
         .iter()
         .filter(|access| {
-            access.reads > 0 || access.read_opens > 0 && !handed_on.contains(&access.file)
+            access.reads > 0 || access.read_opens > 0 && !inherited.contains(&access.file)
         })
         .map(|access| access.file)
         .collect();
@@ -222,7 +223,7 @@ fn accesses(workflow: &Workflow, id: ProcessId) -> &[crate::model::Access] {
     &all[first..last]
 }
 
-/// Fills in when the members of a step lived, what they did and what they touched.
+/// Fills in the life of a step, its times by state and the files that it touched.
 pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
     let mut most = (-1.0, String::new());
     let mut longest = 0;
@@ -242,13 +243,13 @@ pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             pause += instance.totals[State::Sleep as usize];
             life += (instance.to - instance.from) as f64;
         }
-        // Whoever works names it, not who waits for it.
+        // The member that works names the step, not one that waits for it.
         let last = workflow.last_image(id);
         let own = last.cpu_ns.unwrap_or(0) as f64;
         let works_at_last = runner_of(last.exe.as_deref(), &last.rule).is_none() && 2.0 * own > cpu;
         let weight = match instance.is_orchestrator {
             false => 1.0 + cpu,
-            // What waited was only on the way to the program that worked.
+            // A program that only waited was on the way to the program that worked.
             true if works_at_last => 1.0 + own,
             true => 0.0,
         };
@@ -266,7 +267,7 @@ pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             let file = workflow.file(access.file);
             step.touched.insert(access.file);
             let relation = access.relation();
-            // Whose name or mode was changed must not be used before, nor after it was removed.
+            // A file whose name or mode was changed must not be used before, nor after it was removed.
             let is_altered = access.alterations > 0;
             if relation >= Relation::Write || is_altered {
                 step.written.insert(access.file);

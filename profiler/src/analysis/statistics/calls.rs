@@ -10,7 +10,7 @@ use crate::distribution::Distribution;
 use crate::load::{Places, load_and};
 use crate::model::{FileIndex, ProcessId, Workflow};
 
-/// Everything that only the calls tell.
+/// Statistics that need the single calls.
 #[derive(Clone, Debug, Default)]
 pub struct CallStatistics {
     /// The operations that occurred, in the order of their numbers.
@@ -19,17 +19,17 @@ pub struct CallStatistics {
     pub sizes: Vec<RuleSizes>,
     /// Calls over time, from `begins_ns` on.
     pub bins: Vec<Bin>,
-    /// Begin of the first bin, ns: the moment that people count from.
+    /// Begin of the first bin, ns: the origin of displayed times.
     pub begins_ns: i64,
     /// Length of a bin, ns.
     pub bin_ns: i64,
     /// Failed calls, the most frequent first.
     pub failed: Vec<Failed>,
-    /// How files were gone through, of every pair of process and file with data calls, in order.
+    /// The order of requests, for every pair of process and file with data calls, sorted.
     pub patterns: Vec<(ProcessId, FileIndex, Pattern)>,
-    /// All calls whose time is known.
+    /// Number of calls with known time.
     pub calls: i64,
-    /// Opens of files outside of the traced directories; of them no time is known.
+    /// Number of opens of files outside of the traced directories; their time is not known.
     pub open_only: i64,
 }
 
@@ -38,11 +38,11 @@ pub struct CallStatistics {
 pub struct OpStatistics {
     /// The operation.
     pub op: Op,
-    /// How long they took, ns, failed ones included.
+    /// Durations, ns, including failed calls.
     pub latency: Distribution,
-    /// How many failed.
+    /// Number of failed calls.
     pub failed: i64,
-    /// Bytes they moved.
+    /// Bytes moved.
     pub bytes: i64,
 }
 
@@ -57,7 +57,7 @@ pub struct RuleSizes {
     pub write: Distribution,
 }
 
-/// What happened in an interval. A call counts where it begins.
+/// Calls of an interval. A call counts where it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// Bytes read.
@@ -66,7 +66,7 @@ pub struct Bin {
     pub write_bytes: i64,
     /// Calls of any kind.
     pub calls: i64,
-    /// Time they took, ns.
+    /// Sum of their durations, ns.
     pub latency_ns: i64,
 }
 
@@ -79,20 +79,20 @@ pub struct Failed {
     pub errno: i64,
     /// Rule of the program; `None`: not known.
     pub rule: Option<Arc<str>>,
-    /// How many.
+    /// Number of calls.
     pub count: i64,
-    /// Time they took, ns.
+    /// Sum of their durations, ns.
     pub latency_ns: i64,
-    /// A file of one of them.
+    /// A file of one of the calls.
     pub file: Option<FileIndex>,
 }
 
-/// From the moment that people count from to the last one known, ns.
+/// Time from the origin of displayed times to the last known instant, ns.
 fn length_ns(workflow: &Workflow) -> i64 {
     workflow.last_ns.saturating_sub(workflow.begins_ns()).max(0)
 }
 
-/// Goes through all calls once, with time in at most `bins` intervals.
+/// Gathers statistics in one pass over all calls, with time in at most `bins` intervals.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -102,7 +102,7 @@ pub fn gather(trace: &Trace, workflow: &Workflow, bins: usize) -> Result<CallSta
     Ok(pass.finish(workflow))
 }
 
-/// Reads a workflow and goes through its calls at once.
+/// Reads a workflow and gathers the statistics of its calls in one pass.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -128,7 +128,7 @@ struct Pass {
     open_only: i64,
 }
 
-/// Number of the rule of who is not known.
+/// Rule number of unknown processes.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Pass {
@@ -237,7 +237,7 @@ impl Pass {
             .map(|(rule, [read, write])| RuleSizes { rule, read, write })
             .collect();
         sizes.sort_by(|a, b| a.rule.cmp(&b.rule));
-        // A run cut short, or one without end yet, may have calls after its last known moment.
+        // A run cut short, or one that has not ended, may have calls after its last known instant.
         let used = (length_ns(workflow) / self.bin_ns) as usize + 1;
         let mut bins = self.bins;
         bins.truncate(used.max(1));

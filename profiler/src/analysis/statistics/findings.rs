@@ -1,4 +1,4 @@
-//! Data that moves more than it has to.
+//! Data that moves more often than needed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Reread {
     pub processes: i64,
     /// Bytes that they read together.
     pub read_bytes: i64,
-    /// Of them, what is left without the one that read most: what one reading for all would save.
+    /// Bytes without those of the process that read most: the saving of one read for all.
     pub again_bytes: i64,
 }
 
@@ -69,24 +69,24 @@ pub fn rereads(workflow: &Workflow) -> Vec<Reread> {
     found
 }
 
-/// A file through which one process handed data to one other, in order.
+/// A file through which one process passed data to one other, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CouldBePipe {
     /// The file.
     pub file: FileIndex,
-    /// Who wrote it, from begin to end.
+    /// The process that wrote it, from begin to end.
     pub writer: ProcessId,
-    /// Who read it, from begin to end.
+    /// The process that read it, from begin to end.
     pub reader: ProcessId,
     /// Bytes written.
     pub bytes: i64,
-    /// How long after the writer's last write the reader began to read, ns; negative: before it.
+    /// Time from the writer's last write to the reader's first read, ns; negative if the read came first.
     pub waited_ns: i64,
 }
 
-/// Files that one process created and wrote from begin to end and then one other read from begin to
-/// end, and nobody else touched: a pipe would have done, and both could have worked at once. The most
-/// bytes first. `patterns` are those of [`super::calls::gather`].
+/// Files that one process created and wrote from begin to end, and that one other process then read from
+/// begin to end, and no other process touched. A pipe would have been enough, and both processes could have
+/// worked at the same time. The most bytes first. `patterns` are those of [`super::calls::gather`].
 pub fn could_be_pipes(
     workflow: &Workflow,
     patterns: &[(ProcessId, FileIndex, Pattern)],

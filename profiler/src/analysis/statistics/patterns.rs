@@ -1,14 +1,15 @@
-//! In which order processes went through files.
+//! The order in which processes access the data of files.
 //!
-//! A request is *sequential* if it begins where the one before it ended (of the same process, file
-//! and direction), *regular* if it lies as far from the one before as that from its predecessor,
-//! else *random* (after Taufer and Stricker). The first request of each is none of them.
+//! A request is *sequential* if it begins where the one before it ended (of the same process, file and
+//! direction). It is *regular* if its distance from the one before equals the distance of that one from its
+//! predecessor. Else it is *random* (after Taufer and Stricker). The first request of each process, file
+//! and direction is none of these.
 
 use std::collections::HashMap;
 
 use crate::model::{FileIndex, ProcessId};
 
-/// How one process, or several, went through files.
+/// The order in which one process, or several, accessed files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     /// Reading.
@@ -17,7 +18,7 @@ pub struct Pattern {
     pub write: Order,
 }
 
-/// How requests of one direction followed each other.
+/// The order of the requests of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// First requests of a process on a file.
@@ -54,14 +55,14 @@ impl Order {
 }
 
 impl Pattern {
-    /// Adds another one.
+    /// Adds another pattern.
     pub fn add(&mut self, other: Pattern) {
         self.read.add(other.read);
         self.write.add(other.write);
     }
 }
 
-/// Where a process is in a file.
+/// Position of a process in a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     order: Order,
@@ -97,8 +98,8 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Adds a request that moved data. The read that finds the end of a file moved none, and says
-    /// nothing on order.
+    /// Adds a request that moved data. A read that finds the end of a file moves none, and says nothing on
+    /// order.
     pub(super) fn add(
         &mut self,
         process: ProcessId,
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_told_apart() {
+    fn orders_are_distinguished() {
         let mut state = State::default();
         for (offset, bytes) in [
             (0, 10),
@@ -168,7 +169,7 @@ mod tests {
             regular: 1,
             random: 3,
         };
-        // 100 is new, 200 is 100 further for the first time, 300 for the second.
+        // 100 is random, 200 is the first at a distance of 100, 300 the second.
         assert_eq!(state.order, expected);
         assert_eq!(state.order.requests(), 7);
         assert_eq!(state.order.sequential_share(), Some(2.0 / 6.0));

@@ -1,5 +1,5 @@
-//! What each phase of a workflow did with files (ParaTrac, table 5). A phase is a rule, or a level
-//! of the graph of data.
+//! The use of files by each phase of a workflow (ParaTrac, table 5). A phase is a rule, or a level of the
+//! graph of data.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::graph::groups::forks;
 use crate::graph::{Dag, Node};
 use crate::model::{Access, ProcessId, Programs, Workflow};
 
-/// How many did what: read only, wrote only, both, neither.
+/// Numbers of files or processes by use: read only, wrote only, both, neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// Read, and did not change.
+    /// Read, not changed.
     pub read_only: i64,
-    /// Changed, and did not read.
+    /// Changed, not read.
     pub write_only: i64,
-    /// Both.
+    /// Read and changed.
     pub both: i64,
-    /// Only opened or looked at.
+    /// Only opened or examined.
     pub none: i64,
 }
 
@@ -41,19 +41,20 @@ impl Uses {
 pub struct Phase {
     /// Name of the rule, or number of the level with its rules.
     pub name: Arc<str>,
-    /// Processes, each once; of rules those whose last program is of the rule, as in the tree and the report.
+    /// Processes, each counted once; by rule, the processes whose last program is of the rule, as in the
+    /// tree and the report.
     pub processes: i64,
-    /// Programs that processes ran, one after another where they called `exec`: of levels one of each process.
+    /// Programs that processes ran, one after another by `exec`; by level, one for each process.
     pub programs: i64,
-    /// CPU time, ns; `None`: known of none.
+    /// CPU time, ns; `None`: not known for any process.
     pub cpu_ns: Option<i64>,
-    /// Life times of those whose end was seen, ns.
+    /// Life times of the processes whose end was seen, ns.
     pub life_ns: i64,
     /// Bytes read from files.
     pub read_bytes: i64,
     /// Bytes written to files.
     pub write_bytes: i64,
-    /// Regular files, by what all processes of the phase together did.
+    /// Regular files, by their use in the whole phase.
     pub files: Uses,
     /// Processes, by what each did with all its files.
     pub by_process: Uses,
@@ -64,13 +65,14 @@ pub struct Phase {
 pub struct Phases {
     /// The phases in order.
     pub rows: Vec<Phase>,
-    /// Their sum, in which each file counts once.
+    /// The sum of the phases, in which each file counts once.
     pub total: Phase,
 }
 
-/// The phases by rule in the order of their first process. What a process did belongs to the rule of the program that it
-/// ran then; the process itself to the rule of its last program. The CPU time of each image belongs to the rule of that one: what the
-/// copy of a shell used before it became the program is the shell's. Images that all became others at once come last,
+/// The phases by rule in the order of their first process. The file accesses of a process belong to the
+/// rule of the program that it ran at that time, and the process itself to the rule of its last program.
+/// The CPU time of each image belongs to the rule of that image: the time that the copy of a shell used
+/// before it became the program is the shell's. Rules whose images all became others at once come last,
 /// without a process.
 pub fn by_rule(workflow: &Workflow) -> Phases {
     let mut order: Vec<ProcessId> = workflow.process_ids().collect();
@@ -97,7 +99,7 @@ pub fn by_rule(workflow: &Workflow) -> Phases {
     )
 }
 
-/// The numbers of names, in the order in which they were first asked for.
+/// Numbers of names, in the order of their first use.
 #[derive(Default)]
 struct Names {
     names: Vec<Arc<str>>,
@@ -152,11 +154,11 @@ pub fn by_level(workflow: &Workflow, dag: &Dag) -> Phases {
     table(workflow, (&whole, &levels), accesses, names, cpu)
 }
 
-/// The level of every process: how many processes lie before it on the longest path of data, and of forks that
-/// order.
+/// The level of every process: the number of processes before it on the longest path of data, and of forks
+/// that order.
 ///
-/// Of a process that is cut into versions it is that of the first, and what came after a later one lies above all that this had got.
-/// A level on which only later versions stand does not count.
+/// A process that is cut into versions has the level of its first version. Processes after a later version
+/// are above everything that the version has read. A level with only later versions does not count.
 pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
     let orders = forks::orders(dag);
     let mut level = vec![0; dag.graph.node_count()];
@@ -185,8 +187,8 @@ pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
         .collect()
 }
 
-/// The table of phases with these names, which programs belong to. `accesses` are those of programs, `cpu` has the
-/// CPU time of parts of phases.
+/// The table of phases with these names. `phase_of` has the phase of each program, `accesses` are those of
+/// programs, and `cpu` has the CPU time of parts of phases.
 fn table(
     workflow: &Workflow,
     (programs, phase_of): (&Programs, &[usize]),
@@ -271,7 +273,7 @@ fn table(
     }
 }
 
-/// Whether it read; one that opened for reading only may have read through a mapping.
+/// True if the process read the file; an open for reading only may have read through a mapping.
 fn reads(access: &Access) -> bool {
     access.reads > 0 || access.read_opens > 0 && access.write_opens == 0
 }

@@ -1,4 +1,4 @@
-//! Whom a wait is charged to, and whom that one waited for.
+//! Finds the blocker of a wait, and the blocker of that one in turn.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use super::{Cause, Root};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{Piece, State, Timeline};
 
-/// Who held an end of a channel, from when to when.
+/// A process that had an end of a channel open, and the begin and end of that time, ns.
 type Side = (ProcessId, i64, i64);
 
-/// Shorter parts than this are charged where they are, ns: to follow them tells nothing.
+/// Shorter parts of a wait are charged to the blocker without a search for its own blocker, ns.
 const LEAST: f64 = 100_000.0;
-/// Longest chain of culprits followed.
+/// Longest chain of blockers followed.
 const DEEPEST: usize = 24;
 
 pub(super) struct Search<'a> {
     workflow: &'a Workflow,
     timeline: &'a Timeline,
     children: Vec<Vec<ProcessId>>,
-    /// Those that outlived their parents, with that moment, of each process that may have adopted them: a subreaper waits for
-    /// them as for its children (`PR_SET_CHILD_SUBREAPER` of prctl(2)).
+    /// For each process that may have adopted them, processes that outlived their parents, with the time of
+    /// that. A subreaper waits for them as for its children (`PR_SET_CHILD_SUBREAPER` of prctl(2)).
     orphans: Vec<Vec<(ProcessId, i64)>>,
     causes: BTreeMap<(Option<String>, Root), BTreeMap<String, f64>>,
 }
 
-/// For each process those of its descendants that lost their parents and found it to be the nearest that lived.
+/// For each process, its descendants that lost their parents and had it as their nearest living ancestor.
 fn orphans(workflow: &Workflow, timeline: &Timeline) -> Vec<Vec<(ProcessId, i64)>> {
     let mut adopted = vec![Vec::new(); workflow.processes.len()];
     for id in workflow.process_ids() {
@@ -54,14 +54,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a process was at a moment.
+    /// Name of the program that a process ran at `ns`.
     pub(super) fn name(&self, process: ProcessId, ns: i64) -> String {
         let programs = &self.timeline.programs;
         let stint = &programs.stints[programs.at(process, ns)];
         self.workflow.program(stint).rule.to_string()
     }
 
-    /// What a process was over a stretch of time, with the part of it that each was.
+    /// Names of the programs that a process ran in an interval, each with its part of the interval.
     pub(super) fn names(&self, process: ProcessId, from: i64, to: i64) -> Vec<(String, f64)> {
         let instance = self.timeline.instance(process);
         let (from, to) = (from.max(instance.from), to.min(instance.to));
@@ -75,7 +75,7 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// For how much of a wait at a network connection what was sent was on its way, ns, by who sent it to whom.
+    /// The part of a wait at a network connection in which data was on its way, ns, by sender and receiver.
     pub(super) fn under_way(&self, piece: &Piece) -> BTreeMap<(ProcessId, ProcessId), f64> {
         let mut found = BTreeMap::new();
         let channel = piece.channel.map(|at| &self.timeline.channels[at as usize]);
@@ -95,12 +95,13 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// A connection as people name it: who sent to whom.
+    /// Name of a connection for people: sender and receiver.
     pub(super) fn between(&self, sender: ProcessId, receiver: ProcessId, ns: i64) -> String {
         format!("{} → {}", self.name(sender, ns), self.name(receiver, ns))
     }
 
-    /// Whom a piece waited for, with the part of it that each is charged with; at most 1 in all.
+    /// The processes that a piece waited for, with the part of the wait that each is charged with; at most
+    /// 1 in all.
     pub(super) fn counterparts(
         &self,
         waiter: ProcessId,
@@ -108,7 +109,7 @@ impl<'a> Search<'a> {
         state: State,
     ) -> Vec<(ProcessId, f64)> {
         let overlap = |from: i64, to: i64| (to.min(piece.to) - from.max(piece.from)).max(0);
-        // Who ended the wait is who was waited for; within a process it says nothing of others.
+        // The waker is the process waited for. A waker within the same process says nothing about others.
         let ends = matches!(
             state,
             State::In | State::Out | State::Child | State::Lock | State::Stopped | State::Other
@@ -119,7 +120,7 @@ impl<'a> Search<'a> {
         {
             return self.wakers(waiter, waker, piece);
         }
-        // The first of these that held the other end throughout is charged with all.
+        // The first tier whose processes had the other end open throughout is charged with the whole wait.
         let mut tiers: Vec<BTreeMap<ProcessId, i64>> = Vec::new();
         match state {
             State::In | State::Out => {
@@ -127,29 +128,29 @@ impl<'a> Search<'a> {
                     return Vec::new();
                 };
                 let channel = &self.timeline.channels[channel as usize];
-                let (sides, keepers) = match state {
+                let (sides, holders) = match state {
                     State::In => (&channel.writers, &channel.write_keepers),
                     _ => (&channel.readers, &channel.read_keepers),
                 };
-                // A shell that merely keeps an end open is not who is waited for, as long as there is another.
+                // A shell that merely keeps an end open is not the blocker if there is another process.
                 let is_shell = |id: ProcessId| self.timeline.instance(id).is_orchestrator;
                 let steps = |side: &&Side| !is_shell(side.0);
                 let shells = |side: &&Side| is_shell(side.0);
-                let held = |tier: &mut dyn Iterator<Item = &Side>| {
-                    let mut held: BTreeMap<ProcessId, i64> = BTreeMap::new();
+                let open = |tier: &mut dyn Iterator<Item = &Side>| {
+                    let mut open: BTreeMap<ProcessId, i64> = BTreeMap::new();
                     for &(process, from, to) in tier.filter(|side| side.0 != waiter) {
-                        let kept = held.entry(process).or_insert(0);
+                        let kept = open.entry(process).or_insert(0);
                         *kept = overlap(from, to).max(*kept);
                     }
-                    self.without_fellows(held, piece, state)
+                    self.without_peers(open, piece, state)
                 };
-                tiers.push(held(&mut sides.iter().filter(steps)));
+                tiers.push(open(&mut sides.iter().filter(steps)));
                 if state == State::Out {
-                    // One that reads takes what there is, whatever it runs between two lines.
-                    tiers.push(held(&mut sides.iter().filter(shells)));
+                    // A shell that reads takes all data, even if it runs programs between two lines.
+                    tiers.push(open(&mut sides.iter().filter(shells)));
                 }
-                tiers.push(held(&mut keepers.iter().filter(steps)));
-                tiers.push(held(&mut sides.iter().chain(keepers).filter(shells)));
+                tiers.push(open(&mut holders.iter().filter(steps)));
+                tiers.push(open(&mut sides.iter().chain(holders).filter(shells)));
             }
             State::Child => {
                 let children = self.children[waiter.0 as usize].iter().copied();
@@ -178,8 +179,8 @@ impl<'a> Search<'a> {
             let sum: i64 = tier.values().sum();
             let whole = (sum as f64).max(length * left);
             let before = left;
-            for (id, held) in tier.into_iter().filter(|(_, held)| *held > 0) {
-                let share = before * held as f64 / whole;
+            for (id, open) in tier.into_iter().filter(|(_, open)| *open > 0) {
+                let share = before * open as f64 / whole;
                 *found.entry(id).or_default() += share;
                 left -= share;
             }
@@ -187,8 +188,8 @@ impl<'a> Search<'a> {
                 break;
             }
         }
-        // Where a wait begins and ends is known to a half of the time between two looks: what nobody has by that error, those have
-        // who are known.
+        // Begin and end of a wait are known to half the time between two samples. Time of the wait within
+        // that error that no process is charged with is charged to the known ones.
         let is_within_error = left * f64::from(piece.samples.max(1)) <= 1.0;
         let scale = if is_within_error {
             1.0 / (1.0 - left)
@@ -201,19 +202,20 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// Without the time in which those who held the other side waited for the same: of the clients of one datagram socket none
-    /// answers another. Where all did, all of it stands.
-    fn without_fellows(
+    /// Leaves out the time in which processes with the other side open waited at the same channel: no
+    /// client of one datagram socket answers another. If all of them waited all the time, nothing is left
+    /// out.
+    fn without_peers(
         &self,
-        held: BTreeMap<ProcessId, i64>,
+        open: BTreeMap<ProcessId, i64>,
         piece: &Piece,
         state: State,
     ) -> BTreeMap<ProcessId, i64> {
-        if held.len() < 2 {
-            return held;
+        if open.len() < 2 {
+            return open;
         }
         let waits_too = |other: &&Piece| other.state == state && other.channel == piece.channel;
-        let free: BTreeMap<ProcessId, i64> = held
+        let free: BTreeMap<ProcessId, i64> = open
             .iter()
             .map(|(&process, &kept)| {
                 let pieces = self
@@ -226,13 +228,13 @@ impl<'a> Search<'a> {
             })
             .collect();
         match free.values().all(|kept| *kept == 0) {
-            true => held,
+            true => open,
             false => free,
         }
     }
 
-    /// Who ended a wait, and for the part of it before that one was born, who started it: the unlocking program of a
-    /// script frees what the script held.
+    /// The process that ended a wait, and for the part of the wait before its birth, the process that
+    /// started it: a program that a script runs to unlock frees the lock of the script.
     fn wakers(&self, waiter: ProcessId, waker: ProcessId, piece: &Piece) -> Vec<(ProcessId, f64)> {
         let length = (piece.to - piece.from).max(1) as f64;
         let mut found = Vec::new();
@@ -249,33 +251,34 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Charges `ns` of waiting within a time to a culprit, or to whom that waited for itself.
+    /// Charges `ns` of a wait within a time to a blocker, or to the process that the blocker itself waited
+    /// for.
     pub(super) fn charge(
         &mut self,
         waiter: &str,
-        culprit: ProcessId,
+        blocker: ProcessId,
         (from, to): (i64, i64),
         ns: f64,
         path: &mut Vec<ProcessId>,
     ) {
         let timeline = self.timeline;
-        let instance = timeline.instance(culprit);
+        let instance = timeline.instance(blocker);
         let (begin, end) = (instance.from.max(from), instance.to.min(to));
         if end <= begin {
             return self.add(None, Root::Outside, waiter, ns);
         }
         let whole = (end - begin) as f64;
-        for piece in timeline.pieces_within(culprit, begin, end) {
+        for piece in timeline.pieces_within(blocker, begin, end) {
             let length = piece.overlap(begin, end) as f64;
             for (state, share) in State::ALL.iter().zip(timeline.shares(piece)) {
                 let part = ns * share * length / whole;
                 if part <= 0.0 {
                     continue;
                 }
-                // Who waited for the lock as well waited for those before it.
+                // A blocker that also waited for the lock waited for those before it.
                 let waits = state.is_waiting() || *state == State::Lock && piece.waker.is_some();
                 if !waits || part < LEAST || path.len() >= DEEPEST {
-                    let name = self.name(culprit, begin.max(piece.from));
+                    let name = self.name(blocker, begin.max(piece.from));
                     self.add(Some(name), Root::Doing(*state), waiter, part);
                     continue;
                 }
@@ -297,29 +300,29 @@ impl<'a> Search<'a> {
                     }
                 }
                 let mut rest = part;
-                let mut counterparts = self.counterparts(culprit, &clipped, *state);
+                let mut counterparts = self.counterparts(blocker, &clipped, *state);
                 self.drop_cycles(&mut counterparts, path);
                 for (next, of) in counterparts {
                     rest -= part * of;
-                    if path.contains(&next) || next == culprit {
+                    if path.contains(&next) || next == blocker {
                         let name = self.name(next, clipped.from);
                         self.add(Some(name), Root::EachOther, waiter, part * of);
                         continue;
                     }
-                    path.push(culprit);
+                    path.push(blocker);
                     self.charge(waiter, next, (clipped.from, clipped.to), part * of, path);
                     path.pop();
                 }
                 if rest > 1.0 {
-                    let name = self.name(culprit, clipped.from);
+                    let name = self.name(blocker, clipped.from);
                     self.add(Some(name), Root::Doing(*state), waiter, rest);
                 }
             }
         }
     }
 
-    /// Nobody waits for the end of a child in which somebody waits for him: where there are other children, they
-    /// were waited for.
+    /// Drops children that wait for the waiter: a process does not wait for the end of such a child, if
+    /// there are other children that it can have waited for.
     fn drop_cycles(&self, counterparts: &mut Vec<(ProcessId, f64)>, path: &[ProcessId]) {
         let ancestors = |&id: &ProcessId| {
             std::iter::successors(Some(id), |&id| self.workflow.process(id).parent)
@@ -339,19 +342,19 @@ impl<'a> Search<'a> {
         *counterparts = free;
     }
 
-    pub(super) fn add(&mut self, culprit: Option<String>, root: Root, waiter: &str, ns: f64) {
-        let waiters = self.causes.entry((culprit, root)).or_default();
+    pub(super) fn add(&mut self, blocker: Option<String>, root: Root, waiter: &str, ns: f64) {
+        let waiters = self.causes.entry((blocker, root)).or_default();
         *waiters.entry(waiter.to_owned()).or_default() += ns;
     }
 
     pub(super) fn ranked(&mut self) -> Vec<Cause> {
         let mut causes: Vec<Cause> = std::mem::take(&mut self.causes)
             .into_iter()
-            .map(|((culprit, root), waiters)| {
+            .map(|((blocker, root), waiters)| {
                 let mut waiters: Vec<(String, f64)> = waiters.into_iter().collect();
                 waiters.sort_by(|a, b| b.1.total_cmp(&a.1));
                 Cause {
-                    culprit,
+                    culprit: blocker,
                     root,
                     ns: waiters.iter().map(|(_, ns)| ns).sum(),
                     waiters,

@@ -1,5 +1,5 @@
-//! The job of Battré et al., section VIII, as a simulation in whole ticks: its four stages, and the
-//! advice that leads from each to the next. No clock, no chance: every number is exact.
+//! The job of Battré et al., section VIII, as a simulation in whole ticks: its four stages, and the advice
+//! that leads from each to the next. Nothing is random: every number is exact.
 
 use super::*;
 use crate::analysis::advice::{Advice, Demand, balance};
@@ -14,21 +14,21 @@ const NAMES: [&str; 6] = [
     "index",
     "index writer",
 ];
-/// Who gives to whom; the first channel is a network connection that takes three ticks for a record.
+/// Producers and consumers; the first channel is a network connection that takes three ticks for a record.
 const EDGES: [(usize, usize); 5] = [(0, 1), (1, 2), (2, 3), (1, 4), (4, 5)];
 const TRANSFER: u64 = 3;
-/// Records that a channel holds.
-const ROOM: u64 = 4;
+/// Records that fit into a channel.
+const CAPACITY: u64 = 4;
 const RECORDS: u64 = 2000;
-/// Processors that the first stage runs on.
+/// CPUs that the first stage runs on.
 const CORES: f64 = 4.0;
 
-/// What an instance does in a tick.
+/// State of an instance in a tick.
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
     Waiting,
     Processing(u64),
-    /// Has a record to give to these channels.
+    /// The instance has a record to give to these channels.
     Giving([bool; EDGES.len()]),
 }
 
@@ -39,12 +39,12 @@ struct Channel {
     busy_until: u64,
 }
 
-/// What a run of the job showed.
+/// Result of a run of the job.
 struct Run {
     ticks: u64,
     /// Ticks in processing, by task.
     processing: [u64; 6],
-    /// Ticks at whose end it was full, by channel.
+    /// Ticks at whose end the channel was full, by channel.
     saturated: [u64; 5],
     degrees: [usize; 6],
 }
@@ -63,7 +63,7 @@ fn simulate(degrees: [usize; 6]) -> Run {
     while ended < 2 * RECORDS {
         // The connection delivers.
         let network = &mut channels[0];
-        if network.sent > 0 && tick >= network.busy_until && network.arrived < ROOM {
+        if network.sent > 0 && tick >= network.busy_until && network.arrived < CAPACITY {
             network.sent -= 1;
             network.arrived += 1;
             network.busy_until = tick + TRANSFER;
@@ -97,11 +97,11 @@ fn simulate(degrees: [usize; 6]) -> Run {
                 if let Doing::Giving(mut open) = *instance {
                     for e in (0..EDGES.len()).filter(|&e| open[e]).collect::<Vec<_>>() {
                         let channel = &mut channels[e];
-                        let (held, is_network) = (channel.sent + channel.arrived, e == 0);
-                        if is_network && channel.sent < ROOM {
+                        let (records, is_network) = (channel.sent + channel.arrived, e == 0);
+                        if is_network && channel.sent < CAPACITY {
                             channel.sent += 1;
                             open[e] = false;
-                        } else if !is_network && held < ROOM {
+                        } else if !is_network && records < CAPACITY {
                             channel.arrived += 1;
                             open[e] = false;
                         }
@@ -115,8 +115,8 @@ fn simulate(degrees: [usize; 6]) -> Run {
             }
         }
         for (e, channel) in channels.iter().enumerate() {
-            let held = channel.sent + if e == 0 { 0 } else { channel.arrived };
-            run.saturated[e] += u64::from(held >= ROOM);
+            let records = channel.sent + if e == 0 { 0 } else { channel.arrived };
+            run.saturated[e] += u64::from(records >= CAPACITY);
         }
         tick += 1;
     }
@@ -177,10 +177,10 @@ impl Run {
 }
 
 #[test]
-fn one_of_each_ocr_limits_and_a_third_of_the_processors_work() {
+fn one_of_each_ocr_limits_and_a_third_of_the_cpus_work() {
     let run = simulate([1; 6]);
     assert_eq!(run.bottleneck(), "ocr");
-    // A record each 40 ticks, but for the first that has to come and the last that has to go.
+    // A record each 40 ticks, plus the times of the first record to come and of the last to go.
     assert!(
         (run.ticks as i64 - 40 * RECORDS as i64).abs() < 60,
         "{}",
@@ -207,7 +207,7 @@ fn sixteen_and_four_the_connection_limits_and_more_change_nothing() {
     let more = simulate([1, 20, 5, 1, 1, 1]);
     assert_eq!(more.bottleneck(), "reader → ocr");
     assert!((more.ticks as i64 - run.ticks as i64).abs() < 60);
-    // Three ticks for a record, whoever waits for it.
+    // Each record takes three ticks on the connection, so that bounds the run.
     assert!(
         (run.ticks as i64 - (TRANSFER * RECORDS) as i64).abs() < 120,
         "{}",

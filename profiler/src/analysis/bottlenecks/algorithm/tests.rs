@@ -76,7 +76,7 @@ fn a_mean_that_is_the_threshold_but_for_rounding_does_not_exceed_it() {
     assert!(!detect(&graph, &[load], &[load], &[], (0.9, 0.9)).cpu[0]);
 }
 
-/// Of four workers one has work; the source waits for it.
+/// Of four workers only one has work; the source waits for that one.
 #[test]
 fn a_single_instance_is_asked_for_where_the_mean_of_all_blames_nobody() {
     let graph = contract(2, &[(0, 1)]);
@@ -92,7 +92,7 @@ fn a_single_instance_is_asked_for_where_the_mean_of_all_blames_nobody() {
     single[vertex(1)].add(Load::of(1.0));
     let found = of(&pt, &single);
     assert!(found.by_single && found.cpu[vertex(1)] && !found.cpu[vertex(0)]);
-    // A slow source gives them too little: then that one has its work by chance.
+    // A slow source gives the workers too little: one worker has all of the work by chance.
     pt[vertex(0)].add(Load::of(1.0));
     pt[vertex(0)].sum = 2.0;
     let found = of(&pt, &single);
@@ -155,7 +155,7 @@ fn an_edge_counts_only_where_no_task_does() {
 }
 
 #[test]
-fn a_task_elsewhere_keeps_edges_from_being_looked_at() {
+fn a_task_elsewhere_keeps_edges_from_being_examined() {
     // Two parts without connection: line 5 of Algorithm 1 asks for no CPU bottleneck at all.
     assert_eq!(run("ab", &[0.1, 0.1, 0.95], &[0.99]), "c");
 }
