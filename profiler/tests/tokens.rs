@@ -98,7 +98,7 @@ fn a_pool_of_tokens_is_found_by_how_it_is_held() {
     for pool in POOLS {
         let (_directory, trace, workflow) = recursive(pool);
         assert_eq!(trace.token_pipes().unwrap(), [1], "{pool:?}");
-        assert!(workflow.ends.held.is_empty() && workflow.ends.idle.is_empty());
+        assert!(workflow.ends.active.is_empty() && workflow.ends.idle.is_empty());
         assert!(trace.pipes().unwrap().is_empty());
         assert!(workflow.streams.is_empty(), "{:?}", workflow.streams);
         let dag = graph::build(&workflow);
