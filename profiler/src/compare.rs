@@ -68,7 +68,7 @@ pub struct Comparison {
     pub duration: Duration,
     /// Comparison of the captured packets, where both sides have some.
     pub network: Option<NetworkRow>,
-    /// Differences, the most telling first.
+    /// Differences, the most important first.
     pub findings: Vec<Finding>,
     /// Number of values compared.
     pub compared: usize,
@@ -170,7 +170,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         finding.p = finding.p.map(|p| (p * compared as f64).min(1.0));
     }
     findings.retain(|finding| finding.p.is_none_or(|p| p < CHANCE));
-    // Where the time of a step already explains a difference, it is not repeated.
+    // A difference that the time of a step already explains is not repeated.
     let is_time = |f: &Finding| matches!(f.change, Change::Time | Change::Cpu | Change::Waits);
     if !findings.iter().any(is_time) {
         findings.extend(comparison.duration.finding(comparison.network.as_ref()));

@@ -152,9 +152,9 @@ pub struct Edge {
     pub reads: i64,
     /// Time in the calls that moved bytes along the edge, ns.
     pub latency_ns: i64,
-    /// Begin of the first transfer, ns.
+    /// Time of the first use, ns.
     pub first_ns: i64,
-    /// End of the last transfer, ns.
+    /// Time of the last use, ns.
     pub last_ns: i64,
     /// True if other versions of the process took part, too, but are not connected because that would close a
     /// cycle.

@@ -146,8 +146,8 @@ pub(crate) enum CallKind {
     Stat,
 }
 
-/// The directory in which a run played another trace, if that is what the run did: `flowtrace replay … --into
-/// DIR`.
+/// The directory in which a run played another trace, if that is what the run did:
+/// `flowtrace replay … --into DIR`.
 pub fn played_into(workflow: &Workflow) -> Option<PathBuf> {
     let run = workflow.runs.first()?;
     let mut words = unquote(run.command.as_deref()?).into_iter();

@@ -1,5 +1,5 @@
-//! Loading takes time in proportion to the rows: figures and more shapes are those of `cargo bench --bench
-//! growth`.
+//! Loading takes time in proportion to the rows: figures and more shapes are those of
+//! `cargo bench --bench growth`.
 
 use std::time::Duration;
 

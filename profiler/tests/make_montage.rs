@@ -1,5 +1,5 @@
-//! Writes the Montage sample to a file, to read outputs by hand: `SAMPLE=/tmp/m.db cargo test -p
-//! flowtrace-profiler --test make_montage`.
+//! Writes the Montage sample to a file, to read outputs by hand:
+//! `SAMPLE=/tmp/m.db cargo test -p flowtrace-profiler --test make_montage`.
 
 #[path = "support/montage.rs"]
 mod montage;

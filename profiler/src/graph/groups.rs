@@ -103,9 +103,9 @@ pub struct GroupEdge {
     pub calls: i64,
     /// Time in these calls, ns.
     pub latency_ns: i64,
-    /// Begin of the first transfer, ns.
+    /// Time of the first use, ns.
     pub first_ns: i64,
-    /// End of the last transfer, ns.
+    /// Time of the last use, ns.
     pub last_ns: i64,
 }
 

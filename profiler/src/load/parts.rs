@@ -126,8 +126,8 @@ fn is_used_later(workflow: &Workflow, access: &Access) -> bool {
     at.is_ok_and(|at| (all[at].reads, all[at].changes) != (access.reads, access.changes))
 }
 
-/// Returns true if the access moved data: bytes of a file that is neither a library nor the script of one of the
-/// images of the process, which the kernel and the interpreter read to start.
+/// Returns true if the access moved data: bytes of a file that is neither a library nor the script of one of
+/// the images of the process, which the kernel and the interpreter read to start.
 fn is_work(workflow: &Workflow, access: &Access) -> bool {
     let file = workflow.file(access.file);
     if !file.is_regular || access.read_bytes + access.write_bytes == 0 {

@@ -1,5 +1,5 @@
-//! Processes that waited for a file by looking it up again and again: `while [ ! -e done ]; do sleep 1;
-//! done`.
+//! Processes that waited for a file by looking it up again and again:
+//! `while [ ! -e done ]; do sleep 1; done`.
 
 use std::collections::HashMap;
 

@@ -214,7 +214,7 @@ fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     };
 }
 
-/// Where only opens are seen, those opens that were for none of the `heirs` stay with the opener.
+/// If only opens are seen, those that were for none of the `heirs` stay with the opener.
 fn give_reading(workflow: &mut Workflow, opener: usize, heir: usize, heirs: i64) {
     let opened = workflow.accesses[opener];
     let kept = match workflow.file(opened.file).only_opens {

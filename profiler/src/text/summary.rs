@@ -210,8 +210,8 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         return out.line("data", &no_file_call(facts));
     }
     let calls = |n| units::short_count(n);
-    // Where only opens were recorded, bytes were not, except those that went through the standard input and
-    // output of a child.
+    // If only opens were recorded, bytes were not, except those that went through the standard input and output
+    // of a child.
     let by_open_alone = facts.file_layer == "none"
         && workflow.runs.len() == 1
         && !facts.directories.iter().any(is_traced);

@@ -179,8 +179,7 @@ fn a_socket_at_which_nobody_was_seen_to_wait_has_no_direction() {
     assert_eq!(sockets(&run), [("one>other".into(), Way::Unknown, 0, 0)]);
 }
 
-/// Where calls were counted their bytes decide, whatever the waits: the sender waits for the end of the
-/// connection.
+/// The bytes of counted calls decide, whatever the waits: the sender waits for the end of the connection.
 #[test]
 fn counted_bytes_decide_before_waits() {
     for (sent, received, expected) in [

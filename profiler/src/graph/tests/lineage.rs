@@ -208,7 +208,7 @@ fn no_fork_leads_from_an_answer_to_a_child_that_was_there_before() {
             "p2 > p0 2/2 pipe",
         ]
     );
-    // Where the script is one node, both forks would lead back in time.
+    // If the script is one node, both forks would lead back in time.
     for whole in [build(&script), dag.merged(&script)] {
         assert_eq!(edges(&whole), ["p0 > f0 v1 write", "p2 > p0 pipe"]);
         assert_eq!(whole.dropped.len(), 2);
