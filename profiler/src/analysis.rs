@@ -1,5 +1,4 @@
-//! What a trace says, as numbers. Every number here is also a query on the views; the tests hold
-//! both against each other.
+//! The contents of a trace as numbers. Every number is also a query on the views; the tests compare the two.
 
 pub mod advice;
 pub mod bottlenecks;

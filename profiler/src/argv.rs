@@ -71,8 +71,8 @@ pub(crate) fn without_directory(command: &str) -> String {
     format!("{}{rest}", quote_argv([base(&program)]).text())
 }
 
-/// The path that an argument is when it is one of a program in a directory, with `.` and `..` taken out as far as the
-/// text goes.
+/// The path that an argument of a program running in `directory` stands for, with `.` and `..` resolved by
+/// the text alone.
 pub(crate) fn path_from(directory: &str, path: &str) -> String {
     let whole = match path.starts_with('/') {
         true => path.to_owned(),

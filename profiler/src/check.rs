@@ -1,9 +1,10 @@
-//! Declared against real dependencies: what a Makefile or another description says each file is made
-//! from, against what the commands that made it read.
+//! Declared against real dependencies: the files that a Makefile or another description says a file is made
+//! from, against the files that its commands read.
 //!
-//! A file that a command read is declared when it can be reached from one of the files that the
-//! command made, over any number of declared prerequisites. What a command read of files that another
-//! one made and that are no declared targets (of an earlier line of the same recipe) counts as read by it.
+//! A file that a command read is declared when it can be reached from one of the files that the command made,
+//! over any number of declared prerequisites. If a command read a file that another command made and that is
+//! no declared target (as of an earlier line of the same recipe), it counts as having read the files that the
+//! other command read.
 
 mod declared;
 pub mod text;
@@ -17,17 +18,17 @@ use crate::argv::unquote;
 use crate::generate::{Place, StepFiles};
 use crate::managers::is_build;
 
-/// What the comparison found.
+/// Result of the comparison.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Findings {
     /// Rules whose files were made in the traced run.
     pub checked: usize,
     /// Rules that were declared.
     pub declared: usize,
-    /// Those whose file is there and was not made in the traced run.
+    /// Rules whose file exists and was not made in the traced run.
     pub not_made: usize,
-    /// Those whose file was not made and is not there: they name things to do, such as `clean`, or nobody asked for
-    /// them.
+    /// Rules whose file was not made and does not exist: they name things to do, such as `clean`, or nobody
+    /// asked for them.
     pub no_files: Vec<String>,
     /// Dependencies that are real and not declared.
     pub missing: Vec<Missing>,
@@ -37,40 +38,40 @@ pub struct Findings {
     pub undeclared_outputs: Vec<Undeclared>,
     /// Commands that made a declared file, each with its own dependencies.
     pub steps: usize,
-    /// Commands that ran another build by themselves, into which this does not look.
+    /// Commands that ran another build by themselves; the files of that build are not checked.
     pub nested: usize,
 }
 
 /// A file that was read to make another one, without being declared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// What was made.
+    /// The file that was made.
     pub target: String,
-    /// What was read for it.
+    /// The file that was read for it.
     pub needs: String,
-    /// Whether the run itself made what was read: then it may not be there yet, or be half
-    /// written, when both are made at once. Else a change to it goes unnoticed.
+    /// True if the run itself made the file that was read. Then the file may be missing or half written when
+    /// both are made at once. Otherwise a change to it goes unnoticed.
     pub is_race: bool,
     /// Command that read it.
     pub command: String,
-    /// Its process image.
+    /// Process image of that command.
     pub upid: Option<i64>,
-    /// When it first looked into it, ns.
+    /// Time at which it first opened the file or read its attributes, ns.
     pub first_ns: i64,
     /// Bytes read by calls.
     pub bytes: i64,
-    /// Whether it is a directory, into which the command wrote.
+    /// True if the file is a directory, into which the command wrote.
     pub is_directory: bool,
-    /// True if it was not there yet, and the command failed.
+    /// True if the file did not exist yet, and the command failed.
     pub was_absent: bool,
 }
 
 /// A declared dependency of which nothing was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unused {
-    /// What was made.
+    /// The target.
     pub target: String,
-    /// What is declared to be needed for it.
+    /// The file that is declared to be needed for it.
     pub needs: String,
 }
 
@@ -83,14 +84,14 @@ pub struct Undeclared {
     pub command: String,
 }
 
-/// Compares. `is_there` tells whether a file is there now, by its name in a rule.
+/// Compares. `is_there` returns true if a file exists now, by its name in a rule.
 pub fn check(
     declared: &Declared,
     steps: &[StepFiles],
     is_there: impl Fn(&str) -> bool,
 ) -> Findings {
     let is_target = |place: &Place| declared.rules.contains_key(place.path());
-    // Who made what, of the files that are no targets.
+    // Commands that made each file that is no target.
     let mut maker: HashMap<&Place, Vec<usize>> = HashMap::new();
     let mut made: HashSet<&str> = HashSet::new();
     for (at, step) in steps.iter().enumerate() {
@@ -101,7 +102,7 @@ pub fn check(
             }
         }
     }
-    // What is there only when the same command has made all of it.
+    // A file is complete only when the same command has made all of it.
     let mut made_with: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, step) in steps
         .iter()
@@ -137,8 +138,8 @@ pub fn check(
             declared.reach(target, true, &mut noticed);
             declared.reach(target, false, &mut before);
         }
-        // Of a command that made something: whether it has ended before this one may begin, for some of that is declared,
-        // and whether it made a target.
+        // Of a command that made something: true if it has ended before this one may begin, because some of
+        // its files are declared; and true if it made a target.
         let judged = |by: usize| {
             let written = || steps[by].writes.keys();
             let is_before = written().any(|place| before.contains(place.path()));
@@ -162,13 +163,14 @@ pub fn check(
                 of_target |= makes_target;
             }
             let is_declared = match (maker.contains_key(place), makers.is_empty()) {
-                // What an earlier line of the recipe made, or what came with something that is declared.
+                // Made by an earlier line of the recipe, or together with something that is declared.
                 (true, _) => is_after || !of_target,
                 (false, true) => noticed.contains(path),
-                // What only an earlier build found does not make it come first.
+                // A prerequisite that only an earlier build found does not order the commands.
                 (false, false) => before.contains(path) || is_after,
             };
-            // What is gone though what was made of it is there was made by the build itself, as a response file.
+            // A file that is gone, while the target made from it exists, was made by the build itself, as a
+            // response file.
             let is_of_build = || {
                 let mut targets = targets.iter();
                 makers.is_empty() && !is_there(path) && targets.any(|target| is_there(target))
@@ -198,7 +200,7 @@ pub fn check(
         {
             findings.missing.push(missing);
         }
-        // All that a command made is there as soon as some of it is.
+        // All files of a command count as complete as soon as one of them is.
         for &by in makers_of_it.keys().filter(|&&by| by != at) {
             for target in &targets {
                 let read = read_for.entry(target).or_default();
@@ -257,8 +259,9 @@ pub fn check(
     findings
 }
 
-/// The directory that a step wrote into, that the command of another rule made, and that nothing declares to be there first: neither
-/// itself nor a rule that may make directories is among `before`. Only the innermost one.
+/// The directory that a step wrote into, that the command of another rule made, and that nothing declares to
+/// come first: neither the directory nor a rule that may make directories is among `before`. Only the
+/// innermost one is returned.
 fn missing_directory(
     declared: &Declared,
     steps: &[StepFiles],
@@ -292,7 +295,7 @@ fn missing_directory(
     };
     directories.into_iter().find_map(|directory| {
         let maker = maker_of(directory)?;
-        // What comes with something that is declared.
+        // A file made together with something that is declared comes first.
         let is_before = maker
             .writes
             .keys()
@@ -314,8 +317,9 @@ fn missing_directory(
     })
 }
 
-/// Files that a failed command looked for in vain and another rule makes: a rule names it, or its command made it later in
-/// the run. The target of the failed command is the file that it had begun, else a name among its arguments.
+/// Files that a failed command did not find and that another rule makes: a rule names the file, or its
+/// command made it later in the run. The target of the failed command is the file that it had begun, else a
+/// name among its arguments.
 fn missed(
     declared: &Declared,
     steps: &[StepFiles],
@@ -370,7 +374,8 @@ fn missed(
         .collect()
 }
 
-/// What a step read, itself and through files of other steps that are no targets, with who read it.
+/// Files that a step read, itself and through files of other steps that are no targets, each with the step
+/// that read it.
 fn readings<'a>(
     steps: &'a [StepFiles],
     step: usize,
@@ -383,7 +388,7 @@ fn readings<'a>(
         for place in steps[at].reads.keys() {
             found.push((at, place));
             for &by in maker.get(place).into_iter().flatten() {
-                // Only what was made before: a later one cannot have been read.
+                // Only files made before: a later one cannot have been read.
                 if by < step && seen.insert(by) {
                     left.push(by);
                 }

@@ -1,11 +1,10 @@
-//! How the clocks of several hosts relate, from packets that two of them captured.
+//! Relation of the clocks of several hosts, from packets that two of them captured.
 //!
-//! A packet from A to B is seen at both; the difference of the two times is its delay plus what
-//! B's clock is ahead. Delays have a floor, so that the lower convex hull of these differences
-//! over time shows the clocks alone, and that of the other direction shows them with the other
-//! sign: Zhang, Liu, Xia, "Clock synchronization algorithms for network measurements" (INFOCOM
-//! 2002). What remains unknown is half the difference of the two floors, and never more than half
-//! their sum, which needs no clock: the error bound.
+//! A packet from A to B is seen at both. The difference of the two times is its delay plus the lead of B's
+//! clock. Delays have a floor, so that the lower convex hull of these differences over time shows the clocks
+//! alone; the hull of the other direction shows them with the other sign: Zhang, Liu, Xia, "Clock
+//! synchronization algorithms for network measurements" (INFOCOM 2002). The remaining error is half the
+//! difference of the two floors. It is never more than half their sum, which needs no clock: the error bound.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -24,24 +23,24 @@ pub use merging::of_traces;
 pub use pair::Fit;
 pub use scale::Scale;
 
-/// Hosts whose captures show the same packets, and what that says of their clocks.
+/// A host whose captures show the same packets as those of another, and its clock as these packets show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relation {
-    /// The host, by number and name.
+    /// Id of the host.
     pub host: HostId,
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// How its clock relates to the common scale, which is that of the first host.
+    /// Relation of its clock to the common scale, which is that of the first host.
     pub clock: ClockCorrection,
-    /// What is added to its time at the first packet that shows it, ns.
+    /// Added to its time at the first packet that relates it, ns.
     pub at_start_ns: i64,
-    /// Packets of it that were found in a capture of another host.
+    /// Packets of the host that were found in a capture of another host.
     pub matched: u64,
-    /// Whether the correction was needed: otherwise the clocks agree within the error.
+    /// True if a correction was needed: otherwise the clocks agree within the error.
     pub is_corrected: bool,
 }
 
-/// What can be said of the clocks of a trace.
+/// Relations of the clocks of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alignment {
     /// The hosts that are related to the first one, without it.
@@ -120,20 +119,20 @@ pub fn relate(trace: &Trace) -> flowtrace_schema::Result<Alignment> {
     Ok(alignment)
 }
 
-/// How a host is related to the first one, over as many others as that takes.
+/// Relation of a host to the first one, over as many other hosts as that takes.
 #[derive(Clone, Copy, Debug)]
 struct Related {
     scale: Scale,
     error_ns: f64,
     matched: u64,
-    /// Its own times for which packets show it.
+    /// Times by its own clock of the first and last packet that relate it.
     span: (f64, f64),
 }
 
 impl Related {
-    /// What is to be stored, when its times have been brought to the scale by `before` so far, and what that adds
-    /// at the first packet that shows it. The drift is stored in whole parts per billion: exact in the middle of the packets,
-    /// however far from them time 0 is.
+    /// The correction to store when `before` has already brought its times to the scale, and what it adds at
+    /// the first packet that relates the host. The drift is stored in whole parts per billion: exact in the
+    /// middle of the packets, however far from them time 0 is.
     fn correction(&self, before: Scale) -> (ClockCorrection, i64) {
         let scale = before.then(self.scale);
         let own = |t_ns: f64| before.inverse().apply(t_ns);
@@ -151,14 +150,14 @@ impl Related {
         (clock, at_start_ns.round() as i64)
     }
 
-    /// Whether no correction at all is within the error.
+    /// True if no correction at all is within the error.
     fn agrees(&self) -> bool {
         let off = |t: f64| (self.scale.apply(t) - t).abs();
         off(self.span.0).max(off(self.span.1)) <= self.error_ns
     }
 }
 
-/// What a host has already, where packets do not contradict it.
+/// The stored correction of a host, where packets do not contradict it.
 fn unchanged(host: Option<&HostRow>, error_ns: f64) -> ClockCorrection {
     ClockCorrection {
         offset_ns: host.map_or(0, |host| host.clock_offset_ns),
@@ -184,7 +183,7 @@ fn shortest(first: i64, fits: &[((i64, i64), Fit)]) -> HashMap<i64, Related> {
         let here = open.remove(&host).expect("just found");
         found.insert(host, here);
         for ((a, b), fit) in fits {
-            // A fit brings times of b to those of a.
+            // A fit converts times of b to times of a.
             let (next, scale, span) = if *a == host {
                 let own = fit.scale.inverse();
                 let (from, to) = fit.span;

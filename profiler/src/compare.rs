@@ -5,11 +5,12 @@
 //! per side that is a fixed allowance; with several per side it is tested (Welch's t-test,
 //! corrected for the number of values compared).
 //!
-//! The duration is the first question: runs whose durations differ by more than their spread are never the same, whether
-//! or not anything else shows why. Of one run per side the spread is not known: then every difference is shown beyond a
-//! share that is stated ([`SHOWN_SHARE`]).
+//! The duration comes first: runs whose durations differ by more than their spread are never the same,
+//! whether or not anything else shows why. The spread of one run per side is not known: then every difference
+//! beyond a stated share is shown ([`SHOWN_SHARE`]).
 //!
-//! A replay is one program that plays all steps: of it and what it played only the files are compared.
+//! A replay is one program that plays all steps: between a replay and the run that it plays, only the files
+//! are compared.
 
 mod facts;
 mod finding;
@@ -38,7 +39,7 @@ const LEAST_SHARE_OF_CPU: f64 = 0.3;
 const LEAST_SHARE_TESTED: f64 = 0.1;
 /// On a machine that is crowded, up to so many times as much.
 const MOST_CROWDED: f64 = 4.0;
-/// The same of bytes, which do not depend on the machine.
+/// Bytes that differ by less than these are never a finding; they do not depend on the machine.
 const LEAST_BYTES: f64 = 4096.0;
 const LEAST_SHARE_OF_BYTES: f64 = 0.01;
 /// Durations of one run per side that differ by more than this share are shown, as a finding or as a difference that may
@@ -58,24 +59,24 @@ pub struct Comparison {
     pub a: Vec<Run>,
     /// The second side's.
     pub b: Vec<Run>,
-    /// What to know before anything else: a run that failed, rows that were lost, runs that were recorded in
+    /// Facts that limit the comparison: a run that failed, rows that were lost, runs that were recorded in
     /// different ways.
     pub warnings: Vec<String>,
-    /// What is compared in another way than usual.
+    /// Comparisons that are made in another way than usual.
     pub notes: Vec<String>,
-    /// How long the runs took.
+    /// Durations of the runs.
     pub duration: Duration,
-    /// What packets say, where both sides have some.
+    /// Comparison of the captured packets, where both sides have some.
     pub network: Option<NetworkRow>,
-    /// What is different, the most telling first.
+    /// Differences, the most important first.
     pub findings: Vec<Finding>,
-    /// How many values were compared.
+    /// Number of values compared.
     pub compared: usize,
     /// Every rule with its means on both sides.
     pub rules: Vec<RuleRow>,
 }
 
-/// How long both sides took.
+/// Durations of both sides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Duration {
     /// Mean of the first side, ns.
@@ -84,20 +85,20 @@ pub struct Duration {
     pub b_ns: f64,
     /// Probability of such a difference by chance; `None`: one run of a side, whose spread is not known.
     pub p: Option<f64>,
-    /// What follows.
+    /// Conclusion from the difference.
     pub verdict: DurationVerdict,
 }
 
-/// Whether two sides took equally long.
+/// Result of comparing the durations of two sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DurationVerdict {
-    /// They do not differ by more than they spread, or than the share that is shown.
+    /// The durations do not differ by more than their spread, or than the share that is shown.
     #[default]
     Same,
-    /// They differ, and it may be chance.
+    /// The durations differ, possibly by chance.
     Unsure,
-    /// They differ: a finding.
+    /// The durations differ: a finding.
     Different,
 }
 
@@ -106,15 +107,15 @@ pub enum DurationVerdict {
 pub struct Run {
     /// The trace.
     pub trace: String,
-    /// What was run.
+    /// Command line of the run.
     pub command: String,
-    /// How long it took, ns.
+    /// Duration of the run, ns.
     pub duration_ns: i64,
-    /// How it was recorded.
+    /// Layers and kind of the recording.
     pub recording: Recording,
 }
 
-/// A rule on both sides; means, `None`: it is not there.
+/// A rule with its means on both sides; `None`: it did not run on that side.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RuleRow {
     /// The rule.
@@ -169,7 +170,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         finding.p = finding.p.map(|p| (p * compared as f64).min(1.0));
     }
     findings.retain(|finding| finding.p.is_none_or(|p| p < CHANCE));
-    // Where the time of a step explains it, it is not repeated.
+    // A difference that the time of a step already explains is not repeated.
     let is_time = |f: &Finding| matches!(f.change, Change::Time | Change::Cpu | Change::Waits);
     if !findings.iter().any(is_time) {
         findings.extend(comparison.duration.finding(comparison.network.as_ref()));
@@ -192,7 +193,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     comparison
 }
 
-/// Whether some of the runs played the others.
+/// Returns true if some of the runs are replays of the others.
 fn replays_on_one_side(a: &[RunFacts], b: &[RunFacts], notes: &mut Vec<String>) -> bool {
     let all = || a.iter().chain(b);
     let is_played = all().any(|run| run.is_replay) && all().any(|run| !run.is_replay);
@@ -212,8 +213,8 @@ fn shortest(a: &[RunFacts], b: &[RunFacts]) -> f64 {
     runs.min().unwrap_or(0) as f64
 }
 
-/// How much larger a difference of times has to be because processes had to wait for processors:
-/// then caches are shared, and what waits for others waits for their processors.
+/// Factor by which the allowance for times grows because processes had to wait for CPUs: then caches are
+/// shared, and a process that waits for others waits for their CPUs, too.
 fn crowd(a: &[RunFacts], b: &[RunFacts]) -> f64 {
     let queued = a
         .iter()
@@ -222,14 +223,14 @@ fn crowd(a: &[RunFacts], b: &[RunFacts]) -> f64 {
     (1.0 + queued.fold(0.0, f64::max)).min(MOST_CROWDED)
 }
 
-/// What allowance a value gets.
+/// Kind of a value, which decides its allowance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Wall,
     Cpu,
     Bytes,
     Count,
-    /// Rates and periods, in which small ones matter as much as large ones.
+    /// Rates and periods, in which small values matter as much as large ones.
     Rate,
     /// Messages and payload.
     Packets,
@@ -238,7 +239,7 @@ enum Unit {
 struct Tests<'a> {
     a: &'a [RunFacts],
     b: &'a [RunFacts],
-    /// One side plays the other.
+    /// True if one side is a replay of the other.
     is_played: bool,
     found: Vec<Finding>,
     compared: usize,
@@ -247,7 +248,7 @@ struct Tests<'a> {
 }
 
 impl Duration {
-    /// The difference as a finding. By the rates of iterations it should have been so and so.
+    /// The difference as a finding, with the duration that the rates of iterations predict.
     fn finding(&self, network: Option<&NetworkRow>) -> Option<Finding> {
         let predicted = network.and_then(|row| Some((row.predicted_ns?, row.b.span_ns)));
         let remark = predicted.map(|(predicted, took)| {
@@ -270,7 +271,8 @@ impl Duration {
 }
 
 impl Tests<'_> {
-    /// The first question, so that its probability is not multiplied by the number of the others.
+    /// Compares the durations. This is the first question, so its probability is not multiplied by the number
+    /// of the others.
     fn duration(&self) -> Duration {
         let of = |runs: &[RunFacts]| -> Vec<f64> {
             runs.iter().map(|run| run.duration_ns as f64).collect()
@@ -284,7 +286,7 @@ impl Tests<'_> {
         let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
         let are_apart = most(&a) < least(&b) || most(&b) < least(&a);
         let verdict = match p {
-            // A replay also makes the files that were there before.
+            // A replay also makes the files that were there before the recorded run.
             _ if self.is_played => DurationVerdict::Same,
             Some(p) if p < CHANCE && share > LEAST_SHARE_OF_DURATION => DurationVerdict::Different,
             None if share > LEAST_SHARE * self.crowd && difference > LEAST_NS => {
@@ -301,7 +303,7 @@ impl Tests<'_> {
         }
     }
 
-    /// What packets say, where every run has some.
+    /// Compares the packets, where every run has some.
     fn network(&mut self) -> Option<NetworkRow> {
         let of = |runs: &'_ [RunFacts]| -> Option<Vec<NetworkFacts>> {
             runs.iter().map(|run| run.network.clone()).collect()
@@ -325,7 +327,7 @@ impl Tests<'_> {
         ] {
             let values =
                 |facts: &[NetworkFacts]| -> Option<Vec<f64>> { facts.iter().map(value).collect() };
-            // Periods that were found in different ways are not of one thing.
+            // Periods that were found in different ways cannot be compared.
             let is_one_kind = change != Change::Period || row.a.period_by == row.b.period_by;
             if let (true, Some(a), Some(b)) = (is_one_kind, values(&a), values(&b)) {
                 self.value(Subject::Network, name, change, unit, &a, &b);
@@ -384,7 +386,7 @@ impl Tests<'_> {
                 b,
             });
         }
-        // Waiting is part of the time: one of both says it.
+        // Waiting is part of the time: only one of the two is reported.
         let waiting: BTreeSet<String> = self
             .found
             .iter()
@@ -429,7 +431,7 @@ impl Tests<'_> {
                     .collect()
             };
             match (in_a.contains(name), in_b.contains(name)) {
-                // A replay makes only files that calls that it plays need.
+                // A replay makes only the files that its calls need.
                 (false, _) | (_, false) if is_played && !all().any(|file| file.is_used) => {}
                 (false, _) => {
                     let count = statistics::mean(&values(|f| f.count, b_runs));
@@ -448,7 +450,7 @@ impl Tests<'_> {
                         ),
                         (Change::Size, Unit::Bytes, |f| f.size_bytes),
                     ] {
-                        // A replay makes what was there before as large as it was read.
+                        // A replay makes a file that was there before as large as it was read.
                         if is_played && subject == Subject::Input && change == Change::Size {
                             continue;
                         }
@@ -460,7 +462,8 @@ impl Tests<'_> {
         }
     }
 
-    /// In all runs of one side and in none of the other; in some only, it is left alone.
+    /// Adds a finding for a subject found in all runs of one side and in none of the other; one found in some
+    /// runs only is left out.
     fn one_sided(
         &mut self,
         subject: Subject,
@@ -551,7 +554,7 @@ fn files_of(run: &RunFacts, is_played: bool) -> &BTreeMap<String, FileFacts> {
     if is_played { &run.placed } else { &run.files }
 }
 
-/// A rule that changed, and that holds up the run on one side only.
+/// Adds a remark to a rule that changed and whose share of the critical path changed, too.
 fn remark_on_paths(findings: &mut [Finding], rows: &[RuleRow], a: &[RunFacts], b: &[RunFacts]) {
     let length = |runs: &[RunFacts]| {
         let lengths: Vec<f64> = runs.iter().map(|run| run.path_ns as f64).collect();
@@ -568,7 +571,7 @@ fn remark_on_paths(findings: &mut [Finding], rows: &[RuleRow], a: &[RunFacts], b
         let (before, after) = (share(&row.a, length_a), share(&row.b, length_b));
         if (before - after).abs() >= 0.1 {
             let (now, was) = (after * 100.0, before * 100.0);
-            // Where it was not there, it was nowhere on the path either.
+            // A rule that did not run on a side has no share of that path.
             let moved = match (&row.a, &row.b) {
                 (None, _) => format!("{now:.0} % of the critical path"),
                 (_, None) => format!("was {was:.0} % of the critical path"),

@@ -1,4 +1,4 @@
-//! How values are distributed, in little memory however many there are.
+//! Distribution of values, in little memory however many there are.
 
 /// Steps of a doubling: a value is known to 1/64 of itself, 1.6 %.
 const STEPS: u32 = 64;
@@ -6,7 +6,7 @@ const STEPS: u32 = 64;
 /// Counts of values by size, with exact sum, mean, deviation, least and largest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: i64,
     /// Their sum; saturates.
     pub sum: i64,
@@ -90,7 +90,7 @@ impl Distribution {
         self.counts().map(step).collect()
     }
 
-    /// Counts by power of two: from this value, up to but without that, how many.
+    /// Counts by power of two: least value of the class, first value above it, and number of values.
     pub fn by_doubling(&self) -> Vec<(i64, i64, i64)> {
         let mut found: Vec<(i64, i64, i64)> = Vec::new();
         for (place, &count) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {

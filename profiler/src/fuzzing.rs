@@ -1,5 +1,5 @@
-//! Every analysis of a trace that others wrote: a result or an error. `fuzz/` calls this with traces and captures that
-//! it damages, the tests here with what a seed damages.
+//! Runs every analysis on a trace that others wrote, which must give a result or an error. `fuzz/` calls this
+//! with traces and captures that it damages; the tests here damage traces by a seed.
 
 use std::io::sink;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::{generate, graph, timeline};
 
 /// Reads the trace at `path` and asks everything about it.
 pub fn analyses(path: &Path) {
-    // What cannot be read is said, and the rest is answered all the same.
+    // A part that cannot be read is reported, and the rest is answered all the same.
     let parts = [processes, packets, calls, specification];
     let Ok(trace) = Trace::open(path) else { return };
     for part in parts {
@@ -105,7 +105,7 @@ mod tests {
     use crate::montage::montage_file;
     use crate::spoil;
 
-    /// With the checks of a build without optimisation.
+    /// In a build without optimisation, with its checks of arithmetic.
     #[test]
     fn analyses_of_damaged_traces_end_with_an_answer() {
         let (directory, path) = montage_file(2, false);

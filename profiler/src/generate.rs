@@ -1,15 +1,15 @@
-//! From a trace to a specification that runs again: what each step of the workflow's script was,
-//! which files it needs and makes, and what must come before it.
+//! From a trace to a specification that runs again: the steps of the workflow's script, the files that each
+//! needs and makes, and the steps that must come before it.
 //!
-//! - `steps` finds the steps: what the script or make started, a pipeline being one;
+//! - `steps` finds the steps: the commands that the script or make started, a pipeline being one;
 //! - `command` writes each as a line of shell;
-//! - `compiled` takes what Python keeps of its modules for these;
-//! - `effects` tells what each did to names, contents and directories;
+//! - `compiled` replaces Python's caches of compiled modules by these modules;
+//! - `effects` lists what each step did to names, contents and directories;
 //! - `order` puts a step before another wherever both touched the same thing and one changed it;
 //! - [`make`], [`shell`] and the other writers turn the [`Plan`] into text.
 //!
-//! What cannot be known from the trace (what a builtin of the shell printed into a pipe) makes
-//! a step [`Step::script`] an error, which every writer shows; nothing is made up.
+//! A fact that the trace does not have (such as what a builtin of the shell printed into a pipe) makes a
+//! step's [`Step::script`] an error, which every writer shows; nothing is made up.
 
 mod ast;
 mod command;
@@ -47,10 +47,10 @@ pub use plan::plan;
 pub use source::Unfit;
 pub use words::Place;
 
-/// How to read the trace.
+/// Options for reading the trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Whether a step whose environment differs from the first program's is taken all the same.
+    /// True: a step whose environment differs from that of the first program is accepted all the same.
     pub ignore_environment: bool,
 }
 
@@ -59,19 +59,19 @@ pub struct Options {
 pub struct Plan {
     /// Directory in which the run was started; the specification is to run in its place.
     pub root: String,
-    /// What was run.
+    /// Command line of the run.
     pub command: String,
     /// The steps in the order of their start. A step only comes after steps before it.
     pub steps: Vec<Step>,
     /// Directories that the run made and left, relative to the root.
     pub last_directories: Vec<String>,
-    /// Symbolic links that steps made and that the run left, where it is known to which file they lead, relative to
-    /// the root. Their targets are not in the trace: the links were looked at when the plan was made.
+    /// Symbolic links that steps made and that the run left, where it is known to which file they lead,
+    /// relative to the root. Their targets are not in the trace: the links were read when the plan was made.
     pub last_links: std::collections::BTreeMap<String, String>,
-    /// Directories that steps listed, that were there before the run, and that cannot be read now, with the reason: what
-    /// else they held is not known.
+    /// Directories that steps listed, that were there before the run, and that cannot be read now, with the
+    /// reason: their other entries are not known.
     pub unreadable: std::collections::BTreeMap<String, String>,
-    /// What a reader should know before trusting it.
+    /// Reservations that a reader should know before trusting the plan.
     pub notes: Vec<String>,
 }
 
@@ -82,32 +82,34 @@ pub struct Step {
     pub id: String,
     /// Name of the kind of step.
     pub rule: Arc<str>,
-    /// One line for bash, run in the root directory; or why there is none.
+    /// One line for bash, run in the root directory; or the reason why there is none.
     pub script: Result<String, String>,
     /// Files that it needs.
     pub inputs: Vec<Input>,
     /// Files that it made or changed and left behind.
     pub outputs: Vec<Output>,
-    /// Files that were there before it and that it looked at, read, changed, renamed or removed.
+    /// Files that were there before the step and that it read, changed, renamed or removed, or whose
+    /// attributes it read.
     pub takes: Vec<Take>,
-    /// Symbolic links below the root that were there before it and that it went through or looked at.
+    /// Symbolic links below the root that were there before the step and that it followed or read.
     pub links: Vec<Link>,
     /// Symbolic links below the root that it made and left behind.
     pub made_links: Vec<String>,
-    /// What is no file below the root that it made, and that the run left as this step did.
+    /// Directories, symbolic links and FIFOs below the root that the step made, and that the run left as this
+    /// step did.
     pub leaves: Vec<Leaf>,
-    /// Whether it did nothing but make directories, all of which are among these.
+    /// True if it did nothing but make directories, all of which are in `leaves`.
     pub makes_directories_only: bool,
-    /// Directories below the root that were there before it, and that it looked at, ran in or leaves files in.
+    /// Directories below the root that were there before it, and that it read, ran in or leaves files in.
     pub directories: Vec<String>,
-    /// Whether it renamed or removed a directory that was there before.
+    /// True if it renamed or removed a directory that was there before.
     pub moves_directory: bool,
-    /// Whether anything but `outputs` that last tells that it was done: it removed, renamed or
-    /// changed something of another step, or made a directory only.
+    /// True if its lasting `outputs` alone do not show that it is done: it removed, renamed or changed
+    /// something of another step, or made a directory only.
     pub needs_mark: bool,
     /// Steps that must be over before it begins, without those that others imply.
     pub after: Vec<After>,
-    /// How long it took, ns.
+    /// Duration of the step, ns.
     pub duration_ns: i64,
     /// CPU time of all its processes, ns.
     pub cpu_ns: i64,
@@ -118,56 +120,57 @@ pub struct Step {
 /// A file that a step needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Where it is.
+    /// Path of the file.
     pub place: Place,
     /// Step that made it; `None`: it was there before the run.
     pub from: Option<usize>,
-    /// Whether no step changes it after that one, so that it is the same whenever it is looked at.
+    /// True if no step changes the file after `from`, so that it is the same whenever it is read.
     pub lasts: bool,
 }
 
 /// A file that a step leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Where it is.
+    /// Path of the file.
     pub place: Place,
-    /// Whether it was there at the end of the run, as this step left it, and as new as the step:
-    /// its time tells that the step was done.
+    /// True if the file was there at the end of the run, as this step left it, and as new as the step: then
+    /// its time shows that the step was done.
     pub lasts: bool,
-    /// Whether it was there at the end of the run, as this step left it.
+    /// True if the file was there at the end of the run, as this step left it.
     pub stays: bool,
 }
 
 /// A file that a step finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Take {
-    /// Where it is.
+    /// Path of the file.
     pub place: Place,
     /// Step that made it, or changed it last before this one; `None`: it was so before the run.
     pub from: Option<usize>,
-    /// Whether the step changes, renames or removes it.
+    /// True if the step changes, renames or removes the file.
     pub changes: bool,
 }
 
 /// A directory, symbolic link or FIFO that a step leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Where it is, relative to the root.
+    /// Path, relative to the root.
     pub path: String,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_directory: bool,
-    /// Whether nothing had this name before the step.
+    /// True if nothing had this name before the step.
     pub is_new: bool,
 }
 
 /// A symbolic link that a step finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Where it is, relative to the root.
+    /// Path, relative to the root.
     pub path: String,
     /// Step that made it; `None`: it was there before the run.
     pub from: Option<usize>,
-    /// Of one that was there before the run: whether it leads to a directory now; `None`: it leads nowhere.
+    /// For a link that was there before the run: true if it leads to a directory now; `None`: it leads
+    /// nowhere.
     pub to_directory: Option<bool>,
 }
 
@@ -176,12 +179,13 @@ pub struct Link {
 pub struct After {
     /// Its place in [`Plan::steps`].
     pub step: usize,
-    /// Whether data goes from it; else only the order matters, as for what is removed later.
+    /// True if data goes from the earlier step; else only the order matters, as for a file that is removed
+    /// later.
     pub is_data: bool,
 }
 
 impl Step {
-    /// Whether a file of this name was there when it began.
+    /// Returns true if a file of this name was there when the step began.
     pub fn finds(&self, place: &Place) -> bool {
         self.takes.iter().any(|take| take.place == *place)
     }

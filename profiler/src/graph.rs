@@ -1,10 +1,10 @@
-//! The workflow as a graph of processes and files, by ParaTrac's causal orders: a fork puts the
-//! parent before the child, a read puts the file before the process, a write or creation puts
-//! the process before the file. A pipe puts who wrote before who read.
+//! The workflow as a graph of processes and files, by ParaTrac's causal orders: a fork puts the parent before
+//! the child, a read puts the file before the process, a write or creation puts the process before the file.
+//! A pipe puts its writer before its reader.
 //!
-//! The graph is always acyclic. A file that was changed after somebody had read it appears as
-//! several versions ([`versions`]). A process that got back what it had caused is cut into versions, too,
-//! by [`lineage()`]; [`build()`] keeps it whole. What still closes a cycle is left out and listed
+//! The graph is always acyclic. A file that was changed after a process had read it appears as several
+//! versions ([`versions`]). A process that got back data that it had caused is cut into versions, too, by
+//! [`lineage()`]; [`build()`] keeps it whole. An edge that still closes a cycle is left out and listed
 //! ([`Dag::dropped`]).
 
 mod acyclic;
@@ -30,29 +30,28 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
 
 /// Processes with more versions than these are one node in graphs of rules, and are not cut only because of
-/// what they had started.
+/// the processes that they had started.
 pub const MOST_VERSIONS: u32 = 8;
 
 /// A node of the workflow graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
-    /// A process, its images merged: a redirection is opened by the shell's image and written by
-    /// the program's.
+    /// A process, its images merged: the shell's image opens a redirection and the program's image writes it.
     Process {
         /// The process.
         id: ProcessId,
         /// Counted from 1.
         version: u32,
-        /// How many versions of it there are: more than one where as one it would close a cycle.
+        /// Number of its versions: more than one where a single node would close a cycle.
         versions: u32,
     },
-    /// What a file held from one change after a read to the next.
+    /// The contents of a file from one change after a read to the next.
     File {
         /// The file.
         file: FileIndex,
         /// Counted from 1.
         version: u32,
-        /// How many versions of the file there are.
+        /// Number of versions of the file.
         versions: u32,
     },
 }
@@ -67,8 +66,8 @@ impl Node {
         }
     }
 
-    /// Bytes of a file as it was when last seen, which are those of its newest version; how large one was that
-    /// another replaced nobody knows.
+    /// Size of a file when last seen, bytes; that of its newest version. The size of a version that another
+    /// one replaced is not known.
     pub fn size_bytes(&self, workflow: &Workflow) -> Option<i64> {
         match *self {
             Node::File {
@@ -81,7 +80,7 @@ impl Node {
     }
 }
 
-/// Which version of its process a node is, from 1; 0: the whole of it, which is another thing than the first
+/// Version of its process that a node is, from 1; 0 for the whole process, which is not the same as the first
 /// version of a sibling.
 fn part_of_life(node: &Node) -> u32 {
     match *node {
@@ -92,7 +91,7 @@ fn part_of_life(node: &Node) -> u32 {
     }
 }
 
-/// What an edge stands for.
+/// Relation that an edge stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {
     /// Parent to child.
@@ -102,7 +101,7 @@ pub enum EdgeKind {
     Update,
     /// File to the process that ran it as its program.
     Exec,
-    /// Process to process through sockets: [`Edge::way`] says which way the data went.
+    /// Process to process through sockets: [`Edge::way`] has the direction of the data.
     Socket,
     /// Process to process through a pipe or FIFO.
     Pipe,
@@ -129,7 +128,7 @@ impl EdgeKind {
         }
     }
 
-    /// Whether data may have moved.
+    /// Returns true if data may have moved.
     pub const fn is_data(self) -> bool {
         !matches!(self, EdgeKind::Fork)
     }
@@ -141,7 +140,7 @@ impl EdgeKind {
 pub struct Edge {
     /// The strongest relation: create > write > read.
     pub kind: EdgeKind,
-    /// Which way the data went through sockets; of everything else forth.
+    /// Direction of the data through sockets; for all other edges forth.
     pub way: Way,
     /// Bytes written; through a pipe 0: not known; through sockets those that went forth, counted or captured.
     pub write_bytes: i64,
@@ -153,19 +152,19 @@ pub struct Edge {
     pub reads: i64,
     /// Time in the calls that moved bytes along the edge, ns.
     pub latency_ns: i64,
-    /// First moment, ns.
+    /// Time of the first use, ns.
     pub first_ns: i64,
-    /// Last moment, ns.
+    /// Time of the last use, ns.
     pub last_ns: i64,
-    /// Whether other versions of the process took part, too, but are not connected because that would
-    /// close a cycle.
+    /// True if other versions of the process took part, too, but are not connected because that would close a
+    /// cycle.
     pub is_narrowed: bool,
-    /// Whether the bytes were not counted, and are a bound.
+    /// True if the bytes were not counted, and are a bound.
     pub is_bound: bool,
 }
 
 impl Edge {
-    /// An edge that stands for a moment and moves nothing.
+    /// An edge that stands for one instant and moves nothing.
     pub(crate) fn at(kind: EdgeKind, at_ns: i64) -> Edge {
         Edge {
             kind,
@@ -182,8 +181,8 @@ impl Edge {
         }
     }
 
-    /// Bytes moved along the edge: those written where it leads to a file, else those read; where they
-    /// are a bound at most these; through sockets both ways, as far as that is known.
+    /// Bytes moved along the edge: those written where it leads to a file, else those read. Where they are a
+    /// bound, at most these. Through sockets both directions, as far as that is known.
     pub fn bytes(&self) -> i64 {
         match self.kind {
             EdgeKind::Create | EdgeKind::Write | EdgeKind::Pipe => self.write_bytes,
@@ -201,7 +200,7 @@ impl Edge {
         }
     }
 
-    /// Calls that moved them.
+    /// Calls that moved these bytes.
     pub fn calls(&self) -> i64 {
         match self.kind {
             EdgeKind::Create | EdgeKind::Write => self.writes,
@@ -215,11 +214,11 @@ impl Edge {
 /// draw the forks among them, as such ([`crate::export::drawing`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Where it would have begun.
+    /// Node where the edge would have begun.
     pub from: NodeIndex,
-    /// Where it would have ended.
+    /// Node where the edge would have ended.
     pub to: NodeIndex,
-    /// What it stood for.
+    /// The edge itself.
     pub edge: Edge,
 }
 
@@ -230,7 +229,7 @@ pub struct Dag {
     pub graph: DiGraph<Node, Edge>,
     /// Edges left out so that the graph has no cycle, in the order of their ends.
     pub dropped: Vec<Dropped>,
-    /// Where processes are cut: the moments at which their second and later versions begin, ns.
+    /// Begin of the second and each later version of the processes that are cut, ns.
     pub cuts: BTreeMap<ProcessId, Vec<i64>>,
 }
 

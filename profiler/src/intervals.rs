@@ -12,7 +12,8 @@ pub(crate) fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     joined
 }
 
-/// The part of intervals that lies outside of others; both are in order and apart.
+/// The part of intervals that lies outside of others; each list is in order, and its intervals do not
+/// overlap.
 pub(crate) fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let mut rest = Vec::new();
     for &(from, to) in intervals {
@@ -31,18 +32,18 @@ pub(crate) fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64
     rest
 }
 
-/// The part of intervals that lies within others; both are in order and apart.
+/// The part of intervals that lies within others; each list is in order, and its intervals do not overlap.
 pub(crate) fn within(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
     minus(intervals, &minus(intervals, others))
 }
 
-/// Intervals that may overlap, in the order of their begins, each of somebody: which of them meet a time is found without a walk
-/// over all that came before.
+/// Intervals that may overlap, in the order of their begins, each with an owner. Those that meet a time are
+/// found without a walk over all earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stretches {
     begins: Vec<i64>,
-    /// A tree above them, node 1 its root: of the intervals below, the latest end with its owner, and the latest
-    /// end of any other owner.
+    /// A tree over the intervals, node 1 its root: of the intervals below a node, the latest end with its
+    /// owner, and the latest end of any other owner.
     nodes: Vec<[(i64, u32); 2]>,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Stretches {
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 impl Stretches {
-    /// Of begins, ends and owners, in the order of the begins.
+    /// Builds the tree from begins, ends and owners, in the order of the begins.
     pub(crate) fn of(all: impl ExactSizeIterator<Item = (i64, i64, u32)>) -> Stretches {
         const NONE: (i64, u32) = (i64::MIN, NOBODY);
         let leaves = all.len().next_power_of_two();
@@ -69,7 +70,8 @@ impl Stretches {
         Stretches { begins, nodes }
     }
 
-    /// The first one, from a number on, that begins at a moment at the latest, ends after another, and is not of this owner.
+    /// The first interval, from number `from` on, that begins at `begins_until_ns` at the latest, ends after
+    /// `ends_after_ns`, and is not of the owner `not_of`.
     pub(crate) fn next(
         &self,
         from: usize,
@@ -88,7 +90,7 @@ impl Stretches {
         if from >= until {
             return None;
         }
-        // Up until a node to the right has one, then down to the first.
+        // Climb until a node to the right has one, then descend to the first.
         let mut at = leaves + from;
         while !ends(at) {
             while at % 2 == 1 {
@@ -105,7 +107,7 @@ impl Stretches {
         Some(at - leaves).filter(|&number| number < until)
     }
 
-    /// All that meet a time, both ends included, in their order.
+    /// The intervals that meet a time, both ends included, in their order.
     pub(crate) fn meeting(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = usize> {
         let next = move |from| self.next(from, to_ns, from_ns.saturating_sub(1), NOBODY);
         std::iter::successors(next(0), move |&at| next(at + 1))
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn stretches_that_meet_a_time_are_found_in_order() {
-        // As many as not to fill the tree.
+        // A number that does not fill the tree.
         let all: Vec<(i64, i64, u32)> = (0..37)
             .map(|k| {
                 (

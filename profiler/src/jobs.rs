@@ -1,10 +1,9 @@
 //! The names that workflow managers gave to their jobs, as names of steps.
 //!
-//! Where a manager says in a job's arguments which of its rules it runs, that is the name of the
-//! job's processes. Where it keeps a record beside the run, that is read once, when the run ends:
-//! Snakemake notes for each output the rule and the command (`.snakemake/metadata`), Nextflow
-//! writes the name of the task into its `.command.run`. A job without either keeps the names of its
-//! programs; nothing is guessed.
+//! If a manager names the rule in a job's arguments, that is the name of the job's processes. If it keeps a
+//! record beside the run, this is read once, when the run ends: Snakemake notes the rule and the command for
+//! each output (`.snakemake/metadata`), Nextflow writes the name of the task into its `.command.run`. A job
+//! without either keeps the names of its programs; nothing is guessed.
 
 mod records;
 
@@ -16,8 +15,8 @@ pub use records::Records;
 use crate::argv::unquote;
 use crate::managers::{runner, shell_line};
 
-/// Changes the rules of rows that belong to a job of a manager into the job's name. `records` is
-/// what the managers left beside the run; `None` where only the trace is at hand.
+/// Changes the rules of rows that belong to a job of a manager into the job's name. `records` holds the files
+/// that managers left beside the run; `None` where only the trace is available.
 pub fn name_jobs(rows: &[ProgramRow], rules: &mut [String], records: Option<&mut Records>) {
     let mut records = records;
     let mut at: HashMap<i64, usize> = HashMap::with_capacity(rows.len());
@@ -43,7 +42,7 @@ pub fn name_jobs(rows: &[ProgramRow], rules: &mut [String], records: Option<&mut
             .or_else(|| parent.and_then(|i| job[i]));
         job.push(match own {
             Some(name) => {
-                names.insert(i, told_apart(name));
+                names.insert(i, distinct(name));
                 Some(i)
             }
             None => inherited,
@@ -54,15 +53,15 @@ pub fn name_jobs(rows: &[ProgramRow], rules: &mut [String], records: Option<&mut
     }
 }
 
-/// A rule with the name of a manager or shell is not taken for one.
-fn told_apart(name: String) -> String {
+/// The name of a rule, changed where a manager or shell has the same name, so that it is not taken for one.
+fn distinct(name: String) -> String {
     match runner(&name) {
         Some(_) => format!("rule {name}"),
         None => name,
     }
 }
 
-/// The rule that Snakemake tells the process of a single job to run.
+/// The rule that Snakemake makes the process of a single job run, by its arguments.
 fn of_arguments(argv: &[String]) -> Option<String> {
     const OPTION: &str = "--target-jobs";
     let inner;
@@ -79,7 +78,7 @@ fn of_arguments(argv: &[String]) -> Option<String> {
         .take_while(|word| !word.starts_with("--"));
     let mut rules = jobs.map(|job| job.split(':').next().unwrap_or(job));
     let first = rules.next().filter(|rule| !rule.is_empty())?;
-    // Several rules in one process are none.
+    // A process that runs several rules has the name of none.
     rules.all(|rule| rule == first).then(|| first.to_owned())
 }
 

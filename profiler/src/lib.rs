@@ -1,4 +1,4 @@
-//! Explains a trace: what ran, what data flowed, where the time went.
+//! Explains a trace: which processes ran, which data flowed between them, and where the time went.
 //!
 //! Data moves one way: [`load`] reads a trace once into a [`model::Workflow`]; [`graph`] and
 //! [`analysis`] compute from it; [`text`] and [`export`] turn results into strings or bytes.

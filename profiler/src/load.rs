@@ -19,11 +19,11 @@ mod bounds;
 mod complete;
 mod end_use;
 mod ends;
-mod fellows;
 mod file_index;
 mod grant;
 mod grants;
-mod held;
+mod inherited;
+mod lock_peers;
 mod locks;
 mod other_reads;
 mod parts;
@@ -41,10 +41,10 @@ mod writers;
 
 use accesses::add_accesses;
 pub use activity::load_activity;
-pub(crate) use fellows::is_single;
 use file_index::file_index;
 pub(crate) use grant::Grant;
 pub(crate) use grants::Grants;
+pub(crate) use lock_peers::is_single;
 pub(crate) use places::Places;
 use streams::{add_channels, add_flows};
 use ways::Evidence;
@@ -58,18 +58,19 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
     Ok(load_and(trace, |_| (), |(), _| ())?.0)
 }
 
-/// The same when the run has just ended: rules are inferred with what workflow managers left beside it.
+/// Like [`load`], for a run that has just ended: rules are inferred with the records that workflow managers
+/// left beside it.
 ///
 /// # Errors
-/// Likewise.
+/// When the file cannot be read.
 pub fn load_at_end(trace: &Trace) -> Result<Workflow> {
     let records = &mut Records::default();
     Ok(load_from(trace, Some(records), |_| (), |(), _| ())?.0)
 }
 
-/// The same, and shows every file call to somebody else as it goes by, so that a large trace is read once:
-/// `begin` is given the workflow with its processes, files and last moment, `each` what `begin` made and
-/// the calls in the order of time.
+/// Like [`load`], and passes on every file call as it is read, so that a large trace is read once: `begin`
+/// gets the workflow with its processes, files and end, `each` gets the result of `begin` and the calls in
+/// the order of time.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -99,16 +100,16 @@ fn load_from<S>(
     add_processes(&mut workflow, rows);
     add_files(&mut workflow, trace.files()?);
     add_stops(&mut workflow, trace.stops()?);
-    workflow.last_ns = last_moment(&workflow, trace)?;
+    workflow.last_ns = last_event(&workflow, trace)?;
     workflow.complete_ns = complete::until(&workflow, trace)?;
     let mut other = begin(&workflow);
-    let (looks, refused, parts) =
+    let (lookups, refused, parts) =
         add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
-    workflow.polls = looks.polls(&workflow);
+    workflow.polls = lookups.polls(&workflow);
     workflow.polls.extend(refused.polls(&workflow, trace)?);
     let order = |poll: &Poll| (poll.poller, poll.from_ns, poll.made_ns);
     workflow.polls.sort_unstable_by_key(order);
-    redirections::hand_on(&mut workflow);
+    redirections::pass_on(&mut workflow);
     unseen::settle(&mut workflow);
     returns::settle(&mut workflow);
     workflow.network = trace.network_totals()?;
@@ -145,14 +146,14 @@ fn add_stops(workflow: &mut Workflow, rows: Vec<StopRow>) {
     }
 }
 
-fn last_moment(workflow: &Workflow, trace: &Trace) -> Result<i64> {
+fn last_event(workflow: &Workflow, trace: &Trace) -> Result<i64> {
     let run_end = workflow.runs.iter().filter_map(|run| run.end_ns).max();
     let image_end = |image: &Image| image.end_ns.unwrap_or(image.start_ns);
-    let last_event = workflow.images.iter().map(image_end).max();
+    let last_image = workflow.images.iter().map(image_end).max();
     Ok(match run_end {
         Some(end) if !workflow.is_cut_short() => end,
         _ => run_end
-            .max(last_event)
+            .max(last_image)
             .max(trace.last_call_ns()?)
             .max(trace.last_sample_ns()?)
             .max(trace.last_packet_ns()?)
@@ -197,7 +198,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             .or_else(|| Some(row.user_ns?.saturating_add(row.sys_ns?)));
         if let Some(process) = workflow.processes.last_mut() {
             process.images.end += 1;
-            // What the last image says: an exec has an end, but the process goes on.
+            // The last image decides: an exec ends an image, but the process goes on.
             process.end_ns = row.end_ns;
             process.exit_code = row.exit_code;
             process.exit_signal = row.exit_signal;
@@ -243,7 +244,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
     cut_parent_cycles(&mut workflow.processes);
 }
 
-/// A sound trace has none; a damaged one must not send an analysis round in circles.
+/// A sound trace has no cycle; a damaged one must not make an analysis loop for ever.
 fn cut_parent_cycles(processes: &mut [Process]) {
     const UNSEEN: u32 = u32::MAX;
     let mut seen_by = vec![UNSEEN; processes.len()];
@@ -286,8 +287,8 @@ fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) {
     workflow.files = rows.into_iter().map(file).collect();
 }
 
-/// Seen by their being opened, and part of the machine: the workflow's own files do not stand out
-/// among them.
+/// True for a file that is only known by its opens and belongs to the machine: the workflow's own files would
+/// be lost among these.
 fn is_system(path: Option<&str>) -> bool {
     path.is_some_and(|path| is_system_path(path.as_bytes()))
 }

@@ -1,7 +1,7 @@
-//! Programs that run others: shells, launchers, workflow managers. The one list of them; what they
-//! do themselves is the order of the steps, never a step.
+//! Programs that run others: shells, launchers, workflow managers. This is the only list of them. Their own
+//! work is the order of the steps, never a step.
 
-/// What a program that runs others is.
+/// Kind of a program that runs others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Runner {
     /// Runs a script line by line.
@@ -148,8 +148,8 @@ const MANAGERS: &[&str] = &[
     "maestro",
 ];
 
-/// What a program is that runs others, by the name of its file; `None`: none that is known.
-/// Versions (`python3.11`, `make-4.3`) do not matter.
+/// Kind of a program that runs others, by the name of its file; `None`: it is not a known one. Versions
+/// (`python3.11`, `make-4.3`) do not matter.
 pub fn runner(name: &str) -> Option<Runner> {
     let name = name.rsplit('/').next().unwrap_or(name);
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
@@ -165,13 +165,13 @@ pub fn runner(name: &str) -> Option<Runner> {
     }
 }
 
-/// The same from all that is known of a process image: its executable, and its rule, which is the
-/// script's name where an interpreter runs one (`snakemake` is a Python program).
+/// Kind of a process image that runs others, from its executable and its rule, which is the script's name
+/// where an interpreter runs one (`snakemake` is a Python program).
 pub fn runner_of(exe: Option<&str>, rule: &str) -> Option<Runner> {
     let word = rule.split(' ').next().unwrap_or(rule);
     let module = rule.split_once(" -m ").map(|(_, module)| module);
     match runner(word).or_else(|| module.and_then(runner)) {
-        // A program of its own that somebody named like one of them is what it says it is.
+        // A rule with the name of a manager is that manager, whatever the executable.
         Some(Runner::Manager) => Some(Runner::Manager),
         by_rule => exe.and_then(runner).or(by_rule),
     }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shells_launchers_and_managers_are_told_apart() {
+    fn shells_launchers_and_managers_are_distinguished() {
         for (exe, rule, expected) in [
             (Some("/usr/bin/dash"), "sh -c", Some(Runner::Shell)),
             (Some("/usr/bin/bash"), "run.sh", Some(Runner::Shell)),

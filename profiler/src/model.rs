@@ -1,4 +1,4 @@
-//! A trace in memory: what ran and what it did to which file.
+//! A trace in memory: the processes that ran and what they did to which file.
 //!
 //! The database has a row per process *image*; people think of *processes*: the chain of images
 //! that one pid ran, joined here by `prev_upid`. Everything keeps its place in the vectors of
@@ -34,14 +34,14 @@ pub use process::{Image, Moved, Process};
 pub use programs::{Programs, Stint};
 pub use way::Way;
 
-/// What was seen of the calls on files.
+/// Calls on files that were recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileCalls {
     /// Opens at most.
     None,
-    /// Of data, but not of names, attributes and locks: the kernel layer with nothing mounted.
+    /// Calls on data, but not on names, attributes and locks: the kernel layer with nothing mounted.
     Data,
-    /// What a view is asked.
+    /// All calls that a traced mount gets.
     #[default]
     All,
 }
@@ -53,7 +53,7 @@ pub struct Workflow {
     pub runs: Vec<RunRow>,
     /// The directories whose file calls were recorded.
     pub directories: Vec<TracedDirectoryRow>,
-    /// What is known to be missing, the worst first.
+    /// Known losses, the worst first.
     pub losses: Vec<LossRow>,
     /// The process images; those of one process stand together, in the order of execution.
     pub images: Vec<Image>,
@@ -61,76 +61,76 @@ pub struct Workflow {
     pub processes: Vec<Process>,
     /// The files in the order of their ids.
     pub files: Vec<File>,
-    /// The names that they had.
+    /// The names of the files over time.
     pub names: Names,
-    /// What each process did to each file: successful calls, summed over its images; ordered by
-    /// process, then file.
+    /// Successful calls of each process on each file, summed over its images; ordered by process, then file.
     pub accesses: Vec<Access>,
-    /// Of them, what programs did that were not the last of their process; ordered by process, then file,
-    /// then program.
+    /// The part of `accesses` by programs that were not the last of their process; ordered by process, then
+    /// file, then program.
     pub parts: Vec<Part>,
     /// The names of processes in which several programs worked.
     pub joint_rules: HashMap<ProcessId, Arc<str>>,
-    /// What processes did to files in which they found what others had written after them; ordered by
+    /// Accesses to files in which processes found data that others had written after them; ordered by
     /// process, then file.
     pub returns: Vec<Return>,
-    /// What went through pipes and sockets, summed for each pair of processes; in order.
+    /// Data through pipes and sockets, summed for each pair of processes; in order.
     pub streams: Vec<Stream>,
-    /// Who held which end of a pipe or socket.
+    /// Processes at each end of a pipe or socket.
     pub ends: ChannelEnds,
-    /// What calls on traced views waited for.
+    /// Waits of calls on traced mounts.
     pub view: View,
-    /// Who waited for files by looking for them; in order.
+    /// Waits of processes that polled for a file or a lock; in order.
     pub polls: Vec<Poll>,
-    /// What was captured of the network; `None`: nothing.
+    /// Sums over the captured packets; `None`: nothing was captured.
     pub network: Option<NetworkTotals>,
     /// Programs that were executed and are files of the trace, each pair once, in order.
     pub executions: Vec<(ProcessId, FileIndex)>,
-    /// Last moment known, ns: the end of the run, or of the last event of a run cut short.
+    /// End of the run, or of the last known event of a run cut short, ns.
     pub last_ns: i64,
-    /// Up to when everything that was recorded is there, ns: to the last moment, but for a run that goes on or was cut short.
+    /// Time up to which the recording is complete, ns: `last_ns`, except for a run that goes on or was cut
+    /// short.
     pub complete_ns: i64,
-    /// Whether it is still being recorded.
+    /// True if the run is still being recorded.
     pub is_live: bool,
 }
 
 /// Data that one process may have sent to another through pipes or sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Who wrote; where both did, or nobody knows, the process that began first.
+    /// The writer; where both wrote, or it is not known, the process that began first.
     pub from: ProcessId,
-    /// Who read.
+    /// The reader.
     pub to: ProcessId,
-    /// Whether it went through sockets.
+    /// True if the data went through sockets.
     pub is_socket: bool,
-    /// Which way it went: of pipes always forth.
+    /// Direction of the data: through pipes always forth.
     pub way: Way,
     /// Bytes that went through sockets forth and back, counted or else captured; `None`: not known.
     pub moved: Option<(i64, i64)>,
     /// No more bytes than these; `None`: not known.
     pub at_most_bytes: Option<i64>,
-    /// And no less: they were counted, and can have gone no other way.
+    /// True if there were no fewer bytes either: they were counted, and can have gone no other way.
     pub is_exact: bool,
-    /// Payload of the captured packets of these sockets, forth and back; `None`: none were.
+    /// Payload of the captured packets of these sockets, forth and back; `None`: no packets.
     pub captured: Option<(i64, i64)>,
-    /// When both held it, ns.
+    /// Begin of the time in which both had the channel open, ns.
     pub first_ns: i64,
-    /// When the last of them gave it up, ns.
+    /// End of that time, ns.
     pub last_ns: i64,
 }
 
-/// A wait for a file by looking for it now and then, or for a lock by trying to get it.
+/// A wait of a process that polled for a file until it was there, or for a lock until it was free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// Who looked, or tried.
+    /// The process that polled.
     pub poller: ProcessId,
-    /// The first look, ns.
+    /// The first attempt, ns.
     pub from_ns: i64,
-    /// When the file was there, or the lock was free, ns.
+    /// Time at which the file was there, or the lock was free, ns.
     pub made_ns: i64,
-    /// Who made it or moved it there, or had the lock.
+    /// The process that made the file or moved it there, or had the lock.
     pub by: ProcessId,
-    /// It is a lock.
+    /// True for a lock.
     pub is_lock: bool,
 }
 
@@ -197,7 +197,7 @@ impl Workflow {
         &self.images[self.process(id).images.clone()]
     }
 
-    /// Where in [`Workflow::images`] each image stands, by the ids in the database.
+    /// Places of the images in [`Workflow::images`], by the ids in the database.
     pub fn image_places(&self) -> HashMap<i64, usize> {
         let images = self.images.iter().enumerate();
         images.map(|(place, image)| (image.upid, place)).collect()
@@ -209,7 +209,7 @@ impl Workflow {
         images.map(|image| (image.upid, image.process)).collect()
     }
 
-    /// What a process was in the end.
+    /// The last image of a process.
     pub fn last_image(&self, id: ProcessId) -> &Image {
         &self.images[self.process(id).images.end - 1]
     }
@@ -226,27 +226,27 @@ impl Workflow {
             .min_by_key(|&id| (self.process(id).start_ns, id))
     }
 
-    /// Whether the recording has no end: it was killed, or still goes on.
+    /// Returns true if the recording has no end: it was killed, or still goes on.
     pub fn is_cut_short(&self) -> bool {
         self.runs.iter().any(|run| run.end_ns.is_none())
     }
 
-    /// Whether rows are missing that could not be stored, as on a full disk. Any row may be one of
+    /// Returns true if rows are missing that could not be stored, as on a full disk. Any row may be one of
     /// them: a count is then a lower bound, and the oldest process need not be the command.
     pub fn is_incomplete(&self) -> bool {
         let is_of_store = |loss: &LossRow| loss.source == "store" && loss.value > 0;
         self.losses.iter().any(is_of_store)
     }
 
-    /// Whether pipes and files outside the traced directories were seen, these at least by their being opened: the
-    /// calls that make them were stopped, or told of.
+    /// Returns true if pipes and files outside the traced directories were recorded, the files at least by
+    /// their opens: the calls that make them were stopped or reported.
     pub fn sees_outside(&self) -> bool {
         let unseen = ["topology_not_seen", "topology_left_out"];
         let is_unseen = |loss: &LossRow| loss.value > 0 && unseen.contains(&&*loss.counter);
         self.runs.iter().all(RunRow::sees_descriptors) && !self.losses.iter().any(is_unseen)
     }
 
-    /// What was seen of the calls on files.
+    /// Calls on files that were recorded.
     pub fn file_calls(&self) -> FileCalls {
         if self.directories.iter().any(TracedDirectoryRow::is_seen) {
             FileCalls::All
@@ -257,7 +257,7 @@ impl Workflow {
         }
     }
 
-    /// Whether nobody recorded what ran. The processes that there are then are those at the ends of
+    /// Returns true if no source recorded processes. The processes in the trace are then those at the ends of
     /// captured flows, found running: neither the command nor all that it started.
     pub fn lacks_processes(&self) -> bool {
         !self.runs.is_empty() && !self.runs.iter().any(RunRow::sees_processes)
@@ -271,19 +271,20 @@ impl Workflow {
         root.map(|root| self.process(root))
     }
 
-    /// The moment that people count from, ns: when the run's first process, the command, began. The
-    /// recording begins a little sooner, and stored times count from there. Without a command, where
-    /// rows are missing or no process was recorded, the begin of the recording, 0.
+    /// Zero of the times that people see, ns: the begin of the run's first process, the command. The
+    /// recording begins a little sooner, and stored times count from there. Without a command, where rows are
+    /// missing or no process was recorded, this is the begin of the recording, 0.
     ///
-    /// Everything that shows a moment to people, or takes one from them, counts from here.
+    /// Everything that shows a time to people, or takes one from them, counts from here.
     pub fn begins_ns(&self) -> i64 {
         self.command_process().map_or(0, |command| command.start_ns)
     }
 
-    /// How long the command ran, ns: its own process, not what it left behind. Without a command,
-    /// without its end, where rows are missing or no process was recorded, until the last moment known.
+    /// Duration of the command, ns: of its own process, without processes that it left behind. Without a
+    /// command, without its end, where rows are missing or no process was recorded, the time until the last
+    /// known event.
     ///
-    /// Of several runs: from the begin of the first to the end of the last.
+    /// Of several runs: the time from the begin of the first to the end of the last.
     pub fn duration_ns(&self) -> i64 {
         if self.runs.len() > 1 {
             let begin = self.runs.iter().map(|run| run.start_ns).min();

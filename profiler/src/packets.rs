@@ -11,7 +11,7 @@ use crate::rules;
 /// Loads the packets of the program's TCP connections.
 ///
 /// # Errors
-/// When the file cannot be read; the inner one when a host is asked for that is not there.
+/// When the file cannot be read; the inner error when the requested host does not exist.
 pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<Run, Unknown>> {
     let connections = Connections::read(trace)?;
     let labels = labels(trace, connections.by(selection))?;

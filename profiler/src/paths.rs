@@ -59,7 +59,7 @@ pub(crate) fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
     while !first.is_char_boundary(begin) {
         begin -= 1;
     }
-    // Digits at the edges belong to the part that varies: t0* would hide that t10 is meant too.
+    // Digits at the edges belong to the part that varies: t0* would hide that t10 is included too.
     let begin = first[..begin].trim_end_matches(|c: char| c.is_ascii_digit());
     end = end.min(first.len() - begin.len());
     while !first.is_char_boundary(first.len() - end) {
@@ -175,12 +175,12 @@ pub(crate) fn relative_to<'a>(path: &'a str, root: &str) -> &'a str {
     below(path, root).unwrap_or(path)
 }
 
-/// Whether a text fits a pattern: `*` is any characters, `?` one.
+/// Returns true if a text fits a pattern: `*` is any characters, `?` one.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where the last star stands, and how far it has eaten.
+    // Place of the last star, and end of the text that it matches.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {

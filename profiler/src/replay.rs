@@ -1,9 +1,10 @@
 //! The file calls and computing times of a trace as a workload that runs again, as a benchmark of a
 //! filesystem or machine: same sizes, offsets, order and parallelism, other data.
 //!
-//! [`plan()`] makes a list of what each process did; [`play`] does it, with one thread per process.
-//! A process begins when its parent has come to where it forked it, and a parent goes on after its
-//! children where it went on after them then. A call waits for what was over when it began, and what it needs (`order`).
+//! [`plan()`] makes a list of the calls of each process; [`play`] executes it, with one thread per process. A
+//! process begins when its parent has come to the place where it forked it, and a parent goes on after its
+//! children where it did so in the run. A call waits for the calls that were over when it began and that it
+//! needs (`order`).
 
 mod calls;
 mod order;
@@ -20,36 +21,36 @@ use serde::Serialize;
 use crate::argv::unquote;
 use crate::model::Workflow;
 
-/// What is to be done, and in what order.
+/// The calls to play, and their order.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Directories and files that are there at the begin: path below the root, size.
     pub(crate) files: BTreeMap<String, u64>,
     pub(crate) directories: Vec<String>,
     pub(crate) actors: Vec<Actor>,
-    /// How many counters the order of calls needs.
+    /// Number of counters that the order of calls needs.
     pub(crate) counters: usize,
-    /// What the recorded calls sum up to.
+    /// Sums over the recorded calls.
     pub recorded: Totals,
-    /// How long the recorded run took, ns.
+    /// Duration of the recorded run, ns.
     pub recorded_ns: i64,
     /// Recorded calls that are not played: of kinds that have no effect on data, such as attributes
     /// and locks, and on files that cannot be placed.
     pub left_out: u64,
     /// Recorded time that is not played.
     pub held: Held,
-    /// What to know before the replay is believed: a trace that is not whole.
+    /// Warnings about the trace, such as that it is not complete.
     pub warnings: Vec<String>,
 }
 
-/// Time of the recorded processes that is not played, for it was no work; sums over all of them.
+/// Time of the recorded processes that is not played, because it was no work; sums over all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Held {
-    /// They could have run and waited for a processor, ns.
+    /// Time ready to run and waiting for a CPU, ns.
     pub run_queue_ns: i64,
-    /// The tracer held them, ns.
+    /// Time stopped by the tracer, ns.
     pub tracer_ns: i64,
-    /// Their CPU time, to compare with, ns.
+    /// CPU time of the processes, for comparison, ns.
     pub cpu_ns: i64,
 }
 
@@ -71,11 +72,11 @@ pub(crate) struct Actor {
     pub(crate) acts: Vec<Act>,
 }
 
-/// One thing that a process does.
+/// One action of a process.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Passes time, ns, of which it computes until it has used its share of the CPU time: what its
-    /// calls use is part of that.
+    /// Passes time, ns, of which it computes until it has used its share of the CPU time; the CPU time of its
+    /// calls counts towards that.
     Think { compute_ns: u64, gap_ns: u64 },
     /// Starts another process.
     Fork(usize),
@@ -89,23 +90,23 @@ pub(crate) enum Act {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) kind: CallKind,
-    /// The file, counted over all.
+    /// Number of the file among all.
     pub(crate) file: usize,
     pub(crate) path: String,
-    /// What comes first.
+    /// Counters that must be reached before the call.
     pub(crate) after: Vec<After>,
     /// Counters that it advances.
     pub(crate) advances: Vec<usize>,
 }
 
-/// A counter that has to have come so far.
+/// A counter and the value that it must have reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct After {
     pub(crate) counter: usize,
     pub(crate) count: u32,
 }
 
-/// What a call does.
+/// Effect of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum CallKind {
     Open {
@@ -132,7 +133,8 @@ pub(crate) enum CallKind {
     MakeDirectory,
     MakeFile,
     MakeFifo,
-    /// Makes a symbolic link, which leads nowhere: where it led is not recorded, and calls are played on what they reached.
+    /// Makes a symbolic link, which leads nowhere: its target is not recorded, and calls are played on the
+    /// files that they reached.
     MakeLink,
     RemoveDirectory,
     Remove,
@@ -144,7 +146,8 @@ pub(crate) enum CallKind {
     Stat,
 }
 
-/// The directory in which a run played another trace, where that is what it ran: `flowtrace replay … --into DIR`.
+/// The directory in which a run played another trace, if that is what the run did:
+/// `flowtrace replay … --into DIR`.
 pub fn played_into(workflow: &Workflow) -> Option<PathBuf> {
     let run = workflow.runs.first()?;
     let mut words = unquote(run.command.as_deref()?).into_iter();
@@ -165,8 +168,8 @@ pub fn played_into(workflow: &Workflow) -> Option<PathBuf> {
     None
 }
 
-/// Where a path is played: below the directory of the replay, several traced directories apart. `None`: it lies in
-/// none of them.
+/// The path at which a path is played: below the directory of the replay; several traced directories get
+/// separate ones. `None`: it lies in none of them.
 pub(crate) fn place(roots: &[&str], path: &str) -> Option<String> {
     let (at, rest) = roots
         .iter()
@@ -177,7 +180,7 @@ pub(crate) fn place(roots: &[&str], path: &str) -> Option<String> {
     }
     let rest = rest.trim_start_matches('/');
     let rest = if rest.is_empty() { "." } else { rest };
-    // A name that leads out of it was never recorded; a damaged trace must not do so either.
+    // A name that leads out of the directory was never recorded; a damaged trace must not lead out either.
     let is_safe = !rest.split('/').any(|part| part == "..");
     is_safe.then(|| match roots.len() {
         1 => rest.to_owned(),

@@ -1,10 +1,10 @@
 //! A run as one HTML file that opens from disk: the page in `page/`, and the data it shows as
 //! JSON inside it, so that nothing is ever fetched.
 //!
-//! Every part of the data is a block of its own that the page parses when it first needs it. What
-//! can be very many (processes, files, edges, rules) is cut to the heaviest, and the rest counted
-//! in `left_out` and drawn as sums, so that the size of a page is bounded whatever the run's. Columns of numbers instead of objects keep it
-//! small.
+//! Every part of the data is a block of its own that the page parses when it first needs it. Long lists
+//! (processes, files, edges, rules) are cut to the heaviest entries; the rest are counted in `left_out` and
+//! drawn as sums, so that the size of a page is bounded whatever the size of the run. Columns of numbers
+//! instead of objects keep it small.
 
 mod bottlenecks;
 mod calls;
@@ -32,8 +32,8 @@ use crate::load::load_activity;
 use crate::model::Workflow;
 use crate::{graph as workflow_graph, timeline};
 
-/// The data of a report. Times are nanoseconds since the start of the recording, sizes bytes; what is
-/// not known is `null`.
+/// The data of a report. Times are nanoseconds since the start of the recording, sizes bytes; `null` for a
+/// value that is not known.
 #[derive(Debug, Serialize)]
 pub struct Report {
     head: head::Head,
@@ -53,7 +53,7 @@ pub struct Report {
     waits: waits::Waits,
 }
 
-/// How much of what there may be very much of is shown one by one.
+/// Greatest numbers of items that are shown one by one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Processes.

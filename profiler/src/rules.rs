@@ -1,9 +1,8 @@
 //! Names of workflow steps, inferred from what was executed.
 //!
 //! A *rule* is the name under which a person knows the step: the program with its subcommand, or the script
-//! that an interpreter runs; where a workflow manager ran it, the manager's own name of the step
-//! ([`jobs`]). It never depends on a process id or a time, so two runs of a workflow give the same
-//! names.
+//! that an interpreter runs; where a workflow manager ran the step, the manager's own name for it ([`jobs`]).
+//! It never depends on a process id or a time, so two runs of a workflow give the same names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,11 +30,10 @@ use subcommands::{Call, Files, subcommands};
 
 /// Name of an image about which nothing is known.
 pub const UNKNOWN: &str = "?";
-/// Programs that hold many commands and look at their own name, or at their first argument.
+/// Programs that contain many commands and choose one by their own name, or by their first argument.
 const MULTI_CALL: &[&str] = &["busybox", "coreutils", "toybox"];
 
-/// The rule of every process image of a trace, in the order of their ids. Those that are stored
-/// already stay.
+/// The rule of every process image of a trace, in the order of their ids. Rules that are stored already stay.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -43,7 +41,7 @@ pub fn infer(trace: &Trace) -> Result<Vec<(Upid, String)>> {
     infer_with(trace, None)
 }
 
-/// The same when the run has just ended, with what workflow managers left beside it.
+/// Like [`infer`], for a run that has just ended, with the records that workflow managers left beside it.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -65,8 +63,8 @@ fn infer_with(trace: &Trace, records: Option<&mut Records>) -> Result<Vec<(Upid,
     Ok(rows.into_iter().zip(rules).filter_map(rule).collect())
 }
 
-/// Gives a rule to every row of a trace that has none stored, as far as the trace tells, and what workflow managers
-/// left beside the run where that is at hand.
+/// Gives a rule to every row of a trace that has none stored, as far as the trace shows it, and by the
+/// records that workflow managers left beside the run where these are available.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -121,7 +119,7 @@ pub(crate) fn of_rows(rows: &[ProgramRow], files: &mut dyn Files) -> Vec<String>
     rules
 }
 
-/// How the program of an image was called.
+/// The call of an image's program: name and arguments.
 fn call(row: &ProgramRow) -> Call {
     let argv = row.command.as_deref().map(unquote).unwrap_or_default();
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -153,7 +151,7 @@ fn label(name: &str) -> String {
     }
 }
 
-/// The name, and the arguments that belong to what has it.
+/// The name of a program or script, and the arguments that belong to it.
 fn of_argv<'a>(exe: Option<&str>, argv: &'a [&'a str]) -> (String, &'a [&'a str]) {
     // argv[0] wins over the executable: gcc is /usr/bin/x86_64-linux-gnu-gcc-12, awk is mawk.
     let name = match argv.first().map(|name| base(name)).filter(|n| sensible(n)) {

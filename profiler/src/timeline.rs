@@ -1,11 +1,11 @@
-//! What every process was doing, at every moment: the states of processes over time.
+//! The states of all processes over time.
 //!
-//! Samples say when, the books say how much. Where a process image had one thread, its samples are
-//! corrected so that they sum to what the kernel counted (`books`); an image too short for a
-//! sample has its exact totals, spread evenly over its life. `docs/waiting.md` has the errors of
-//! both.
+//! Samples show the instants, the kernel's time accounting shows the amounts. Where a process image had one
+//! thread, its samples are corrected so that they sum to the amounts that the kernel counted (`accounting`); an
+//! image too short for a sample has its exact totals, spread evenly over its life. `docs/waiting.md` has the
+//! errors of both.
 
-mod books;
+mod accounting;
 mod channels;
 mod confined;
 mod limit;
@@ -25,13 +25,13 @@ use crate::model::{FileCalls, FileIndex, ProcessId, Programs, ViewUse};
 /// Number of [`State`]s.
 pub const STATES: usize = 13;
 
-/// What a process is doing: the strongest of what its threads do, in this order.
+/// State of a process: the strongest of the states of its threads, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// On a processor.
+    /// On a CPU.
     Cpu,
-    /// Ready to run, and waiting for a processor.
+    /// Ready to run, and waiting for a CPU.
     Queue,
     /// Blocked in a file call.
     File,
@@ -51,7 +51,7 @@ pub enum State {
     Stopped,
     /// Blocked on anything else.
     Other,
-    /// Held by the tracer.
+    /// Stopped by the tracer.
     Tracer,
     /// Nothing is known.
     Unknown,
@@ -86,12 +86,12 @@ impl State {
         !self.is_waiting() && !matches!(self, State::Unknown)
     }
 
-    /// Processing that is its own: who waits for a lock waits for somebody's work, whoever that is.
+    /// Processing of its own: a process that waits for a lock waits for the work of another one.
     pub const fn is_own(self) -> bool {
         self.is_processing() && !matches!(self, State::Lock)
     }
 
-    /// On a processor, or only lacking one.
+    /// On a CPU, or only lacking one.
     pub const fn is_active(self) -> bool {
         matches!(self, State::Cpu | State::Queue)
     }
@@ -101,7 +101,8 @@ impl State {
         matches!(self, State::File | State::Fault)
     }
 
-    /// Doing something itself, and not waiting in whatever way for something to do: who has the lock of a queue may wait for work.
+    /// Doing something itself, and not waiting in any way for something to do: the holder of the lock of a
+    /// queue may wait for work.
     pub const fn is_at_work(self) -> bool {
         self.is_active() || self.is_storage()
     }
@@ -129,29 +130,29 @@ impl State {
 /// Shares of the states in some time; they sum to 1.
 pub type Shares = [f64; STATES];
 
-/// A stretch of time in which a process did one thing, as far as was seen.
+/// An interval in which a process was in one state, as far as samples show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
     /// Begin, ns.
     pub from: i64,
     /// End, ns.
     pub to: i64,
-    /// What was seen.
+    /// The observed state.
     pub state: State,
     /// Channel that it waited for: place in [`Timeline::channels`].
     pub channel: Option<u32>,
     /// Process id of the child that it waited for, where it was one.
     pub child_pid: Option<i64>,
-    /// Who ended the wait, where the scheduler told.
+    /// The process that ended the wait, where the scheduler reported it.
     pub waker: Option<ProcessId>,
-    /// Looks that agree on it; 0: none, it follows from the books.
+    /// Samples that agree on the state; 0: none, it follows from the time accounting.
     pub samples: u32,
-    /// Row of [`Timeline::mixes`] that says what this was in truth.
+    /// Row of [`Timeline::mixes`] with the corrected shares of the states.
     mix: u32,
 }
 
 impl Piece {
-    /// Length of its part in a time, ns.
+    /// Length of the part that lies in a time, ns.
     pub fn overlap(&self, from: i64, to: i64) -> i64 {
         (self.to.min(to) - self.from.max(from)).max(0)
     }
@@ -160,7 +161,7 @@ impl Piece {
 /// A process over time.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Which.
+    /// The process.
     pub process: ProcessId,
     /// Begin, ns.
     pub from: i64,
@@ -170,15 +171,15 @@ pub struct Instance {
     pub pieces: Vec<Piece>,
     /// Time in each state, ns; sums to its life.
     pub totals: Shares,
-    /// Whether what it ran longest only runs others.
+    /// True if the program that it ran longest only runs others.
     pub is_orchestrator: bool,
-    /// Looks at it.
+    /// Number of samples of the process.
     pub samples: u64,
     /// Machine that it ran on.
     pub host: Option<Arc<str>>,
     /// Working directory of its last image.
     pub cwd: Option<Arc<str>>,
-    /// Books of its images, summed.
+    /// Time accounting of its images, summed.
     pub books: Books,
     /// The part of its machine that it may use; `None`: all.
     pub confined: Option<Arc<Confined>>,
@@ -194,20 +195,20 @@ impl Instance {
     }
 }
 
-/// Where the traced files are, as far as that tells what a wait for them can have been.
+/// Storage of the traced files, as far as it shows what a wait for them can have been.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// Not known, or somewhere else: on a network, behind a daemon.
     #[default]
     Anywhere,
-    /// On disks of the machine, whose counters tell whether they had requests.
+    /// On disks of the machine, whose counters show the times in which they had requests.
     Disks,
     /// In memory.
     Memory,
 }
 
 impl Place {
-    /// Where directories are, by the types of their filesystems (proc_pid_mountinfo(5)).
+    /// The place of directories, by the types of their filesystems (proc_pid_mountinfo(5)).
     pub(crate) fn of<'a>(types: impl Iterator<Item = Option<&'a str>>) -> Place {
         let place = |kind: Option<&str>| match kind {
             Some("tmpfs" | "ramfs") => Place::Memory,
@@ -229,7 +230,7 @@ impl Place {
 /// A process over the time of one of its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which.
+    /// The process.
     pub process: ProcessId,
     /// Place in [`Programs::stints`].
     pub program: usize,
@@ -239,10 +240,10 @@ pub struct Part {
     pub to: i64,
 }
 
-/// Sums of what the kernel counted for the images of a process; thread time, ns.
+/// Sums over the images of a process of the times that the kernel counted; thread time, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Books {
-    /// On a processor.
+    /// On a CPU.
     pub on_cpu_ns: i64,
     /// Ready to run.
     pub run_queue_ns: i64,
@@ -250,15 +251,15 @@ pub struct Books {
     pub storage_ns: i64,
     /// Blocked on anything else.
     pub wait_ns: i64,
-    /// Held by the tracer.
+    /// Stopped by the tracer.
     pub tracer_ns: i64,
     /// Life of all threads: the sum of the five.
     pub thread_ns: i64,
-    /// Whether all of them are known for every image.
+    /// True if all of these are known for every image.
     pub is_complete: bool,
     /// Page faults that read from storage.
     pub major_faults: i64,
-    /// Times a thread gave up its processor by waiting.
+    /// Number of times that a thread gave up its CPU by waiting.
     pub voluntary_switches: i64,
     /// Most threads of an image.
     pub threads: i64,
@@ -266,24 +267,26 @@ pub struct Books {
     pub max_rss_bytes: i64,
     /// Thread time sampled in locks, ns.
     pub lock_ns: i64,
-    /// Of that in locks in the memory of an image of several threads, which only these share as a rule, ns.
+    /// The part of `lock_ns` in locks in the memory of an image of several threads, which only these share as
+    /// a rule, ns.
     pub thread_lock_ns: i64,
-    /// Of that in waits that lasted for more than half of the image's life, ns: for the end of the other threads, or for something
-    /// to do.
+    /// The part of `thread_lock_ns` in waits that lasted for more than half of the image's life, ns: for the
+    /// end of the other threads, or for work.
     pub thread_idle_ns: i64,
-    /// The others of these waits, of threads that share work with others: not those that only hand data on, ns.
+    /// The rest of `thread_lock_ns`, of threads that share work with others: without those that only pass
+    /// data on, ns.
     pub thread_wait_ns: i64,
-    /// Life of those that only hand data on, ns.
+    /// Life of the threads that only pass data on, ns.
     pub thread_help_ns: i64,
-    /// Thread time sampled in all, ns.
+    /// Thread time sampled in all states, ns.
     pub sampled_ns: i64,
-    /// Times a thread had to give up its processor to others.
+    /// Number of times that a thread had to give up its CPU to others.
     pub involuntary_switches: i64,
-    /// Calls on files of traced views that flowtrace answered, where the kernel does not.
+    /// Calls on files of traced mounts that flowtrace answered, and not the kernel.
     pub view: ViewUse,
 }
 
-/// A pipe or socket and who held its ends.
+/// A pipe or socket and the processes at its ends.
 #[derive(Clone, Debug, Default)]
 pub struct Channel {
     /// Id in the database.
@@ -292,40 +295,42 @@ pub struct Channel {
     pub kind: Arc<str>,
     /// Path or addresses.
     pub name: Option<Arc<str>>,
-    /// Who may have written, from when to when.
+    /// Processes that may have written, each with begin and end, ns.
     pub writers: Vec<(ProcessId, i64, i64)>,
-    /// Who may have read.
+    /// Processes that may have read, likewise.
     pub readers: Vec<(ProcessId, i64, i64)>,
-    /// Who kept a pipe open for writing and wrote nothing, as `sleep` in `(sleep 9; echo) | cat`: until they end
-    /// or somebody writes its reader waits.
+    /// Processes that kept a pipe open for writing and wrote nothing, as `sleep` in `(sleep 9; echo) | cat`:
+    /// the pipe's reader waits until they end or another process writes.
     pub write_keepers: Vec<(ProcessId, i64, i64)>,
-    /// Who kept it open for reading and read nothing, as `sleep` in `seq 99999 | (sleep 9; wc)`: its writer waits meanwhile.
+    /// Processes that kept it open for reading and read nothing, as `sleep` in `seq 99999 | (sleep 9; wc)`:
+    /// the pipe's writer waits meanwhile.
     pub read_keepers: Vec<(ProcessId, i64, i64)>,
-    /// Of a network connection, when somebody waited to read what was on its way: who sent it was blocked writing, or had closed
-    /// the connection. In the order of receivers, then time; those of one are apart.
+    /// Of a network connection, the times in which a process waited to read data that was on its way: the
+    /// sender was blocked writing, or had closed the connection. Ordered by receiver, then time; those of one
+    /// receiver do not overlap.
     pub under_way: Vec<UnderWay>,
-    /// Whether it hands out places to run instead of carrying data, as the jobserver of make does; then it
-    /// has neither writers nor readers.
+    /// True if the channel carries tokens for free places to run instead of data, as the jobserver of make
+    /// does; then it has neither writers nor readers.
     pub is_token: bool,
 }
 
-/// A time in which data was on its way through a network, and nobody but the network could bring it sooner.
+/// A time in which data was on its way through a network, and only the network could deliver it sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnderWay {
-    /// Who waited for it.
+    /// The process that waited for the data.
     pub receiver: ProcessId,
     /// Begin, ns.
     pub from: i64,
     /// End, ns.
     pub to: i64,
-    /// Who sent it.
+    /// The process that sent the data.
     pub sender: ProcessId,
-    /// Whether the sender was blocked writing.
+    /// True if the sender was blocked writing.
     pub is_full: bool,
 }
 
 impl Channel {
-    /// Whether it leaves the machine, or may: a slow one is then a matter of the network.
+    /// Returns true if the channel leaves the machine, or may: the cause of a slow one is then the network.
     pub fn is_network(&self) -> bool {
         matches!(&*self.kind, "tcp" | "udp")
     }
@@ -349,28 +354,28 @@ pub struct LockWait {
 /// All processes of a trace over time.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// What threads did was told by the scheduler, not by samples.
+    /// True if the scheduler reported the states of threads; else they are sampled.
     pub exact: bool,
-    /// Whether the run goes on, or was cut short: then [`Timeline::span`] ends where the trace is complete.
+    /// True if the run goes on, or was cut short: then [`Timeline::span`] ends where the trace is complete.
     pub is_partial: bool,
-    /// Whether it goes on.
+    /// True if the run goes on.
     pub is_live: bool,
-    /// The moment that people count from, ns: [`crate::model::Workflow::begins_ns`].
+    /// Zero of the times that people see, ns: [`crate::model::Workflow::begins_ns`].
     pub begins_ns: i64,
-    /// One for each process of the workflow, in the same order.
+    /// The life of each process of the workflow, in the same order.
     pub instances: Vec<Instance>,
-    /// What the processes ran when.
+    /// The programs that the processes ran, with their times.
     pub programs: Programs,
-    /// Of each of them, in their order, whether it only runs others: such take no part in the search for
-    /// bottlenecks.
+    /// For each program of `programs`, in the same order: true if it only runs others. Such programs take no
+    /// part in the search for bottlenecks.
     pub only_runs: Vec<bool>,
-    /// Waits for storage by step, split by what became of their requests; empty: not told.
+    /// Waits for storage by step, split by the fate of their requests; empty: not recorded.
     pub storage: Vec<StorageRow>,
-    /// What the way of a call to flowtrace and back takes, ns ([`crate::model::View`]).
+    /// Time of a call's way to flowtrace and back, ns ([`crate::model::View`]).
     pub way_ns: Option<i64>,
-    /// Where the traced files are.
+    /// Storage of the traced files.
     pub place: Place,
-    /// What was seen of the calls on files.
+    /// Calls on files that were recorded.
     pub file_calls: FileCalls,
     /// Pipes and sockets.
     pub channels: Vec<Channel>,
@@ -382,8 +387,9 @@ pub struct Timeline {
     pub hosts: Vec<HostRow>,
     /// The part of its machine that the steps of the run may use; `None`: all, or it is not known.
     pub limit: Option<Limit>,
-    /// Begin of the run and end of its command, ns: processes that it left behind may live longer. Of a run that goes on, or was
-    /// cut short, up to when the trace is complete ([`crate::model::Workflow::complete_ns`]).
+    /// Begin of the run and end of its command, ns: processes that it left behind may live longer. Of a run
+    /// that goes on, or was cut short, the time up to which the trace is complete
+    /// ([`crate::model::Workflow::complete_ns`]).
     pub span: (i64, i64),
     mixes: Vec<Shares>,
 }
@@ -407,7 +413,7 @@ impl Timeline {
         }
     }
 
-    /// What a stretch was, in shares.
+    /// Shares of the states in a piece.
     pub fn shares(&self, piece: &Piece) -> &Shares {
         &self.mixes[piece.mix as usize]
     }
@@ -423,12 +429,12 @@ impl Timeline {
         (!known.is_empty()).then(|| known.iter().sum())
     }
 
-    /// Whether there are samples at all.
+    /// Returns true if there are samples at all.
     pub fn is_sampled(&self) -> bool {
         self.instances.iter().any(|instance| instance.samples > 0)
     }
 
-    /// Time of a process in each state within a stretch of time, ns.
+    /// Time of a process in each state within an interval, ns.
     pub fn within(&self, process: ProcessId, from: i64, to: i64) -> Shares {
         let mut sums = [0.0; STATES];
         for piece in self.pieces_within(process, from, to) {
@@ -440,7 +446,7 @@ impl Timeline {
         sums
     }
 
-    /// The pieces of a process that lie in a stretch of time, in order.
+    /// The pieces of a process that lie in an interval, in order.
     pub fn pieces_within(&self, process: ProcessId, from: i64, to: i64) -> &[Piece] {
         let pieces = &self.instance(process).pieces;
         let first = pieces.partition_point(|piece| piece.to <= from);

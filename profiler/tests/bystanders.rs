@@ -1,5 +1,5 @@
-//! `seq 3 | while read k; do expr $k + 10; done`: what the loop starts has the pipe as its standard input, and reads
-//! nothing of it. Times are milliseconds.
+//! `seq 3 | while read k; do expr $k + 10; done`: programs that the loop starts have the pipe as their
+//! standard input, and read nothing of it. Times are milliseconds.
 
 use flowtrace_profiler::analysis::waits::waits;
 use flowtrace_profiler::load::{load, load_activity};
@@ -56,8 +56,8 @@ fn the_shell_that_read_all_is_the_only_reader() {
     assert_eq!(readers(&workflow), ["loop.sh"]);
     assert_eq!(workflow.streams.len(), 1);
     let activity = load_activity(&trace, &workflow).unwrap();
-    let held = activity.ends_of(1).iter().filter(|end| end.reads);
-    assert_eq!(held.count(), 1);
+    let readers = activity.ends_of(1).iter().filter(|end| end.reads);
+    assert_eq!(readers.count(), 1);
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn the_writer_waits_for_the_shell_alone() {
     let timeline = timeline::read(&trace, &workflow).unwrap();
     let waits = waits(&workflow, &timeline);
     let of_seq = waits.waits.iter().filter(|wait| wait.waiter == "seq");
-    let culprits: Vec<_> = of_seq.filter_map(|wait| wait.culprit.as_deref()).collect();
-    assert_eq!(culprits, ["loop.sh"], "{:?}", waits.waits);
+    let blockers: Vec<_> = of_seq.filter_map(|wait| wait.culprit.as_deref()).collect();
+    assert_eq!(blockers, ["loop.sh"], "{:?}", waits.waits);
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn bytes_that_do_not_balance_leave_it_open() {
     assert_eq!(readers(&workflow), ["expr"]);
 }
 
-/// A program holds a socket pair and starts two others, one of which stays a copy: neither talks to the other, nor does who
-/// executes something else talk to the program.
+/// A program has a socket pair and starts two others, one of which stays a copy: neither talks to the other,
+/// and the one that executes something else does not talk to the program either.
 #[test]
 fn sockets_on_the_way_to_an_exec_connect_nobody() {
     const DRIVER: (&str, &[&str]) = ("/usr/bin/python3", &["python3", "driver.py"]);

@@ -18,7 +18,7 @@ fn path_of(build: impl FnOnce(&mut Script), end: u64) -> (Workflow, CriticalPath
     let workflow = load(&trace).unwrap();
     let activity = load_activity(&trace, &workflow).unwrap();
     let path = CriticalPath::of(&workflow, &activity);
-    // The parts are the whole.
+    // The steps add up to the path.
     let sum: i64 = path.steps.iter().map(|s| s.to_ns - s.from_ns).sum();
     assert_eq!(sum, path.length_ns());
     assert!(path.steps.windows(2).all(|w| w[0].to_ns == w[1].from_ns));
@@ -180,11 +180,12 @@ fn of_a_pipeline_the_slow_stage() {
         &[("slow", 0, 410), ("last", 410, 420)],
     );
     assert_eq!(what_if(&workflow, &path, "last", 0.5), 415);
-    // The writer that the slow stage held up then has to be waited for.
+    // The writer that the slow stage had blocked becomes a wait of its own.
     assert!(what_if(&workflow, &path, "slow", 0.5) < 300);
 }
 
-/// `zcat | sort | uniq | sort2`: nobody knows who used which pipe, shells hold the ends too.
+/// `zcat | sort | uniq | sort2`: it is not known which process used which pipe, and shells have the ends
+/// open, too.
 fn sorted(s: &mut Script, has_samples: bool) {
     let sh = s.root(("/usr/bin/sh", &["sh", "p.sh"]), 0);
     let pipes = [s.pipe(), s.pipe(), s.pipe()];
@@ -249,7 +250,7 @@ fn behind_a_full_sort_everybody_waits_for_it() {
 }
 
 #[test]
-fn a_nested_make_is_looked_into() {
+fn a_nested_make_is_divided() {
     let (workflow, path) = path_of(
         |s| {
             let make = s.root(("/usr/bin/make", &["make"]), 0);
@@ -349,7 +350,7 @@ fn a_daemon_left_behind_does_not_lengthen_the_run() {
 }
 
 #[test]
-fn at_best_is_told_of_the_graph_whose_processes_are_cut() {
+fn at_best_is_computed_from_the_graph_whose_processes_are_cut() {
     let build = |s: &mut Script| {
         let main = s.root(("/usr/bin/main", &["main"]), 0);
         let made = s.file("/w/made", FileKind::File, 9, 0);
@@ -366,16 +367,18 @@ fn at_best_is_told_of_the_graph_whose_processes_are_cut() {
     };
     let (workflow, path) = path_of(build, 300);
     let at_best = |dag| path.by_data_alone_ns(&workflow, &dag) / MS;
-    // made, asked, answered and went on: 100, 50 and 150 ms. As one, main comes before what it had started beside.
+    // made, asked, answered and went on: 100, 50 and 150 ms. As one node, main comes before the process that
+    // it had started beside.
     let cut = at_best(graph::lineage(&workflow));
     assert!((290..=300).contains(&cut), "{cut}");
     assert!(at_best(graph::build(&workflow)) >= 340);
 }
 
-/// Looks are apart: the one after the end of a wait, at a thread that is ready to run, comes before the moment at which the open is known to have
-/// returned. It is the same thread, and no other one that worked while this one waited.
+/// Samples have a distance: the one after the end of a wait, of a thread that is ready to run, comes before
+/// the time at which the open is known to have returned. It is the same thread, and not another one that
+/// worked while this one waited.
 #[test]
-fn an_open_of_a_fifo_waits_until_it_is_open_whatever_the_look_before_saw() {
+fn an_open_of_a_fifo_waits_until_it_is_open_whatever_the_sample_before_saw() {
     let (workflow, path) = path_of(
         |s| {
             let sh = s.root(("/usr/bin/sh", &["sh", "p.sh"]), 0);

@@ -1,5 +1,5 @@
-//! Children that nobody waits for, and children that are ended: neither decides how long a run takes. Times are
-//! milliseconds.
+//! Children that no process waits for, and children that are ended by others: neither decides how long a run
+//! takes. Times are milliseconds.
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::load::{load, load_activity};
@@ -15,7 +15,7 @@ const TERM: i32 = 15;
 const INT: i32 = 2;
 const KILL: i32 = 9;
 
-/// How long each of these programs is on the path, and how long the run takes if the first is ten times as quick.
+/// Time of each of these programs on the path, and duration of the run if the first is ten times as quick.
 fn path(build: impl FnOnce(&mut Script), end: u64, names: &[&str]) -> (Vec<i64>, i64) {
     let (_directory, trace) = script::written("bash s.sh", build, end);
     let workflow = load(&trace).unwrap();
@@ -29,13 +29,13 @@ fn path(build: impl FnOnce(&mut Script), end: u64, names: &[&str]) -> (Vec<i64>,
     (names.iter().map(on_path).collect(), quicker / MS)
 }
 
-/// Starts a program whose end is told later.
+/// Starts a program; the caller records its end.
 fn start(s: &mut Script, parent: u32, program: (&str, &[&str]), at: u64) -> u32 {
     let forked = s.fork(parent, ("/bin/bash", &["bash", "s.sh"]), at);
     s.exec(forked, 100 + forked, Some(parent), program, at + 1)
 }
 
-/// `sleep 1000 & s=$!; burn; kill $s; wait`: looks see the shell wait all the time.
+/// `sleep 1000 & s=$!; burn; kill $s; wait`: samples show the shell waiting all the time.
 #[test]
 fn who_is_ended_lasted_as_long_as_what_came_before() {
     let build = |s: &mut Script| {
@@ -53,7 +53,8 @@ fn who_is_ended_lasted_as_long_as_what_came_before() {
     assert!(quicker < 200, "{quicker}");
 }
 
-/// `timeout 9 sleep 100 & burn; kill $!`: the shell ended one, which ended the other, for which it waited.
+/// `timeout 9 sleep 100 & burn; kill $!`: the shell ended one process, which ended the other, for which it
+/// waited.
 #[test]
 fn who_is_ended_may_end_others_first() {
     let build = |s: &mut Script| {
@@ -74,8 +75,8 @@ fn who_is_ended_may_end_others_first() {
     assert!(on_path[2] < 10 && quicker < 200, "{on_path:?} {quicker}");
 }
 
-/// `sh -c 'sleep 1; kill -9 $$'; true`: who ends itself was waited for, though its parent heard of that a little before
-/// its last moment.
+/// `sh -c 'sleep 1; kill -9 $$'; true`: a process that ends itself was waited for, although its parent
+/// returned from the wait a little before its recorded end.
 #[test]
 fn who_ends_itself_was_waited_for() {
     for heard in [995, 999, 1001] {
@@ -94,7 +95,7 @@ fn who_ends_itself_was_waited_for() {
     }
 }
 
-/// Ctrl-C ends who works and who waits for it: it worked until then.
+/// Ctrl-C ends the process that works and the one that waits for it: it worked until then.
 #[test]
 fn who_is_ended_from_outside_worked_until_then() {
     let build = |s: &mut Script| {
@@ -109,7 +110,7 @@ fn who_is_ended_from_outside_worked_until_then() {
     assert_eq!(on_path, [995]);
 }
 
-/// A child is started and never waited for, by who sleeps and by who works.
+/// A child is started and never waited for, by a process that sleeps and by one that works.
 #[test]
 fn nobody_waits_for_who_ends_in_the_middle() {
     for (activity, cpu) in [(Activity::Sleep, 8), (Activity::Running, 1170)] {
@@ -126,9 +127,9 @@ fn nobody_waits_for_who_ends_in_the_middle() {
     }
 }
 
-/// `while p.poll() is None: time.sleep(.1)`: who looks now and then waits for it.
+/// `while p.poll() is None: time.sleep(.1)`: a process that polls for the end of another waits for it.
 #[test]
-fn who_looks_now_and_then_waits() {
+fn a_process_that_polls_waits() {
     let build = |s: &mut Script| {
         let main = s.root(("/bin/main", &["main"]), 0);
         let child = s.program(main, "child", (20, 1120), 1090);

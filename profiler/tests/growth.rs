@@ -1,4 +1,5 @@
-//! Loading takes no longer than its rows: figures and more shapes are those of `cargo bench --bench growth`.
+//! Loading takes time in proportion to the rows: figures and more shapes are those of
+//! `cargo bench --bench growth`.
 
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ fn cpu() -> Duration {
         .sum()
 }
 
-/// A program that looks for names and then makes them itself, as `pip install` does, waits for nobody; the last name is made by
-/// another one, for which it waited.
+/// A program that looks up names and then makes them itself, as `pip install` does, waits for no process; the
+/// last name is made by another one, for which it waited.
 #[test]
-fn names_looked_for_in_vain_cost_no_more_than_their_calls() {
+fn failed_lookups_cost_no_more_than_their_calls() {
     const FILES: u64 = 4000;
     let end = 2 * FILES + 200;
     let build = |s: &mut script::Script| {
@@ -33,14 +34,14 @@ fn names_looked_for_in_vain_cost_no_more_than_their_calls() {
         for number in 0..=FILES {
             let at = 2 * number;
             let is_last = number == FILES;
-            // Found at the time of the next look.
+            // The file is found at the time of the next lookup.
             let made = if is_last { at + 25 } else { at + 1 };
             let path = format!("/w/f{number}");
             let absent = s.file(&path, FileKind::Absent, 0, at);
             s.name_end(absent, &path, made);
             let file = s.file(&path, FileKind::File, 10, made);
-            for look in 0..4 {
-                let at_ns = at * MS + look * if is_last { 7 * MS } else { 10_000 };
+            for lookup in 0..4 {
+                let at_ns = at * MS + lookup * if is_last { 7 * MS } else { 10_000 };
                 s.bare_call(root, absent, Op::Lookup, at_ns, -2);
             }
             let maker = if is_last { other } else { root };
@@ -67,8 +68,8 @@ fn names_looked_for_in_vain_cost_no_more_than_their_calls() {
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// Steps that read and write one file in turn depend on each other in a chain, not each on all before it: 400 have 399
-/// dependencies. One that appends without reading is a dependency of its own.
+/// Steps that read and write one file in turn depend on each other in a chain, and not each on all before it:
+/// 400 have 399 dependencies. A step that appends without reading is a dependency of its own.
 #[test]
 fn a_file_that_all_read_and_write_makes_a_chain_in_wfformat() {
     const STEPS: u64 = 400;

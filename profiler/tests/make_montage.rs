@@ -1,4 +1,4 @@
-//! Writes the Montage sample to a file, for looking at outputs by hand:
+//! Writes the Montage sample to a file, to read outputs by hand:
 //! `SAMPLE=/tmp/m.db cargo test -p flowtrace-profiler --test make_montage`.
 
 #[path = "support/montage.rs"]

@@ -148,7 +148,7 @@ fn summary_of(losses: &[(Loss, u64)]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.db");
     let mut script = montage::Script::new(&path, "work");
-    // Not the command, whose rows are missing.
+    // This process is not the command, whose rows are missing.
     let image = script.root(("/bin/sh", &["sh", "-c", "part"]), 0);
     script.end(image, 1, Some(0), None, 1);
     for &(loss, count) in losses {
@@ -195,7 +195,7 @@ fn files_that_no_call_moved_are_counted() {
         )
     };
     let (mapped, read, empty) = (file("mapped", 1000), file("read", 500), file("empty", 0));
-    let _looked_at = file("looked_at", 70);
+    let _unused = file("unused", 70);
     script.read(image, mapped, 0, 0, 1);
     script.read(image, read, 1, 500, 2);
     script.read(image, empty, 0, 0, 3);
@@ -223,7 +223,7 @@ fn the_full_tree_has_every_process_once() {
         is_full: true,
     };
     let lines = tree::text(&workflow, style).lines().count();
-    // A heading, and the longest chain.
+    // The other two lines are a heading and the longest chain.
     assert_eq!(lines, workflow.processes.len() + 2);
     assert_eq!(tree::rows(&workflow).len(), workflow.processes.len());
 }
@@ -237,7 +237,7 @@ fn a_hundred_thousand_nested_forks_are_no_problem() {
     for at in 1..100_000 {
         image = script.fork(image, ("/bin/sh", &["sh", "deep.sh"]), at);
     }
-    // The deepest one tells the first: a cycle as long as it can be.
+    // The deepest process answers the first: a cycle as long as it can be.
     let file = script.file("/w/answer", flowtrace_schema::FileKind::File, 1, 0);
     script.create(image, file, 1, 1, 100_000);
     script.read(1, file, 1, 1, 100_010);

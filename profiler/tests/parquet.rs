@@ -1,4 +1,4 @@
-//! What a Parquet dataset holds is what the views hold.
+//! The contents of a Parquet dataset are those of the views.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn a_dataset_holds_what_the_views_hold() {
     let trace = Trace::open(&path).unwrap();
     let dataset = directory.path().join("dataset");
     let written = parquet::write(&trace, &dataset).unwrap();
-    // Again: the same files.
+    // Writing again gives the same files.
     assert_eq!(parquet::write(&trace, &dataset).unwrap(), written);
     let mut all = 0;
     for view in doc::views() {

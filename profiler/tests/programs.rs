@@ -1,4 +1,4 @@
-//! What a process did before an exec belongs to the program that it ran then. Times are milliseconds.
+//! The work of a process before an exec belongs to the program that it ran then. Times are milliseconds.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ struct Run {
     path: CriticalPath,
 }
 
-/// `sh -c './w.sh; echo done'`, of which w.sh computes for 600 ms and becomes `sleep 0.05`.
+/// `sh -c './w.sh; echo done'`; w.sh computes for 600 ms and becomes `sleep 0.05`.
 fn run() -> Run {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.db");
@@ -138,9 +138,9 @@ fn who_limits_the_run_is_the_program_that_ran_then() {
     assert!(about("sleep") <= 50 * MS, "{:#?}", verdict.findings);
 }
 
-/// A step that computes for 600 ms and then sleeps for 400: as a whole it is a matter of CPU.
+/// A step that computes for 600 ms and then sleeps for 400: the limit of the whole step is CPU.
 #[test]
-fn a_step_that_sleeps_in_between_is_told_of_both() {
+fn a_step_that_sleeps_in_between_is_reported_with_both() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.db");
     let mut s = Script::new(&file, "sh -c ./w");
@@ -159,7 +159,7 @@ fn a_step_that_sleeps_in_between_is_told_of_both() {
     assert_eq!(found.step.as_deref(), Some("w"));
     assert!((found.saving_ns - 400 * MS).abs() < 30 * MS, "{verdict:#?}");
     assert!(verdict.findings.iter().any(|one| one.kind == "cpu"));
-    // Who only computed has none.
+    // A process that only computed has no wait.
     let verdict = run().verdict();
     let of_work = |one: &&Finding| one.step.as_deref() == Some("w.sh");
     let mut of_work = verdict.findings.iter().filter(of_work);
@@ -170,9 +170,9 @@ fn a_step_that_sleeps_in_between_is_told_of_both() {
 fn who_waits_for_a_process_waits_for_what_it_ran() {
     let run = run();
     let found = waits(&run.workflow, &run.timeline);
-    let of = |culprit: &str| {
+    let of = |blocker: &str| {
         let all = found.waits.iter();
-        let all = all.filter(|wait| wait.culprit.as_deref() == Some(culprit));
+        let all = all.filter(|wait| wait.culprit.as_deref() == Some(blocker));
         all.map(|wait| wait.ns / MS as f64).sum::<f64>()
     };
     let (work, sleep) = (of("w.sh"), of("sleep"));
@@ -213,8 +213,8 @@ fn each_program_counts_with_the_time_that_it_ran_and_each_process_once() {
     assert_eq!((found.total.processes, by_files), (processes, processes));
 }
 
-/// `all.sh`, which starts a script that reads a file for a moment and becomes `sleep 0.3`, and one that only
-/// becomes `env`, `nice` and at last `sort`.
+/// `all.sh`, which starts a script that reads a file for a short time and becomes `sleep 0.3`, and one that
+/// only becomes `env`, `nice` and at last `sort`.
 fn scripts(file: &std::path::Path) -> Trace {
     let mut s = Script::new(file, "./all.sh");
     let all = ("/usr/bin/bash", &["/bin/bash", "./all.sh"][..]);
@@ -324,7 +324,7 @@ fn bytes_are_those_of_the_program_that_moved_them() {
             )
         })
         .collect();
-    // What the kernel reads of a script before the exec is part of it.
+    // The kernel's reads of a script before the exec are part of it.
     assert_eq!(
         rows,
         [
@@ -356,7 +356,8 @@ fn bytes_are_those_of_the_program_that_moved_them() {
     );
 }
 
-/// A program that does different things under one name is known by these; a word that is a file is none of them.
+/// A program that does different things under one name is known by its subcommands; a word that is a file is
+/// none of them.
 #[test]
 fn subcommands_are_rules_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -395,7 +396,7 @@ fn subcommands_are_rules_of_their_own() {
     assert_eq!(rules, expected);
 }
 
-/// A shim forks a helper, and then becomes the program that waits: the helper is none of that program.
+/// A shim forks a helper, and then becomes the program that waits: the helper is no child of that program.
 #[test]
 fn what_was_forked_before_an_exec_hides_no_wait_after_it() {
     let directory = tempfile::tempdir().unwrap();

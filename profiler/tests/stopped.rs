@@ -1,5 +1,5 @@
-//! A process that job control stops does not work for as long: neither can it be made faster, nor does it wait for anybody's work.
-//! Times are milliseconds.
+//! A process that job control stops does not work meanwhile: it cannot be made faster, and it does not wait
+//! for the work of another. Times are milliseconds.
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::critical_path::StepKind;

@@ -1,4 +1,4 @@
-//! The jobserver of make: a pipe that hands out places is no flow of data, whoever is asked. Times are
+//! The jobserver of make: a pipe with tokens for free places is no flow of data, in any result. Times are
 //! milliseconds.
 
 use flowtrace_profiler::analysis::bottlenecks::{self, Options};
@@ -24,7 +24,7 @@ fn read(build: impl FnOnce(&mut Script), end: u64) -> (tempfile::TempDir, Trace,
     (directory, trace, workflow)
 }
 
-/// How the holders have the two sides of the pool: a pipe by two descriptors, a FIFO by one or two.
+/// The descriptors by which the holders have the two sides of the pool: a pipe by two, a FIFO by one or two.
 #[derive(Clone, Copy, Debug)]
 enum Pool {
     Pipe,
@@ -38,7 +38,7 @@ impl Pool {
             Pool::Both => s.holds(image, channel, Direction::Both, time, None),
             _ => {
                 s.holds(image, channel, Direction::Read, time, None);
-                // A little later, as ends are found.
+                // A little later, at the time when the ends are found.
                 let later = (time.0 + 1, time.1);
                 s.holds(image, channel, Direction::Write, later, None);
             }
@@ -94,11 +94,11 @@ fn recursive(pool: Pool) -> (tempfile::TempDir, Trace, Workflow) {
 const POOLS: [Pool; 3] = [Pool::Pipe, Pool::Fifo, Pool::Both];
 
 #[test]
-fn a_pool_of_tokens_is_found_by_how_it_is_held() {
+fn a_pool_of_tokens_is_found_by_its_descriptors() {
     for pool in POOLS {
         let (_directory, trace, workflow) = recursive(pool);
         assert_eq!(trace.token_pipes().unwrap(), [1], "{pool:?}");
-        assert!(workflow.ends.held.is_empty() && workflow.ends.idle.is_empty());
+        assert!(workflow.ends.active.is_empty() && workflow.ends.idle.is_empty());
         assert!(trace.pipes().unwrap().is_empty());
         assert!(workflow.streams.is_empty(), "{:?}", workflow.streams);
         let dag = graph::build(&workflow);
@@ -108,9 +108,9 @@ fn a_pool_of_tokens_is_found_by_how_it_is_held() {
     }
 }
 
-/// A pipe in which there is no room has data in it: nobody waits for room to give a place back.
+/// A full pipe contains data: no process waits for space to give a token back.
 #[test]
-fn who_waits_for_room_has_no_place_to_give_back() {
+fn a_process_that_waits_for_space_has_no_token_to_give_back() {
     for side in [Side::Read, Side::Write] {
         let build = |s: &mut Script| {
             let pipe = s.pipe();
@@ -159,7 +159,7 @@ fn the_critical_path_and_the_waits_agree_that_nobody_sent_the_token() {
             "the wait for a place is no work: {:?}",
             path.steps
         );
-        // Work is scaled, waiting for a place is not.
+        // Work is scaled, the wait for a token is not.
         let is_tool = |id| **workflow.rule(id) == *"tool";
         let halved = path.what_if(|id| if is_tool(id) { 0.5 } else { 1.0 });
         assert_eq!((path.length_ns() - halved) / MS, 205);
@@ -188,8 +188,8 @@ fn the_critical_path_and_the_waits_agree_that_nobody_sent_the_token() {
             .unwrap();
         assert_eq!(cause.culprit, None);
         assert!(found.causes.iter().all(|cause| cause.root != Root::Outside));
-        // The make that had no place waited for a child, the one that it would have: it is never idle
-        // for want of input.
+        // The make without a token waited for a child, the one that it would start: it is never idle for want
+        // of input.
         let makes = timeline
             .instances
             .iter()
@@ -238,7 +238,8 @@ fn workers_with_the_pipes_of_each_other_do_not_talk() {
     const PYTHON: (&str, &[&str]) = ("/usr/bin/python3", &["python3", "pool.py"]);
     let build = |s: &mut Script| {
         let main = s.root(PYTHON, 0);
-        // Results, and two by which main learns of the end of a worker and a worker of that of main.
+        // A pipe for results, one by which main notices the end of a worker, and one by which a worker
+        // notices that of main.
         let (results, alive, watched) = (s.pipe(), s.pipe(), s.pipe());
         let first = s.fork(main, PYTHON, 10);
         let second = s.fork(main, PYTHON, 20);

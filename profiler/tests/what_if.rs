@@ -1,5 +1,5 @@
-//! Predictions compared with the run as it would have been: the same made-up workflow, built again with
-//! the steps of a rule slower or faster. Times are milliseconds.
+//! Predictions compared with the changed run: the same made-up workflow, built again with the steps of a rule
+//! slower or faster. Times are milliseconds.
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::load::{load, load_activity};
@@ -11,7 +11,7 @@ mod script;
 
 use script::Script;
 
-/// One rule and how many times as long it takes.
+/// A rule and the factor for its time.
 #[derive(Clone, Copy)]
 struct Change(&'static str, f64);
 
@@ -127,16 +127,17 @@ fn of_jobs_of_several_steps() {
     agree(nested, &["cc", "as", "strip", "ld"]);
 }
 
-/// A pool: a process with threads, of which one waits for a lock, whose two workers run steps one after the other.
-/// They tell their results through a pipe of which all hold both ends, and wait for more until the pool is closed.
-/// Looks at several processes come some milliseconds before what they wait for or after it.
+/// A pool: a process with threads, of which one waits for a lock, whose two workers run steps one after the
+/// other. The workers send their results through a pipe of which all have both ends open, and wait for more
+/// until the pool is closed. Samples of several processes are taken some milliseconds before the event that
+/// ends a wait, or after it.
 fn pool(s: &mut Script, change: Change) -> u64 {
     const PYTHON: (&str, &[&str]) = ("/usr/bin/python3", &["python3", "pool.py"]);
     let main = s.root(PYTHON, 0);
     let (tasks, results) = (s.pipe(), s.pipe());
     let work = [&[("long", 1600)][..], &[("short", 600), ("short", 600)]];
     let mut ends = Vec::new();
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     for steps in work {
         let worker = s.fork(main, PYTHON, 100);
         let mut at = 120;
@@ -145,7 +146,7 @@ fn pool(s: &mut Script, change: Change) -> u64 {
             s.program(worker, rule, (at, end), 0);
             s.sample(worker, (at, end), Activity::Child, None);
             at = end + 5;
-            told.push(end - 3);
+            sent.push(end - 3);
         }
         ends.push((worker, at));
     }
@@ -168,9 +169,9 @@ fn pool(s: &mut Script, change: Change) -> u64 {
     s.holds(main, results, Direction::Read, (90, end), None);
     s.threads(main, 3);
     s.sample_thread(main, 0, (100, last + 10), Activity::Lock, None);
-    told.sort_unstable();
+    sent.sort_unstable();
     let mut from = 100;
-    for until in told {
+    for until in sent {
         let waits_at = Some((results, Side::Read));
         s.sample_thread(main, 1, (from, until), Activity::Channel, waits_at);
         from = until;
@@ -230,17 +231,17 @@ fn of_a_pipe_that_is_kept_open() {
     agree(kept_open, &["a", "b"]);
 }
 
-/// `for …; do make; echo; done | while read …; do take; done`: looks see the first loop in one wait for its children,
-/// and the waits of the second end some milliseconds before they did or after.
+/// `for …; do make; echo; done | while read …; do take; done`: samples show the first loop in one wait for
+/// its children, and the waits of the second end some milliseconds too early or too late.
 fn loops(s: &mut Script, change: Change, (make_ms, take_ms): (u64, u64), rounds: usize) -> u64 {
     const BASH: (&str, &[&str]) = ("/bin/bash", &["bash", "-c", "for …; done | while …"]);
-    const LOOKS_OFF: [i64; 4] = [-9, 7, -4, 12];
+    const SAMPLES_OFF: [i64; 4] = [-9, 7, -4, 12];
     let shell = s.root(BASH, 0);
     let pipe = s.pipe();
     let makes = s.fork(shell, BASH, 5);
     let takes = s.fork(shell, BASH, 6);
     let (mut made, mut taken, mut until) = (10, 10, 10);
-    for off in LOOKS_OFF.into_iter().cycle().take(rounds) {
+    for off in SAMPLES_OFF.into_iter().cycle().take(rounds) {
         let began = made;
         made += change.of("make", make_ms);
         s.program(makes, "make", (began, made), 0);
@@ -278,7 +279,7 @@ fn of_a_loop_that_feeds_a_loop() {
     agree(build, &["make", "take"]);
 }
 
-/// What the second loop takes lies in the pipe already, but for a slower first one it would not.
+/// The input of the second loop is in the pipe already, but with a slower first loop it would not be.
 #[test]
 fn of_a_loop_that_is_behind() {
     let build = |s: &mut Script, change: Change| loops(s, change, (100, 200), 8);
@@ -287,8 +288,8 @@ fn of_a_loop_that_is_behind() {
     agree(build, &["make", "take"]);
 }
 
-/// A make that has worked for long asks a shell for `printf | sort`, whose output it reads: nobody wrote into that pipe before
-/// it began.
+/// A make that has worked for long asks a shell for `printf | sort`, whose output it reads: no process wrote
+/// into that pipe before it began.
 fn late_writer(s: &mut Script, change: Change) -> u64 {
     let make = s.root(("/usr/bin/make", &["make"]), 0);
     let began = change.of("make", 3_600);

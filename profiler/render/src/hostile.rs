@@ -1,6 +1,6 @@
-//! Names that a file or program may well have, and that end strings, tags and lines where they are not escaped.
+//! Names that a file or program may have, and that end strings, tags and lines where they are not escaped.
 
-/// Such names, as a trace holds them; none has a slash.
+/// These names, as a trace stores them; none has a slash.
 pub(crate) const HOSTILE: [&str; 16] = [
     "plain",
     "<b>&amp;\"quoted\"'single'",

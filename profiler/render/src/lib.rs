@@ -1,14 +1,14 @@
 //! Numbers, tables and charts for people.
 //!
-//! - [`units`] writes numbers as people read them, and makes names that others chose safe to print;
+//! - [`units`] writes numbers for people, and makes names that others chose safe to print;
 //! - [`table`] aligns rows in columns;
 //! - [`blocks`] draws plots of characters, for a terminal;
 //! - [`plot`] draws lines, bars and spans as SVG, or for Graphviz;
 //! - [`markup`] writes XML, SVG and HTML, [`dot`] the strings of Graphviz.
 //!
-//! Same input, same bytes: nothing here reads the environment, a file or a clock, and nothing knows a
-//! terminal. Every name that comes in may be hostile; it goes out as text, whatever the format. The crate
-//! knows no trace: what a number means is the caller's.
+//! The same input gives the same bytes: nothing here reads the environment, a file or a clock, and nothing
+//! knows a terminal. Every incoming name may be hostile; it is written as text, whatever the format. The
+//! crate knows no trace: the caller decides the meaning of a number.
 
 pub mod blocks;
 pub mod dot;

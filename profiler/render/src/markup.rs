@@ -1,5 +1,5 @@
-//! XML, SVG and HTML: the one writer through which texts become markup. Names of elements and attributes are
-//! ours, everything else is escaped, and elements nest by construction.
+//! XML, SVG and HTML: the only writer through which texts become markup. Names of elements and attributes are
+//! constants of this program, all other text is escaped, and elements nest by construction.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ pub type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 #[derive(Debug)]
 pub struct Markup<W> {
     out: W,
-    /// Elements that are open, the innermost last.
+    /// Names of the open elements, the innermost last.
     open: Vec<&'static str>,
 }
 
@@ -43,7 +43,7 @@ impl<W: Write> Markup<W> {
         Ok(())
     }
 
-    /// Ends the innermost element; that none is open is a mistake of the caller.
+    /// Ends the innermost element; a caller that has opened none is wrong.
     pub fn close(&mut self) -> io::Result<()> {
         let name = self.open.pop();
         let name = name.ok_or_else(|| io::Error::other("no element is open"))?;
@@ -57,7 +57,7 @@ impl<W: Write> Markup<W> {
         writeln!(self.out, "/>")
     }
 
-    /// An element that holds a text alone.
+    /// An element that contains only a text.
     pub fn leaf(
         &mut self,
         name: &'static str,
@@ -71,7 +71,7 @@ impl<W: Write> Markup<W> {
     /// A comment.
     pub fn comment(&mut self, text: &str) -> io::Result<()> {
         self.indent()?;
-        // Two hyphens would end it.
+        // Two hyphens would end the comment.
         let text = escaped(text).replace("--", "-\u{2010}");
         writeln!(self.out, "<!-- {text} -->")
     }
@@ -95,8 +95,8 @@ impl<W: Write> Markup<W> {
     }
 }
 
-/// A text for between tags and for quotes. XML has no way to write most control characters, not even as a
-/// reference; white space stays what it is also where a parser would make one blank of it.
+/// A text, escaped for use between tags and in quotes. XML has no way to write most control characters, not
+/// even as a reference; white space is written so that a parser keeps it and does not make one blank of it.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

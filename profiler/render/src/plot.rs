@@ -16,18 +16,18 @@ use crate::units;
 pub use chart::{Axis, Chart, Picture, Rect, Series, Shape};
 use scale::Scale;
 
-/// Width of a plot in points, and of one of several beside each other.
+/// Width of a single plot in points, and of one of several beside each other.
 const WIDTH: u32 = 760;
 const CELL: u32 = 330;
-/// Width of the names of the series, in a plot that has its row alone.
+/// Width of the names of the series, in a plot that has a row of its own.
 const LEGEND: u32 = 180;
-/// Height of a plot that stands alone, and of one of several.
+/// Height of a single plot, and of one of several.
 const ALONE: u32 = 440;
 const PANEL: u32 = 190;
-/// Height of what stands above a plot, and of a line of text.
+/// Height of the text above a plot, and of a line of text.
 const HEAD: u32 = 46;
 const LINE: u32 = 17;
-/// Series drawn in a plot, and rows in a picture; the others are counted.
+/// Greatest number of series in a plot, and of rows in a picture; the others are counted.
 const MOST: usize = 12;
 const MOST_ROWS: usize = 24;
 /// Colours that colour-blind people can distinguish (Okabe and Ito), then darker ones.
@@ -48,8 +48,8 @@ const COLOURS: [RGBColor; MOST] = [
 const TEXT: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const FRAME: RGBColor = RGBColor(0x77, 0x77, 0x77);
 const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
-/// The same picture on a dark page: it is drawn light, and only ground, text and what is too dark for
-/// that ground change.
+/// The picture on a dark page: it is drawn light, and only the ground, the text and colours too dark for that
+/// ground change.
 pub const DARK: &str = "@media (prefers-color-scheme: dark) {\
     [fill=\"#FFFFFF\"] { fill: #1c1f23 } text { fill: #d8dbdf } [stroke=\"#E4E4E4\"] { stroke: #32363c }\
     [stroke=\"#0072B2\"] { stroke: #4aa3df } [fill=\"#0072B2\"] { fill: #4aa3df }\
@@ -95,7 +95,7 @@ type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorTy
 type Area<DB> = DrawingArea<DB, Shift>;
 
 impl Picture {
-    /// The rows that are drawn, each with its height.
+    /// The drawn rows, each with its height.
     fn rows(&self) -> impl Iterator<Item = (&[Chart], u32)> {
         let least = if self.charts.len() == 1 { ALONE } else { PANEL };
         let rows = self.charts.chunks(self.columns.max(1)).take(MOST_ROWS);
@@ -195,7 +195,7 @@ fn panel<DB: DrawingBackend>(area: &Area<DB>, chart: &Chart, left: u32) -> Drawn
             (12, (HEAD + at as u32 * LINE) as i32)
         })
     } else if has_names {
-        // To the right of what the axis measures.
+        // The label is to the right of the axis's numbers.
         let begin = units::columns(&chart.y.label) as i32 * 6 + 26;
         legend(&area, chart, |before, _| (begin + before as i32 * 6, 33))
     } else {
@@ -203,7 +203,8 @@ fn panel<DB: DrawingBackend>(area: &Area<DB>, chart: &Chart, left: u32) -> Drawn
     }
 }
 
-/// Names of the series with their colours; `place` gives one by the columns of text before it, and its number.
+/// Names of the series with their colours; `place` returns the place of a name by the columns of text before
+/// it, and its number.
 fn legend<DB: DrawingBackend>(
     area: &Area<DB>,
     chart: &Chart,
@@ -239,7 +240,7 @@ fn write_text<DB: DrawingBackend>(
     area.draw(&Text::new(units::plain(text), at, style))
 }
 
-/// The points without those that stand where the one before them stands, whatever the number of values.
+/// The points, without those at the same place as the one before them, whatever the number of values.
 fn visible<DB: DrawingBackend>(
     chart: &ChartContext<'_, DB, Cartesian2d<Scale, Scale>>,
     points: &[(f64, f64)],
@@ -263,7 +264,7 @@ fn shape<DB: DrawingBackend>(
             }
         }
         Shape::Steps(points) => {
-            // A distribution begins at nothing, and stays where it ended.
+            // A distribution begins at 0, and stays at its last value.
             let (mut all, mut height) = (Vec::new(), 0.0);
             for &(x, y) in points {
                 all.extend([(x, height), (x, y)]);
@@ -347,7 +348,7 @@ mod tests {
         );
         for RGBColor(r, g, b) in &COLOURS[..3] {
             let colour = format!("#{r:02X}{g:02X}{b:02X}");
-            // Its sign in the legend, and its values.
+            // The colour is used by the sign in the legend and by the values.
             assert!(text.matches(&colour).count() > 1, "{colour}: {text}");
         }
         assert!(!text.contains("NaN") && !text.contains("inf"));

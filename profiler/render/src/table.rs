@@ -2,10 +2,11 @@
 
 use crate::units;
 
-/// Most characters of a cell that are shown: one of them makes its column so wide in every row.
+/// Greatest number of characters shown of a cell: the widest cell decides the width of its column in every
+/// row.
 const WIDEST: usize = 240;
 
-/// To which side a column leans.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Text.
@@ -33,7 +34,7 @@ impl Table {
         }
     }
 
-    /// One row; missing cells are empty.
+    /// Adds a row; missing cells are empty.
     pub fn row(&mut self, cells: Vec<String>) {
         let shown = |cell: String| units::shorten(&units::plain(&cell), WIDEST);
         self.rows.push(cells.into_iter().map(shown).collect());
@@ -79,7 +80,7 @@ impl Table {
     }
 }
 
-/// The line under a table of `shown` rows that says how many there are besides; nothing where it has all.
+/// The line under a table of `shown` rows with the number of rows that are not shown; empty where all are.
 pub fn more(rows: usize, shown: usize) -> String {
     match rows.saturating_sub(shown) {
         0 => String::new(),

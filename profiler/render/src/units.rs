@@ -12,7 +12,7 @@ pub enum Unit {
     Count,
     /// Nanoseconds.
     Ns,
-    /// A moment, in nanoseconds of the recording; people count from this one.
+    /// A time, in nanoseconds of the recording; times shown to people count from the given one.
     At(i64),
     /// Bytes.
     Bytes,
@@ -45,7 +45,7 @@ pub fn duration(ns: i64) -> String {
     format!("{sign}{text}")
 }
 
-/// A moment as people read it: how long after `begins_ns`, from which they count, or before it.
+/// A time for people: the duration since `begins_ns`, from which they count, or until it.
 pub fn moment(at_ns: i64, begins_ns: i64) -> String {
     duration(at_ns.saturating_sub(begins_ns))
 }
@@ -69,7 +69,7 @@ pub fn bytes(bytes: i64) -> String {
     format!("{sign}{}", scaled(value, unit))
 }
 
-/// A count with its thousands apart.
+/// A count with separated thousands.
 pub fn count(n: i64) -> String {
     let digits = n.unsigned_abs().to_string();
     let mut text = String::from(if n < 0 { "-" } else { "" });
@@ -121,7 +121,7 @@ pub fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The same for a whole text, which keeps its lines and tabs.
+/// A whole text made safe likewise; it keeps its lines and tabs.
 pub fn plain_lines(text: &str) -> String {
     let shown = |c| match c {
         '\n' | '\t' => c,
@@ -131,20 +131,20 @@ pub fn plain_lines(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// True if a terminal would act upon a character instead of showing it, or show others elsewhere for it.
+/// True if a terminal acts upon a character instead of showing it, or shows others elsewhere because of it.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || is_noncharacter(c)
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text in a cell of at least `width` characters, to the left of it.
+/// A text in a cell of at least `width` characters, on the left.
 pub fn left(text: &str, width: usize) -> String {
     // A width in a format string is at most 65 535.
     text.to_owned() + &blanks(text, width)
 }
 
-/// The same to the right of it.
+/// A text in a cell of at least `width` characters, on the right.
 pub fn right(text: &str, width: usize) -> String {
     blanks(text, width) + text
 }
@@ -153,13 +153,13 @@ fn blanks(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(text.chars().count()))
 }
 
-/// True if Unicode keeps a code point from being text, for ever.
+/// True if Unicode excludes a code point from text for ever.
 pub fn is_noncharacter(c: char) -> bool {
     let code = u32::from(c);
     code & 0xfffe == 0xfffe || (0xfdd0..=0xfdef).contains(&code)
 }
 
-/// A name to stand between arrows: in brackets where it has one of its own, as `(w.sh → sleep)`.
+/// A name for use between arrows: in brackets where it contains an arrow, as `(w.sh → sleep)`.
 pub fn between_arrows(name: &str) -> String {
     match name.contains(" → ") {
         true => format!("({name})"),
@@ -197,7 +197,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
-/// At most `width` characters; the middle of a path is what people miss least.
+/// At most `width` characters; the middle of a path, which people miss least, is cut out.
 pub fn shorten_path(path: &str, width: usize) -> String {
     let length = path.chars().count();
     if length <= width || width < 8 {

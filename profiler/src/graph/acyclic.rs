@@ -1,13 +1,12 @@
 //! Leaves out the fewest and weakest edges that keep the graph from being acyclic.
 //!
-//! A process is one node for its whole life, so a long-lived one closes cycles: make forks a
-//! child, and reads the makefile that the child wrote; a workflow engine writes a job's script
-//! and reads its exit code. Rank every process by its start, and every file version by the last
-//! started of its writers (and of those before it that it builds on). Data edges then go from
-//! lower to higher or equal rank, save where a process read, from a file or a pipe, what a later
-//! started one wrote. So
-//! every cycle of data edges holds such a *feedback* edge, and leaving out feedback edges is
-//! enough. Data wins over control: fork edges are tried last.
+//! A process is one node for its whole life, so a long-lived one closes cycles: make forks a child, and reads
+//! the makefile that the child wrote; a workflow engine writes a job's script and reads its exit code. Rank
+//! every process by its start, and every file version by the last started of its writers (and of those before
+//! it that it builds on). Data edges then go from lower to higher or equal rank, except where a process read,
+//! from a file or a pipe, data of a process that started later. So every cycle of data edges contains such a
+//! *feedback* edge, and leaving out feedback edges is enough. Data wins over control: fork edges are tried
+//! last.
 
 use std::cmp::Reverse;
 
@@ -50,8 +49,8 @@ pub(super) fn make(
     };
     let mut candidates: Vec<EdgeIndex> =
         graph.edge_indices().filter(|&e| is_candidate(e)).collect();
-    // The strongest first: those tried last find the cycles closed. Of forks the last first: what came in and
-    // closes the cycle came after the first.
+    // The strongest first: those tried last find the cycles closed. Of forks the last first, because the data
+    // that closes the cycle came in after the first fork.
     candidates.sort_by_key(|&edge| {
         let e = &graph[edge];
         let is_fork = e.kind == EdgeKind::Fork;

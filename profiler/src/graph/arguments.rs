@@ -1,23 +1,25 @@
 //! Data that may have gone on as arguments: a shell that gets an answer, as from `$(…)`, and starts a program
-//! afterwards, may have given it as an argument (`cp $(cat list) there`). No call tells, so no edge says so.
+//! afterwards, may have passed it as an argument (`cp $(cat list) there`). No call shows that, so there is no
+//! edge for it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::managers::{Runner, runner_of};
 use crate::model::{ProcessId, Workflow};
 
-/// What a shell may have handed on.
+/// Data that a shell may have passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {
     /// The shell.
     pub by: ProcessId,
-    /// Who had answered it by then.
+    /// Processes that had answered it by then.
     pub from: BTreeSet<ProcessId>,
-    /// What it started afterwards.
+    /// Processes that it started afterwards.
     pub to: BTreeSet<ProcessId>,
 }
 
-/// What shells may have handed on to some of these processes as arguments, where they are not among these themselves.
+/// Data that shells may have passed on to some of `processes` as arguments, where the shells are not among
+/// these themselves.
 pub fn handed(workflow: &Workflow, processes: &HashSet<ProcessId>) -> Vec<Handed> {
     let is_shell = |id: ProcessId| {
         let mut images = workflow.images(id).iter();
@@ -102,7 +104,7 @@ mod tests {
             to: BTreeSet::from([ProcessId(3)]),
         };
         assert_eq!(of(&[1, 3]), [expected]);
-        // Before the answer; with the shell in the answer already.
+        // No answer yet; the shell is among the processes already.
         assert_eq!(of(&[1]), []);
         assert_eq!(of(&[0, 3]), []);
     }

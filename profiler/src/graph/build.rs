@@ -10,15 +10,15 @@ use super::versions::{Use, versions};
 use super::{Dag, Edge, EdgeKind, Node, acyclic, past};
 use crate::model::{Access, FileIndex, ProcessId, Relation, Return, Way, Workflow};
 
-/// Builds the workflow graph: a node for every process and every version of a regular file that
-/// a process read or wrote. What closes a cycle is left out, and forks that lead back in time;
+/// Builds the workflow graph: a node for every process and every version of a regular file that a process
+/// read or wrote. Edges that close a cycle are left out, as are forks that lead back in time;
 /// [`super::lineage`] cuts processes instead.
 pub fn build(workflow: &Workflow) -> Dag {
     let (graph, ranks) = raw(workflow);
     sound(workflow, graph, &ranks, BTreeMap::new())
 }
 
-/// The graph without what closes cycles, and without forks that lead back in time.
+/// The graph without edges that close cycles, and without forks that lead back in time.
 pub(super) fn sound(
     workflow: &Workflow,
     graph: DiGraph<Node, Edge>,
@@ -40,7 +40,7 @@ pub(super) fn raw(workflow: &Workflow) -> (DiGraph<Node, Edge>, Vec<u32>) {
     for process in workflow.process_ids() {
         graph.add_node(Node::process(process));
     }
-    // Ranks are explained in `acyclic`: a process has its place in the order of starts.
+    // `acyclic` explains ranks; the rank of a process is its place in the order of starts.
     let mut ranks = start_order(workflow);
     for accesses in by_file(workflow)
         .iter()
@@ -59,7 +59,7 @@ pub(super) fn raw(workflow: &Workflow) -> (DiGraph<Node, Edge>, Vec<u32>) {
 pub(super) fn process_ranks(graph: &DiGraph<Node, Edge>, of_processes: &[u32]) -> Vec<u32> {
     let process = |id: ProcessId| of_processes.get(id.0 as usize).copied().unwrap_or(0);
     let mut ranks = vec![0; graph.node_count()];
-    // The versions of a file stand in their order.
+    // The versions of a file follow each other in order.
     for node in graph.node_indices() {
         ranks[node.index()] = match graph[node] {
             Node::Process { id, .. } => process(id),
@@ -130,13 +130,13 @@ fn add_file(
         let process = node_of(access.process);
         let again = returned.filter(|_| used.reread.is_some() || used.rewrote.is_some());
         let (first, again) = Part::of(access, again.as_ref(), used);
-        let is_held = used.read.is_none();
+        let has_reads = used.read.is_none();
         let kind = match access.relation() {
             Relation::Create => EdgeKind::Create,
             _ => EdgeKind::Write,
         };
         for (version, kind, part, holds_reads) in [
-            (used.wrote, kind, &first, is_held),
+            (used.wrote, kind, &first, has_reads),
             (used.rewrote, EdgeKind::Write, &again, false),
         ] {
             if let Some(wrote) = version {
@@ -159,7 +159,7 @@ fn add_file(
     ranks.extend(rank);
 }
 
-/// What a process did to a file before it came back to it, or after.
+/// Calls of a process on a file, before it came back to the file or after.
 struct Part {
     read_ns: (i64, i64),
     reads: i64,
@@ -172,7 +172,7 @@ struct Part {
 }
 
 impl Part {
-    /// Both; without a return the first has all.
+    /// Both parts; without a return the first has all.
     fn of(access: &Access, returned: Option<&Return>, used: &Use) -> (Part, Part) {
         let all = Part {
             read_ns: access.read_ns.unwrap_or(access.span_ns),
@@ -188,7 +188,7 @@ impl Part {
         let Some(back) = returned else {
             return (all, Part::after(&none, false));
         };
-        // What has no edge of its own stays with the first.
+        // Calls without an edge of their own stay with the first part.
         let again = Part::after(back, used.reread.is_some());
         let first = Part {
             read_ns: (all.read_ns.0, all.read_ns.1.min(back.read_ns.0)),
@@ -254,8 +254,8 @@ fn update_edge() -> Edge {
     Edge::at(EdgeKind::Update, 0)
 }
 
-/// Marks the program a process ran: the kernel's reading of it is an edge already where it was
-/// seen; else the edge is made here, to the version that was there at the time.
+/// Marks the program that a process ran. Where the kernel's reading of it was recorded there is an edge
+/// already; else the edge is added here, to the version that was there at the time.
 fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflow: &Workflow) {
     let mut nodes: HashMap<FileIndex, Vec<NodeIndex>> = HashMap::new();
     for node in graph.node_indices() {
@@ -273,7 +273,7 @@ fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflo
             })]
         });
         let to = node_of(process);
-        // From the side of the process: a program may have been run by very many.
+        // From the side of the process: a program may have been run by many.
         let known = graph
             .edges_directed(to, Direction::Incoming)
             .filter_map(|edge| {
@@ -285,7 +285,7 @@ fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflo
             graph[edge].kind = EdgeKind::Exec;
             continue;
         }
-        // Its own output, run later under the same pid, would be a cycle of its own making.
+        // The process's own output, run later under the same pid, would close a cycle.
         if versions.iter().any(|&node| graph.contains_edge(to, node)) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What tells kinds of files apart within a directory: the ending of their names.
+//! Endings of file names, which distinguish kinds of files within a directory.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::paths::base;
 /// The endings of the files of a workflow.
 #[derive(Debug)]
 pub(crate) struct Endings<'a> {
-    /// Paths up to the dot, of files that were split into `x.aa`, `x.ab` …, and how many letters follow.
+    /// Path up to the dot of files that were split into `x.aa`, `x.ab` …, and number of letters that follow.
     split: HashSet<(&'a str, usize)>,
 }
 
@@ -31,8 +31,8 @@ impl<'a> Endings<'a> {
         }
     }
 
-    /// The part after the last dot, if it looks like an ending. Numbers (`part.0`, `part.1`), and the letters
-    /// by which `split` counts (`part.aa`, `part.ab`), count files of one kind: their ending is the dot.
+    /// The part after the last dot, if it may be an ending. Numbers (`part.0`, `part.1`), and the letters by
+    /// which `split` counts (`part.aa`, `part.ab`), count files of one kind: their ending is the dot.
     pub(crate) fn get<'p>(&self, path: &'p str) -> &'p str {
         let name = base(path);
         let Some(at) = name.rfind('.').filter(|&at| at > 0) else {
@@ -53,7 +53,7 @@ impl<'a> Endings<'a> {
     }
 }
 
-/// What follows the last dot, if it is two to four small letters.
+/// The part after the last dot, if it is two to four small letters.
 fn letters(path: &str) -> Option<&str> {
     let (_, letters) = path.rsplit_once('.')?;
     let is_count =

@@ -25,30 +25,29 @@ const KINDS: usize = 6;
 /// A node of the rule graph.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What the members are.
+    /// Processes or files of the group.
     pub members: Members,
-    /// Which part of its group this is, from 1, where the group had to be split to keep the graph
-    /// acyclic.
+    /// Number of this part of the group, from 1, where the group had to be split to keep the graph acyclic.
     pub round: u32,
-    /// How many parts the group has.
+    /// Number of parts of the group.
     pub rounds: u32,
-    /// Which versions of its processes these are, from 1.
+    /// Version of its processes, from 1.
     pub version: u32,
-    /// How many versions those of them have that have most.
+    /// Greatest number of versions of one of its processes.
     pub versions: u32,
-    /// Processes that go on as a later version: what was measured of them stands there.
+    /// Processes that go on as a later version, which has their measured values.
     pub goes_on: Vec<ProcessId>,
-    /// Whether they are copies at work of the program that forked them, as the workers of a pool.
+    /// True if the processes are copies at work of the program that forked them, as the workers of a pool.
     pub is_fork: bool,
-    /// Files that nobody else wrote or read, where these are no nodes ([`by_place`]).
+    /// Files that no other process wrote or read, where these are no nodes ([`by_place`]).
     pub inner_files: i64,
-    /// Bytes of them, as far as known.
+    /// Size of these files, bytes, as far as known.
     pub inner_bytes: i64,
 }
 
 impl Group {
-    /// Which versions of its processes these are, to stand behind the name: ` [1/2]`, or nothing; and whether
-    /// these are copies of one that they worked for.
+    /// Suffix of the name: the version of its processes, ` [1/2]`, or nothing; and the mark of copies
+    /// ([`Group::fork_mark`]).
     pub fn mark(&self) -> String {
         let fork = self.fork_mark();
         match self.versions {
@@ -57,7 +56,7 @@ impl Group {
         }
     }
 
-    /// Whether these are copies of one that they worked for, to stand behind the name: ` (fork)`, or nothing.
+    /// Suffix of the name for copies of the program that they worked for: ` (fork)`, or nothing.
     pub fn fork_mark(&self) -> &'static str {
         if self.is_fork { " (fork)" } else { "" }
     }
@@ -70,7 +69,7 @@ pub enum Members {
     Processes {
         /// The rule.
         rule: Arc<str>,
-        /// In the order of discovery.
+        /// Their ids, in the order of discovery.
         processes: Vec<ProcessId>,
     },
     /// Files that the same rules wrote and the same rules read.
@@ -79,8 +78,8 @@ pub enum Members {
         pattern: String,
         /// Each once, in order.
         files: Vec<FileIndex>,
-        /// Bytes of those whose newest version is a member, as far as known; `None`: of none. The size that a
-        /// version had that another replaced nobody knows.
+        /// Size of the files whose newest version is a member, bytes, as far as known; `None`: no such file.
+        /// The size of a version that another one replaced is not known.
         size_bytes: Option<i64>,
     },
 }
@@ -90,30 +89,30 @@ pub enum Members {
 pub struct GroupEdge {
     /// The strongest kind among them.
     pub kind: EdgeKind,
-    /// How many they are.
+    /// Number of edges.
     pub count: i64,
-    /// Which way the data of the strongest of them went.
+    /// Direction of the data of the strongest edge.
     pub way: Way,
     /// Bytes moved along them.
     pub bytes: i64,
-    /// Those of them that went the other way, through sockets.
+    /// The part of `bytes` that went the other way, through sockets.
     pub back_bytes: i64,
-    /// Whether those of one of them are a bound.
+    /// True if the bytes of one of the edges are a bound.
     pub is_bound: bool,
-    /// Calls that moved them.
+    /// Calls that moved these bytes.
     pub calls: i64,
     /// Time in these calls, ns.
     pub latency_ns: i64,
-    /// First moment, ns.
+    /// Time of the first use, ns.
     pub first_ns: i64,
-    /// Last moment, ns.
+    /// Time of the last use, ns.
     pub last_ns: i64,
 }
 
 /// The rule graph.
 #[derive(Clone, Debug, Default)]
 pub struct RuleGraph {
-    /// Acyclic, but for that of [`by_place`].
+    /// Acyclic, except for the graph of [`by_place`].
     pub graph: DiGraph<Group, GroupEdge>,
     /// Forks not drawn because the child's rule is connected by data already.
     pub hidden_forks: usize,
@@ -121,8 +120,8 @@ pub struct RuleGraph {
     pub inner_edges: usize,
     /// The group of every node of the workflow graph.
     pub group_of: Vec<NodeIndex>,
-    /// Cycles that the contraction would have made: the first parts of the groups on each, which were
-    /// split for that.
+    /// Cycles that the contraction would have made: the first parts of the groups on each, which were split
+    /// to avoid it.
     pub cycles: Vec<Vec<NodeIndex>>,
 }
 
@@ -135,7 +134,8 @@ impl RuleGraph {
         }
     }
 
-    /// A group in a sentence, with names as they are: files are told from rules of the same name.
+    /// A group as part of a sentence, with unchanged names: files are distinguished from rules of the same
+    /// name.
     pub fn described(&self, workflow: &Workflow, group: NodeIndex) -> String {
         let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
         match &self.graph[group].members {
@@ -148,10 +148,10 @@ impl RuleGraph {
     }
 }
 
-/// What makes nodes of the workflow graph members of one group.
+/// Property that all nodes of one group share.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    /// The label of processes, and which part of their lives.
+    /// The label of processes, and the version of these.
     Label(u32, u32),
     Files {
         producers: Vec<(u32, u32)>,
@@ -194,9 +194,9 @@ fn of_labels(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>], workers: &[boo
     contract(workflow, &part, labels, (&group, round), hidden_forks)
 }
 
-/// Contracts the workflow graph to one node for each label, as a machine, a directory or a job is one, also where that
-/// makes cycles: of two that give each other something each comes after the other. Files that only those of one
-/// label wrote and read are a part of its node.
+/// Contracts the workflow graph to one node for each label, such as a machine, a directory or a job, even
+/// where that makes cycles: if two labels give each other data, each comes after the other. Files that only
+/// processes of one label wrote and read are part of its node.
 pub fn by_place(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGraph {
     let workers = vec![false; labels.len()];
     let label_of = numbers(labels, &workers);
@@ -214,8 +214,8 @@ pub fn by_place(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGrap
     contract(workflow, &part, labels, (&group, rounds), hidden_forks)
 }
 
-/// Contracts processes of one rule whose neighbours are alike, and files of one kind whose
-/// neighbours are: what a map over many inputs repeats becomes one chain.
+/// Contracts processes of one rule whose neighbours are alike, and files of one kind whose neighbours are:
+/// the steps that a map repeats over many inputs become one chain.
 pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
     let (labels, workers) = (rules(workflow), workers(workflow, dag));
     let label_of = numbers(&labels, &workers);
@@ -230,14 +230,14 @@ pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
     contract(workflow, &part, labels, (&group, round), hidden_forks)
 }
 
-/// What processes are grouped by.
+/// Labels by which processes are grouped.
 #[derive(Clone, Copy)]
 struct Labels<'a> {
     /// The label of every process.
     of: &'a [Arc<str>],
-    /// Whether it is a copy at work of who forked it.
+    /// For every process: true if it is a copy at work of the process that forked it.
     workers: &'a [bool],
-    /// Whether all of a label are one node, whatever that does to the order.
+    /// True if all processes of a label are one node, even where that makes cycles.
     is_place: bool,
 }
 
@@ -328,7 +328,7 @@ fn contract(
     hidden_forks: usize,
 ) -> RuleGraph {
     let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
-    // Rounds may skip numbers in a group; people count its parts 1, 2, 3.
+    // Rounds may skip numbers in a group; its parts are shown as 1, 2, 3.
     let mut parts: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); groups];
     for (&group, &round) in group.iter().zip(&round) {
         parts[group as usize].insert(round);
@@ -383,7 +383,7 @@ fn contract(
         let size = part[node].size_bytes(workflow);
         let group = &mut graph[into];
         match (&mut group.members, part[node]) {
-            // A place has each once.
+            // A place has each process once.
             (Members::Processes { .. }, Node::Process { version: 2.., .. }) if labels.is_place => {}
             (Members::Processes { processes, .. }, Node::Process { id, .. }) => processes.push(id),
             (Members::Processes { .. }, Node::File { version: 1, .. }) => {
@@ -402,7 +402,7 @@ fn contract(
                 if files.last() != Some(&file) {
                     files.push(file);
                 }
-                // The newest version is one node: a file counts once.
+                // The newest version is one node: a file is counted once.
                 if let Some(size) = size {
                     *size_bytes = Some(size_bytes.unwrap_or(0).saturating_add(size));
                 }
@@ -475,7 +475,7 @@ impl GroupEdge {
         }
     }
 
-    /// Takes another one to it.
+    /// Adds another edge.
     pub(crate) fn add(&mut self, more: &GroupEdge) {
         self.way = match self.kind.cmp(&more.kind) {
             Ordering::Less => more.way,

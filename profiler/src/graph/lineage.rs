@@ -1,22 +1,23 @@
-//! Cuts processes into versions in time, as files have versions, where what one got back from those
-//! that it started would else close a cycle.
+//! Cuts processes into versions in time, as files have versions, where the data that a process got back from
+//! processes that it started would close a cycle.
 //!
-//! A script with `n=$(wc -l < out); echo $n > count` started `wc`, and got its answer: as one node it
-//! would come before itself. Cut between what it gave and what it got later, it is two: the first made
-//! what `wc` counted, the second wrote `count`. Processes that lie on a cycle of data and forks are
-//! cut where data came in after data went out; forks on such a cycle cut nothing ([`super::acyclic`] leaves
-//! out those that contradict data).
+//! A script with `n=$(wc -l < out); echo $n > count` started `wc`, and got its answer: as one node it would
+//! come before itself. Cut between its output and its later input, it is two versions: the first made the
+//! file that `wc` counted, the second wrote `count`. Processes that lie on a cycle of data and forks are cut
+//! where data came in after data went out; forks on such a cycle cut nothing ([`super::acyclic`] leaves out
+//! those that contradict data).
 //!
-//! 1. An edge is known by its first and last moment. A version begins where an edge in begins after
-//!    an edge out has ended: what overlaps stays together, so that no dependency is lost. An edge in
-//!    leads to the version in which it began, an edge out from that in which it ended.
-//! 2. Where that leaves a cycle, processes gave and got over the same time. Of the one that began first
-//!    (who asked; the others answer) the edges on the cycle are *narrowed*: one in counts when it ended,
-//!    one out when it began, and a version begins wherever one in follows one out. If a cycle is left,
-//!    the next one. Where all are narrowed time goes forward along every way of data, so that ends.
-//! 3. What leads off the cycle, as the file that one who asked wrote meanwhile, comes after every answer that had
-//!    begun before it ended: no dependency is lost, and none leads back.
-//! 4. Whoever had started a child before what came in was there is cut between both ([`past`]).
+//! 1. An edge is known by its first and last time. A version begins where an edge in begins after an edge out
+//!    has ended: edges that overlap stay together, so that no dependency is lost. An edge in leads to the
+//!    version in which it began, an edge out from that in which it ended.
+//! 2. Where that leaves a cycle, processes gave and got data over the same time. The edges on the cycle of
+//!    the process that began first (it asked; the others answer) are *narrowed*: one in counts when it ended,
+//!    one out when it began, and a version begins wherever one in follows one out. If a cycle is left, the
+//!    edges of the next process are narrowed. Where all are narrowed, time goes forward along every way of
+//!    data, so that no cycle is left.
+//! 3. Data that leads off the cycle, such as a file that the asking process wrote meanwhile, comes after
+//!    every answer that had begun before it ended: no dependency is lost, and none leads back.
+//! 4. A process that had started a child before data came in is cut between both ([`past`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -42,9 +43,9 @@ pub fn lineage(workflow: &Workflow) -> Dag {
         if let Node::Process { id, .. } = graph[node]
             && in_cycle[node.index()] != NONE
         {
-            let moments = after(moments(&graph, node, &cuts, |_, _| true), false);
-            if !moments.is_empty() {
-                cuts.of.insert(id, moments);
+            let instants = after(instants(&graph, node, &cuts, |_, _| true), false);
+            if !instants.is_empty() {
+                cuts.of.insert(id, instants);
             }
         }
     }
@@ -68,8 +69,9 @@ pub fn lineage(workflow: &Workflow) -> Dag {
     sound(workflow, split, &ranks, cuts.of)
 }
 
-/// The graph of which rules and levels are made: cut like [`lineage`], but for an engine that got back a thousand results,
-/// whose versions are no steps: then every process is whole.
+/// The graph from which rules and levels are made: cut like [`lineage`], except when a process has more than
+/// [`MOST_VERSIONS`] versions, as an engine that got back a thousand results. Such versions are no steps:
+/// then every process is whole.
 pub fn steps(workflow: &Workflow) -> Dag {
     let dag = lineage(workflow);
     match dag.most_versions() > MOST_VERSIONS {
@@ -81,7 +83,8 @@ pub fn steps(workflow: &Workflow) -> Dag {
 /// No cycle.
 const NONE: u32 = u32::MAX;
 
-/// For every node which cycle it lies on, of the edges of such kinds.
+/// For every node, the number of the cycle that it lies on, made of the kinds of edges for which `counts` is
+/// true.
 fn on_cycles(graph: &Graph, counts: impl Fn(EdgeKind) -> bool) -> Vec<u32> {
     let part = graph.filter_map(|_, _| Some(()), |_, edge| counts(edge.kind).then_some(()));
     let mut cycle = vec![NONE; graph.node_count()];
@@ -95,12 +98,12 @@ fn on_cycles(graph: &Graph, counts: impl Fn(EdgeKind) -> bool) -> Vec<u32> {
     cycle
 }
 
-/// Where processes are cut.
+/// Times at which processes are cut.
 #[derive(Default)]
 struct Cuts {
-    /// The moments at which the second and later versions begin, in order.
+    /// Begins of the second and later versions of each process, ns, in order.
     of: BTreeMap<ProcessId, Vec<i64>>,
-    /// Of every edge of the whole graph whether it is narrowed where it begins, and where it ends.
+    /// For every edge of the whole graph: true if it is narrowed at its begin, and at its end.
     narrowed: Vec<[bool; 2]>,
 }
 
@@ -110,13 +113,13 @@ impl Cuts {
         ends.is_some_and(|ends| ends[usize::from(is_in)])
     }
 
-    /// The version, from 0, at an end of an edge.
+    /// The version of a process, from 0, at one end of an edge.
     fn version(&self, id: ProcessId, edge: &Edge, is_in: bool, is_narrowed: bool) -> usize {
         let Some(cuts) = self.of.get(&id) else {
             return 0;
         };
         match (edge.kind, is_in, is_narrowed) {
-            // A child is there before what came from it, and what came later it does not know.
+            // A child exists before its data comes back, and knows nothing of data that came later.
             (EdgeKind::Fork, false, _) => cuts.partition_point(|&cut| cut < edge.first_ns),
             (EdgeKind::Fork, true, _) => 0,
             (_, true, false) => cuts.partition_point(|&cut| cut <= edge.first_ns),
@@ -126,7 +129,7 @@ impl Cuts {
         }
     }
 
-    /// Cuts further where forks would lead back in time, and says whether anybody is.
+    /// Cuts further where forks would lead back in time. Returns true if it cut a process.
     fn by_forks(
         &mut self,
         workflow: &Workflow,
@@ -151,8 +154,8 @@ impl Cuts {
         is_any
     }
 
-    /// The least version from which what a process gives off its cycle can come, by when it gave it last: what came in
-    /// before, as far as it counts only when it ended. Sorted; the later the moment, the later the version.
+    /// For each answer that a process got on its cycle: begin, and the least version whose later output may
+    /// contain it. A narrowed answer counts only when it ended. Sorted; a later begin has a later version.
     fn answered(&self, graph: &Graph, node: NodeIndex, id: ProcessId) -> Vec<(i64, usize)> {
         let mut answers: Vec<(i64, usize)> = graph
             .edges_directed(node, petgraph::Direction::Incoming)
@@ -171,7 +174,8 @@ impl Cuts {
         answers
     }
 
-    /// The graph with its processes cut. `cycle` says of every node of the whole graph which cycle it lies on.
+    /// The graph with its processes cut. `cycle` has for every node of the whole graph the number of its
+    /// cycle.
     fn applied(&self, workflow: &Workflow, whole: &Graph, cycle: &[u32]) -> Graph {
         let mut graph = whole.map(|_, node| *node, |_, edge| *edge);
         graph.clear_edges();
@@ -193,7 +197,7 @@ impl Cuts {
             .keys()
             .map(|&id| (id, self.answered(whole, NodeIndex::new(id.0 as usize), id)))
             .collect();
-        // What leads off the cycle closes none, however late it comes.
+        // An edge that leads off the cycle closes none, however late it comes.
         let leads_off = |edge: EdgeIndex| {
             whole.edge_endpoints(edge).is_some_and(|(from, to)| {
                 whole[edge].kind.is_data() && cycle[from.index()] != cycle[to.index()]
@@ -241,10 +245,9 @@ impl Cuts {
     }
 }
 
-/// The edges of data of a process, in the order of the moments at which they count: when, and whether
-/// it is one in. What comes in at the moment when something goes out may be in it, if it is not
-/// narrowed.
-fn moments(
+/// The edges of data of a process: time at which each counts, ns, and true for an edge in. Data that comes in
+/// at the same time as data goes out may be part of it, if the edge is not narrowed.
+fn instants(
     graph: &Graph,
     node: NodeIndex,
     cuts: &Cuts,
@@ -269,12 +272,12 @@ fn moments(
     found
 }
 
-/// The moments of what comes in after something went out.
-fn after(mut moments: Vec<(i64, bool)>, is_out_first: bool) -> Vec<i64> {
-    moments.sort_unstable_by_key(|&(at, is_in)| (at, is_in == is_out_first));
+/// Times of the edges in that follow an edge out.
+fn after(mut instants: Vec<(i64, bool)>, is_out_first: bool) -> Vec<i64> {
+    instants.sort_unstable_by_key(|&(at, is_in)| (at, is_in == is_out_first));
     let mut has_given = false;
     let mut cuts = Vec::new();
-    for (at, is_in) in moments {
+    for (at, is_in) in instants {
         if is_in && has_given {
             cuts.push(at);
         }
@@ -283,11 +286,11 @@ fn after(mut moments: Vec<(i64, bool)>, is_out_first: bool) -> Vec<i64> {
     cuts
 }
 
-/// After so many rounds all that is left on cycles is narrowed at once.
+/// After this number of rounds all edges that are left on cycles are narrowed at once.
 const ROUNDS: u32 = 20;
 
-/// Narrows the edges of data on the cycles that are left, of one process of each, and cuts it by them.
-/// Says whether there was any to narrow.
+/// Narrows the edges of data on the cycles that are left, of one process of each, and cuts the process by
+/// them. Returns true if there was an edge to narrow.
 fn narrow(
     whole: &Graph,
     split: &Graph,
@@ -297,7 +300,7 @@ fn narrow(
 ) -> bool {
     cuts.narrowed.resize(whole.edge_count(), [false; 2]);
     // The edges of the whole graph are the first of the split one, in the same order.
-    // By cycle, then by who began first.
+    // Edge ends by cycle, then by the start of their process.
     type End = (EdgeIndex, bool, NodeIndex);
     let mut ends: BTreeMap<(u32, u32), Vec<End>> = BTreeMap::new();
     for edge in whole.edge_references() {
@@ -319,7 +322,7 @@ fn narrow(
     let mut last = None;
     let mut narrowed: Vec<NodeIndex> = Vec::new();
     for ((number, _), ends) in ends {
-        // Those of a cycle stand together, who began first before the others.
+        // The ends of a cycle follow each other; the process that began first comes before the others.
         if round < ROUNDS && last.replace(number) == Some(number) {
             continue;
         }
@@ -335,7 +338,7 @@ fn narrow(
             continue;
         };
         let of_cycle = |edge, is_in| cuts.is_narrowed(edge, is_in);
-        let more = after(moments(whole, node, cuts, of_cycle), true);
+        let more = after(instants(whole, node, cuts, of_cycle), true);
         if !more.is_empty() {
             let all = cuts.of.entry(id).or_default();
             all.extend(more);
@@ -347,7 +350,7 @@ fn narrow(
 }
 
 impl Dag {
-    /// When a version of a process began and ended, ns; `None`: the end was not seen.
+    /// Begin and end of a version of a process, ns; `None`: the end was not seen.
     pub fn version_ns(
         &self,
         workflow: &Workflow,
@@ -364,7 +367,7 @@ impl Dag {
         (begin, at(version.max(1) as usize - 1).or(process.end_ns))
     }
 
-    /// The most versions that a process has.
+    /// Greatest number of versions of a process.
     pub fn most_versions(&self) -> u32 {
         let versions = self.graph.node_weights().map(|node| match *node {
             Node::Process { versions, .. } => versions,

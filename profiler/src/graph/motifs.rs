@@ -9,7 +9,7 @@ use petgraph::visit::EdgeRef;
 use super::groups::{Members, RuleGraph};
 use super::{Dag, EdgeKind, Node};
 
-/// How the data of one step goes to another.
+/// Pattern of the data from one step to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Motif {
     /// One process to one process.
@@ -27,7 +27,7 @@ pub enum Motif {
 }
 
 impl Motif {
-    /// In words.
+    /// The pattern in words.
     pub const fn name(self) -> &'static str {
         match self {
             Motif::Chain => "chain",
@@ -43,9 +43,9 @@ impl Motif {
 /// Data that goes from the processes of one group to those of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Who sends: a node of the rule graph.
+    /// The sender: a node of the rule graph.
     pub from: NodeIndex,
-    /// Who receives.
+    /// The receiver.
     pub to: NodeIndex,
     /// Processes that send.
     pub senders: usize,
@@ -57,8 +57,8 @@ pub struct Flow {
     pub motif: Motif,
 }
 
-/// How steps feed each other: through files and channels from process to process, in the order of the
-/// rule graph's nodes.
+/// The flows between steps, through files and channels from process to process, in the order of the rule
+/// graph's nodes.
 pub fn flows(dag: &Dag, rules: &RuleGraph) -> Vec<Flow> {
     let mut pairs: BTreeMap<(usize, usize), BTreeSet<(u32, u32)>> = BTreeMap::new();
     let mut add = |from: NodeIndex, to: NodeIndex| {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_told_apart() {
+    fn patterns_are_distinguished() {
         assert_eq!(motif(&[(1, 10)]), Motif::Chain);
         assert_eq!(motif(&[(1, 10), (2, 20), (3, 30)]), Motif::ParallelMap);
         assert_eq!(motif(&[(1, 10), (1, 20), (1, 30)]), Motif::FanOut);

@@ -48,14 +48,14 @@ impl Order {
         (placed as usize == nodes).then_some(order)
     }
 
-    /// Adds an edge, unless it would close a cycle; says whether it did.
+    /// Adds an edge, unless it would close a cycle; returns true if it was added.
     pub(crate) fn add(&mut self, from: u32, to: u32) -> bool {
         let (low, high) = (self.place[to as usize], self.place[from as usize]);
         if from == to {
             return false;
         }
         if high > low {
-            // Only what lies between both can be out of order now.
+            // Only nodes between both can be out of order now.
             let Some(below) = self.reach(to, from, |o, n| &o.after[n], |place| place <= high)
             else {
                 return false;
@@ -83,8 +83,8 @@ impl Order {
         self.before[to as usize].push(from);
     }
 
-    /// What can be reached from `start` within the places allowed, in their order; `None` when
-    /// `forbidden` is among it.
+    /// The nodes that can be reached from `start` within the places allowed, in their order; `None` when
+    /// `forbidden` is one of them.
     fn reach(
         &mut self,
         start: u32,

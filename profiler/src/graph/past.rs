@@ -1,11 +1,12 @@
-//! Forks that would lead back in time: from what a process got to a child that was there before.
+//! Forks that would lead back in time: from data that a process got to a child that existed before.
 //!
-//! A script that runs `mkdir`, and later takes the answer of `perl` into a variable, is one node that got
-//! the answer and started `mkdir`: perl before mkdir, which is not so. Such a process is cut where the answer
-//! came in ([`cuts`]), unless that makes too many versions of it; then the fork is left out ([`leave_out`]).
+//! A script that runs `mkdir`, and later takes the answer of `perl` into a variable, is one node that got the
+//! answer and started `mkdir`: it would put perl before mkdir, which is wrong. Such a process is cut where
+//! the answer came in ([`cuts`]), unless that makes too many versions of it; then the fork is left out
+//! ([`leave_out`]).
 //!
-//! What may have been there is told by the moments on the ways of data: the begins of processes, and those of
-//! writes and channels. Reading counts for nothing: a file that was there before is no event.
+//! The events on the ways of data decide the order in time: the begins of processes, writes and channels.
+//! Reading does not count: a file that was there before is no event.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,7 +19,7 @@ use crate::model::{ProcessId, Workflow};
 
 type Graph = DiGraph<Node, Edge>;
 
-/// The latest event that an edge of data brings, where the node that it comes from has this one.
+/// The latest event that an edge of data brings, where `latest` is that of the node at its begin.
 fn brought(edge: &Edge, latest: i64) -> i64 {
     match edge.kind {
         EdgeKind::Pipe | EdgeKind::Socket | EdgeKind::Write | EdgeKind::Create => {
@@ -28,8 +29,8 @@ fn brought(edge: &Edge, latest: i64) -> i64 {
     }
 }
 
-/// For every node the latest event on a way of data to it, ns: what comes after it began no sooner. The data
-/// must make no cycle.
+/// For every node the latest event on a way of data to it, ns: nodes after it began no sooner. The data must
+/// make no cycle.
 fn latest(workflow: &Workflow, graph: &Graph) -> Vec<i64> {
     let is_data = |edge: &petgraph::graph::EdgeReference<'_, Edge>| edge.weight().kind.is_data();
     let mut latest = Vec::with_capacity(graph.node_count());
@@ -58,7 +59,7 @@ fn latest(workflow: &Workflow, graph: &Graph) -> Vec<i64> {
     latest
 }
 
-/// The forks of a graph whose data makes no cycle that lead back in time.
+/// The forks of a graph that lead back in time. The data of the graph makes no cycle.
 fn of_graph(graph: &Graph, latest: &[i64]) -> HashSet<EdgeIndex> {
     let forks = graph
         .edge_references()
@@ -69,10 +70,10 @@ fn of_graph(graph: &Graph, latest: &[i64]) -> HashSet<EdgeIndex> {
         .collect()
 }
 
-/// Where processes must be cut further so that no fork leads back in time: the moments, in order. `whole` has
-/// every process as one node; its edges are the first of `split`, where they are cut as `done` says and of
-/// which the data makes no cycle. `answers` says of a fork of `whole` whether the child gave something back:
-/// such a fork alone cuts nothing; `is_late` whether an edge counts when it ended.
+/// Times at which processes must be cut further so that no fork leads back in time, in order. `whole` has
+/// every process as one node; its edges are the first of `split`, where processes are cut at the times of
+/// `done` and whose data makes no cycle. `answers` is true for a fork of `whole` whose child gave something
+/// back: such a fork alone cuts nothing. `is_late` is true for an edge that counts when it ended.
 pub(super) fn cuts(
     workflow: &Workflow,
     (whole, split): (&Graph, &Graph),
@@ -94,7 +95,7 @@ pub(super) fn cuts(
             continue;
         };
         let known = done.get(&id).map_or(&[][..], Vec::as_slice);
-        // When, whether it is a fork, a cut that is there, or data in; of data the latest event in it.
+        // Time; 0, 1 or 2 for a fork, a known cut, or data in; for data the latest event in it.
         let mut events: Vec<(i64, u8, i64)> = known.iter().map(|&at| (at, 1, 0)).collect();
         for edge in whole.edges(node) {
             if edge.weight().kind == EdgeKind::Fork && !answers(edge.id()) {

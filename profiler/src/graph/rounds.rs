@@ -10,12 +10,13 @@ use petgraph::Direction;
 use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
 
-/// A group that is split anyhow is split into no more parts than these for the sake of its neighbours.
+/// A group that is split anyhow is split into at most this number of parts for the sake of its neighbours.
 const PARTS: usize = 12;
 
-/// Splits groups that are split already further, so that those of a part have the same neighbours: two uses of
-/// one program that have nothing to do with each other do not make a way that does not exist. Parts with
-/// edges between their own members stay: parted, these could close a cycle. `may` says which nodes are meant.
+/// Splits groups that are split already further, so that the members of a part have the same neighbours: two
+/// unrelated uses of one program then do not make a path that does not exist. Parts with edges between their
+/// own members stay whole, because splitting these could close a cycle. `may` is true for the nodes to
+/// consider.
 pub(crate) fn by_neighbours<N, E>(
     graph: &DiGraph<N, E>,
     group: &[u32],
@@ -40,7 +41,7 @@ pub(crate) fn by_neighbours<N, E>(
             .map(part)
             .collect()
     };
-    // The sorts of neighbours of a part, numbered in the order of their first members.
+    // The kinds of neighbours of a part, numbered in the order of their first members.
     type Around = (BTreeSet<Part>, BTreeSet<Part>);
     let mut sorts: HashMap<Part, HashMap<Around, u32>> = HashMap::new();
     let mut sort_of = vec![0; graph.node_count()];
@@ -69,7 +70,7 @@ pub(crate) fn by_neighbours<N, E>(
     }
 }
 
-/// How groups must be split.
+/// Result of [`rounds`].
 pub(crate) struct Rounds {
     /// For every node the round, from 0, that its group must be split by.
     pub(crate) of: Vec<u32>,
@@ -83,8 +84,8 @@ pub(crate) struct Rounds {
 pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Rounds {
     let order = toposort(graph, None).unwrap_or_default();
     let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
-    // Each pair once. Not by `update_edge`, which looks through all edges of a node: a group that
-    // touches every file has as many edges as there are files.
+    // Each pair once. Not by `update_edge`, which searches all edges of a node: a group that touches every
+    // file has as many edges as there are files.
     let ends = graph
         .edge_indices()
         .filter_map(|edge| graph.edge_endpoints(edge));
@@ -119,8 +120,8 @@ pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Rounds {
             is_cyclic[node.index()] = nodes.len() > 1;
         }
     }
-    // The order of the groups: by how deep their first node lies. Few paths go back in it, and it
-    // does not depend on timing, so that two runs give the same picture.
+    // The order of the groups: by the depth of their first node. Few paths go back in it, and it does not
+    // depend on timing, so that two runs give the same picture.
     let mut level = vec![0; graph.node_count()];
     let mut place = vec![(u32::MAX, 0); groups];
     for &node in &order {

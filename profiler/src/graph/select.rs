@@ -10,35 +10,35 @@ use super::{Dag, Dropped, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::paths::{base, glob, relative};
 
-/// What of the graph is wanted; a node stays if all that is given wants it.
+/// Selected part of the graph; a node stays if it fits all given conditions.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Processes that lived in these ns since the start of the recording, and files used then.
+    /// Processes that lived in this interval, and files used then; ns since the start of the recording.
     pub within_ns: Option<(i64, i64)>,
     /// Processes of rules that fit, and their files.
     pub rules: Vec<String>,
-    /// Processes with what they forked, all the way down, and their files: the upids of any of their images.
+    /// Processes with all their descendants, and their files: the upids of any of their images.
     pub subtrees_of: Vec<i64>,
     /// Files that fit, and the processes that used them.
     pub files: Vec<String>,
-    /// What these depend on, themselves included.
+    /// All that these depend on, themselves included.
     pub ancestors_of: Option<String>,
-    /// What depends on these, themselves included.
+    /// All that depends on these, themselves included.
     pub descendants_of: Option<String>,
-    /// What lies on a path from the first to the second, both included.
+    /// All nodes on a path from the first to the second, both included.
     pub between: Option<(String, String)>,
-    /// Leave out edges that a longer way says too.
+    /// Leave out edges where a longer path leads from the same begin to the same end.
     pub is_reduced: bool,
-    /// Names that files had besides the one that they are shown with, for those that select by name.
+    /// Names that files had besides the one that is shown, to select by.
     pub other_names: HashMap<FileIndex, Vec<String>>,
 }
 
-/// Why there is nothing to select.
+/// Reason why there is nothing to select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NothingFits(pub String);
 
 impl Selection {
-    /// Whether everything is wanted.
+    /// Returns true if everything is selected.
     pub fn is_all(&self) -> bool {
         self.within_ns.is_none()
             && self.rules.is_empty()
@@ -53,7 +53,7 @@ impl Selection {
     /// The part of a graph.
     ///
     /// # Errors
-    /// Names what no process or file fits.
+    /// The names that no process or file fits.
     pub fn of(&self, workflow: &Workflow, dag: &Dag) -> Result<Dag, NothingFits> {
         let mut keep = vec![true; dag.graph.node_count()];
         let mut only = |nodes: &HashSet<NodeIndex>| {
@@ -121,9 +121,8 @@ impl Selection {
         Ok(if self.is_reduced { reduced(part) } else { part })
     }
 
-    /// The data edges that lead from or to a selected node and were left out of the graph, or narrowed to
-    /// one version of a process, so that it has no cycle: what lies behind them is missing where somebody
-    /// asked what depends on what.
+    /// The data edges that lead from or to a selected node and were left out of the graph, or narrowed to one
+    /// version of a process, so that it has no cycle: nodes beyond them are missing from dependencies.
     pub fn cut_off(&self, dag: &Dag, part: &Dag) -> Vec<Dropped> {
         let is_asked =
             self.ancestors_of.is_some() || self.descendants_of.is_some() || self.between.is_some();
@@ -145,7 +144,7 @@ impl Selection {
             .collect()
     }
 
-    /// Why nothing is left.
+    /// The reason why nothing is left.
     fn nothing(&self, workflow: &Workflow) -> NothingFits {
         let seconds = |ns: i64| format!("{:.1}", ns as f64 * 1e-9);
         NothingFits(match (&self.between, self.within_ns) {
@@ -196,8 +195,8 @@ impl Selection {
         })
     }
 
-    /// Whether a file has a name that fits: its path, the path from the run's directory, or its last part; `./x`
-    /// is the `x` in the run's directory alone.
+    /// Returns true if a file has a name that fits: its path, the path from the run's directory, or its last
+    /// part; `./x` is only the `x` in the run's directory.
     fn is_named(&self, workflow: &Workflow, dag: &Dag, node: NodeIndex, pattern: &str) -> bool {
         let Node::File { file, .. } = dag.graph[node] else {
             return false;
@@ -268,7 +267,7 @@ fn reduced(dag: Dag) -> Dag {
         targets.sort_unstable();
         let last = targets.last().map_or(0, |t| t.0);
         for (_, target, edge) in targets {
-            // The nearest come first: who is reached already is reached through one of them.
+            // The nearest come first: a node that is reached already is reached through one of them.
             if reached[target.index()] == turn {
                 is_longer[edge.index()] = true;
                 continue;
@@ -367,7 +366,7 @@ fn reach(dag: &Dag, from: &HashSet<NodeIndex>, direction: Direction) -> HashSet<
                 Direction::Outgoing => edge.target(),
                 Direction::Incoming => edge.source(),
             };
-            // Who started whom says nothing on what depends on what.
+            // A fork shows no dependency.
             if edge.weight().kind.is_data() && found.insert(next) {
                 waiting.push(next);
             }

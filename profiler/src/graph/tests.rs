@@ -122,7 +122,7 @@ fn rules_lose_nothing(workflow: &Workflow, dag: &Dag) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// A graph by what its nodes are, not by their places.
+/// A graph by the properties of its nodes, not by their places.
 fn canonical(workflow: &Workflow, dag: &Dag) -> (Vec<String>, Vec<String>) {
     let name = |node: NodeIndex| match dag.graph[node] {
         Node::Process { id, .. } => format!("pid {}", workflow.process(id).pid),
@@ -190,7 +190,7 @@ fn renumbered(workflow: &Workflow, processes: &[usize], files: &[usize]) -> Work
     other
 }
 
-/// Like `random`, but no two things happen at one moment: then the order of discovery decides nothing.
+/// Like `random`, but no two events have the same time: then the order of discovery decides nothing.
 fn random_apart() -> impl Strategy<Value = Workflow> {
     random().prop_map(|mut workflow| {
         let apart = |at: i64, n: usize| at * 1000 + n as i64;
@@ -201,7 +201,7 @@ fn random_apart() -> impl Strategy<Value = Workflow> {
             let (read, write) = (access.read_ns, access.write_ns);
             access.read_ns = read.map(|(a, b)| (apart(a, 100 + 4 * n), apart(b, 101 + 4 * n)));
             access.write_ns = write.map(|(a, b)| (apart(a, 102 + 4 * n), apart(b, 103 + 4 * n)));
-            // Distinct sizes too: of two edges that close one cycle the smaller one goes.
+            // Distinct sizes, too: of two edges that close one cycle the smaller one goes.
             access.read_bytes *= 1000 + n as i64;
             access.write_bytes *= 1000 + n as i64;
         }
@@ -246,7 +246,7 @@ proptest! {
         );
     }
 
-    /// Steps that each write a file and read those of steps before, whenever they overlap in time.
+    /// Steps that each write a file and read those of earlier steps, also where they overlap in time.
     #[test]
     fn the_graph_of_random_steps_is_that_of_their_data(steps in random_steps()) {
         let processes: Vec<_> = (0..steps.len()).map(|n| (None, n as i64)).collect();
@@ -292,7 +292,7 @@ proptest! {
         }
         for cycle in &rules.cycles {
             prop_assert!(cycle.len() > 1);
-            // At least one group on it had to be split, or it would still be there.
+            // At least one group on it had to be split, or the cycle would still be there.
             prop_assert!(cycle.iter().any(|&node| rules.graph[node].rounds > 1));
         }
     }

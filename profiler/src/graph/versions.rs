@@ -1,17 +1,17 @@
-//! Versions of a file: which process read what which other process had written.
+//! Versions of a file: they show which process read what which other process had written.
 //!
-//! Only the first and last moments of reading and writing are known per process, so a version
-//! begins where a process starts to change a file after somebody has begun to read it.
+//! Only the first and last times of reading and writing are known per process, so a version begins where a
+//! process starts to change a file after another has begun to read it.
 
 use crate::model::{Access, Relation, Return};
 
 /// The versions of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// For every version, whether its contents build on those of the one before. The first of a
-    /// file that was there already has no writer.
+    /// For every version: true if its contents build on those of the one before. The first version of a file
+    /// that was there already has no writer.
     pub builds_on_previous: Vec<bool>,
-    /// What each access, in the order given, wrote and read.
+    /// The versions that each access, in the order given, wrote and read.
     pub uses: Vec<Use>,
 }
 
@@ -20,9 +20,10 @@ pub struct Versions {
 pub struct Use {
     /// The version that it wrote.
     pub wrote: Option<usize>,
-    /// The version that it read, where that is another one.
+    /// The version that it read, where that is not the one that it wrote.
     pub read: Option<usize>,
-    /// The version that it read when others had changed the file after it had, where that is none of the above.
+    /// The version that it read after others had changed the file later than it, where that is none of the
+    /// above.
     pub reread: Option<usize>,
     /// The version that it wrote afterwards.
     pub rewrote: Option<usize>,
@@ -32,12 +33,12 @@ pub struct Use {
 struct Version {
     start_ns: i64,
     builds_on_previous: bool,
-    /// Until when its writers read what others wrote after them.
+    /// Time until which its writers read data that others wrote after them.
     reread_until_ns: i64,
 }
 
 impl Version {
-    /// What was there before the run.
+    /// The contents before the run.
     const FOUND: Version = Version {
         start_ns: i64::MIN,
         builds_on_previous: false,
@@ -45,14 +46,14 @@ impl Version {
     };
 }
 
-/// Begin of what a process wrote: `rewrites` after it had read what others wrote.
+/// Begin of a process's writing; `rewrites` if it had read data that others wrote.
 struct Writing {
     start_ns: i64,
     access: usize,
     rewrites: bool,
 }
 
-/// Who changed the file, in the order of time.
+/// Changes of the file by processes, in the order of time.
 fn writings(accesses: &[&Access], returns: &[Option<Return>]) -> Vec<Writing> {
     let mut writings = Vec::new();
     for (i, access) in accesses.iter().enumerate() {
@@ -76,10 +77,10 @@ fn writings(accesses: &[&Access], returns: &[Option<Return>]) -> Vec<Writing> {
     writings
 }
 
-/// Divides the history of one file into versions. `returns` has for every access what its process did after it
-/// had read what others wrote later than it.
+/// Divides the history of one file into versions. `returns` has for every access the calls that its process
+/// made after it had read data that others wrote later than it.
 pub fn versions(accesses: &[&Access], returns: &[Option<Return>]) -> Versions {
-    // The last moments, too: who had read all before a writer began has nothing of it.
+    // Includes the last reads: a process that had read all before a writer began has nothing of it.
     let reading = accesses
         .iter()
         .filter_map(|access| Some([first_read(access)?, last_read(access)]));
@@ -98,7 +99,7 @@ pub fn versions(accesses: &[&Access], returns: &[Option<Return>]) -> Versions {
         let access = accesses[writing.access];
         let returned = returns[writing.access];
         let start = writing.start_ns;
-        // Whoever stores through a mapping had the contents before it.
+        // A process that stores through a mapping had the contents before.
         let is_update = access.is_update_unseen();
         while reads.get(next_read).is_some_and(|&at| at < start) {
             is_read = true;
@@ -106,11 +107,11 @@ pub fn versions(accesses: &[&Access], returns: &[Option<Return>]) -> Versions {
         }
         is_read |= is_update;
         if is_read && versions.is_empty() {
-            // Read before anybody wrote: it was there before the run.
+            // The file was read before any process wrote: it was there before the run.
             versions.push(Version::FOUND);
         }
         let current = versions.len().checked_sub(1);
-        // Who reads what others wrote after it shares no version with them.
+        // A process that reads data that others wrote after it shares no version with them.
         let is_reread = versions
             .last()
             .is_some_and(|version| returned.is_some() || version.reread_until_ns > start);
@@ -127,7 +128,7 @@ pub fn versions(accesses: &[&Access], returns: &[Option<Return>]) -> Versions {
             });
             let own_read = first_read(access).is_some_and(|at| at < start || is_update);
             if is_read && own_read && !writing.rewrites {
-                // What was there when it read last, at most what was there before it wrote.
+                // The version at its last read, at most the one before its own writing.
                 let last = last_read(access);
                 let seen = versions.partition_point(|version| version.start_ns <= last);
                 uses[writing.access].read = current.map(|current| current.min(seen.max(1) - 1));
@@ -143,7 +144,7 @@ pub fn versions(accesses: &[&Access], returns: &[Option<Return>]) -> Versions {
             false => uses[writing.access].wrote = at,
         }
     }
-    // The newest version that it can have seen: what it read last decides what it knew.
+    // The newest version that it can have seen, by its last read.
     let seen = |last: i64| versions.partition_point(|version| version.start_ns <= last);
     for (i, access) in accesses.iter().enumerate() {
         match (access.relation(), returns[i]) {
@@ -170,8 +171,8 @@ pub fn versions(accesses: &[&Access], returns: &[Option<Return>]) -> Versions {
     }
 }
 
-/// When it began to read. A reader by mapping shows only its open; a writer that opened for both
-/// and made no read call is taken not to have read.
+/// Time at which an access began to read. A reader by mapping shows only its open; a writer that opened for
+/// both and made no read call is assumed not to have read.
 fn first_read(access: &Access) -> Option<i64> {
     match access.read_ns {
         Some((first, _)) => Some(first),
@@ -182,7 +183,7 @@ fn first_read(access: &Access) -> Option<i64> {
     }
 }
 
-/// When it may have read last. A mapping may be read until the file is closed.
+/// Latest time at which an access may have read. A mapping may be read until the file is closed.
 fn last_read(access: &Access) -> i64 {
     access.read_ns.map_or(access.span_ns.1, |(_, last)| last)
 }

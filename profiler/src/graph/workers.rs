@@ -1,13 +1,13 @@
-//! Processes that are copies of a program at work, as the workers of a pool: they are another step than the
-//! program itself.
+//! Processes that are copies of a program at work, as the workers of a pool: they are a different step from
+//! the program itself.
 
 use petgraph::Direction;
 
 use super::{Dag, EdgeKind, Node};
 use crate::model::{Image, ProcessId, Workflow};
 
-/// Of every process whether it was forked, executed nothing, and used data of its own, while the one that
-/// forked it is of the same rule.
+/// For every process: true if it was forked, executed nothing, and used data of its own, while its parent is
+/// of the same rule.
 pub(super) fn workers(workflow: &Workflow, dag: &Dag) -> Vec<bool> {
     let is_copy = |id: ProcessId| {
         let parent = workflow.process(id).parent;

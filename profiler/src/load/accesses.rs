@@ -1,4 +1,4 @@
-//! What each process did to each file, summed up while the calls go by.
+//! The calls of each process on each file, summed up as they are read.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,21 @@ use super::Places;
 use super::answers::Answers;
 use super::locks::Refused;
 use super::parts::Parts;
-use super::polls::Looks;
+use super::polls::Lookups;
 use super::returns::Returns;
 use crate::load::tally::{add, add_unseen};
 use crate::model::{Access, File, FileIndex, ProcessId, Workflow};
 
-/// Adds the accesses, ordered by process, then file; system files are left out until the workflow makes or
-/// overwrites them: then they are its own. Every call is shown to
-/// `each`, too. The looks for what was not there come back, locks that were refused, and what was done before an exec.
+/// Adds the accesses, ordered by process, then file. System files are left out until the workflow makes or
+/// overwrites them: then they are its own. Every call is also passed to `each`. Returns the failed lookups,
+/// the locks that were refused, and the accesses of programs before an exec.
 pub(super) fn add_accesses(
     workflow: &mut Workflow,
     trace: &Trace,
     mut each: impl FnMut(&CallRow),
-) -> Result<(Looks, Refused, Parts)> {
+) -> Result<(Lookups, Refused, Parts)> {
     let places = Places::of(workflow);
-    let mut looks = Looks::of(workflow, trace)?;
+    let mut lookups = Lookups::of(workflow, trace)?;
     let mut refused = Refused::default();
     let mut parts = Parts::of(workflow);
     let mut returns = Returns::of(workflow.files.len());
@@ -31,7 +31,7 @@ pub(super) fn add_accesses(
     let mut files = std::mem::take(&mut workflow.files);
     let mut found: Vec<Access> = Vec::new();
     let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
-    // Most calls are of the process and file of the one before.
+    // Most calls are of the same process and file as the one before.
     let mut last = (ProcessId::default(), FileIndex::default(), 0);
     let calls = trace.for_each_call(|call| {
         each(call);
@@ -40,18 +40,18 @@ pub(super) fn add_accesses(
         if file.is_some_and(|file| !files[file.0 as usize].only_opens) {
             answers.add(call, &places);
         }
-        if call.result < 0 && !Looks::is_one(call) {
+        if call.result < 0 && !Lookups::is_one(call) {
             return;
         }
         if call.result >= 0 {
-            looks.note_maker(call);
+            lookups.note_maker(call);
         }
         let process = call.upid.and_then(|upid| places.process(upid));
         let (Some(process), Some(file)) = (process, file) else {
             return;
         };
         if call.result < 0 {
-            return looks.add(process, file, call.start_ns);
+            return lookups.add(process, file, call.start_ns);
         }
         if files[file.0 as usize].is_system {
             if !makes(call, &files[file.0 as usize]) {
@@ -88,10 +88,10 @@ pub(super) fn add_accesses(
     workflow.accesses = found;
     workflow.returns = returns.found();
     workflow.view = answers.found();
-    Ok((looks, refused, parts))
+    Ok((lookups, refused, parts))
 }
 
-/// Whether a successful call makes a file, or overwrites it. An open for both may only read.
+/// Returns true if a successful call makes a file, or overwrites it. An open for both may only read.
 fn makes(call: &CallRow, file: &File) -> bool {
     let flags = call.flags.unwrap_or(0);
     let is_change = match call.op {

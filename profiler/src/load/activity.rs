@@ -1,4 +1,4 @@
-//! What the threads of a process were doing, put together to what the process was doing.
+//! The state of a process, composed of the states of its threads.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,16 +20,17 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
     Ok(activity(workflow, &trace.activity()?, &grants))
 }
 
-/// The same from rows.
+/// Composes the states of processes from rows.
 fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activity {
     let ends = &workflow.ends;
     let images = workflow.image_places();
     let process_of = |upid: i64| images.get(&upid).map(|&at| workflow.images[at].process);
 
     let mut found = Activity::default();
-    // One entry for each interval of a thread; rows of one interval name its channels.
+    // One entry for each interval of a thread; the rows of one interval name its channels.
     let mut intervals: Vec<Span> = Vec::with_capacity(rows.len());
-    // Until when each thread waited by what ended that, which may be later than the look that saw it do the next thing.
+    // End of each thread's last wait, by the event that ended it. It may be later than the sample that saw the
+    // next state.
     let mut waited: HashMap<(ProcessId, i64), i64> = HashMap::new();
     for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
         if let Some(process) = process_of(chunk[0].upid) {
@@ -64,8 +65,8 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activ
         found.of_process[spans[0].process.0 as usize] = at..next;
         at = next;
     }
-    let held = |ends: &[ChannelEndRow]| -> Vec<HeldEnd> {
-        let held = |end: &ChannelEndRow| {
+    let ends_of = |ends: &[ChannelEndRow]| -> Vec<HeldEnd> {
+        let open = |end: &ChannelEndRow| {
             let image = &workflow.images[*images.get(&end.upid)?];
             let to_ns = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
             Some(HeldEnd {
@@ -79,16 +80,16 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activ
                 is_doubtful: end.used == Some(0) && end.at_most_bytes.is_some_and(|most| most > 0),
             })
         };
-        let mut held: Vec<HeldEnd> = ends.iter().filter_map(held).collect();
-        held.sort_by_key(|end| (end.channel, end.process, end.from_ns));
-        held
+        let mut open: Vec<HeldEnd> = ends.iter().filter_map(open).collect();
+        open.sort_by_key(|end| (end.channel, end.process, end.from_ns));
+        open
     };
-    found.ends = held(&ends.held);
-    found.idle_ends = held(&ends.idle);
+    found.ends = ends_of(&ends.active);
+    found.idle_ends = ends_of(&ends.idle);
     found
 }
 
-/// Adds who ended the wait: as the scheduler told, or by a call, which is exact.
+/// Adds the process that ended the wait: as the scheduler reported it, or by a call, which is exact.
 fn released(
     mut span: Span,
     row: &ActivityRow,
@@ -106,7 +107,7 @@ fn released(
     if let Some(grant) = grant {
         (span.from_ns, span.to_ns, span.error_ns) = (grant.from_ns, grant.to_ns, 0);
     }
-    // What holds the locks of a traced file, for the scheduler, is no process of the run.
+    // The lock holder of a traced file, as the scheduler sees it, is no process of the run.
     let waker = grant.map_or(row.waker_upid, |grant| Some(grant.by_upid));
     let inferred = || grants.freed_by(row.sample_id);
     let waker = waker.or_else(|| inferred().filter(|_| span.doing == Doing::Lock));
@@ -115,7 +116,8 @@ fn released(
     span
 }
 
-/// Cuts a sleep into what lies before the first look for a file, until it was there, and until the next look.
+/// Cuts a sleep into the parts before the first lookup of a file, until the file was there, and until the
+/// next lookup.
 fn polled(
     span: Span,
     row: &ActivityRow,
@@ -203,18 +205,18 @@ fn interval(
 
 /// Merges the intervals of the threads of one process, given in the order of time.
 fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
-    let mut moments: Vec<(i64, bool, usize)> = Vec::with_capacity(threads.len() * 2);
+    let mut edges: Vec<(i64, bool, usize)> = Vec::with_capacity(threads.len() * 2);
     for (i, span) in threads
         .iter()
         .enumerate()
         .filter(|(_, s)| s.from_ns < s.to_ns)
     {
-        moments.push((span.from_ns, true, i));
-        moments.push((span.to_ns, false, i));
+        edges.push((span.from_ns, true, i));
+        edges.push((span.to_ns, false, i));
     }
-    moments.sort_unstable();
-    // The busiest first; of equals the thread that began first. Who waits for a lock that no other process frees
-    // waits for another of the threads, and what that one does tells more.
+    edges.sort_unstable();
+    // The busiest first; of equals the thread that began first. A thread that waits for a lock that no other
+    // process frees waits for another thread of its process, whose state says more.
     let rank = |i: usize| match threads[i].doing {
         Doing::Busy => 0,
         Doing::Channels(..) | Doing::Child(_) | Doing::Place | Doing::Poll(..) => 1,
@@ -224,13 +226,13 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
     };
     let mut live: BTreeSet<(u8, usize)> = BTreeSet::new();
     let first = spans.len();
-    for (k, &(at, begins, i)) in moments.iter().enumerate() {
+    for (k, &(at, begins, i)) in edges.iter().enumerate() {
         if begins {
             live.insert((rank(i), i));
         } else {
             live.remove(&(rank(i), i));
         }
-        let Some(&(until, ..)) = moments.get(k + 1) else {
+        let Some(&(until, ..)) = edges.get(k + 1) else {
             break;
         };
         let Some(&(_, busiest)) = live.first().filter(|_| at < until) else {
@@ -240,7 +242,7 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
         let next = Span {
             from_ns: at,
             to_ns: until,
-            // What cuts it short is another thread that works.
+            // An interval that is cut short ends because another thread works.
             waker: whole.waker.filter(|_| until == whole.to_ns),
             ..whole
         };

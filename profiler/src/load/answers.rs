@@ -1,9 +1,9 @@
-//! What the calls of processes on traced views waited for: answers, and the way to flowtrace and back, which no
-//! call has without tracing.
+//! Time of calls on traced mounts: the wait for the answer, and the way to flowtrace and back, which a call
+//! has only because of tracing.
 //!
-//! How long an answer took is recorded. The way is not, but it ends before the same thread can make its
-//! next call: where calls follow each other quickly, the time from an answer to the next call is the way and little
-//! more.
+//! The time of an answer is recorded. The way is not, but it ends before the same thread can make its next
+//! call: where calls follow each other quickly, the time from an answer to the next call is the way and
+//! little more.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use super::Places;
 use crate::distribution::Distribution;
 use crate::model::{View, ViewUse, Workflow};
 
-/// No device answers as quickly: what took less came from memory, ns.
+/// No device answers as quickly: an answer in less time came from memory, ns.
 const LEAST_DEVICE_NS: i64 = 50_000;
 /// A thread that waited for longer before its next call did something else, ns.
 const MOST_BETWEEN_NS: i64 = 1_000_000;
-/// Fewer calls after others do not tell what the way takes.
+/// With fewer pairs of successive calls, the way is not known.
 const LEAST_CALLS: i64 = 1_000;
-/// Of the times between calls this share is shorter than that of the way: threads do something between calls, but
-/// not all of them much.
+/// This share of the times between calls is shorter than the way: threads do something between calls, but
+/// some do little.
 const SHORTEST: f64 = 0.1;
 
 /// A thread: its image and its number.
@@ -29,10 +29,10 @@ type Thread = (i64, i64);
 /// Sums up the answers while the calls go by.
 pub(super) struct Answers {
     view: View,
-    /// When the last answer of each thread was there.
+    /// Time at which the last answer of each thread was there.
     answered_ns: HashMap<Thread, i64>,
     between: Distribution,
-    /// Most calls are of the thread of the one before.
+    /// Most calls are of the same thread as the one before.
     last: (Thread, i64),
 }
 
@@ -57,7 +57,7 @@ impl Answers {
         }
     }
 
-    /// Adds a call on a traced view, also one that failed.
+    /// Adds a call on a traced mount, also one that failed.
     pub(super) fn add(&mut self, call: &CallRow, places: &Places) {
         let Some(upid) = call.upid else { return };
         let process = places.process(upid);
@@ -81,7 +81,7 @@ impl Answers {
             self.last = (thread, answered.unwrap_or(i64::MIN));
         }
         let between = call.start_ns.saturating_sub(self.last.1);
-        // Not known of calls of a thread that overlap, as the kernel's own on its behalf.
+        // Not known for calls of a thread that overlap, such as the kernel's own on its behalf.
         if (0..MOST_BETWEEN_NS).contains(&between) {
             self.between.add(between);
         }
@@ -135,8 +135,8 @@ mod tests {
         };
         let places = Places::of(&workflow);
         let mut answers = Answers::of(&workflow);
-        // Two threads in turn; between them lies less than the way. Each hundredth call is slow, and each
-        // tenth time something else is done.
+        // Two threads in turn, with less between them than the way. Each hundredth call is slow, and each
+        // tenth time the thread does something else.
         let mut at = [0, 10_000];
         for n in 0..2_000 {
             for (tid, at) in (7..).zip(&mut at) {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn few_calls_tell_nothing() {
+    fn few_calls_show_nothing() {
         let workflow = Workflow::default();
         assert_eq!(Answers::of(&workflow).found().way_ns, None);
     }

@@ -1,7 +1,8 @@
-//! How many bytes a process may have moved through the ends of channels that it held.
+//! Bounds of the bytes that a process may have moved through the ends of channels that it had open.
 //!
-//! Where nobody counted, an end is bounded by what its image moved at all while it held it, as the kernel counts
-//! reads and writes per process. So the bounds of several ends do not add: they are bounds of one sum.
+//! An end whose bytes were not counted is bounded by all that its image moved while it had the end open, as
+//! the kernel counts reads and writes per process. So the bounds of several ends do not add: they are bounds
+//! of one sum.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +10,10 @@ use flowtrace_schema::ChannelEndRow;
 
 use crate::model::{ProcessId, Side, Workflow};
 
-/// What images moved in a direction from some moment to their end, at most: a bound also for ends that they gave up
-/// earlier, of which none is known.
+/// Greatest number of bytes that images moved in a direction from a certain time to their end: a bound also
+/// for ends that they closed earlier, of which no bound is known.
 pub(super) struct Bounds<'a> {
-    /// Of images and directions from when, ns, and how many bytes.
+    /// Begin of the time, ns, and bytes, by image and direction.
     whole: HashMap<(i64, &'a str), (i64, i64)>,
 }
 
@@ -31,7 +32,7 @@ impl<'a> Bounds<'a> {
         Bounds { whole }
     }
 
-    /// What was moved through one end at most; `None`: not known.
+    /// Greatest number of bytes moved through one end; `None`: not known.
     pub(super) fn of_end(&self, end: &ChannelEndRow) -> Option<i64> {
         let whole = || {
             let whole = self.whole.get(&(end.upid, end.direction.as_str()));
@@ -40,14 +41,15 @@ impl<'a> Bounds<'a> {
         end.at_most_bytes.or_else(|| Some(whole()?.1))
     }
 
-    /// What each process moved in a direction at most through all the ends that it held, where that is known.
+    /// Greatest number of bytes that each process moved in a direction through all its ends, where that is
+    /// known.
     pub(super) fn of_processes(
         &self,
         workflow: &Workflow,
         images: &HashMap<i64, usize>,
         rows: &[ChannelEndRow],
     ) -> HashMap<(ProcessId, Side), i64> {
-        // What was counted, and the largest of the bounds of the rest.
+        // Counted bytes, and the largest of the bounds of the rest.
         let mut moved: HashMap<(usize, Side), (i64, i64)> = HashMap::new();
         let mut unknown = HashSet::new();
         for end in rows {

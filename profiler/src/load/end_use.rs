@@ -1,14 +1,14 @@
 //! Use of one direction of a channel by one process.
 
-/// What one process had to do with one direction of a channel.
+/// Use of one direction of a channel by one process.
 #[derive(Clone, Copy)]
 pub(super) struct EndUse {
     pub(super) at_most_bytes: Option<i64>,
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
-    /// Data is known to have moved.
+    /// True if data is known to have moved.
     pub(super) is_used: bool,
-    /// How much was counted.
+    /// True if the bytes were counted.
     pub(super) is_counted: bool,
 }
 

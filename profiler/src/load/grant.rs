@@ -9,12 +9,12 @@ pub(crate) struct Grant {
     pub(crate) to_ns: i64,
     /// Process image that gave it.
     pub(crate) by_upid: i64,
-    /// Of the lock of a file, the file.
+    /// The file, if the wait was for its lock.
     pub(crate) file_id: Option<i64>,
 }
 
 impl Grant {
-    /// An interval cut where the wait begins and ends: the parts, and whether each belongs to the wait.
+    /// Cuts an interval where the wait begins and ends: the parts, each with true if it belongs to the wait.
     pub(crate) fn cut(self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = ((i64, i64), bool)> {
         let inner = (self.from_ns.max(from_ns), self.to_ns.min(to_ns));
         let parts = [

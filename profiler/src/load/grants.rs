@@ -1,16 +1,17 @@
-//! Who ended a wait that began with a call of the waiter's own: freed the lock of a file, opened the other end of a FIFO,
-//! made the file that it looked for, or freed the lock that it tried to get again and again.
+//! The processes that ended waits which began with a call of the waiter: they freed the lock of a file,
+//! opened the other end of a FIFO, made the file that the waiter polled for, or freed the lock that it tried
+//! to get again and again.
 
 use std::collections::HashMap;
 
 use flowtrace_schema::{FifoEndRow, LockCallRow, Result, SampleRow, Trace};
 
-use super::{fellows, locks};
+use super::{lock_peers, locks};
 use crate::intervals::{NOBODY, Stretches};
 use crate::load::Grant;
 use crate::model::{Poll, ProcessId, Workflow};
 
-/// How far from the last look at who waits for the other end of a FIFO the open may have ended, ns.
+/// Greatest time between the last sample of a wait for the other end of a FIFO and the end of the open, ns.
 const NEAR: i64 = 50_000_000;
 
 /// Waits by the image that waited.
@@ -18,37 +19,38 @@ const NEAR: i64 = 50_000_000;
 pub struct Grants {
     /// For locks of files, in the order of time.
     locks: HashMap<i64, (Vec<Grant>, Stretches)>,
-    /// Of samples of waits for locks the image that is taken to have freed them, where nobody told.
+    /// For samples of waits for locks, the image inferred to have freed them, where no event reported it.
     shared: HashMap<i64, i64>,
-    /// When an image had opened one end of a FIFO, in order, and the image that had opened the other last.
+    /// For each image: the times at which it had opened one end of a FIFO, in order, with the image that had
+    /// opened the other end last.
     opens: HashMap<i64, Vec<(i64, i64)>>,
-    /// When who looks for a file slept until the next look.
+    /// Sleeps of processes that poll for a file, until their next lookup.
     sleeps: Sleeps,
 }
 
-/// Waits of those that look for a file, or try to get a lock, again and again.
+/// Waits of processes that poll for a file, or try to get a lock, again and again.
 #[derive(Clone, Debug, Default)]
 struct Sleeps {
-    /// Of each process that does so in the order of time. The owner of a stretch is who ended it.
+    /// Waits of each such process, in the order of time. The owner of a stretch is the process that ended it.
     of: HashMap<ProcessId, (Vec<Sleep>, Stretches)>,
-    /// Of each image the process, its parent, and when it began; empty where nobody does so.
+    /// The process of each image, its parent, and its begin; empty where no process polls.
     processes: HashMap<i64, (ProcessId, Option<ProcessId>, i64)>,
 }
 
-/// A wait of one who sleeps until the next look, or attempt.
+/// A wait of a process that sleeps until its next lookup or attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sleep {
     pub(crate) wait: Grant,
-    /// For a lock, not for a file.
+    /// True if the wait is for a lock, not for a file.
     pub(crate) is_for_lock: bool,
 }
 
 impl Grants {
-    /// Of waits for locks that lack their samples nothing is inferred.
+    /// Nothing is inferred for waits for locks without samples.
     pub(crate) fn read(trace: &Trace, workflow: &Workflow, samples: &[SampleRow]) -> Result<Self> {
         let shared = match trace.is_exact() {
             true => HashMap::new(),
-            false => fellows::freed(workflow, samples),
+            false => lock_peers::freed(workflow, samples),
         };
         Ok(Grants {
             sleeps: Sleeps::of(workflow),
@@ -57,7 +59,8 @@ impl Grants {
         })
     }
 
-    /// From the calls on files with locks, in the order of time, and the ends of FIFOs, in the order of FIFOs and time.
+    /// `calls`: the calls on files with locks, in the order of time; `ends`: the ends of FIFOs, in the order
+    /// of FIFOs and time.
     pub(crate) fn new(calls: &[LockCallRow], ends: &[FifoEndRow]) -> Self {
         let indexed = |(upid, grants): (i64, Vec<Grant>)| {
             let stretch = |grant: &Grant| (grant.from_ns, grant.to_ns, NOBODY - 1);
@@ -72,7 +75,7 @@ impl Grants {
         }
     }
 
-    /// The wait of an image for a lock that most of an interval belongs to, ns.
+    /// The wait of an image for a lock that covers most of an interval, ns.
     pub(crate) fn lock_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Grant> {
         let (grants, stretches) = self.locks.get(&upid)?;
         let overlap = |grant: &Grant| grant.to_ns.min(to_ns) - grant.from_ns.max(from_ns);
@@ -92,7 +95,7 @@ impl Grants {
         waits
     }
 
-    /// The image that is taken to have ended the wait for a lock that a sample is of, where nobody told.
+    /// The image inferred to have ended the wait for a lock that a sample is of, where no event reported it.
     pub(crate) fn freed_by(&self, sample_id: i64) -> Option<i64> {
         self.shared.get(&sample_id).copied()
     }
@@ -101,7 +104,7 @@ impl Grants {
     pub(crate) fn open_after(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Grant> {
         let opens = self.opens.get(&upid)?;
         let distance = |at: &i64| (at - to_ns).abs();
-        // They are in order: the last one before the end, or the first one behind it.
+        // The opens are in order: the last one before the end, or the first one after it.
         let next = opens.partition_point(|(at, _)| *at < to_ns);
         let near = opens[next.saturating_sub(1)..].iter().take(2);
         let &(at, by_upid) = near.min_by_key(|(at, _)| distance(at))?;
@@ -113,8 +116,8 @@ impl Grants {
         })
     }
 
-    /// The wait of an image, or of its parent, for a file that is not there or a lock that is not free, in which some of an interval
-    /// lies, ns.
+    /// The wait of an image, or of its parent, for a file that is not there or a lock that is not free, which
+    /// overlaps an interval, ns.
     pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Sleep> {
         self.sleeps.within(upid, from_ns, to_ns)
     }
@@ -150,8 +153,9 @@ impl Sleeps {
         sleeps
     }
 
-    /// The first wait of an image's process in which some of an interval lies, or of its parent where that had begun to look when it
-    /// started the process: who ran before does something else, and so does who ends the wait.
+    /// The first wait that overlaps an interval: of an image's process, or of its parent where the parent had
+    /// begun to poll when it started the process. A process that ran before does something else, and so does
+    /// the process that ends the wait.
     fn within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Sleep> {
         let &(process, parent, start_ns) = self.processes.get(&upid)?;
         let first = |of: ProcessId, begins_until_ns, ends_after_ns, not_of| {
@@ -174,7 +178,7 @@ impl Sleeps {
     }
 }
 
-/// The wait of one who comes back again and again; `None`: whom it waited for had not begun.
+/// The wait of a process that polls; `None`: the process that it waited for had not begun.
 fn sleep(workflow: &Workflow, poll: &Poll) -> Option<Sleep> {
     let images = workflow.images(poll.by).iter();
     let by = images.rev().find(|image| image.start_ns <= poll.made_ns)?;
@@ -192,7 +196,8 @@ fn sleep(workflow: &Workflow, poll: &Poll) -> Option<Sleep> {
 /// Opens of one side of a FIFO, in the order of time.
 struct Opens<'a> {
     all: Vec<&'a FifoEndRow>,
-    /// Of each the place of the first, and behind the last, of those about it that are of the same image.
+    /// For each open, the place of the first neighbouring one of the same image, and the place after the
+    /// last.
     runs: Vec<(usize, usize)>,
 }
 
@@ -207,7 +212,7 @@ impl<'a> Opens<'a> {
         Opens { all, runs }
     }
 
-    /// The last one before a place that is of another image.
+    /// The last open before a place that is of another image.
     fn before(&self, place: usize, upid: i64) -> Option<&'a FifoEndRow> {
         let last = place.checked_sub(1)?;
         match self.all[last].upid == upid {
@@ -216,7 +221,7 @@ impl<'a> Opens<'a> {
         }
     }
 
-    /// The first one from a place on that is of another image.
+    /// The first open from a place on that is of another image.
     fn after(&self, place: usize, upid: i64) -> Option<&'a FifoEndRow> {
         let first = *self.all.get(place)?;
         match first.upid == upid {
@@ -232,13 +237,13 @@ fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
         let but = |direction: &str| Opens::of(ends.iter().filter(|end| end.direction != direction));
         let (readers, writers) = (but("write"), but("read"));
         for end in ends {
-            // Who opens both ends waits for nobody.
+            // A process that opens both ends waits for no other.
             let others = match end.direction.as_str() {
                 "read" => &writers,
                 "write" => &readers,
                 _ => continue,
             };
-            // Both are seen within a moment, in any order.
+            // Both opens are seen at nearly the same time, in any order.
             let place = others
                 .all
                 .partition_point(|other| other.from_ns < end.from_ns);
@@ -252,7 +257,7 @@ fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
             }
         }
     }
-    // Of several FIFOs.
+    // An image may have opened several FIFOs.
     for opens in found.values_mut() {
         opens.sort_by_key(|&(at, _)| at);
     }
@@ -274,7 +279,7 @@ mod tests {
         let ends = [
             end(3, 100, "write"),
             end(2, 101, "read"),
-            // A program that the reader became holds it, too.
+            // The program that the reader became has it open, too.
             end(4, 400, "read"),
         ];
         let grants = Grants::new(&[], &ends);

@@ -1,4 +1,5 @@
-//! Locks of files: who freed which for whom, whether that one waited in its call or came back until it had it.
+//! Locks of files: the process that freed each one for another, whether that one waited in its call or tried
+//! again until it had it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,9 +10,9 @@ use crate::model::{Poll, Workflow};
 
 /// `F_UNLCK` of `fcntl(2)`.
 const UNLOCK: i64 = 2;
-/// `EAGAIN` and `EACCES`, negative as results have them: somebody else has it.
+/// `EAGAIN` and `EACCES`, negative as results have them: another process has the lock.
 const REFUSED: [i64; 2] = [-11, -13];
-/// Fewer attempts of one that never gets it are no habit.
+/// Fewer attempts by a process that never gets the lock are no polling.
 const FEWEST: usize = 3;
 
 /// Waits of images for locks that others freed, in the order of time, from the calls on files with locks in that order.
@@ -23,7 +24,7 @@ pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
     let mut found: HashMap<i64, Vec<Grant>> = HashMap::new();
     for call in calls.iter().filter(|call| takes(call)) {
         let of_file = &of_file[&call.file_id];
-        // Whoever freed it last before the waiter had it; a request is logged when it arrives.
+        // The process that freed it last before the waiter had it; a request is logged when it arrives.
         let until = of_file.partition_point(|other| other.start_ns <= call.end_ns);
         let before = of_file[..until].iter().copied();
         if let Some(freed) = freed_last(before, call.start_ns, call) {
@@ -38,7 +39,7 @@ pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
     found
 }
 
-/// Who freed it last for the waiter since a moment, of the calls before it had it.
+/// The last call since a given time that freed the lock for the waiter, of the calls before it had the lock.
 fn freed_last<'a>(
     before: impl DoubleEndedIterator<Item = &'a LockCallRow>,
     since_ns: i64,
@@ -56,8 +57,8 @@ fn takes(call: &LockCallRow) -> bool {
     (is(call, Op::Flock) || is(call, Op::Setlk)) && call.kind != Some(UNLOCK)
 }
 
-/// Whether a call may free what `waiter` waits for. Locks of whole files end with the last descriptor of an open, those
-/// of ranges with any that a process closes: `flock(2)`, `fcntl(2)`.
+/// Returns true if a call may free what `waiter` waits for. Locks of whole files end with the last descriptor
+/// of an open, those of ranges with any descriptor that the process closes: `flock(2)`, `fcntl(2)`.
 fn frees(call: &LockCallRow, waiter: &LockCallRow) -> bool {
     if is(waiter, Op::Flock) {
         return is(call, Op::Release) || is(call, Op::Flock) && call.kind == Some(UNLOCK);
@@ -65,7 +66,7 @@ fn frees(call: &LockCallRow, waiter: &LockCallRow) -> bool {
     is(call, Op::Flush) || is(call, Op::Setlk) && call.kind == Some(UNLOCK) && meet(call, waiter)
 }
 
-/// Whether the ranges of two calls have something in common; `flock(2)` is of whole files.
+/// Returns true if the ranges of two calls overlap; `flock(2)` is of whole files.
 fn meet(one: &LockCallRow, other: &LockCallRow) -> bool {
     let range = |row: &LockCallRow| {
         let begin = row.offset.unwrap_or(0);
@@ -79,7 +80,7 @@ fn meet(one: &LockCallRow, other: &LockCallRow) -> bool {
     a.0 < b.1 && b.0 < a.1
 }
 
-/// The files with locks that somebody was refused, collected while the calls go by.
+/// The files whose locks were refused to a process, collected as the calls are read.
 #[derive(Default)]
 pub(super) struct Refused(HashSet<i64>);
 
@@ -91,7 +92,8 @@ impl Refused {
         }
     }
 
-    /// The waits among them: from the first attempt on until it had the lock, or gave up, for who freed it, or had it.
+    /// The waits for these locks: from the first attempt until the process had the lock, or gave up, with the
+    /// process that freed it, or had it.
     pub(super) fn polls(self, workflow: &Workflow, trace: &Trace) -> Result<Vec<Poll>> {
         if self.0.is_empty() {
             return Ok(Vec::new());
@@ -115,9 +117,10 @@ impl Refused {
     }
 }
 
-/// Of the calls on one file, in the order of time: who came back for a lock, from when to when, and the image that had it.
+/// The waits by repeated attempts, of the calls on one file in the order of time: image that waited, begin,
+/// end, and image that had the lock.
 fn polls(calls: &[LockCallRow]) -> Vec<(i64, i64, i64, i64)> {
-    // Attempts in vain by image and begin of the range.
+    // Failed attempts by image and begin of the range.
     let mut attempts: HashMap<(i64, Option<i64>), Vec<&LockCallRow>> = HashMap::new();
     let mut found = Vec::new();
     for (at, call) in calls.iter().enumerate().filter(|(_, call)| takes(call)) {
@@ -222,7 +225,7 @@ mod tests {
             attempt(20, 2, REFUSED[0]),
             unlock(25, 1),
             attempt(30, 2, 0),
-            // These give up.
+            // These images give up.
             attempt(40, 3, REFUSED[1]),
             attempt(50, 3, REFUSED[1]),
             attempt(60, 3, REFUSED[1]),

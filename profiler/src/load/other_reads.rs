@@ -5,54 +5,54 @@ use std::sync::Arc;
 
 use crate::load::end_use::EndUse;
 use crate::model::{ProcessId, Workflow};
-/// What processes have read that came from no pipe: a copy of its parent nothing, a program its libraries
-/// and the like, which is as much each time that it runs.
+/// Bytes that processes have read from elsewhere than pipes: a copy of its parent reads none, a program reads
+/// its libraries and the like, which are as much each time that it runs.
 #[derive(Default)]
 pub(super) struct OtherReads {
-    /// Of processes that are nothing but copies of their parents.
+    /// For each process: true if it is nothing but a copy of its parent.
     pub(super) copies: Vec<bool>,
-    /// Of each process that ran one program, which.
+    /// The program of each process that ran only one.
     pub(super) program: Vec<Option<Arc<str>>>,
-    /// Of each program that ran more than once the least, bytes.
+    /// Least number of bytes that a run of a program read, for each program that ran more than once.
     pub(super) least: HashMap<Arc<str>, i64>,
-    /// What each process read from traced files, and wrote to them, bytes.
+    /// Bytes that each process read from traced files, and wrote to them.
     pub(super) files: Vec<(i64, i64)>,
 }
 
 impl OtherReads {
     pub(super) fn of(workflow: &Workflow) -> OtherReads {
-        let mut aside = OtherReads {
+        let mut reads = OtherReads {
             files: vec![(0, 0); workflow.processes.len()],
             ..OtherReads::default()
         };
         for access in &workflow.accesses {
-            let (read, written) = &mut aside.files[access.process.0 as usize];
+            let (read, written) = &mut reads.files[access.process.0 as usize];
             *read = read.saturating_add(access.read_bytes);
             *written = written.saturating_add(access.write_bytes);
         }
         let mut seen: HashMap<Arc<str>, (u32, i64)> = HashMap::new();
         for id in workflow.process_ids() {
             let images = workflow.images(id);
-            aside.copies.push(images.iter().all(|image| image.is_fork));
+            reads.copies.push(images.iter().all(|image| image.is_fork));
             let mut programs = images.iter().filter(|image| !image.is_fork);
             let program = match (programs.next(), programs.next()) {
                 (Some(only), None) if only.is_exec => only.exe.clone(),
                 _ => None,
             };
             if let (Some(exe), Some(all)) = (&program, workflow.process(id).read_bytes) {
-                let other = all.saturating_sub(aside.files(id).0).max(0);
+                let other = all.saturating_sub(reads.files(id).0).max(0);
                 let (times, least) = seen.entry(Arc::clone(exe)).or_insert((0, other));
                 *times += 1;
                 *least = other.min(*least);
             }
-            aside.program.push(program);
+            reads.program.push(program);
         }
         let often = seen.into_iter().filter(|&(_, (times, _))| times > 1);
-        aside.least = often.map(|(exe, (_, least))| (exe, least)).collect();
-        aside
+        reads.least = often.map(|(exe, (_, least))| (exe, least)).collect();
+        reads
     }
 
-    /// Nothing but what each process read from traced files, and wrote to them.
+    /// Only the bytes that each process read from traced files, and wrote to them.
     #[cfg(test)]
     pub(super) fn of_files(files: Vec<(i64, i64)>) -> OtherReads {
         OtherReads {
@@ -61,7 +61,7 @@ impl OtherReads {
         }
     }
 
-    /// What it read from traced files, and wrote to them.
+    /// Bytes that a process read from traced files, and wrote to them.
     pub(super) fn files(&self, id: ProcessId) -> (i64, i64) {
         self.files.get(id.0 as usize).copied().unwrap_or_default()
     }
@@ -70,7 +70,7 @@ impl OtherReads {
         self.copies.get(id.0 as usize) == Some(&true)
     }
 
-    /// What a reader with such a bound has read from pipes, bytes; `None`: cannot be told.
+    /// Bytes that a reader with the bound of `side` has read from pipes; `None`: not known.
     pub(super) fn piped(&self, id: ProcessId, side: &EndUse) -> Option<i64> {
         let all = side.at_most_bytes?;
         if self.is_copy(id) {

@@ -1,21 +1,21 @@
-//! What the programs of a process before its last did to files, and whether that was work.
+//! Calls of the programs of a process before its last, and the decision whether they were work.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::{CallRow, Result, Trace, is_system_path};
 
 use super::Places;
-use super::held::Held;
+use super::inherited::Inherited;
 use super::tally::add;
 use crate::model::{Access, FileIndex, Part, ProcessId, Programs, Workflow};
 use crate::paths::base;
 
-/// Less processor time than this is the start of a program, and no work, ns.
+/// Less CPU time than this is the start of a program, and no work, ns.
 const LEAST_WORK_NS: i64 = 10_000_000;
-/// Nor is less than this share of the processor time of its process: one in so many.
+/// Less CPU time than one in so many parts of the CPU time of its process is no work either.
 const LEAST_SHARE: i64 = 20;
 
-/// Accesses of images that became others by an exec, summed up while the calls go by.
+/// Accesses of images that became others by an exec, summed up as the calls are read.
 pub(super) struct Parts {
     becomes_another: Vec<bool>,
     found: HashMap<(usize, FileIndex), Access>,
@@ -55,8 +55,8 @@ impl Parts {
         add(access, call);
     }
 
-    /// Notes which images worked before they became others, names the processes by that, and keeps what
-    /// the programs before the last of each did.
+    /// Notes which images worked before they became others, names the processes by that, and keeps the
+    /// accesses of the programs before the last of each.
     pub(super) fn settle(self, workflow: &mut Workflow, trace: &Trace) -> Result<()> {
         let executed: HashSet<(ProcessId, FileIndex)> =
             workflow.executions.iter().copied().collect();
@@ -76,10 +76,10 @@ impl Parts {
                 emptied.push((image, file));
             }
         }
-        // What the next program has open was opened for it.
-        let held = Held::by_next(workflow, trace, &emptied)?;
+        // A file that the next program has open was opened for it.
+        let inherited = Inherited::by_next(workflow, trace, &emptied)?;
         for (image, file) in emptied {
-            has_worked[image] |= held.is_closed(workflow, image, file);
+            has_worked[image] |= inherited.is_closed(workflow, image, file);
         }
         for (image, has_worked) in workflow.images.iter_mut().zip(has_worked) {
             image.has_worked = has_worked;
@@ -109,8 +109,8 @@ impl Parts {
     }
 }
 
-/// Whether an image used a processor for longer than it takes to begin, and for more than a trifle of what
-/// its process did.
+/// Returns true if an image used a CPU for longer than it takes to start, and for more than a trifle of the
+/// CPU time of its process.
 fn has_computed(workflow: &Workflow, image: usize) -> bool {
     let image = &workflow.images[image];
     let of_process = workflow.process(image.process).cpu_ns.unwrap_or(0);
@@ -118,7 +118,7 @@ fn has_computed(workflow: &Workflow, image: usize) -> bool {
     cpu_ns >= LEAST_WORK_NS && cpu_ns.saturating_mul(LEAST_SHARE) >= of_process
 }
 
-/// Whether other programs of the process moved data of the file.
+/// Returns true if other programs of the process moved data of the file.
 fn is_used_later(workflow: &Workflow, access: &Access) -> bool {
     let key = (access.process, access.file);
     let all = &workflow.accesses;
@@ -126,8 +126,8 @@ fn is_used_later(workflow: &Workflow, access: &Access) -> bool {
     at.is_ok_and(|at| (all[at].reads, all[at].changes) != (access.reads, access.changes))
 }
 
-/// Whether it moved data: bytes of a file that is neither a library nor the script of one of the images
-/// of the process, which the kernel and the interpreter read to begin.
+/// Returns true if the access moved data: bytes of a file that is neither a library nor the script of one of
+/// the images of the process, which the kernel and the interpreter read to start.
 fn is_work(workflow: &Workflow, access: &Access) -> bool {
     let file = workflow.file(access.file);
     if !file.is_regular || access.read_bytes + access.write_bytes == 0 {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::model::{FileIndex, ProcessId, Workflow};
 
-/// Which place an id has. Ids are counted from 1 with few gaps, in sound traces.
+/// Map from ids to places. Ids are counted from 1 with few gaps, in sound traces.
 #[derive(Debug)]
 enum Map {
     Dense(Vec<u32>),
@@ -57,7 +57,7 @@ impl Places {
         }
     }
 
-    /// Where an image stands in [`Workflow::images`].
+    /// Place of an image in [`Workflow::images`].
     pub(crate) fn image(&self, upid: i64) -> Option<usize> {
         self.images.get(upid).map(|place| place as usize)
     }

@@ -1,4 +1,5 @@
-//! Who waited for a file by looking for it again and again: `while [ ! -e done ]; do sleep 1; done`.
+//! Processes that waited for a file by looking it up again and again:
+//! `while [ ! -e done ]; do sleep 1; done`.
 
 use std::collections::HashMap;
 
@@ -9,67 +10,70 @@ use crate::model::{Access, FileIndex, Poll, ProcessId, Workflow};
 
 /// `ENOENT`, negative as results have it.
 const ABSENT: i64 = -2;
-/// Fewer looks are no habit.
+/// Fewer failed lookups are no polling.
 const FEWEST: u32 = 3;
-/// What comes that long after the time at which the next look was due is not what they were for, ns.
+/// A file that appears later than this after the next lookup was due is not the one that the lookups were
+/// for, ns.
 const SLACK: i64 = 20_000_000;
-/// A call by which a name came began no longer before, ns.
+/// A call that gave a file its name began at most this long before the name appeared, ns.
 const LONGEST: i64 = 1_000_000_000;
 
-/// Looks in vain for one name.
+/// Failed lookups of one name by one process.
 #[derive(Clone, Copy)]
-struct Look {
+struct Lookup {
     count: u32,
     first_ns: i64,
     last_ns: i64,
 }
 
-impl Look {
-    /// Whether a moment is that of the next look, by the distance of those before, or soon after.
+impl Lookup {
+    /// Returns true if the next lookup is due at `at_ns`, by the distance of those before, or was due shortly
+    /// before.
     fn is_next(&self, at_ns: i64) -> bool {
         let between = (self.last_ns - self.first_ns) / i64::from(self.count - 1);
         at_ns > self.last_ns && at_ns - self.last_ns <= between * 2 + SLACK
     }
 }
 
-/// All looks in vain, and what made the names that came to be later, collected while the calls go by.
+/// All failed lookups, and the calls that later made the names, collected as the calls are read.
 #[derive(Default)]
-pub(super) struct Looks {
-    looks: HashMap<(ProcessId, FileIndex), Look>,
-    /// Of each name that was absent when something appeared there, in the order of time.
+pub(super) struct Lookups {
+    lookups: HashMap<(ProcessId, FileIndex), Lookup>,
+    /// For each name that was absent, the times at which a file appeared there, in order.
     appeared: HashMap<FileIndex, Vec<AppearedRow>>,
-    /// When each file that appeared so was made, or moved, and by which image; in the order of time.
+    /// For each file that appeared so: time at which it was made or moved there, and image that did it; in
+    /// the order of time.
     made: HashMap<i64, Vec<(i64, Option<i64>)>>,
 }
 
-impl Looks {
-    pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Looks> {
-        let mut looks = Looks::default();
+impl Lookups {
+    pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Lookups> {
+        let mut lookups = Lookups::default();
         for row in trace.appeared()? {
             if let Some(absent) = file_index(&workflow.files, row.absent_id) {
-                looks.made.entry(row.file_id).or_default();
-                looks.appeared.entry(absent).or_default().push(row);
+                lookups.made.entry(row.file_id).or_default();
+                lookups.appeared.entry(absent).or_default().push(row);
             }
         }
-        Ok(looks)
+        Ok(lookups)
     }
 
-    /// Whether a call is one.
+    /// Returns true if a call is a failed lookup.
     pub(super) fn is_one(call: &CallRow) -> bool {
         call.result == ABSENT && call.op == Some(Op::Lookup)
     }
 
     pub(super) fn add(&mut self, process: ProcessId, file: FileIndex, at_ns: i64) {
-        let look = self.looks.entry((process, file)).or_insert(Look {
+        let lookup = self.lookups.entry((process, file)).or_insert(Lookup {
             count: 0,
             first_ns: at_ns,
             last_ns: at_ns,
         });
-        look.count += 1;
-        look.last_ns = at_ns;
+        lookup.count += 1;
+        lookup.last_ns = at_ns;
     }
 
-    /// Notes a successful call if it made, or moved there, what appeared under a name.
+    /// Notes a successful call if it made a file that appeared under a name, or moved it there.
     pub(super) fn note_maker(&mut self, call: &CallRow) {
         let makes = matches!(
             call.op,
@@ -80,19 +84,19 @@ impl Looks {
         }
     }
 
-    /// The waits among them: looks at equal distances, then another process made the file, then it was found.
+    /// The waits: lookups at equal distances, then another process made the file, then it was found.
     pub(super) fn polls(self, workflow: &Workflow) -> Vec<Poll> {
         let places = workflow.image_places();
         let mut polls = Vec::new();
-        for (&(poller, file), look) in &self.looks {
-            if look.count < FEWEST {
+        for (&(poller, file), lookup) in &self.lookups {
+            if lookup.count < FEWEST {
                 continue;
             }
-            // The first that came after the last look.
+            // The first file that appeared after the last failed lookup.
             let rows = self.appeared.get(&file).map_or(&[][..], Vec::as_slice);
-            let next = rows.get(rows.partition_point(|row| row.from_ns <= look.last_ns));
+            let next = rows.get(rows.partition_point(|row| row.from_ns <= lookup.last_ns));
             let is_it =
-                |row: &&AppearedRow| look.is_next(row.from_ns) && is_found(workflow, poller, row);
+                |row: &&AppearedRow| lookup.is_next(row.from_ns) && is_found(workflow, poller, row);
             let Some(row) = next.filter(is_it) else {
                 continue;
             };
@@ -101,7 +105,7 @@ impl Looks {
             if let Some(by) = by.filter(|&by| by != poller) {
                 polls.push(Poll {
                     poller,
-                    from_ns: look.first_ns,
+                    from_ns: lookup.first_ns,
                     made_ns: row.from_ns,
                     by,
                     is_lock: false,
@@ -111,7 +115,7 @@ impl Looks {
         polls
     }
 
-    /// The process image that made a file, or moved it there.
+    /// The process image that made a file, or moved it to its name.
     fn made_by(&self, row: &AppearedRow) -> Option<i64> {
         let made = self.made.get(&row.file_id)?;
         let until = made.partition_point(|&(at, _)| at <= row.from_ns);
@@ -120,7 +124,7 @@ impl Looks {
     }
 }
 
-/// Whether a process used the file once it was there.
+/// Returns true if a process used the file once it was there.
 fn is_found(workflow: &Workflow, poller: ProcessId, row: &AppearedRow) -> bool {
     let file = file_index(&workflow.files, row.file_id);
     let key = |one: &Access| (one.process, Some(one.file));

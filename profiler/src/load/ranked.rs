@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-/// Values at places, of which the greatest within a range of places, and no older than a moment, is asked for; any of
-/// them may change meanwhile.
+/// Values at places. They may change; the greatest value within a range of places, and no older than a given
+/// time, is found quickly.
 pub(super) struct Ranked<K> {
     /// The places, in order.
     places: Vec<u32>,
-    /// A tree above them; node 1 is its root.
+    /// A tree over the places; node 1 is its root.
     nodes: Vec<Node<K>>,
 }
 
 #[derive(Clone, Copy)]
 struct Node<K> {
-    /// Values below it.
+    /// Number of values below the node.
     count: u32,
-    /// The greatest of them.
+    /// The greatest value below it.
     greatest: Option<K>,
-    /// The least and the greatest moment of them, ns.
+    /// The earliest and the latest time of these values, ns.
     time_ns: (i64, i64),
 }
 
@@ -28,13 +28,13 @@ impl<K: Copy + Ord> Ranked<K> {
         time_ns: (i64::MAX, i64::MIN),
     };
 
-    /// Nothing yet at these places, which are in order.
+    /// No values yet at these places, which are in order.
     pub(super) fn new(places: Vec<u32>) -> Self {
         let nodes = vec![Self::NONE; places.len().next_power_of_two() * 2];
         Ranked { places, nodes }
     }
 
-    /// Puts a value with its moment at one of the places, counted from 0, or takes it away.
+    /// Puts a value with its time at one of the places, counted from 0, or takes it away.
     pub(super) fn set(&mut self, number: usize, value: Option<(K, i64)>) {
         let mut at = self.nodes.len() / 2 + number;
         self.nodes[at] = value.map_or(Self::NONE, |(value, at_ns)| Node {
@@ -56,7 +56,7 @@ impl<K: Copy + Ord> Ranked<K> {
         }
     }
 
-    /// How many values there are at these places that are no older than a moment, ns, and the greatest of them.
+    /// Number of values at these places that are no older than `since_ns`, and the greatest of them.
     pub(super) fn greatest(&self, places: Range<u32>, since_ns: i64) -> (u32, Option<K>) {
         let from = self.places.partition_point(|&place| place < places.start);
         let to = self.places.partition_point(|&place| place < places.end);

@@ -1,9 +1,9 @@
-//! Who of those that held a pipe for reading read from it.
+//! The processes that read from a pipe, of those that had it open for reading.
 //!
-//! Everything that a shell starts in `… | while read k; do expr $k + 1; done` has the pipe as its standard input. Of each
-//! reader only a bound is known: what it read from anything but traced files while it held the pipe, its
-//! libraries included. So the bytes are balanced: what was written was read by somebody. Where the kernel's
-//! own records count both sides and these balance, nobody else moved any.
+//! Every program that a shell starts in `… | while read k; do expr $k + 1; done` has the pipe as its standard
+//! input. For each reader only a bound is known: all that it read from anything but traced files while it had
+//! the pipe open, its libraries included. So the bytes are balanced: all that was written was read by one of
+//! them. Where the kernel's own records count both sides and these balance, no other process moved any.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,8 @@ use super::other_reads::OtherReads;
 use super::writers::leave_out_silent;
 use crate::model::ProcessId;
 
-/// Takes those out of the ends of pipes whom the kernel did not count, where it counted as much written as read.
+/// Removes processes from the ends of pipes that the kernel did not count, where it counted as much written
+/// as read.
 fn leave_out_uncounted(ends: &mut Ends) {
     let counted = |sides: &BTreeMap<ProcessId, EndUse>| -> i64 {
         let used = sides.values().filter(|side| side.is_used);
@@ -29,26 +30,28 @@ fn leave_out_uncounted(ends: &mut Ends) {
     }
 }
 
-/// Takes those out of the writers of pipes who wrote nothing into them ([`super::writers`]), and those out of the
-/// readers who merely had them as their standard input:
+/// Removes the writers of pipes that wrote nothing into them ([`super::writers`]), and the readers that only
+/// had them as their standard input:
 ///
-/// 1. all others, where one read from pipes exactly what was written into those that it could read;
-/// 2. programs that read no more than each time, where the others may have read as much as was written;
-/// 3. where somebody read as much as was written, whoever read less than half of that.
+/// 1. all others, where one reader read from pipes exactly what was written into those that it could read;
+/// 2. programs that read the same number of bytes each time, where the others may have read as much as was
+///    written;
+/// 3. where one reader read as much as was written, those that read less than half of that.
 ///
-/// Who is known to have read stays, and so does a copy of its parent that read and had no other pipe to read.
-pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &OtherReads) {
+/// A process that is known to have read stays, and so does a copy of its parent that read and had no other
+/// pipe to read.
+pub(super) fn leave_out_bystanders(channels: &mut [Ends], other_reads: &OtherReads) {
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
         leave_out_uncounted(ends);
     }
-    leave_out_silent(channels, aside);
-    // What each reader was sent through pipes, while it held which.
+    leave_out_silent(channels, other_reads);
+    // Bytes sent to each reader through pipes, with the time in which it had each pipe open.
     let mut sent: HashMap<ProcessId, Vec<Sent>> = HashMap::new();
     let pipes = channels.iter().filter(|ends| !ends.is_socket);
-    for (ends, written) in pipes.filter_map(|ends| Some((ends, ends.written(aside)?))) {
+    for (ends, written) in pipes.filter_map(|ends| Some((ends, ends.written(other_reads)?))) {
         for (&id, side) in &ends.readers {
             sent.entry(id).or_default().push(Sent {
-                held_ns: (side.first_ns, side.last_ns),
+                open_ns: (side.first_ns, side.last_ns),
                 within: written,
             });
         }
@@ -60,17 +63,17 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &OtherReads) {
         if ends.is_socket || ends.readers.len() < 2 {
             continue;
         }
-        let Some(written) = ends.written(aside).filter(|&bytes| bytes > 0) else {
+        let Some(written) = ends.written(other_reads).filter(|&bytes| bytes > 0) else {
             continue;
         };
         let raw = |side: &EndUse| side.at_most_bytes.unwrap_or(i64::MAX);
-        let told = |id: ProcessId, side: &EndUse| aside.piped(id, side);
+        let piped = |id: ProcessId, side: &EndUse| other_reads.piped(id, side);
         let read_all = |id: ProcessId, side: &EndUse| {
-            let held = sent.get(&id).map_or(&[][..], Vec::as_slice);
-            let all = sent_within(held, (side.first_ns, side.last_ns));
-            let files = aside.files(id).0;
+            let pipes = sent.get(&id).map_or(&[][..], Vec::as_slice);
+            let all = sent_within(pipes, (side.first_ns, side.last_ns));
+            let files = other_reads.files(id).0;
             let is_that = |read| read == written || read == all;
-            told(id, side).is_some_and(|read| is_that(read) || is_that(read.saturating_sub(files)))
+            piped(id, side).is_some_and(|read| is_that(read) || is_that(read.saturating_sub(files)))
         };
         if ends
             .readers
@@ -83,7 +86,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &OtherReads) {
         }
         let is_sure = |id: ProcessId, side: &EndUse| {
             let is_only = sent.get(&id).is_some_and(|pipes| pipes.len() == 1);
-            side.is_used || aside.is_copy(id) && is_only && (1..=written).contains(&raw(side))
+            side.is_used || other_reads.is_copy(id) && is_only && (1..=written).contains(&raw(side))
         };
         if ends
             .readers
@@ -92,50 +95,52 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &OtherReads) {
         {
             ends.readers
                 .retain(|&id, side| is_sure(id, side) || raw(side) >= written / 2);
-            // Whoever is left has read it: the least that a program read may have come from pipes, too.
+            // One of the remaining readers has read the data: the least that a program read may have come
+            // from pipes, too.
             let others = ends.readers.iter();
-            let others = others.filter(|&(&id, side)| told(id, side) != Some(0));
+            let others = others.filter(|&(&id, side)| piped(id, side) != Some(0));
             let sum = others.fold(0, |sum: i64, (_, side)| sum.saturating_add(raw(side)));
             if sum >= written {
                 ends.readers
-                    .retain(|&id, side| is_sure(id, side) || told(id, side) != Some(0));
+                    .retain(|&id, side| is_sure(id, side) || piped(id, side) != Some(0));
             }
         }
         if ends
             .readers
             .iter()
-            .any(|(&id, side)| ends.may_have_read_all(id) && told(id, side) >= Some(written))
+            .any(|(&id, side)| ends.may_have_read_all(id) && piped(id, side) >= Some(written))
         {
             ends.readers.retain(|&id, side| {
-                is_sure(id, side) || told(id, side).unwrap_or(raw(side)) >= written / 2
+                is_sure(id, side) || piped(id, side).unwrap_or(raw(side)) >= written / 2
             });
         }
     }
 }
 
-/// What a reader was sent through a pipe.
+/// Bytes sent to a reader through a pipe.
 struct Sent {
-    /// From when to when it held the pipe, ns.
-    held_ns: (i64, i64),
-    /// Bytes through this pipe; after [`add_within`] those through all pipes that it held no longer.
+    /// Time in which the reader had the pipe open, ns.
+    open_ns: (i64, i64),
+    /// Bytes through this pipe; after [`add_within`] those through all pipes that it had open within this
+    /// time.
     within: i64,
 }
 
-/// The order in which of two pipes one that is held within the other comes first.
+/// The order in which a pipe that is open within the time of another comes before it.
 fn inner_first((first_ns, last_ns): (i64, i64)) -> (Reverse<i64>, i64) {
     (Reverse(first_ns), last_ns)
 }
 
-/// Sorts the pipes of one reader, and gives each the bytes through all that were held no longer.
+/// Sorts the pipes of one reader, and gives each the bytes through all that were open within its time.
 fn add_within(pipes: &mut [Sent]) {
-    pipes.sort_unstable_by_key(|pipe| inner_first(pipe.held_ns));
-    let mut ends: Vec<i64> = pipes.iter().map(|pipe| pipe.held_ns.1).collect();
+    pipes.sort_unstable_by_key(|pipe| inner_first(pipe.open_ns));
+    let mut ends: Vec<i64> = pipes.iter().map(|pipe| pipe.open_ns.1).collect();
     ends.sort_unstable();
     ends.dedup();
-    // Sums of the bytes of those that ended until a moment, as a Fenwick tree.
+    // Sums of the bytes by the end of the time, as a Fenwick tree.
     let mut sums = vec![0_i64; ends.len() + 1];
-    for same in pipes.chunk_by_mut(|a, b| a.held_ns == b.held_ns) {
-        let place = ends.partition_point(|&end| end < same[0].held_ns.1) + 1;
+    for same in pipes.chunk_by_mut(|a, b| a.open_ns == b.open_ns) {
+        let place = ends.partition_point(|&end| end < same[0].open_ns.1) + 1;
         let own = same
             .iter()
             .fold(0, |sum: i64, pipe| sum.saturating_add(pipe.within));
@@ -155,9 +160,9 @@ fn add_within(pipes: &mut [Sent]) {
     }
 }
 
-/// Bytes through the pipes that a reader held no longer than one of them.
-fn sent_within(pipes: &[Sent], held_ns: (i64, i64)) -> i64 {
-    let at = pipes.binary_search_by_key(&inner_first(held_ns), |pipe| inner_first(pipe.held_ns));
+/// Bytes through the pipes that a reader had open within a time.
+fn sent_within(pipes: &[Sent], open_ns: (i64, i64)) -> i64 {
+    let at = pipes.binary_search_by_key(&inner_first(open_ns), |pipe| inner_first(pipe.open_ns));
     at.map_or(0, |at| pipes[at].within)
 }
 
@@ -183,18 +188,18 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_all_pipes_that_were_held_no_longer() {
-        let held = [(0, 9), (2, 5), (2, 5), (1, 5), (3, 4), (4, 9), (0, 3)];
-        let mut pipes: Vec<Sent> = (0..held.len())
+    fn bytes_of_all_pipes_that_were_open_no_longer() {
+        let times = [(0, 9), (2, 5), (2, 5), (1, 5), (3, 4), (4, 9), (0, 3)];
+        let mut pipes: Vec<Sent> = (0..times.len())
             .map(|at| Sent {
-                held_ns: held[at],
+                open_ns: times[at],
                 within: 1 << at,
             })
             .collect();
         add_within(&mut pipes);
-        for (first, last) in held {
-            let is_within = |at: &usize| first <= held[*at].0 && held[*at].1 <= last;
-            let expected = (0..held.len())
+        for (first, last) in times {
+            let is_within = |at: &usize| first <= times[*at].0 && times[*at].1 <= last;
+            let expected = (0..times.len())
                 .filter(is_within)
                 .map(|at| 1 << at)
                 .sum::<i64>();
@@ -233,11 +238,12 @@ mod tests {
             left(&channels[0])
         };
         assert_eq!(of([Some(5400), Some(1_005_400), None]), [2, 3]);
-        // Two that shared the pipe: neither read it all.
+        // Two processes share the pipe: neither read it all.
         assert_eq!(of([Some(700_000), Some(300_000), Some(5400)]), [1, 2, 3]);
     }
 
-    /// The master of a pool has both ends of the pipe by which it hands out work, and reads a lot elsewhere.
+    /// The master of a pool has both ends of the pipe by which it distributes work, and reads a lot
+    /// elsewhere.
     #[test]
     fn who_writes_into_a_pipe_does_not_read_it_all() {
         let of = |is_fifo| {
@@ -272,18 +278,18 @@ mod tests {
             readers: numbered(3, &[Some(6), Some(6228), Some(6228)]),
             ..Ends::default()
         }];
-        let mut aside = loop_of_a_shell();
-        aside.files = vec![(0, 6)];
-        leave_out_bystanders(&mut channels, &aside);
+        let mut reads = loop_of_a_shell();
+        reads.files = vec![(0, 6)];
+        leave_out_bystanders(&mut channels, &reads);
         assert_eq!(left(&channels[0]), [3]);
     }
 
     #[test]
-    fn answers_that_the_shell_took_in_between_are_told_apart() {
+    fn answers_that_the_shell_took_in_between_are_distinguished() {
         let answer = |n, at| {
             let mut readers = numbered(3, &[Some(9)]);
-            let held = readers.values_mut().next().unwrap();
-            (held.first_ns, held.last_ns) = (at, at);
+            let side = readers.values_mut().next().unwrap();
+            (side.first_ns, side.last_ns) = (at, at);
             Ends {
                 writers: numbered(n, &[Some(3)]),
                 readers,
@@ -303,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_program_that_reads_more_than_else_reads_the_pipe() {
-        // Three that each take a share of the pipe.
+        // Three processes that each read a share of the pipe.
         let mut channels = [Ends {
             writers: numbered(0, &[Some(300)]),
             readers: numbered(4, &[Some(6328), Some(6328), Some(6328)]),
@@ -315,7 +321,7 @@ mod tests {
         channels[0].readers = numbered(4, &[Some(6528), Some(6228), Some(6228)]);
         leave_out_bystanders(&mut channels, &loop_of_a_shell());
         assert_eq!(left(&channels[0]), [4]);
-        // Who runs once may have read it all, then who reads the same each time read none.
+        // A program that runs once may have read it all; then those that read the same each time read none.
         channels[0].readers = numbered(4, &[Some(6228), Some(6228), Some(6228), Some(9000)]);
         leave_out_bystanders(&mut channels, &loop_of_a_shell());
         assert_eq!(left(&channels[0]), [7]);
@@ -337,7 +343,7 @@ mod tests {
             (channels[0].writers.len(), left(&channels[0]))
         };
         assert_eq!(ends(60), (1, vec![2]));
-        // Some of it is missing: the others may have it.
+        // Some of the bytes are missing: the others may have read them.
         assert_eq!(ends(40), (2, vec![2, 3]));
     }
 

@@ -1,7 +1,8 @@
 //! Files that a shell opened for the program it started.
 //!
-//! dash opens `< in > out` itself and then starts the program by vfork; what the program does with the
-//! descriptors is the program's. Without this every file of a script would have been made by its shell.
+//! dash opens `< in > out` itself and then starts the program by vfork; the calls of the program on the
+//! descriptors are the program's. Without this module every file of a script would have been made by its
+//! shell.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,9 +10,9 @@ use std::collections::HashMap;
 use super::ranked::Ranked;
 use crate::model::{Access, Descent, FileIndex, Workflow};
 
-/// Gives what a process opened, and did not read or write itself, to the descendant that read or wrote it
-/// without opening it: of several the one that began first.
-pub(super) fn hand_on(workflow: &mut Workflow) {
+/// Gives the files that a process opened, and did not read or write itself, to the descendant that read or
+/// wrote them without opening them: of several to the one that began first.
+pub(super) fn pass_on(workflow: &mut Workflow) {
     let mut by_file: HashMap<FileIndex, Vec<usize>> = HashMap::new();
     for access in &workflow.accesses {
         if opens_to_write(access) && access.writes == 0
@@ -30,12 +31,12 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
     }
     let descent = Descent::of(workflow);
     for of_file in by_file.into_values() {
-        // With one there is nobody to give to.
+        // A single user has nobody to give the file to.
         if of_file.len() < 2 {
             continue;
         }
         let mut users = Users::of(workflow, &descent, of_file);
-        // Children come after their parents: who opened it nearest to the heir comes first.
+        // Children come after their parents: the nearest opener above the heir comes first.
         for number in (0..users.of_file.len()).rev() {
             let opener = users.of_file[number];
             let opened = workflow.accesses[opener];
@@ -66,22 +67,24 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
     }
 }
 
-/// Those that used one file. Accesses are known by their place in [`Workflow::accesses`].
+/// The processes that used one file. Accesses are known by their place in [`Workflow::accesses`].
 struct Users {
     of_file: Vec<usize>,
-    /// Of each of these, in the same order, the number of its process in the order of descent.
+    /// For each access, in the same order, the number of its process in the order of descent.
     numbers: Vec<usize>,
-    /// Who wrote without opening it to write; the greatest is the one that used it first. The moments are those of the last use.
+    /// Accesses that wrote without opening the file to write; the greatest is the one that used it first.
+    /// Their times are those of the last use.
     writers: Ranked<Reverse<(i64, usize)>>,
-    /// The same of reading.
+    /// Likewise for reading.
     readers: Ranked<Reverse<(i64, usize)>>,
-    /// Processes that inherited the open file and asked for its size or mapped it. A process that inherited it by chance
-    /// closes it, which is one call. The greatest has the most calls; the moments are those of the first use. Where the file
-    /// was opened for reading alone and no process read it by calls, this one is taken for its reader.
+    /// Processes that inherited the open file and asked for its size or mapped it. A process that inherited
+    /// it by chance closes it, which is one call. The greatest has the most calls; the times are those of the
+    /// first use. Where the file was opened for reading alone and no process read it by calls, this one is
+    /// taken for its reader.
     holders: Ranked<(i64, Reverse<i64>, usize)>,
-    /// Bytes that all wrote.
+    /// Bytes that all of them wrote.
     written: i128,
-    /// Which of them opened it to write, and how many.
+    /// True for those that opened it to write; and their number.
     opens: Vec<bool>,
     openers: usize,
 }
@@ -116,7 +119,7 @@ impl Users {
         users
     }
 
-    /// Takes in how an opener and its heir use the file now.
+    /// Updates the use of the file by an opener and its heir.
     fn update(&mut self, workflow: &Workflow, changed: &[usize]) {
         for at in changed {
             if let Ok(number) = self.of_file.binary_search(at) {
@@ -140,16 +143,16 @@ impl Users {
         self.readers.set(place, has_read.then_some(used));
         let holds =
             access.calls > 1 && access.reads == 0 && access.writes == 0 && !writes && !reads;
-        let held = (
+        let holder = (
             (access.calls, Reverse(access.span_ns.0), at),
             access.span_ns.0,
         );
-        self.holders.set(place, holds.then_some(held));
+        self.holders.set(place, holds.then_some(holder));
     }
 
-    /// Whether a process wrote a part of the file, of which only its opens are seen: it opened it more often than
-    /// for these heirs, or what is there in a file that it made is more than others are known to have written, none
-    /// of whom opened it.
+    /// Returns true if a process wrote a part of the file, of which only its opens are seen: it opened the
+    /// file more often than for these heirs, or it made the file and this contains more bytes than others are
+    /// known to have written, none of whom opened it.
     fn has_part(&self, workflow: &Workflow, opened: &Access, heirs: i64) -> bool {
         let file = workflow.file(opened.file);
         let written = self.written - i128::from(opened.write_bytes);
@@ -171,7 +174,7 @@ fn opens_to_read(access: &Access) -> bool {
     access.read_opens > 0
 }
 
-/// The bytes that the heir moved are known, so that it has changed nothing unseen.
+/// The bytes that the heir moved are known, so that it has no unseen changes.
 fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     let opened = workflow.accesses[opener];
     let only_opens = workflow.file(opened.file).only_opens;
@@ -182,13 +185,14 @@ fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     access.write_opens = opened.write_opens;
     access.blind_opens = 0;
     access.first_open_ns = access.first_open_ns.or(opened.first_open_ns);
-    // What it opened for both, and did not read by calls, it opened for the heir, unless calls are not seen.
+    // A file that it opened for both, and did not read by calls, it opened for the heir, unless calls are not
+    // seen.
     let read_opens = match only_opens || opened.reads > 0 {
         true => opened.read_opens,
         false => opened.plain_read_opens,
     };
     let is_new = opened.creates > 0 || opened.truncates > 0;
-    // In a file that it made itself it can only have read what the heir wrote.
+    // From a file that it made itself it can only have read data that the heir wrote.
     let read_ns = match (opened.read_ns, heirs_end) {
         (None, Some(end)) if only_opens && is_new && read_opens > 0 => {
             let at = end.max(opened.span_ns.1);
@@ -210,7 +214,7 @@ fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     };
 }
 
-/// Where only opens are seen, those that were for none of so many `heirs` stay the opener's.
+/// If only opens are seen, those that were for none of the `heirs` stay with the opener.
 fn give_reading(workflow: &mut Workflow, opener: usize, heir: usize, heirs: i64) {
     let opened = workflow.accesses[opener];
     let kept = match workflow.file(opened.file).only_opens {
@@ -250,8 +254,9 @@ mod tests {
         }
     }
 
-    /// A shell with two children, a stranger, and a child of the first child used one file so, and handed it on.
-    fn handed(accesses: Vec<Access>) -> Workflow {
+    /// A shell with two children, an unrelated process, and a child of the first child used one file as
+    /// given, and the shell passed it on.
+    fn passed_on(accesses: Vec<Access>) -> Workflow {
         let process = |parent: Option<u32>| Process {
             parent: parent.map(ProcessId),
             ..Process::default()
@@ -268,24 +273,24 @@ mod tests {
             files: vec![File::default()],
             ..Workflow::default()
         };
-        hand_on(&mut workflow);
+        pass_on(&mut workflow);
         workflow
     }
 
     fn creators(accesses: Vec<Access>) -> Vec<(u32, u32)> {
-        let workflow = handed(accesses);
+        let workflow = passed_on(accesses);
         let created = workflow.accesses.iter().filter(|a| a.creates > 0);
         created.map(|a| (a.process.0, a.file.0)).collect()
     }
 
     fn readers(accesses: Vec<Access>) -> Vec<u32> {
-        let workflow = handed(accesses);
+        let workflow = passed_on(accesses);
         let read = workflow.accesses.iter().filter(|a| a.read_opens > 0);
         read.map(|a| a.process.0).collect()
     }
 
     #[test]
-    fn who_only_looked_at_what_it_was_handed_is_its_reader() {
+    fn a_process_that_only_asked_for_the_size_of_its_input_is_its_reader() {
         let opened = Access {
             process: ProcessId(0),
             file: FileIndex(0),
@@ -310,7 +315,7 @@ mod tests {
             [0],
             "used before it was opened"
         );
-        assert_eq!(readers(vec![opened, holds(3, 2, 2)]), [0], "a stranger");
+        assert_eq!(readers(vec![opened, holds(3, 2, 2)]), [0], "unrelated");
         let closed = readers(vec![opened, holds(1, 1, 2)]);
         assert_eq!(closed, [0], "it was only open there");
         let both = Access {
@@ -334,14 +339,14 @@ mod tests {
             creators(vec![access(0, 0, opened), access(1, 0, wrote)]),
             [(1, 0)]
         );
-        // Two in a block share one: the first has it.
+        // Two in a block share one open: the first has it.
         let block = vec![
             access(0, 0, opened),
             access(1, 0, wrote),
             access(2, 0, wrote),
         ];
         assert_eq!(creators(block), [(1, 0)]);
-        // What it wrote into itself, or nobody that it started wrote, stays the shell's.
+        // The shell keeps what it wrote itself, and what no process that it started wrote.
         assert_eq!(
             creators(vec![access(0, 0, both), access(1, 0, wrote)]),
             [(0, 0)]
@@ -351,25 +356,25 @@ mod tests {
             [(0, 0)]
         );
         assert_eq!(creators(vec![access(0, 0, opened)]), [(0, 0)]);
-        // What it made and read is made by who wrote it, too.
+        // A file that the shell made and read is made by its writer, too.
         let reads = Access {
             reads: 1,
             ..access(0, 0, opened)
         };
         assert_eq!(creators(vec![reads, access(1, 0, wrote)]), [(1, 0)]);
-        // Of two above the nearer one opened it for the program.
+        // Of two openers above, the nearer one opened it for the program.
         let far = vec![
             access(0, 0, opened),
             access(1, 0, opened),
             access(4, 0, wrote),
         ];
         assert_eq!(creators(far), [(0, 0), (4, 0)]);
-        // Who opened it again needs no descriptor of another's.
+        // A process that opened it again needs no inherited descriptor.
         let again = vec![access(0, 0, opened), access(1, 0, both)];
         assert_eq!(creators(again), [(0, 0), (1, 0)]);
     }
 
-    /// A file outside, of whose opener only the open is seen.
+    /// A file outside the traced directories: only the open of its opener is seen.
     fn outside(size_bytes: i64, opener: Access) -> Vec<Access> {
         let program = Access {
             write_bytes: 10,
@@ -396,7 +401,7 @@ mod tests {
             accesses,
             ..Workflow::default()
         };
-        hand_on(&mut workflow);
+        pass_on(&mut workflow);
         workflow.accesses
     }
 

@@ -1,5 +1,5 @@
-//! Who read in a file what others had written there after its own first change: a script that makes a file,
-//! lets a child fill it, and reads what the child wrote.
+//! Processes that read data in a file which others had written there after the process's own first change: a
+//! script that makes a file, lets a child fill it, and reads the child's data.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use flowtrace_schema::{CallRow, Class, Op};
 use super::tally::widen;
 use crate::model::{Access, Descent, FileIndex, ProcessId, Relation, Return, Workflow};
 
-/// Nobody yet.
+/// No process yet.
 const NOBODY: (ProcessId, i64) = (ProcessId(u32::MAX), i64::MIN);
 
-/// Who changed a file last, and who else did before: when each changed it last, ns.
+/// The process that changed a file last, and the one before it, with the time of the last change of each, ns.
 #[derive(Clone, Copy)]
 struct Changers {
     last: (ProcessId, i64),
@@ -29,7 +29,7 @@ impl Changers {
         self.last = (process, at_ns);
     }
 
-    /// When somebody else than this process changed last what is in the file.
+    /// Time of the last change, by another process than this one, of the present contents.
     fn others_ns(&self, process: ProcessId) -> i64 {
         let by_other = if self.last.0 == process {
             self.other
@@ -40,7 +40,7 @@ impl Changers {
     }
 }
 
-/// Finds them while the calls go by.
+/// Collects the returns as the calls are read.
 pub(super) struct Returns {
     changers: Vec<Changers>,
     found: BTreeMap<(ProcessId, FileIndex), Return>,
@@ -58,7 +58,7 @@ impl Returns {
         }
     }
 
-    /// Adds a successful call; `access` has what its process did to the file before.
+    /// Adds a successful call; `access` has the earlier calls of its process on the file.
     pub(super) fn add(&mut self, access: &Access, call: &CallRow) {
         let Some(op) = call.op else { return };
         let flags = call.flags.unwrap_or(-1);
@@ -71,7 +71,7 @@ impl Returns {
             return self.change(access, call, is_emptied);
         }
         let is_read = op.class() == Class::Read;
-        // What is mapped is read without calls.
+        // A mapped file is read without calls.
         if is_read || op.class() == Class::Open && flags & O_ACCMODE == O_RDONLY {
             self.read(access, call, is_read);
         }
@@ -128,21 +128,22 @@ impl Returns {
     }
 }
 
-/// What is known of one file that matters here.
+/// Facts about one file that decide its returns.
 #[derive(Default)]
 struct OfFile<'a> {
-    /// Who changed it.
+    /// Processes that changed it.
     writers: HashSet<ProcessId>,
-    /// Who reads by a descriptor that another process has opened: their places in the order of descent, sorted.
+    /// Processes that read by a descriptor that another process has opened: their places in the order of
+    /// descent, sorted.
     heirs: Vec<u32>,
-    /// Who changed it and read it.
+    /// Accesses of processes that changed it and read it.
     readers: Vec<&'a Access>,
-    /// When something may have been stored through mappings, in order, ns.
+    /// Times at which data may have been stored through mappings, in order, ns.
     stored_ns: Vec<i64>,
 }
 
-/// Takes out what turned out to be somebody else's when redirections were handed on, and adds those who
-/// read what may have been stored through a mapping.
+/// Removes the returns whose reads redirections gave to another process, and adds processes that read data
+/// which may have been stored through a mapping.
 pub(super) fn settle(workflow: &mut Workflow) {
     let mut files: HashMap<FileIndex, OfFile<'_>> = HashMap::new();
     for found in &workflow.returns {
@@ -202,7 +203,7 @@ pub(super) fn settle(workflow: &mut Workflow) {
     workflow.returns = returns;
 }
 
-/// What it read after the first of these moments behind its own last change.
+/// The reads of a process after the first of these times that follows its own last change.
 fn after_a_store(access: &Access, stored_ns: &[i64]) -> Option<Return> {
     let ((_, changed), (first, last)) = (access.write_ns?, access.read_ns?);
     let next = stored_ns.partition_point(|&at| at <= changed);

@@ -13,14 +13,15 @@ use super::ways::{Evidence, Role, Roles};
 use crate::load::end_use::both;
 use crate::model::{ChannelEnds, ProcessId, Side, Stream, Way, Workflow};
 
-/// A channel with more pairs of writer and reader than these is a hub that tells nothing.
+/// A channel with more pairs of writer and reader than these is a hub, whose streams mean nothing.
 const PAIRS: usize = 1000;
 
-/// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
+/// Processes that had a side of a pipe (its id in the database) open and moved nothing there, as far as bytes
+/// show.
 type Bystanders = HashSet<(i64, ProcessId, Side)>;
 
-/// Brings in who held which end of a channel, and what went from one to another. `tokens`: channels that hand out places,
-/// in order. `evidence` tells which way data went through sockets.
+/// Adds the processes at each end of a channel, and the streams between them. `tokens`: channels that carry
+/// tokens for free places to run, in order. `evidence` decides the direction of data through sockets.
 pub(super) fn add_channels(
     workflow: &mut Workflow,
     rows: Vec<ChannelEndRow>,
@@ -29,15 +30,15 @@ pub(super) fn add_channels(
 ) {
     let own = of_one(workflow, &rows);
     let of_data = |row: &ChannelEndRow| tokens.binary_search(&row.channel_id).is_err();
-    let (held, idle): (Vec<_>, Vec<_>) = rows
+    let (active, idle): (Vec<_>, Vec<_>) = rows
         .into_iter()
         .filter(of_data)
         .partition(|row| row.used != Some(0));
     let idle: Vec<_> = idle.into_iter().filter(|row| !is_socket(row)).collect();
-    let roles = roles(workflow, &held, evidence);
-    let (held, unused) = by_role(workflow, held, &roles);
+    let roles = roles(workflow, &active, evidence);
+    let (active, unused) = by_role(workflow, active, &roles);
     let idle = idle.into_iter().chain(unused).collect();
-    let bystanders = add_streams(workflow, &held, &roles);
+    let bystanders = add_streams(workflow, &active, &roles);
     let (mut moved, mut moves) = (HashMap::new(), HashMap::new());
     for (&channel, roles) in &roles {
         for (&id, role) in roles {
@@ -46,21 +47,21 @@ pub(super) fn add_channels(
         }
     }
     workflow.ends = ChannelEnds {
-        held,
+        active,
         idle,
         tokens,
         own,
         moved,
         moves,
     };
-    set_aside(workflow, &bystanders);
+    move_to_idle(workflow, &bystanders);
 }
 
-/// What those that held sockets did there.
-fn roles(workflow: &Workflow, held: &[ChannelEndRow], evidence: &Evidence) -> Roles {
+/// Roles of the processes that had sockets open.
+fn roles(workflow: &Workflow, open: &[ChannelEndRow], evidence: &Evidence) -> Roles {
     let places = workflow.image_places();
     let mut sockets: BTreeMap<i64, Vec<&ChannelEndRow>> = BTreeMap::new();
-    for end in held.iter().filter(|end| is_socket(end)) {
+    for end in open.iter().filter(|end| is_socket(end)) {
         let place = places.get(&end.upid);
         if place.is_some_and(|&place| !is_passing(workflow, place, end)) {
             sockets.entry(end.channel_id).or_default().push(end);
@@ -69,17 +70,18 @@ fn roles(workflow: &Workflow, held: &[ChannelEndRow], evidence: &Evidence) -> Ro
     evidence.roles(&sockets, &workflow.process_of_images())
 }
 
-/// Has ends of sockets whose bytes are known allow what went through them, and the rest of each as one through which nothing
-/// went: who reads there until the end waits for who holds that. What was only seen says nothing of what was not.
+/// Splits ends of sockets whose bytes are known: the direction in which data went, and the other as an end
+/// without data. A process that reads there until the end waits for the process that has the latter open.
+/// Ends that were only sampled show nothing about the rest and stay as they are.
 fn by_role(
     workflow: &Workflow,
-    held: Vec<ChannelEndRow>,
+    open: Vec<ChannelEndRow>,
     roles: &Roles,
 ) -> (Vec<ChannelEndRow>, Vec<ChannelEndRow>) {
     let images = workflow.process_of_images();
     let mut unused = Vec::new();
-    let mut used = Vec::with_capacity(held.len());
-    for row in held {
+    let mut used = Vec::with_capacity(open.len());
+    for row in open {
         let role = images
             .get(&row.upid)
             .and_then(|id| roles.get(&row.channel_id)?.get(id));
@@ -113,7 +115,7 @@ fn by_role(
     (used, unused)
 }
 
-/// The channels without an end elsewhere that one process alone held, in order.
+/// The channels without an end elsewhere that only one process had open, in order.
 fn of_one(workflow: &Workflow, rows: &[ChannelEndRow]) -> Vec<i64> {
     let images = workflow.image_places();
     let mut holders: BTreeMap<i64, HashSet<Option<ProcessId>>> = BTreeMap::new();
@@ -128,7 +130,8 @@ fn of_one(workflow: &Workflow, rows: &[ChannelEndRow]) -> Vec<i64> {
     own.map(|(channel, _)| channel).collect()
 }
 
-/// Pairs those who may have written into a channel with those who may have read from it. Returns who only stood by.
+/// Pairs the processes that may have written into a channel with those that may have read from it. Returns
+/// those that did neither.
 fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow], roles: &Roles) -> Bystanders {
     let images = workflow.image_places();
     let bounds = Bounds::of(rows);
@@ -136,9 +139,9 @@ fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow], roles: &Roles) -
         .chunk_by(|a, b| a.channel_id == b.channel_id)
         .map(|of_channel| ends_of(workflow, &images, (of_channel, &bounds)))
         .collect();
-    let before = held(&channels);
+    let before = users(&channels);
     leave_out_bystanders(&mut channels, &OtherReads::of(workflow));
-    let bystanders = &before - &held(&channels);
+    let bystanders = &before - &users(&channels);
     for ends in &channels {
         if ends.writers.len().saturating_mul(ends.readers.len()) <= PAIRS {
             match roles.get(&ends.channel_id) {
@@ -169,28 +172,28 @@ fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow], roles: &Roles) -
     bystanders
 }
 
-/// Who may have moved data through which side of which channel.
-fn held(channels: &[Ends]) -> Bystanders {
-    let mut held = HashSet::new();
+/// Processes that may have moved data through a side of each channel.
+fn users(channels: &[Ends]) -> Bystanders {
+    let mut users = HashSet::new();
     for ends in channels {
-        held.extend(
+        users.extend(
             ends.writers
                 .keys()
                 .map(|&id| (ends.channel_id, id, Side::Write)),
         );
-        held.extend(
+        users.extend(
             ends.readers
                 .keys()
                 .map(|&id| (ends.channel_id, id, Side::Read)),
         );
     }
-    held
+    users
 }
 
-/// Has ends through which the bytes tell that nothing went ([`super::readers`]) with those that carried nothing.
-fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
+/// Moves ends through which nothing went, as the bytes show ([`super::readers`]), to the idle ends.
+fn move_to_idle(workflow: &mut Workflow, bystanders: &Bystanders) {
     let ChannelEnds {
-        mut held,
+        mut active,
         mut idle,
         tokens,
         own,
@@ -198,7 +201,7 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
         moves,
     } = std::mem::take(&mut workflow.ends);
     let images = workflow.image_places();
-    held.retain_mut(|row| {
+    active.retain_mut(|row| {
         let Some(&place) = images.get(&row.upid) else {
             return true;
         };
@@ -233,7 +236,7 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
     });
     idle.sort_by_key(|row| row.channel_id);
     workflow.ends = ChannelEnds {
-        held,
+        active,
         idle,
         tokens,
         own,
@@ -242,8 +245,9 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
     };
 }
 
-/// Whether an end is that of a socket that a process has from its parent on the way from fork to exec: there nobody
-/// talks through it. A program that holds one socket would else talk to all that it starts, and these to each other.
+/// Returns true for an end of a socket that a process has from its parent on the way from fork to exec: no
+/// data goes through it there. Otherwise a program that has one socket open would seem to talk to all that it
+/// starts, and these to each other.
 fn is_passing(workflow: &Workflow, place: usize, end: &ChannelEndRow) -> bool {
     let image = &workflow.images[place];
     is_socket(end)
@@ -294,8 +298,8 @@ fn ends_of(
     ends
 }
 
-/// Brings in what captured packets tell: between which processes, how much each way, and when. A
-/// stream through sockets between the same two is that of the flow.
+/// Adds the data of captured packets: its processes, bytes in each direction, and times. A stream through
+/// sockets between the same two processes is that of the flow.
 pub(super) fn add_flows(workflow: &mut Workflow, flows: &[FlowBetween]) {
     let images = workflow.process_of_images();
     let mut carried: BTreeMap<(ProcessId, ProcessId), Carried> = BTreeMap::new();
@@ -355,7 +359,7 @@ pub(super) fn add_flows(workflow: &mut Workflow, flows: &[FlowBetween]) {
 }
 
 impl Stream {
-    /// It carried this between its ends, forth from `from`.
+    /// Sets the data that the stream carried between its ends, forth from the process `from`.
     fn carries(&mut self, from: ProcessId, carried: Carried) {
         let (a, b) = carried.bytes;
         let bytes = if self.from == from { (a, b) } else { (b, a) };
@@ -374,7 +378,7 @@ impl Stream {
         self.last_ns = carried.last_ns.max(carried.first_ns);
     }
 
-    /// All of it went the other way.
+    /// Reverses the direction: all data went the other way.
     fn turn(&mut self) {
         std::mem::swap(&mut self.from, &mut self.to);
         self.captured = self.captured.map(|(forth, back)| (back, forth));
@@ -383,7 +387,7 @@ impl Stream {
     }
 }
 
-/// What flows between two processes carried: forth, and back.
+/// Data that the flows between two processes carried: forth, and back.
 #[derive(Clone, Copy)]
 struct Carried {
     bytes: (i64, i64),
@@ -409,8 +413,9 @@ fn are_siblings(workflow: &Workflow, a: ProcessId, b: ProcessId) -> bool {
     parent.is_some() && parent == workflow.process(b).parent
 }
 
-/// Whether a process has an end only because it is a copy of its parent, as far as is known, which keeps the
-/// end as long: workers of a pool have ends of all pipes between their parent and the workers before them.
+/// Returns true if a process has an end only because it is a copy of its parent, as far as is known, which
+/// keeps the end as long: workers of a pool have ends of all pipes between their parent and the workers
+/// before them.
 fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, EndUse>, process: ProcessId) -> bool {
     let is_copy = workflow.images(process).iter().all(|image| image.is_fork);
     let parent = workflow.process(process).parent;
@@ -425,8 +430,12 @@ fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, EndUse>, process: 
         })
 }
 
-/// Whether what was counted on both sides of a pipe tells how much went from each to each: one alone wrote, or one alone read, and all of it.
-fn tell_all(writers: &BTreeMap<ProcessId, EndUse>, readers: &BTreeMap<ProcessId, EndUse>) -> bool {
+/// Returns true if the counts of both sides of a pipe determine the bytes of each pair: only one process
+/// wrote, or only one read, and it read all.
+fn determine_all(
+    writers: &BTreeMap<ProcessId, EndUse>,
+    readers: &BTreeMap<ProcessId, EndUse>,
+) -> bool {
     let sum = |sides: &BTreeMap<ProcessId, EndUse>| {
         let bytes = sides.values().map(|side| side.at_most_bytes.unwrap_or(0));
         bytes.fold(0, i64::saturating_add)
@@ -436,7 +445,8 @@ fn tell_all(writers: &BTreeMap<ProcessId, EndUse>, readers: &BTreeMap<ProcessId,
         && (writers.len() == 1 || readers.len() == 1 && sum(writers) == sum(readers))
 }
 
-/// Pairs those who held a socket: the one who sent comes first; of two who both did, or may have, the older one.
+/// Pairs the processes that had a socket open: the sender comes first; of two that both sent, or may have,
+/// the older one.
 fn pair_sockets(workflow: &mut Workflow, ends: &Ends, roles: &BTreeMap<ProcessId, Role>) {
     let mut holders: Vec<ProcessId> = ends
         .writers
@@ -467,7 +477,7 @@ fn pair_sockets(workflow: &mut Workflow, ends: &Ends, roles: &BTreeMap<ProcessId
             if are_siblings(workflow, a, b) && (inherited(a) || inherited(b)) {
                 continue;
             }
-            // Of more than two nobody knows who sent how much to whom.
+            // With more than two processes the bytes of each pair are not known.
             let of_two = |id| {
                 roles
                     .get(&id)
@@ -477,8 +487,8 @@ fn pair_sockets(workflow: &mut Workflow, ends: &Ends, roles: &BTreeMap<ProcessId
             let moved = of_two(from)
                 .zip(of_two(to))
                 .map(|(from, to)| (from.0.min(to.1), from.1.min(to.0)));
-            let held = |id| ends.writers.get(&id).or(ends.readers.get(&id));
-            let Some((one, other)) = held(from).zip(held(to)) else {
+            let side = |id| ends.writers.get(&id).or(ends.readers.get(&id));
+            let Some((one, other)) = side(from).zip(side(to)) else {
                 continue;
             };
             let first_ns = one.first_ns.max(other.first_ns);
@@ -498,7 +508,8 @@ fn pair_sockets(workflow: &mut Workflow, ends: &Ends, roles: &BTreeMap<ProcessId
     }
 }
 
-/// Has several sockets between the same two that carry data to and fro be one stream, and sorts all.
+/// Joins several sockets between the same two processes that carry data to and fro to one stream, and sorts
+/// all streams.
 fn join_ways(workflow: &mut Workflow) {
     let start = |id: ProcessId| (workflow.processes[id.0 as usize].start_ns, id);
     let mut ways: HashMap<(ProcessId, ProcessId), u8> = HashMap::new();
@@ -544,7 +555,7 @@ fn pair(workflow: &mut Workflow, ends: &Ends) {
     let Ends {
         writers, readers, ..
     } = ends;
-    let is_exact = tell_all(writers, readers);
+    let is_exact = determine_all(writers, readers);
     for (&from, writer) in writers {
         for (&to, reader) in readers {
             if from == to {
@@ -606,8 +617,8 @@ mod tests {
             (&[Some(90)], &[Some(60), Some(30)], true),
             (&[Some(60), Some(30)], &[Some(60), Some(30)], false),
         ] {
-            let told = tell_all(&sides(1, writers), &sides(10, readers));
-            assert_eq!(told, expected, "{writers:?} {readers:?}");
+            let is_exact = determine_all(&sides(1, writers), &sides(10, readers));
+            assert_eq!(is_exact, expected, "{writers:?} {readers:?}");
         }
     }
 }

@@ -4,7 +4,8 @@ use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_RDWR, O_TRUNC, O_WRONL
 use flowtrace_schema::{CallRow, Class, Op};
 
 use crate::model::Access;
-/// Notes an open after which reads or changes may go unseen. An empty file, such as a lock, has nothing to map.
+/// Notes an open after which reads or changes may be unseen. An empty file, such as a lock, has nothing to
+/// map.
 pub(super) fn add_unseen(access: &mut Access, call: &CallRow, only_opens: bool, has_data: bool) {
     let mode = call.flags.map_or(O_RDONLY, |flags| flags & O_ACCMODE);
     access.read_opens += i64::from(mode == O_RDWR && has_data);
@@ -37,7 +38,7 @@ pub(super) fn add(access: &mut Access, call: &CallRow) {
         }
         Class::Read => {
             access.reads += 1;
-            // Who moves data by calls through what it opened has no use for a mapping.
+            // A process that moves data by calls through its descriptor needs no mapping.
             access.blind_opens -= i64::from(std::mem::take(&mut access.is_blind));
             access.read_bytes = access.read_bytes.saturating_add(call.result);
             access.read_time_ns = access.read_time_ns.saturating_add(call.duration_ns);
@@ -57,7 +58,7 @@ pub(super) fn add(access: &mut Access, call: &CallRow) {
     }
 }
 
-/// Whether a call changes a name or an attribute of what was there.
+/// Returns true if a call changes a name or an attribute of an existing file.
 pub(super) fn alters(op: Op) -> bool {
     use Op::*;
     matches!(

@@ -1,15 +1,16 @@
-//! When a process wrote what no call shows: into a file outside, of which only its open is seen.
+//! Times of writes that no call shows: into a file outside the traced directories, of which only the open is
+//! seen.
 //!
-//! The open says from when on. Most programs open their output first, and write when they have read their input: the
-//! writing is put at the end of the process, or before somebody else opened the file. A shell is done with a redirection before it
-//! begins anything else.
+//! The open is the earliest time. Most programs open their output first, and write when they have read their
+//! input: the writing is put at the end of the process, or before another process opened the file. A shell is
+//! done with a redirection before it begins anything else.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::managers::{Runner, runner};
 use crate::model::{Access, FileIndex, ProcessId, Relation, Workflow};
 
-/// Sets the moment of writes that are known by one open alone.
+/// Sets the time of writes that are known by one open alone.
 pub(super) fn settle(workflow: &mut Workflow) {
     let is_unseen = |access: &Access| {
         workflow.file(access.file).only_opens
@@ -25,7 +26,7 @@ pub(super) fn settle(workflow: &mut Workflow) {
     if unseen.is_empty() {
         return;
     }
-    // What each of these processes began, and who opened each of these files, by time.
+    // Begins of each of these processes' activities, and opens of each of these files, by time.
     let mut begun: HashMap<ProcessId, Vec<i64>> = HashMap::new();
     let mut opened: BTreeMap<FileIndex, Vec<(i64, ProcessId)>> = BTreeMap::new();
     for &(at, _) in &unseen {
@@ -71,7 +72,7 @@ pub(super) fn settle(workflow: &mut Workflow) {
     }
 }
 
-/// Whether a process ran a shell at a moment.
+/// Returns true if a process ran a shell at a time.
 fn is_shell(workflow: &Workflow, id: ProcessId, ns: i64) -> bool {
     let images = workflow.images(id).iter().rev();
     let image = images.into_iter().find(|image| image.start_ns <= ns);
@@ -129,7 +130,7 @@ mod tests {
             span_ns: (at, at),
             ..Access::default()
         };
-        // The start of its second child, somebody who opens the file, its next file.
+        // The end is the start of its second child, an open of the file by another process, or its next file.
         assert_eq!(written_at("/bin/bash", vec![]), Some((40, 40)));
         assert_eq!(
             written_at("/bin/bash", vec![access(2, 0, 30)]),
@@ -141,7 +142,7 @@ mod tests {
             ..access(0, 1, 20)
         };
         assert_eq!(written_at("/bin/bash", vec![next]), Some((20, 20)));
-        // What it does with a file that it only reads, and what was before, is no end.
+        // A file that it only reads, and an open before, are no end.
         let before = vec![access(0, 1, 15), access(1, 0, 7)];
         assert_eq!(written_at("/bin/bash", before), Some((40, 40)));
         // A program writes as long as it lives.

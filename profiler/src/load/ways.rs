@@ -1,7 +1,7 @@
-//! Which way data went through a socket: the one place that decides it.
+//! Direction of data through a socket: only this module decides it.
 //!
-//! A descriptor of a socket allows both, so that who holds it tells nothing. The best evidence that there is decides for
-//! each socket, and lesser evidence is not asked:
+//! A descriptor of a socket allows both directions, so that an open one shows nothing. The best available
+//! evidence decides for each socket, and lesser evidence is ignored:
 //!
 //! 1. bytes that were counted call by call, on each side (`--layer kernel`);
 //! 2. payload of captured packets (`--net`);
@@ -11,8 +11,9 @@
 //!    one can be written;
 //! 5. a wait until any of several sockets can be read, as an event loop waits also for those to which it only writes.
 //!
-//! Of two that hold a socket one sends what the other receives: so what is known of either is known of both. Without any
-//! of these the way is unknown, and so is that of whoever else holds a socket and shows none.
+//! If two processes have a socket open, one sends what the other receives: so evidence about either holds for
+//! both. Without any of these the direction is unknown, and so is that of every other process that has a
+//! socket open and shows none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,7 +24,7 @@ use flowtrace_schema::{
 use super::end_use::both_ways;
 use crate::model::ProcessId;
 
-/// What tells which way data went through sockets, as it was recorded.
+/// Recorded evidence for the direction of data through sockets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     pub(super) traffic: Vec<SocketTrafficRow>,
@@ -45,15 +46,15 @@ impl Evidence {
         })
     }
 
-    /// What every holder of every socket did there. `sockets`: the ends through which data may have gone, by socket; `images`: the
-    /// processes of images.
+    /// The role of every holder of every socket. `sockets`: the ends through which data may have gone, by
+    /// socket; `images`: the processes of images.
     pub(super) fn roles(
         &self,
         sockets: &BTreeMap<i64, Vec<&ChannelEndRow>>,
         images: &HashMap<i64, ProcessId>,
     ) -> Roles {
         let mut signs: BTreeMap<i64, BTreeMap<ProcessId, Signs>> = BTreeMap::new();
-        // Of images first: what one of them moved is known only where that is known of all.
+        // By image first: the bytes of a process are known only where those of all its images are.
         let mut counted: HashMap<(i64, i64), Option<(i64, i64)>> = HashMap::new();
         for row in &self.traffic {
             let sum = counted
@@ -102,7 +103,7 @@ impl Evidence {
             .collect()
     }
 
-    /// Brings in the payload of flows over the ports of a socket between two that hold it.
+    /// Adds the payload of flows over the ports of a socket between two processes that have it open.
     fn add_flows(
         &self,
         signs: &mut BTreeMap<i64, BTreeMap<ProcessId, Signs>>,
@@ -151,41 +152,41 @@ impl Evidence {
 /// The roles of the holders of sockets, by channel.
 pub(super) type Roles = HashMap<i64, BTreeMap<ProcessId, Role>>;
 
-/// What a holder of a socket did there.
+/// Role of a holder of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Role {
-    /// Whether it sent, and whether it received; `None`: either may be, nothing tells.
+    /// True if it sent, and true if it received; `None`: no evidence, either is possible.
     pub(super) moves: Option<(bool, bool)>,
     /// Bytes that it sent, and that it received; `None`: not known.
     pub(super) bytes: Option<(i64, i64)>,
 }
 
 impl Role {
-    /// Whether it may have sent.
+    /// Returns true if it may have sent.
     pub(super) fn may_send(&self) -> bool {
         self.moves.is_none_or(|(sends, _)| sends)
     }
 
-    /// Whether it may have received.
+    /// Returns true if it may have received.
     pub(super) fn may_receive(&self) -> bool {
         self.moves.is_none_or(|(_, receives)| receives)
     }
 }
 
-/// What one holder of a socket shows.
+/// Evidence about one holder of a socket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signs {
     /// Bytes sent and received, where all calls were counted.
     counted: Option<(i64, i64)>,
-    /// The same of captured packets.
+    /// Bytes of captured packets, sent and received.
     captured: Option<(i64, i64)>,
-    /// How good the evidence of its waits is that it sent; 0: none.
+    /// Quality of the evidence of its waits that it sent; 0: none.
     sends: u8,
-    /// That it received.
+    /// Quality of the evidence that it received.
     receives: u8,
 }
 
-/// Evidence of waits that cannot have been without data, that may have been, and that mostly are.
+/// Qualities: waits that cannot have been without data, that may have been, and that mostly are.
 const SURE: u8 = 3;
 const LIKELY: u8 = 2;
 const POSSIBLE: u8 = 1;
@@ -208,7 +209,7 @@ impl Signs {
     }
 }
 
-/// The roles of those that held one socket.
+/// The roles of the holders of one socket.
 fn decide(holders: &BTreeMap<ProcessId, Signs>) -> BTreeMap<ProcessId, Role> {
     for bytes in [
         |signs: &Signs| signs.counted,
@@ -242,14 +243,14 @@ fn decide(holders: &BTreeMap<ProcessId, Signs>) -> BTreeMap<ProcessId, Role> {
     holders.iter().map(role).collect()
 }
 
-/// The other one of two.
+/// The other one of two holders.
 fn other_of(holders: &BTreeMap<ProcessId, Signs>, id: ProcessId) -> Option<&Signs> {
     let mut others = holders.iter().filter(|(other, _)| **other != id);
     let other = others.next()?.1;
     others.next().is_none().then_some(other)
 }
 
-/// The same where the bytes of all are known, of two at least of one.
+/// The roles where the bytes of all holders are known, or of two holders at least those of one.
 fn by_bytes(
     holders: &BTreeMap<ProcessId, Signs>,
     of: fn(&Signs) -> Option<(i64, i64)>,
@@ -303,7 +304,7 @@ mod tests {
     fn who_ask_and_answer_send_both() {
         assert_eq!(moves(&[waits(0, 7, 1), waits(0, 7, 1)]), [BOTH, BOTH]);
         assert_eq!(moves(&[waits(0, 1, 0), waits(0, 1, 0)]), [BOTH, BOTH]);
-        // Answers so large that they fill the buffer.
+        // The answers are so large that they fill the buffer.
         assert_eq!(moves(&[waits(0, 7, 1), waits(2, 7, 1)]), [BOTH, BOTH]);
     }
 

@@ -1,7 +1,8 @@
-//! Who of those that held a pipe for writing wrote into it.
+//! The processes that wrote into a pipe, of those that had it open for writing.
 //!
-//! A captured standard error is held by all that a command starts, and mostly nobody writes there. Of each writer only
-//! a bound is known: what it wrote anywhere while it held the pipe. So the bytes are balanced, as those of readers.
+//! All processes that a command starts have its captured standard error open, and mostly none writes there.
+//! For each writer only a bound is known: all that it wrote anywhere while it had the pipe open. So the bytes
+//! are balanced, as those of readers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +11,19 @@ use super::ends::Ends;
 use super::other_reads::OtherReads;
 use crate::model::ProcessId;
 
-/// Takes those out of the writers of pipes
+/// Removes writers of pipes:
 ///
-/// 1. who wrote as much as went into traced files (a program that holds the standard input of its helper),
-/// 2. who could write elsewhere, too, where whoever had no other reader wrote all that this one read.
-pub(super) fn leave_out_silent(channels: &mut [Ends], aside: &OtherReads) {
+/// 1. those that wrote as much as went into traced files (a program that has the standard input of its helper
+///    open),
+/// 2. those that could write elsewhere, too, where the processes that had no other reader wrote all that this
+///    one read.
+pub(super) fn leave_out_silent(channels: &mut [Ends], other_reads: &OtherReads) {
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
-        // Who spliced is counted nowhere: of those that wrote nothing at all one may be it.
+        // Spliced bytes are not counted: of processes that wrote nothing at all one may have spliced.
         let may_be = |id: ProcessId, side: &EndUse, least: i64| {
             let bytes = side.at_most_bytes;
-            side.is_used || bytes.is_none_or(|bytes| bytes < least || bytes != aside.files(id).1)
+            side.is_used
+                || bytes.is_none_or(|bytes| bytes < least || bytes != other_reads.files(id).1)
         };
         ends.writers.retain(|&id, side| may_be(id, side, 1));
         if ends.writers.iter().any(|(&id, side)| may_be(id, side, 0)) {
@@ -27,7 +31,7 @@ pub(super) fn leave_out_silent(channels: &mut [Ends], aside: &OtherReads) {
         }
     }
     let writers = Writers::of(channels);
-    let served = writers.served(channels, aside);
+    let served = writers.served(channels, other_reads);
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
         let mut readers = ends.readers.keys();
         if let (Some(reader), None) = (readers.next(), readers.next())
@@ -39,11 +43,11 @@ pub(super) fn leave_out_silent(channels: &mut [Ends], aside: &OtherReads) {
     }
 }
 
-/// What each process may have written into channels.
+/// Bytes that each process may have written into channels.
 struct Writers {
-    /// The only one that could read it; `None`: there were several.
+    /// The only process that could read them; `None`: there were several.
     reader: HashMap<ProcessId, Option<ProcessId>>,
-    /// No more bytes than these, traced files included; `None`: not known.
+    /// Greatest number of bytes, traced files included; `None`: not known.
     bytes: HashMap<ProcessId, Option<i64>>,
 }
 
@@ -57,7 +61,7 @@ impl Writers {
             for (&id, side) in &ends.writers {
                 let bytes = writers.bytes.entry(id).or_insert(Some(0));
                 *bytes = bytes.zip(side.at_most_bytes).map(|(a, b)| a.max(b));
-                // Two tell that there are several.
+                // Two readers are enough to show that there are several.
                 let others = ends.readers.keys().filter(|&&reader| reader != id);
                 for &reader in others.take(2) {
                     let only = writers.reader.entry(id).or_insert(Some(reader));
@@ -68,15 +72,15 @@ impl Writers {
         writers
     }
 
-    /// Who read from pipes just what those wrote that had no other reader.
-    fn served(&self, channels: &[Ends], aside: &OtherReads) -> HashSet<ProcessId> {
+    /// Processes that read from pipes just as much as was written by processes that had no other reader.
+    fn served(&self, channels: &[Ends], other_reads: &OtherReads) -> HashSet<ProcessId> {
         let mut sent: HashMap<ProcessId, Option<i64>> = HashMap::new();
         for (&writer, reader) in &self.reader {
             let Some(reader) = *reader else { continue };
             let bytes = self.bytes.get(&writer).copied().flatten();
             let sum = sent.entry(reader).or_insert(Some(0));
             *sum = sum.zip(bytes).map(|(sum, bytes)| {
-                sum.saturating_add(bytes.saturating_sub(aside.files(writer).1))
+                sum.saturating_add(bytes.saturating_sub(other_reads.files(writer).1))
             });
         }
         let mut read: HashMap<ProcessId, Option<i64>> = HashMap::new();
@@ -143,13 +147,13 @@ mod tests {
                 readers: sides(&[(1, 9000)]),
                 ..Ends::default()
             }];
-            let aside = OtherReads::of_files(vec![(0, 257)]);
-            leave_out_silent(&mut channels, &aside);
+            let other_reads = OtherReads::of_files(vec![(0, 257)]);
+            leave_out_silent(&mut channels, &other_reads);
             channels[0].writers.len()
         };
         assert_eq!(left(257), 0);
         assert_eq!(left(258), 1);
-        // What is spliced into a pipe is not counted.
+        // Bytes spliced into a pipe are not counted.
         let mut channels = [Ends {
             writers: sides(&[(0, 0)]),
             readers: sides(&[(1, 9000)]),

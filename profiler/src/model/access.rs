@@ -1,15 +1,15 @@
-//! What processes did to files.
+//! Accesses of processes to files.
 
 use super::{FileIndex, ProcessId};
 
-/// What one process did to one file.
+/// All calls of one process on one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The process.
     pub process: ProcessId,
     /// The file.
     pub file: FileIndex,
-    /// Times it created it.
+    /// Times that the process created the file.
     pub creates: i64,
     /// Read calls.
     pub reads: i64,
@@ -27,24 +27,25 @@ pub struct Access {
     pub changes: i64,
     /// Truncations to nothing.
     pub truncates: i64,
-    /// Calls that made, moved or removed a name of it, or changed its mode, owner, times or other attributes.
+    /// Calls that made, moved or removed a name of the file, or changed its mode, owner, times or other
+    /// attributes.
     pub alterations: i64,
     /// Opens that allowed reading.
     pub read_opens: i64,
-    /// Of them those for reading alone.
+    /// Opens for reading alone.
     pub plain_read_opens: i64,
     /// Opens that allowed writing.
     pub write_opens: i64,
-    /// Opens after which it may have changed the file without a call that is seen: through a mapping, which
-    /// needs an open for both, or where nothing but opens is known.
+    /// Opens after which the process may have changed the file without a recorded call: through a mapping,
+    /// which needs an open for both, or where only opens are recorded.
     pub blind_opens: i64,
-    /// Whether the last open is one of them so far.
+    /// True while the last open is one of these.
     pub is_blind: bool,
     /// Calls of any kind.
     pub calls: i64,
-    /// First and last moment of reading by calls, ns.
+    /// First and last time of reading by calls, ns.
     pub read_ns: Option<(i64, i64)>,
-    /// First and last moment of changing or creating by calls, ns.
+    /// First and last time of changing or creating by calls, ns.
     pub write_ns: Option<(i64, i64)>,
     /// First open, ns.
     pub first_open_ns: Option<i64>,
@@ -52,17 +53,17 @@ pub struct Access {
     pub span_ns: (i64, i64),
 }
 
-/// What one process did to one file from when it read there what others had written after its own first
-/// change. [`Access`] has all of it, too.
+/// The calls of one process on one file since it read data there that others had written after its own first
+/// change. [`Access`] includes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Return {
     /// The process.
     pub process: ProcessId,
     /// The file.
     pub file: FileIndex,
-    /// When it had changed the file last before, ns.
+    /// Time of its last change of the file before that, ns.
     pub wrote_until_ns: i64,
-    /// First and last moment of reading what others wrote, ns.
+    /// First and last time of reading the data of others, ns.
     pub read_ns: (i64, i64),
     /// Read calls; 0: opened for reading only.
     pub reads: i64,
@@ -70,7 +71,7 @@ pub struct Return {
     pub read_bytes: i64,
     /// Time in read calls, ns.
     pub read_time_ns: i64,
-    /// First and last moment of changing the file afterwards, ns.
+    /// First and last time of changing the file afterwards, ns.
     pub write_ns: Option<(i64, i64)>,
     /// Write calls afterwards.
     pub writes: i64,
@@ -82,11 +83,11 @@ pub struct Return {
     pub truncates: i64,
 }
 
-/// What decides the direction of the edge between a process and a file (ParaTrac, equations
-/// 1 to 5): the strongest that applies.
+/// Direction of the edge between a process and a file (ParaTrac, equations 1 to 5): the strongest relation
+/// that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Relation {
-    /// Only looked at.
+    /// Neither read nor changed: only its attributes, for example.
     None,
     /// Read, or opened for reading.
     Read,
@@ -110,13 +111,14 @@ impl Access {
         }
     }
 
-    /// Whether nothing but its open tells that it may have changed the file, and read it.
+    /// Returns true if only the process's open shows that it may have changed the file, and read it.
     pub fn is_update_unseen(&self) -> bool {
         let has_changed = self.creates > 0 || self.changes > 0 || self.truncates > 0;
         !has_changed && self.blind_opens > 0 && self.is_reader()
     }
 
-    /// When it began to change the file; an open for writing stands in where no change was seen.
+    /// Time at which the process began to change the file; that of an open for writing where no change was
+    /// recorded.
     pub fn write_start(&self) -> i64 {
         match self.write_ns {
             Some((first, _)) => first,
@@ -124,17 +126,17 @@ impl Access {
         }
     }
 
-    /// Whether it read, or may have read through a mapping.
+    /// Returns true if the process read the file, or may have read it through a mapping.
     pub fn is_reader(&self) -> bool {
         self.reads > 0 || self.read_opens > 0
     }
 }
 
-/// What a program that was not the last of its process did to a file. [`Access`] has all of it, too.
+/// The calls on a file of a program that was not the last of its process. [`Access`] includes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Place of the image of the program in [`Workflow::images`](super::Workflow::images).
     pub image: usize,
-    /// What it did.
+    /// The calls.
     pub access: Access,
 }

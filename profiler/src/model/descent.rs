@@ -1,4 +1,4 @@
-//! Who descends from whom, asked for many pairs: generations may be as many as processes.
+//! Descent of processes, computed once for many pairs: there may be as many generations as processes.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::{ProcessId, Workflow};
 pub(crate) struct Descent {
     /// The place of each process.
     place: Vec<u32>,
-    /// The place behind its last descendant.
+    /// The place after its last descendant.
     end: Vec<u32>,
 }
 
@@ -20,7 +20,7 @@ impl Descent {
         let mut next = 0;
         let roots = workflow.process_ids();
         for root in roots.filter(|&id| workflow.process(id).parent.is_none()) {
-            // A process, and how many of its children are done.
+            // A process, and the number of its children that are done.
             let mut path = vec![(root, 0)];
             place[root.0 as usize] = next;
             next += 1;
@@ -42,12 +42,12 @@ impl Descent {
         Descent { place, end }
     }
 
-    /// Its place in the order.
+    /// The place of a process in the order.
     pub(crate) fn place(&self, id: ProcessId) -> u32 {
         self.place[id.0 as usize]
     }
 
-    /// The places of its descendants.
+    /// The places of the descendants of a process.
     pub(crate) fn below(&self, id: ProcessId) -> Range<u32> {
         self.place(id) + 1..self.end[id.0 as usize]
     }

@@ -1,5 +1,6 @@
-//! Names that files had over time, beyond the last one of each, and what they tell of files outside the
-//! traced directories: there calls that remove, rename or change a file are not recorded, only opens.
+//! Names that files had over time, beyond the last one of each, and the changes of files outside the traced
+//! directories that they show: there, calls that remove, rename or change a file are not recorded, only
+//! opens.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,16 +13,16 @@ use crate::argv::{path_from, unquote};
 /// The names of files.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// All of each file that had several.
+    /// All names of each file that had several.
     several: HashMap<FileIndex, Vec<Arc<str>>>,
-    /// Those that files outside the traced directories had, but for the machine's.
+    /// Names of files outside the traced directories, without those of the machine.
     outside: HashSet<Arc<str>>,
-    /// When such a file lost a name or got another one, ns, in order.
+    /// Times at which such a file lost a name or got another one, ns, in order.
     changes: Vec<(i64, Arc<str>)>,
 }
 
 impl Names {
-    /// Takes them from rows in the order of files, each file's in the order of time.
+    /// Takes the names from rows in the order of files, each file's in the order of time.
     pub(crate) fn of(files: &[File], rows: &[NameRow]) -> Names {
         let mut names = Names::default();
         for rows in rows.chunk_by(|a, b| a.file_id == b.file_id) {
@@ -36,8 +37,8 @@ impl Names {
                 let path: Arc<str> = row.path.as_str().into();
                 if is_outside {
                     let got = (place > 0).then_some(row.from_ns);
-                    let moments = got.into_iter().chain(row.to_ns);
-                    names.changes.extend(moments.map(|ns| (ns, path.clone())));
+                    let times = got.into_iter().chain(row.to_ns);
+                    names.changes.extend(times.map(|ns| (ns, path.clone())));
                     names.outside.insert(path.clone());
                 }
                 if rows.len() > 1 {
@@ -77,11 +78,12 @@ impl Names {
         arguments.iter().skip(1).filter_map(of_argument).collect()
     }
 
-    /// Names of files outside that came or went while each of several steps ran, given by its begin and end, ns; first
-    /// names, which come with an open, are not among them.
+    /// Names of files outside that came or went while each of several steps ran; a step is given by its begin
+    /// and end, ns. First names, which come with an open, are not among them.
     ///
-    /// `has_used` tells whether a step opened a name or was given it. Where one of those that ran then has, the
-    /// others have not: two compilers at once remove each its own temporary files.
+    /// `has_used` is true if a step opened a name or had it as an argument. If it is true for one of the
+    /// steps that ran then, the others have not changed it: two compilers at once remove each its own
+    /// temporary files.
     pub(crate) fn changed_by(
         &self,
         spans: &[(i64, i64)],
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_outside_tell_who_was_given_them_and_when_they_changed() {
+    fn names_of_files_outside_show_who_was_given_them_and_when_they_changed() {
         let files = [file(1, "/w/b", false), file(2, "/o/b", true)];
         let rows = [
             row(1, "/w/a", 1, Some(5)),
@@ -152,10 +154,11 @@ mod tests {
         assert_eq!(changed(&[(0, 6)], &[]), [[""; 0]]);
         assert_eq!(changed(&[(7, 8)], &[]), [["/o/a", "/o/b"]]);
         assert_eq!(changed(&[(8, 9)], &[(0, "/o/a")]), [["/o/b"]]);
-        // Of two at once it was the one that had used it; nobody's may be either's.
+        // Of two steps at once, the one that had used the file changed it; a file that neither had used may
+        // be of either.
         let both = changed(&[(6, 8), (7, 9)], &[(0, "/o/a")]);
         assert_eq!(both, [vec!["/o/a", "/o/b"], vec!["/o/b", "/o/b"]]);
-        // Who had used it and was gone cannot have removed it.
+        // A step that had used it but had ended cannot have removed it.
         assert_eq!(
             changed(&[(0, 3), (6, 7)], &[(0, "/o/a")])[1],
             ["/o/a", "/o/b"]

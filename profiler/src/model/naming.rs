@@ -1,9 +1,9 @@
-//! What a process is called: the one place that decides it.
+//! Names of processes: only this module decides them.
 //!
-//! A process has the name of its last program. Where a program before it did work of its own, on data
-//! or on a processor, its name comes first (`w.sh → sleep`): the process read and wrote what both did. A
-//! program on the way that only begins the next, as `env`, `nice` or a shell's copy, is not named. What is
-//! told of a moment, a call or a byte, and not of the process as a whole, has the program of that moment
+//! A process has the name of its last program. Where a program before it did work of its own, on data or on a
+//! CPU, that name comes first (`w.sh → sleep`): the process read and wrote what both did. A program on the
+//! way that only starts the next, as `env`, `nice` or a shell's copy, is not named. A statement about a time,
+//! a call or a byte, and not about the process as a whole, names the program of that time
 //! ([`super::Programs`]).
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::{Image, ProcessId, Workflow};
 
-/// Programs named of one process; of more, the first and the last.
+/// Greatest number of programs in the name of one process; of more, the first and the last are named.
 const MOST: usize = 3;
 
 impl Workflow {
@@ -30,19 +30,19 @@ impl Workflow {
             .unwrap_or(&self.last_image(id).rule)
     }
 
-    /// What stands before the last program in the name of a process: nothing, or `w.sh → `.
+    /// The part of a process's name before its last program: nothing, or `w.sh → `.
     pub fn rules_before(&self, id: ProcessId) -> &str {
         let name: &str = self.rule(id);
         name.strip_suffix(&*self.last_image(id).rule)
             .unwrap_or_default()
     }
 
-    /// Whether the name of a process fits, or that of one of the programs in it.
+    /// Returns true if the name of a process fits, or that of one of the programs in it.
     pub fn is_of_rule(&self, id: ProcessId, fits: impl Fn(&str) -> bool) -> bool {
         fits(self.rule(id)) || self.named_images(id).any(|image| fits(&image.rule))
     }
 
-    /// Names a process by something else of the programs that worked in it; `None`: known of none.
+    /// Names a process by another property of the programs that worked in it; `None`: known of none.
     pub fn joint_name(
         &self,
         id: ProcessId,
@@ -65,7 +65,7 @@ impl Workflow {
         self.joint_name(id, command).unwrap_or_default()
     }
 
-    /// Settles the names of processes, when it is known which images worked, and by what rules.
+    /// Sets the names of processes, when it is known which images worked, and by what rules.
     pub(crate) fn name_processes(&mut self) {
         let mut joint = HashMap::new();
         for image in self.images.iter().filter(|image| image.has_worked) {

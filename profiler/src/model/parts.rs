@@ -1,11 +1,11 @@
-//! What each program of a process did to a file, where several programs ran in one process.
+//! Accesses of each program of a process to a file, where several programs ran in one process.
 
 use super::{Access, Part, Programs, Workflow};
 
 impl Workflow {
     /// The accesses by the programs that made them, which are places in [`Programs::stints`]; ordered by
-    /// process, then file. Counts, bytes and times in calls are those of the program; the moments those
-    /// of the process.
+    /// process, then file. Counts, bytes and times in calls are those of the program; first and last times
+    /// are those of the process.
     pub fn accesses_by_program<'a>(
         &'a self,
         programs: &'a Programs,
@@ -29,7 +29,7 @@ impl Workflow {
         })
     }
 
-    /// Its parts, in the order of programs.
+    /// Parts of an access, in the order of programs.
     fn parts_of(&self, access: &Access) -> &[Part] {
         let key = |part: &Part| (part.access.process, part.access.file);
         let of = (access.process, access.file);
@@ -40,7 +40,7 @@ impl Workflow {
 }
 
 impl Access {
-    /// Adds what another image of the same program did to the same file.
+    /// Adds the calls of another image of the same program on the same file.
     pub(crate) fn join(&mut self, other: &Access) {
         let mut other = *other;
         for (sum, value) in self.sums().into_iter().zip(other.sums()) {
@@ -48,7 +48,8 @@ impl Access {
         }
     }
 
-    /// Takes a part out of it. What was handed on to somebody else since is not in it any more.
+    /// Takes a part out of an access. Data that a redirection has given to another process is not in it any
+    /// more.
     fn take(&mut self, part: &Access) -> Access {
         let (mut taken, mut part) = (*self, *part);
         taken.blind_opens = 0;
@@ -60,7 +61,7 @@ impl Access {
         taken
     }
 
-    /// All that is summed up over calls, but for what tells of changes unseen.
+    /// All values that are summed up over calls, except those about unseen changes.
     fn sums(&mut self) -> [&mut i64; 14] {
         [
             &mut self.calls,

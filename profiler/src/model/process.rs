@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use crate::model::{ProcessId, Range};
-/// The same on every Linux.
+/// This number is the same on every Linux.
 pub(super) const SIGPIPE: i64 = 13;
 
-/// What a pid ran between two execs.
+/// A process image: the program that a pid ran between two execs.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     /// Id in the database.
     pub upid: i64,
     /// Process that it belongs to.
     pub process: ProcessId,
-    /// Whether it began by a fork, as a copy of its parent.
+    /// True if it began by a fork, as a copy of its parent.
     pub is_fork: bool,
-    /// Whether it began by an exec; neither: it was found running.
+    /// True if it began by an exec; if neither is true, it was found running.
     pub is_exec: bool,
     /// Executable.
     pub exe: Option<Arc<str>>,
@@ -43,9 +43,9 @@ pub struct Image {
     pub cwd: Option<Arc<str>>,
     /// Machine that ran it.
     pub host: Option<Arc<str>>,
-    /// Time its threads were held by the tracer, ns.
+    /// Time its threads were stopped by the tracer, ns.
     pub tracer_ns: Option<i64>,
-    /// Whether it moved data or computed before it became another by an exec.
+    /// True if it moved data or computed before it became another by an exec.
     pub has_worked: bool,
     /// Its calls that read.
     pub reads: Moved,
@@ -55,7 +55,7 @@ pub struct Image {
     pub kernel_share: Option<f64>,
 }
 
-/// What calls of one direction moved, on all files, pipes and sockets.
+/// Data moved by calls of one direction, on all files, pipes and sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Calls; 0 also where they were not counted.
@@ -107,15 +107,15 @@ impl Process {
         )
     }
 
-    /// Whether somebody ended it, by a signal that is sent, and that no program gets for what it does itself: HUP, INT, QUIT,
-    /// KILL, USR1, USR2, TERM.
+    /// Returns true if another process ended it, by a signal that is sent, and that no program gets for its
+    /// own actions: HUP, INT, QUIT, KILL, USR1, USR2, TERM.
     pub fn was_killed(&self) -> bool {
         const SENT: [i64; 7] = [1, 2, 3, 9, 10, 12, 15];
         self.exit_signal
             .is_some_and(|signal| SENT.contains(&signal))
     }
 
-    /// Whether it ended because nobody read its pipe any more.
+    /// Returns true if it ended because no process read its pipe any more.
     pub fn was_cut_off(&self) -> bool {
         self.exit_signal == Some(SIGPIPE)
     }

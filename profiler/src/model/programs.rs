@@ -1,16 +1,16 @@
-//! Which program a process ran when: an exec ends one and begins the next.
+//! The programs that a process ran over time: an exec ends one and begins the next.
 //!
-//! What a process did before an exec is the doing of the program that it ran then, whatever it
-//! became. A moment on the way to a program is part of that: a shell's copy that opens a
-//! redirection, a `sh -c` that replaces itself at once, unless it moved data itself.
+//! The work of a process before an exec is that of the program that it ran then, whatever it became. A short
+//! image on the way to a program is part of that program: a shell's copy that opens a redirection, a `sh -c`
+//! that replaces itself at once, unless it moved data itself.
 
 use std::ops::Range;
 
 use super::{Image, ProcessId, Workflow};
 
-/// An image that ended so soon by an exec did nothing but begin the next, ns: of its own time, without that for
-/// which it waited for a processor, for storage or for the tracer. A copy that used no more processor time waited to
-/// become its program, however long that took.
+/// An image that an exec ended within this time only began the next program, ns: its own time counts, without
+/// that in which it waited for a CPU, for storage or for the tracer. A copy that used no more CPU time than
+/// this waited to become its program, however long that took.
 const BRIEF_NS: i64 = 10_000_000;
 
 /// A stretch of the life of a process that belongs to one program.
@@ -18,20 +18,20 @@ const BRIEF_NS: i64 = 10_000_000;
 pub struct Stint {
     /// The process.
     pub process: ProcessId,
-    /// Place of its first image in [`Workflow::images`]: what it was on the way to its program.
+    /// Place of its first image in [`Workflow::images`]: those from there on led to its program.
     pub first: usize,
     /// Place of the image of the program.
     pub image: usize,
-    /// Begin, ns; of the first of a process before all that it did.
+    /// Begin, ns; the first stint of a process begins before all its calls.
     pub from_ns: i64,
-    /// End, ns; of the last of a process after all that it did.
+    /// End, ns; the last stint of a process ends after all its calls.
     pub to_ns: i64,
 }
 
 /// The programs of all processes.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
-    /// Those of a process stand together, in the order of execution.
+    /// The stints of each process follow each other, in the order of execution.
     pub stints: Vec<Stint>,
     of: Vec<Range<usize>>,
 }
@@ -95,14 +95,14 @@ impl Programs {
         self.of[id.0 as usize].clone()
     }
 
-    /// What a process ran at a moment: place in [`Programs::stints`].
+    /// The program that a process ran at a time: place in [`Programs::stints`].
     pub fn at(&self, id: ProcessId, ns: i64) -> usize {
         let range = self.of_process(id);
         let before = self.stints[range.clone()].partition_point(|stint| stint.to_ns <= ns);
         (range.start + before).min(range.end - 1)
     }
 
-    /// The parts of a stretch of a process by what it ran: places, begins and ends.
+    /// The parts of an interval by the program that the process ran: places, begins and ends.
     pub fn within(
         &self,
         id: ProcessId,
@@ -116,7 +116,7 @@ impl Programs {
         })
     }
 
-    /// What a process ran longest: place in [`Programs::stints`].
+    /// The program that a process ran longest: place in [`Programs::stints`].
     pub fn longest(&self, workflow: &Workflow, id: ProcessId) -> usize {
         let process = workflow.process(id);
         let end = process.end_ns.unwrap_or(workflow.last_ns);
@@ -137,7 +137,7 @@ impl Workflow {
     }
 }
 
-/// Of every image whether it started a process.
+/// For every image: true if it started a process.
 fn has_started(workflow: &Workflow) -> Vec<bool> {
     let mut has_started = vec![false; workflow.images.len()];
     for process in &workflow.processes {
@@ -158,9 +158,9 @@ fn is_brief(image: &Image, next: &Image, has_started: bool) -> bool {
     }
     let is_idle_copy =
         image.is_fork && !has_started && image.cpu_ns.is_none_or(|cpu_ns| cpu_ns < BRIEF_NS);
-    let held = [image.run_queue_ns, image.storage_ns, image.tracer_ns];
-    let held_ns: i64 = held.into_iter().flatten().sum();
-    is_idle_copy || next.start_ns - image.start_ns - held_ns < BRIEF_NS
+    let delays = [image.run_queue_ns, image.storage_ns, image.tracer_ns];
+    let delays_ns: i64 = delays.into_iter().flatten().sum();
+    is_idle_copy || next.start_ns - image.start_ns - delays_ns < BRIEF_NS
 }
 
 #[cfg(test)]
@@ -204,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_before_an_exec_is_part_of_the_program() {
+    fn a_short_time_before_an_exec_is_part_of_the_program() {
         let fork_exec = [(true, 0, 0), (false, 1, 100)];
         assert_eq!(images(&workflow(&[&fork_exec])), [(0, 1)]);
-        // It waited for a processor, or for who opens the other end of its redirection.
+        // It waited for a CPU, or for the process that opens the other end of its redirection.
         let late = [(true, 0, 0), (false, 300, 100)];
         assert_eq!(images(&workflow(&[&late])), [(0, 1)]);
         let wrapped = [(true, 0, 0), (false, 1, 1), (false, 3, 1), (false, 5, 50)];
@@ -215,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_makes_no_programs_of_moments() {
+    fn a_busy_machine_makes_no_programs_of_short_images() {
         let shell = [(true, 0, 0), (false, 1, 1), (false, 40, 50)];
-        let mut held = workflow(&[&shell]);
-        assert_eq!(images(&held), [(0, 1), (2, 2)]);
-        held.images[1].run_queue_ns = Some(33 * MS);
-        assert_eq!(images(&held), [(0, 2)]);
+        let mut queued = workflow(&[&shell]);
+        assert_eq!(images(&queued), [(0, 1), (2, 2)]);
+        queued.images[1].run_queue_ns = Some(33 * MS);
+        assert_eq!(images(&queued), [(0, 2)]);
     }
 
     #[test]

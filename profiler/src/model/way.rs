@@ -1,15 +1,15 @@
-//! Which way data goes between two processes.
+//! Direction of data between two processes.
 
-/// Which way data went from the first to the second end of a stream or edge. It is decided in one place, where a trace is
-/// loaded (`load/ways.rs`), by the best evidence that there is.
+/// Direction of data between the first and the second end of a stream or edge. It is decided in one place,
+/// where a trace is loaded (`load/ways.rs`), by the best available evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
-    /// Nothing tells: the older process stands first.
+    /// No evidence: the older process comes first.
     Unknown,
     /// From the first to the second alone, as far as is known.
     #[default]
     Forth,
-    /// Both ways: the older process stands first, for mostly it asks.
+    /// Both ways: the older process comes first, because it is mostly the one that asks.
     Both,
 }
 
@@ -23,7 +23,7 @@ impl Way {
         }
     }
 
-    /// The arrow between the names of the two.
+    /// The arrow between the names of the two processes.
     pub const fn arrow(self) -> &'static str {
         match self {
             Way::Unknown => "–",
@@ -32,7 +32,7 @@ impl Way {
         }
     }
 
-    /// What two between the same ends are together.
+    /// Direction of two streams between the same ends together.
     pub fn and(self, other: Way) -> Way {
         self.max(other)
     }

@@ -1,4 +1,4 @@
-//! Which step or channel limited the run, and when.
+//! The steps and channels that limited the run, over time.
 
 use flowtrace_render::units::plain;
 use flowtrace_schema::{Result, Trace};
@@ -21,14 +21,14 @@ const MOST: usize = 8;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Limiting {
-    /// The verdict of `summary`: what limited the run, and what could be done about it.
+    /// The verdict of `summary`: the limit of the run, and what could be done about it.
     verdict: Verdict,
-    /// The answer in a line.
+    /// The answer in one line.
     answer: String,
     /// The longest first.
     bars: Vec<Bar>,
     left_out: usize,
-    /// Length of the windows that were looked at, ns.
+    /// Length of the windows that were examined, ns.
     window_ns: i64,
 }
 
@@ -38,13 +38,13 @@ struct Bar {
     /// Number of the rule; `None`: a channel, or several steps that depend on each other.
     rule: Option<usize>,
     is_channel: bool,
-    /// What it lacked.
+    /// The resource that it lacked.
     resource: &'static str,
-    /// How sure that is.
+    /// Confidence in that.
     confidence: &'static str,
     share: f64,
     ns: i64,
-    /// Begin and end of each, in order.
+    /// Begin and end of each interval, in order, ns.
     intervals: Vec<(i64, i64)>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn of(
         &names,
         by.is_split(),
         Options {
-            // A window narrower than a few pixels shows nothing, and each costs a look at all edges.
+            // A window narrower than a few pixels shows nothing, and each costs a search of all edges.
             window_ns: Some(default_window(timeline.length()).max(timeline.length() / 200)),
             ..Options::default()
         },

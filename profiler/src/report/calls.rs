@@ -1,4 +1,4 @@
-//! The file calls: by step and operation, over time, and how their sizes and times are spread.
+//! The file calls: by step and operation, over time, and the distributions of their sizes and times.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,14 +20,14 @@ pub(super) struct Calls {
     /// Length of an interval of `over_time`, ns; the first begins at 0.
     bin_ns: i64,
     over_time: OverTime,
-    /// How long the calls of an operation took.
+    /// Durations of the calls of each operation.
     durations: Vec<Spread>,
-    /// How much the successful ones that move data moved.
+    /// Bytes moved by successful calls that move data.
     sizes: Vec<Spread>,
-    /// The same durations whole, for pictures.
+    /// The same durations unrounded, for pictures.
     #[serde(skip)]
     pub(super) latency: Vec<(String, Distribution)>,
-    /// Bytes of requests by rule and way, most requests first, for pictures.
+    /// Bytes of requests by rule and direction, most requests first, for pictures.
     #[serde(skip)]
     pub(super) requests: Vec<(String, Distribution)>,
 }
@@ -38,9 +38,9 @@ struct OpSum {
     rule: Option<usize>,
     op: &'static str,
     calls: i64,
-    /// Those that failed.
+    /// Failed calls.
     errors: i64,
-    /// Moved by those that read or wrote.
+    /// Bytes moved by calls that read or wrote.
     bytes: i64,
     ns: i64,
     max_ns: i64,
@@ -53,8 +53,7 @@ struct OverTime {
     write_bytes: Vec<i64>,
 }
 
-/// How often which value was met: the upper end of each interval, which are 19 % wide, and the
-/// number of values in it.
+/// Counts of values: the upper end of each interval, which are 19 % wide, and the number of values in it.
 #[derive(Debug, Serialize)]
 struct Spread {
     op: &'static str,
@@ -93,7 +92,7 @@ fn upper_end(bucket: u32) -> i64 {
     i64::try_from(end - 1).unwrap_or(i64::MAX)
 }
 
-/// Bytes that a call moved, if it is one that does.
+/// Bytes that a call moved; `None` for a call that moves none.
 fn moved(call: &CallCost) -> Option<(bool, i64)> {
     match call.op {
         _ if call.result < 0 => None,
@@ -120,7 +119,7 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
     let mut durations = BTreeMap::<u8, (Op, Distribution)>::new();
     let mut sizes = BTreeMap::<u8, (Op, Distribution)>::new();
     let mut requests = BTreeMap::<(Option<usize>, bool), Distribution>::new();
-    // Calls come in bursts of one process, and a map with a million entries is slow to ask.
+    // Calls come in bursts of one process, and a lookup in a map with a million entries is slow.
     let mut last: (Option<i64>, Option<usize>) = (None, None);
     trace.each_call(|call| {
         if call.upid != last.0 {

@@ -27,7 +27,7 @@ struct Channel {
     at_most_bytes: Option<i64>,
     /// Places of processes that wrote into it, or may have.
     writers: Vec<u32>,
-    /// No more bytes than these of each of them; of sockets what it sent; `None`: not known.
+    /// Greatest number of bytes of each writer; for sockets the bytes that it sent; `None`: not known.
     written_bytes: Vec<Option<i64>>,
     /// Places of those that read from it, or may have.
     readers: Vec<u32>,
@@ -35,7 +35,7 @@ struct Channel {
 
 pub(super) fn of(workflow: &Workflow, trace: &Trace, kept: &Kept, most: usize) -> Result<Channels> {
     let places = places(workflow, kept);
-    let ends = &workflow.ends.held;
+    let ends = &workflow.ends.active;
     let images = workflow.process_of_images();
     let mut channels = Vec::new();
     for row in trace.channels()? {
@@ -51,7 +51,7 @@ pub(super) fn of(workflow: &Workflow, trace: &Trace, kept: &Kept, most: usize) -
             let bytes = end.bytes.or(end.at_most_bytes);
             let add = |sum: Option<i64>, bytes: Option<i64>| Some(sum?.saturating_add(bytes?));
             let place = places.get(&end.upid).copied();
-            // Of a socket that went both ways the bytes of an end are those of both.
+            // For a socket with data in both directions the bytes of an end are those of both.
             let process = images.get(&end.upid);
             let moved =
                 process.and_then(|&id| workflow.ends.moved.get(&(row.channel_id, id)).copied());

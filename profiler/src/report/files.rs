@@ -1,4 +1,4 @@
-//! The files, and who used which.
+//! The files, and the processes that used each.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -49,15 +49,15 @@ pub(super) struct Files {
     read_bytes: Vec<i64>,
     write_bytes: Vec<i64>,
     calls: Vec<i64>,
-    /// Sum of 1: read, 2: written, 4: created, 8: only its being opened was seen.
+    /// Sum of 1: read, 2: written, 4: created, 8: only its opens were recorded.
     flags: Vec<u8>,
     directories: Vec<String>,
     access: Accesses,
-    /// Files used that are not among them.
+    /// Number of files used that are not shown.
     left_out: usize,
 }
 
-/// Who did what to which file, in columns; places of processes and files.
+/// Accesses of processes to files, in columns; places of processes and files.
 #[derive(Debug, Default, Serialize)]
 struct Accesses {
     process: Vec<u32>,
@@ -65,7 +65,7 @@ struct Accesses {
     read_bytes: Vec<i64>,
     write_bytes: Vec<i64>,
     calls: Vec<i64>,
-    /// 0: only looked at, 1: read, 2: written, 3: created.
+    /// 0: neither read nor changed, 1: read, 2: written, 3: created.
     relation: Vec<u8>,
     left_out: usize,
 }

@@ -1,4 +1,4 @@
-//! The workflow graph: by rule, and what its nodes are made of.
+//! The workflow graph: by rule, and the members of its nodes.
 
 use std::cmp::Reverse;
 
@@ -14,10 +14,10 @@ use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{ProcessId, Workflow};
 use crate::paths::relative;
 
-/// Which groups are drawn: all, or the heaviest.
+/// The groups that are drawn: all, or the heaviest.
 #[derive(Debug)]
 pub(super) struct Drawn {
-    /// Their numbers in the drawing, by group.
+    /// Numbers in the drawing, by group.
     places: Vec<Option<u32>>,
     count: usize,
 }
@@ -27,7 +27,7 @@ impl Drawn {
         let weight = |group: &Group| match &group.members {
             Members::Processes { processes, .. } => {
                 let life = |&id| workflow.process(id).duration_ns().unwrap_or(0);
-                // Steps before files: what ran is asked for first.
+                // Steps before files, because steps are asked for first.
                 (
                     true,
                     processes.iter().map(life).fold(0, i64::saturating_add),
@@ -78,10 +78,10 @@ struct GroupNode {
     /// Name of the rule, or pattern of the files seen from the directory of the run.
     name: String,
     count: usize,
-    /// Which part of its group, where it was split to keep the graph acyclic.
+    /// Number of the part of its group, where it was split to keep the graph acyclic.
     part: u32,
     parts: u32,
-    /// Whether it is all that the rule did: neither one version of its processes nor their copies.
+    /// True if the node has all processes of the rule: neither one version of them nor copies.
     is_whole: bool,
     cpu_ns: i64,
     life_ns: i64,
@@ -89,7 +89,7 @@ struct GroupNode {
     size_bytes: Option<i64>,
     first_ns: Option<i64>,
     last_ns: Option<i64>,
-    /// Whether the critical path goes through it.
+    /// True if the critical path goes through the node.
     is_critical: bool,
 }
 
@@ -117,10 +117,10 @@ struct GroupEdge {
     to: u32,
     kind: &'static str,
     count: i64,
-    /// Which way data went: forth, both or unknown.
+    /// Direction of the data: forth, both or unknown.
     way: &'static str,
     bytes: i64,
-    /// Those of them that went back.
+    /// The part of the bytes that went back.
     back_bytes: i64,
     calls: i64,
     latency_ns: i64,
@@ -211,7 +211,7 @@ fn group_node(workflow: &Workflow, dag: &Dag, group: &Group, numbers: &Numbers) 
     };
     match &group.members {
         Members::Processes { rule, processes } => {
-            // What was measured of a process as a whole stands in its last version.
+            // The measured values of a whole process belong to its last version.
             let ends = |id: &&ProcessId| group.goes_on.binary_search(id).is_err();
             let members = || {
                 processes
@@ -262,20 +262,20 @@ pub(super) struct MemberEdges {
     group: Vec<Option<u32>>,
     /// Place of the process; or −1 minus the place of the file; `None`: not shown one by one.
     member: Vec<Option<i64>>,
-    /// Version of a file that was changed after somebody had read it, or of a process that got back what it had
-    /// caused, from 1; 0: there is one only.
+    /// Version of a file that was changed after a process had read it, or of a process that got back data
+    /// that it had caused, from 1; 0: there is only one version.
     version: Vec<u32>,
-    /// Places of versions that others replaced: how large these were nobody knows.
+    /// Places of versions that others replaced: the sizes of these are not known.
     replaced: Vec<u32>,
     from: Vec<u32>,
     to: Vec<u32>,
     /// Place in `kinds`.
     kind: Vec<u8>,
     bytes: Vec<i64>,
-    /// Those of them that went back.
+    /// The part of the bytes that went back.
     back_bytes: Vec<i64>,
     way: Vec<&'static str>,
-    /// Time in the calls that moved them, ns.
+    /// Time in the calls that moved the bytes, ns.
     latency_ns: Vec<i64>,
     /// Places of the nodes and of the edges on the critical path, and its other steps.
     path_nodes: Vec<u32>,

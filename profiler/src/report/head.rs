@@ -1,4 +1,4 @@
-//! What the page says first: how the run ended, and how much of it was seen.
+//! The head of the page: how the run ended, and how much of it was recorded.
 
 use flowtrace_render::units;
 use flowtrace_schema::{Result, Trace};
@@ -15,7 +15,7 @@ pub(super) struct Head {
     trace: String,
     /// The first line of the summary.
     headline: String,
-    /// The lines of what was seen and lost.
+    /// Lines about coverage and losses.
     seen: Vec<String>,
     facts: Facts,
     host: Option<String>,
@@ -34,7 +34,7 @@ struct Host {
 }
 
 impl Head {
-    /// What to call the page.
+    /// Title of the page.
     pub(super) fn title(&self) -> String {
         let what = self.facts.command.as_deref().unwrap_or(&self.trace);
         format!("{} — flowtrace", units::shorten(what, 80))
@@ -68,7 +68,7 @@ pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Head> {
     })
 }
 
-/// The facts with every name fit to be shown.
+/// The facts, with every name made safe to show.
 fn clean(mut facts: Facts) -> Facts {
     facts.command = facts.command.as_deref().map(units::plain);
     for kind in &mut facts.never_read {

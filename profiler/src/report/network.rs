@@ -1,5 +1,5 @@
-//! What the packets tell: who sends how much to whom, the pattern that forms, and how often the
-//! program iterates. The numbers are those of `flowtrace network`.
+//! The answers from packets: the traffic between pairs of processes, the pattern that it forms, and the rate
+//! of the program's iterations. The numbers are those of `flowtrace network`.
 
 use std::cmp::Reverse;
 
@@ -14,28 +14,28 @@ use crate::packets;
 
 /// Processes shown at most, those with the most traffic.
 const NODES: usize = 32;
-/// Points of a curve: more than a screen is wide say nothing.
+/// Greatest number of points of a curve: more than a screen is wide show nothing.
 const POINTS: usize = 1500;
 
-/// The answers of the packets; empty without any.
+/// The answers from packets; empty without any.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Network {
-    /// What was asked, and the answer.
+    /// Questions and answers.
     answers: Vec<(String, String)>,
-    /// What limits the answers.
+    /// Limits of the answers.
     notes: Vec<String>,
-    /// Those that talk, as `flowtrace network` names them.
+    /// The nodes that send or receive, with the names of `flowtrace network`.
     nodes: Vec<String>,
     nodes_left_out: usize,
-    /// What each sent to each other.
+    /// Traffic from each node to each other.
     traffic: Vec<Direction>,
     /// The heavy directions, which are the topology.
     edges: Vec<Edge>,
     rate: Option<Series>,
-    /// Why there is no rate.
+    /// The reason why there is no rate.
     rate_unknown: Option<String>,
     spectrum: Option<Curve>,
-    /// Why there is no spectrum.
+    /// The reason why there is no spectrum.
     spectrum_unknown: Option<String>,
 }
 
@@ -53,7 +53,7 @@ struct Edge {
     src: usize,
     dst: usize,
     bytes: f64,
-    /// Of the heaviest, 0 to 1.
+    /// Share of the heaviest, 0 to 1.
     share: f64,
 }
 
@@ -65,14 +65,14 @@ struct Series {
     per_s: Vec<f32>,
 }
 
-/// Power over frequency. Of several neighbours on one point of the screen the highest.
+/// Power over frequency: of neighbours on one point of the screen the highest.
 #[derive(Debug, Serialize)]
 struct Curve {
     hz: Vec<f32>,
     power: Vec<f32>,
-    /// What a program without a period would show; empty where that is not told.
+    /// Spectrum of a program without a period; empty where it is not known.
     background: Vec<f32>,
-    /// What the spectrum says, in a line.
+    /// The conclusion from the spectrum, in a line.
     answer: Vec<String>,
     /// Periods of the program's components, s.
     periods_s: Vec<f64>,
@@ -167,7 +167,7 @@ fn traffic(run: &Run, network: &mut Network) {
     }
 }
 
-/// A series as at most so many points as a screen is wide: means of neighbours.
+/// A series with at most as many points as a screen is wide: means of neighbours.
 fn series(t0_ns: i64, step_s: f64, values: &[f64]) -> Series {
     let together = values.len().div_ceil(POINTS).max(1);
     let mean = |part: &[f64]| (part.iter().sum::<f64>() / part.len() as f64) as f32;

@@ -10,10 +10,10 @@ use serde_json::ser::Formatter;
 
 use super::Report;
 
-/// The page; what stands in double braces is replaced.
+/// The page; names in double braces are replaced.
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
-/// In the order in which they need each other.
+/// Scripts in the order in which they need each other.
 const SCRIPTS: [&str; 14] = [
     include_str!("page/base.js"),
     include_str!("page/data.js"),
@@ -78,16 +78,16 @@ fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {
     block(out, "waits", &report.waits)
 }
 
-/// A part of the data, inert until the page asks for it.
+/// A part of the data, which the page does not parse until it is needed.
 fn block(out: &mut impl Write, name: &str, data: &impl Serialize) -> io::Result<()> {
     write!(out, "<script type=\"application/json\" id=\"data-{name}\">")?;
     data.serialize(&mut Serializer::with_formatter(&mut *out, Inert))?;
     out.write_all(b"</script>\n")
 }
 
-/// JSON that no HTML parser mistakes for markup: `<` stands in strings only, where it can be
-/// written as an escape; without it there is neither `</script` nor `<!--`. What Unicode keeps from being text is
-/// an error in HTML wherever it stands.
+/// JSON that no HTML parser mistakes for markup: `<` occurs in strings only, where it can be written as an
+/// escape; without it there is neither `</script` nor `<!--`. Characters that Unicode excludes from text are
+/// errors anywhere in HTML.
 struct Inert;
 
 impl Formatter for Inert {

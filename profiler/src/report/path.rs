@@ -1,4 +1,4 @@
-//! The chain of steps that decided how long the run took.
+//! The critical path: the chain of steps that decided how long the run took.
 
 use serde::Serialize;
 
@@ -13,14 +13,14 @@ pub(super) struct Path {
     length_ns: i64,
     start_ns: i64,
     end_ns: i64,
-    /// How long the run would take at least if only data forced an order.
+    /// Least duration of the run if only data forced an order.
     by_data_alone_ns: i64,
     equal_paths: u64,
     /// The rules on the path, the largest contribution first.
     rules: Vec<RuleShare>,
     steps: Steps,
-    /// Of every process shown how much later it could have ended without delaying the run; `None`:
-    /// nobody waited for it.
+    /// For every process shown, the delay of its end that would not delay the run; `None`: no process waited
+    /// for it.
     slack_ns: Vec<Option<i64>>,
 }
 
@@ -43,7 +43,7 @@ struct Steps {
     to_ns: Vec<i64>,
     /// 0: it worked, 1: it woke late or the cause is not known, 2: it had not begun.
     kind: Vec<u8>,
-    /// Shorter ones that are not among them.
+    /// Number of shorter steps that are not shown.
     left_out: usize,
 }
 

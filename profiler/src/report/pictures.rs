@@ -1,5 +1,5 @@
 //! Pictures of the page: those that the commands draw, too, as SVG. The page shows them as images, in which
-//! nothing runs.
+//! no script runs.
 
 use flowtrace_network::pages;
 use flowtrace_network::run::Run;
@@ -14,9 +14,9 @@ use crate::text::statistics::{self, MACHINE_COLUMNS, Of};
 /// SVG documents, each with the command that draws it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Pictures {
-    /// Beside the distributions.
+    /// Pictures beside the distributions.
     calls: Vec<Drawn>,
-    /// Beside the answers of the packets.
+    /// Pictures beside the answers from packets.
     network: Vec<Drawn>,
     /// Counters of the machines over time.
     machines: Vec<Drawn>,
@@ -54,7 +54,7 @@ pub(super) fn of(
         }
     }
     pictures.network = packets.map_or_else(Vec::new, of_network);
-    // One machine under its run is in the timeline.
+    // A single machine under its run is in the timeline.
     if machines.hosts.len() > 1 || machines.hosts.iter().any(|host| host.watched.is_some()) {
         let picture = Picture {
             charts: statistics::machine_charts(machines, workflow.begins_ns()),
@@ -70,14 +70,14 @@ fn of_network(run: &Run) -> Vec<Drawn> {
         (pages::series_picture(run, true), "network series --by-pair"),
         (pages::cdf_picture(run), "network cdf"),
     ];
-    // Why there is none is said where the rate of all pairs stands.
+    // The reason for a missing picture is beside the rate of all pairs.
     let pictures = pictures.into_iter();
     pictures
         .filter_map(|(picture, command)| drawn(&picture.ok()?, command))
         .collect()
 }
 
-/// Writing to memory does not fail, and a picture that could not be drawn would be missed by nobody but itself.
+/// Writing to memory does not fail; if it did, only this picture would be missing.
 fn drawn(picture: &Picture, command: &'static str) -> Option<Drawn> {
     let mut svg = Vec::new();
     plot::write_svg(picture, &mut svg).ok()?;

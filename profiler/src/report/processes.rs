@@ -12,15 +12,15 @@ use crate::model::{ProcessId, Workflow};
 
 /// Processes that each step shows one by one before the longest of all get the rest.
 const EACH: usize = 40;
-/// Intervals in which those that are not shown one by one are counted.
+/// Intervals in which processes that are not shown one by one are counted.
 const BINS: usize = 400;
-/// Steps for which that is done, those with the most of them.
+/// Greatest number of steps for which these are counted, those with the most such processes.
 const RESTS: usize = 40;
 
 /// The processes that are shown one by one: all, or those that lived longest.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// In the order of discovery.
+    /// Ids in the order of discovery.
     ids: Vec<ProcessId>,
     /// Their places in `ids`, by process.
     places: Vec<Option<u32>>,
@@ -32,7 +32,7 @@ impl Kept {
         if ids.len() > most {
             let life = |id: ProcessId| workflow.process(id).duration_ns().unwrap_or(i64::MAX);
             ids.sort_by_key(|&id| (Reverse(life(id)), id));
-            // A step of short processes is seen too.
+            // A step of short processes is shown, too.
             let mut of_rule: HashMap<&str, usize> = HashMap::new();
             let mut ranked: Vec<_> = ids
                 .iter()
@@ -57,7 +57,7 @@ impl Kept {
         Kept { ids, places }
     }
 
-    /// Those kept, in the order of discovery.
+    /// The processes shown, in the order of discovery.
     pub(super) fn ids(&self) -> &[ProcessId] {
         &self.ids
     }
@@ -67,7 +67,7 @@ impl Kept {
         self.places.get(id.0 as usize).copied().flatten()
     }
 
-    /// The place of the process itself, or of the nearest ancestor that is kept.
+    /// The place of a process, or of its nearest ancestor that is kept.
     fn ancestor(&self, workflow: &Workflow, mut at: Option<ProcessId>) -> Option<u32> {
         while let Some(id) = at {
             if let Some(place) = self.place(id) {
@@ -104,12 +104,12 @@ pub(super) struct Processes {
     bars: Bars,
     texts: Vec<String>,
     texts_cut: usize,
-    /// Processes of each rule that are not among them, where there are any.
+    /// Number of processes of each rule that are not shown, where there are any.
     left_out: BTreeMap<usize, i64>,
     rest: Rest,
 }
 
-/// What those were that are not shown one by one, over time.
+/// The rules of processes that are not shown one by one, over time.
 #[derive(Debug, Default, Serialize)]
 struct Rest {
     /// Length of an interval, ns; the first begins at 0.
@@ -154,8 +154,8 @@ impl Rest {
     }
 }
 
-/// What a process was from one exec to the next, or from its fork where it called none. The
-/// moment between a fork and an exec is no step, and has no bar.
+/// The program that a process ran from one exec to the next, or from its fork where it called none. The time
+/// between a fork and an exec is no step, and has no bar.
 #[derive(Debug, Default, Serialize)]
 struct Bars {
     process: Vec<u32>,

@@ -11,7 +11,7 @@ use crate::analysis::time;
 use crate::managers::runner_of;
 use crate::model::{Image, ProcessId, Workflow};
 
-/// Rules told apart; the others, those with the least CPU time, share one number.
+/// Number of rules with a number of their own; the others, those with the least CPU time, share one.
 const MOST: usize = 1_000;
 
 /// Rules by number, those with the most CPU time first.
@@ -63,7 +63,7 @@ impl Numbers {
         self.get(&image.rule)
     }
 
-    /// The number of the rule that a process had in the end.
+    /// The number of the last rule of a process.
     pub(super) fn of_process(&self, workflow: &Workflow, id: ProcessId) -> usize {
         self.of_image(workflow.last_image(id))
     }
@@ -77,7 +77,7 @@ impl Numbers {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Rules {
     name: Vec<String>,
-    /// Whether it is a shell, launcher or manager, which runs others.
+    /// True for a shell, launcher or manager, which runs others.
     is_runner: Vec<bool>,
     /// Images that began by an exec, or were found running.
     executions: Vec<i64>,
@@ -87,7 +87,7 @@ pub(super) struct Rules {
     processes: Vec<i64>,
     failed: Vec<i64>,
     cpu_ns: Vec<i64>,
-    /// Life of all images but forks that became something else.
+    /// Life of all images except forks that became another program.
     life_ns: Vec<i64>,
     run_queue_ns: Vec<i64>,
     storage_ns: Vec<i64>,

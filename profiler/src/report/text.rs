@@ -15,7 +15,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// For so many processes: the more there are, the less of each command is kept.
+    /// A table for this number of processes: the more there are, the shorter each command is cut.
     pub(super) fn new(processes: usize) -> Texts {
         Texts {
             longest: match processes {
@@ -45,7 +45,7 @@ impl Texts {
         self.texts
     }
 
-    /// How many of them were shortened.
+    /// Number of texts that were shortened.
     pub(super) fn cut(&self) -> usize {
         self.cut
     }

@@ -1,4 +1,4 @@
-//! What the steps waited for, and for whom: the table of `flowtrace waits`.
+//! The waits of the steps, and the processes that they waited for: the table of `flowtrace waits`.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ const MOST: usize = 500;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Waits {
-    /// Which rule waited for which, the longest first.
+    /// Waits of one rule for another, the longest first.
     waits: Vec<Row>,
     left_out: usize,
 }
@@ -21,7 +21,7 @@ pub(super) struct Waits {
 struct Row {
     rule: usize,
     kind: &'static str,
-    /// Rule that it waited for; `None`: not a process, or not known which.
+    /// Rule that it waited for; `None`: not a process, or not known.
     culprit: Option<usize>,
     /// Kind of the channel.
     channel: Option<String>,

@@ -15,7 +15,7 @@ const SHOWN: usize = 8;
 /// Widest label of a bar.
 const LABEL: usize = 28;
 
-/// The answer in a line: which step, which resource, how much of the run, how sure.
+/// The answer in a line: the step, the resource that it lacked, the share of the run, and the confidence.
 pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
     let length = units::duration(result.length());
     if timeline.is_partial && result.windows.is_empty() {
@@ -39,9 +39,9 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
         [(from, to)] => format!(", {}", span(*from, *to)),
         _ => String::new(),
     };
-    let looks = looks(cause.samples, timeline);
+    let samples = looks(cause.samples, timeline);
     format!(
-        "{name} limited the run for {} of it ({} of {length}{when}): {} · confidence {}, {looks}",
+        "{name} limited the run for {} of it ({} of {length}{when}): {} · confidence {}, {samples}",
         percent(cause.share),
         units::duration(cause.ns),
         want(cause, timeline.cpus()),
@@ -53,7 +53,8 @@ fn span(from: i64, to: i64) -> String {
     format!("{:.1}–{:.1} s", from as f64 / 1e9, to as f64 / 1e9)
 }
 
-/// All of it as text, ended by a newline. `why` the run took so long stands first where that is more than a bottleneck.
+/// The whole answer as text, ended by a newline. `why` the run took so long comes first where there is more
+/// to say than a bottleneck.
 pub fn text(
     result: &Bottlenecks,
     timeline: &Timeline,
@@ -112,7 +113,7 @@ pub fn text(
     out
 }
 
-/// Who was processing for how much of the time in which nobody was for most of it.
+/// The step that was processing for the largest part of the time, where none was for most of it.
 fn nearest(result: &Bottlenecks) -> String {
     const NAMED: usize = 3;
     let nearest = result.nearest();
@@ -137,7 +138,7 @@ fn table(result: &Bottlenecks, timeline: &Timeline) -> String {
         ("share", Align::Right),
         ("time", Align::Right),
         ("mean", Align::Right),
-        ("looks", Align::Right),
+        ("samples", Align::Right),
         ("sure", Align::Left),
         ("to blame", Align::Left),
     ]);
@@ -299,7 +300,7 @@ fn gains(advice: &Advice, one_more: f64, balanced: f64) -> String {
     out
 }
 
-/// How many instances of which step, in words and a table.
+/// The steps of which more instances are advised, and how many, in words and a table.
 pub fn advice(advice: &Advice) -> String {
     let cores = units::counted(advice.cores as i64, "core", "cores");
     let limit = advice.limit.iter();
@@ -311,7 +312,7 @@ pub fn advice(advice: &Advice) -> String {
         _ => format!(
             "not known whether more instances gain anything\n  {}: {}\n",
             name(&advice.demands[advice.binding]),
-            advice.unknown.unwrap_or("nothing tells")
+            advice.unknown.unwrap_or("the reason is not known")
         ),
     };
     let mut table = Table::new(&[

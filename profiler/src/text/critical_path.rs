@@ -8,17 +8,17 @@ use crate::model::{ProcessId, Programs, Workflow};
 
 /// Steps and rules shown unless all are asked for.
 const SHOWN: usize = 15;
-/// Links shown of the chain.
+/// Greatest number of links shown of the chain.
 const LINKS: usize = 16;
 /// Shares of the path below this are left out of the chain, in parts of a thousand.
 const TINY: i64 = 5;
 
-/// How to write it.
+/// Style of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Columns to fill; lines are cut there, at `usize::MAX` nowhere.
     pub width: usize,
-    /// Whether every step is written.
+    /// True to write every step.
     pub is_full: bool,
 }
 
@@ -27,34 +27,34 @@ pub struct Style {
 pub struct WhatIf {
     /// Name of the rule.
     pub rule: String,
-    /// What the work of its processes is multiplied by.
+    /// Factor for the work of its processes.
     pub factor: f64,
 }
 
 /// The path for programs. Times are nanoseconds since the start of the recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts<'a> {
-    /// Length of the path: the run's, from its first process to its end.
+    /// Length of the path: that of the run, from its first process to its end.
     pub length_ns: i64,
-    /// Where it begins.
+    /// Begin of the path.
     pub start_ns: i64,
-    /// Where it ends.
+    /// End of the path.
     pub end_ns: i64,
-    /// How long the run would take at least if only data forced an order.
+    /// Least duration of the run if only data forced an order.
     pub by_data_alone_ns: i64,
     /// Different paths that take equally long.
     pub equal_paths: u64,
     /// Upids of processes that are on the other ones only.
     pub on_equal_paths: Vec<i64>,
-    /// Whether the trace ends before the run did.
+    /// True if the trace ends before the run did.
     pub is_cut_short: bool,
     /// Waits seen by samples, of all processes.
     pub waits_sampled_ns: i64,
     /// Waits that follow from exact totals, of all processes.
     pub waits_inferred_ns: i64,
-    /// What was asked for, and the length that it gives.
+    /// The requested changes, and the length of the path under them.
     pub what_if: Vec<WhatIf>,
-    /// Length of the path under `what_if`; null: nothing was asked for.
+    /// Length of the path under `what_if`; null: no change was requested.
     pub what_if_ns: Option<i64>,
     /// The rules on the path, the largest contribution first.
     pub rules: Vec<RuleFacts<'a>>,
@@ -80,7 +80,7 @@ pub struct RuleFacts<'a> {
 /// A step of the path.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepFacts<'a> {
-    /// Upid of the program's image, or of what the process was on the way to it.
+    /// Upid of the program's image, or of an image on the way to it.
     pub upid: i64,
     /// Rule of the program that ran then.
     pub rule: &'a str,
@@ -105,7 +105,7 @@ pub struct SlackFacts<'a> {
     pub rule: &'a str,
     /// Time that it worked, waits for children and channels left out.
     pub own_ns: i64,
-    /// How much later it could have ended without delaying the run; null: nobody waited for it.
+    /// Delay of its end that would not delay the run; null: no process waited for it.
     pub slack_ns: Option<i64>,
 }
 
@@ -220,7 +220,7 @@ fn head(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
     if facts.what_if.is_empty() {
         let bound = facts.by_data_alone_ns.min(facts.length_ns);
         text += &format!(
-            "  at best      {} if only data forced an order and processors were plenty\n",
+            "  at best      {} if only data forced an order and CPUs were unlimited\n",
             units::duration(bound)
         );
     }
@@ -267,7 +267,7 @@ fn head(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
         text += "  cut short    the recording has no end: this is the path to its last event\n";
     }
     if workflow.processes.iter().all(|p| p.cpu_ns.is_none()) {
-        text += "  uncertain    no processor times were recorded: who had children is taken to have waited for them\n";
+        text += "  uncertain    no CPU times were recorded: a process with children is assumed to have waited for them\n";
     }
     text
 }
@@ -277,7 +277,7 @@ fn chain(facts: &Facts<'_>) -> String {
     let mut links: Vec<(&str, Vec<i64>)> = Vec::new();
     for step in &facts.steps {
         if step.ns * 1000 < facts.length_ns * TINY {
-            // Its process may be long in all, as one of many short ones of a rule.
+            // One process may be short, as one of many of a rule that is long in all.
             match links.last_mut() {
                 Some((rule, upids)) if *rule == step.rule => upids.push(step.upid),
                 _ => {}

@@ -18,7 +18,7 @@ const fn bound(bound: Bound) -> &'static str {
     }
 }
 
-/// All of it as text, ended by a newline.
+/// The whole comparison as text, ended by a newline.
 pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
     let ratio = ideal.measured_ns as f64 / ideal.ideal_ns.max(1) as f64;
     let rate = |rate: f64| format!("{}/s", units::bytes(rate as i64));
@@ -34,7 +34,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
         ("the last of incoming flows", beyond.receive_skew),
         ("more bytes than need be", beyond.expansion),
         ("not at the same time", beyond.not_overlapped),
-        ("processors busy with other work", beyond.other_work),
+        ("CPUs busy with other work", beyond.other_work),
         ("no step running", beyond.gaps),
         ("unexplained", beyond.unexplained),
         ("sum", beyond.sum()),
@@ -54,7 +54,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
         ("CPU", Align::Right),
     ]);
     let mut phases: Vec<(usize, _)> = ideal.phases.iter().enumerate().collect();
-    // The longest are what matters; they stay in order.
+    // The longest phases are shown; they stay in order.
     phases.sort_by_key(|(_, phase)| phase.from - phase.to);
     phases.truncate(SHOWN);
     phases.sort_by_key(|(at, _)| *at);
@@ -104,7 +104,8 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
     out
 }
 
-/// The machine on which the others waited, and whether that had more to do; `None`: all ended at about the same time.
+/// The machine on which the others waited, with its shares of the work; `None`: all ended at about the same
+/// time.
 fn skew(number: usize, phase: &Phase) -> Option<String> {
     let last = phase.machines.iter().max_by_key(|one| one.ended_ns)?;
     let count = phase.machines.len() as i64;

@@ -1,14 +1,15 @@
-//! Short names that are still those of one thing each.
+//! Short names that still distinguish things.
 
 use std::collections::HashMap;
 
 use flowtrace_render::units;
 
-/// By how many characters a name grows until it is unlike the others.
+/// Number of characters by which a name grows until it is unlike the others.
 const STEP: usize = 8;
 
-/// Paths of files (id and path) in about `width` characters each. Those that would look the same are given with
-/// more of the directories above them, and files of one path with their ids: one file was replaced by another.
+/// Paths of files (id and path) in about `width` characters each. Those that would be equal are given with
+/// more of the directories above them, and files of one path with their ids: one file was replaced by
+/// another.
 pub(super) fn of_files<'a>(
     files: impl Iterator<Item = (i64, &'a str)>,
     width: usize,
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart() {
+    fn files_are_distinguished() {
         let files = [
             (1, "in/list"),
             (2, "in/list"),
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_is_told_apart_too() {
+    fn names_that_cannot_be_shown_are_distinguished_too() {
         let names = of_files([(1, "a\u{1}"), (2, "a\u{2}")].into_iter(), 10);
         assert_ne!(names[&1], names[&2]);
     }

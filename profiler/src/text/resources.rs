@@ -1,4 +1,4 @@
-//! Where the time went, by resource, for people.
+//! The shares of each resource in the time of a run, for people.
 
 use flowtrace_render::plot::{Axis, Chart, Picture, Rect, Series, Shape};
 use flowtrace_render::table::{Align, Table, more};
@@ -52,7 +52,7 @@ fn table(first: &str, more: &[(&str, Align)]) -> Table {
     Table::new(&columns)
 }
 
-/// All of it as text, ended by a newline.
+/// The whole answer as text, ended by a newline.
 pub fn text(resources: &Resources, timeline: &Timeline) -> String {
     let mut out = format!("flowtrace: {}\n\n", answer(resources));
     if !resources.hosts.is_empty() {
@@ -107,7 +107,7 @@ pub fn text(resources: &Resources, timeline: &Timeline) -> String {
     out
 }
 
-/// Shares over time in so many columns of the run, of one machine or of all; `None`: not known there.
+/// Shares over time in this number of columns, of one machine or of all; `None`: not known there.
 fn binned(
     resources: &Resources,
     (from, to): (i64, i64),
@@ -161,17 +161,17 @@ fn over_time(resources: &Resources, timeline: &Timeline) -> String {
 /// One of several runs of the same work.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// Its trace.
+    /// Name of the trace.
     pub name: String,
-    /// How many machines it had.
+    /// Number of its machines.
     pub machines: usize,
-    /// How long it took, ns.
+    /// Duration of the run, ns.
     pub length_ns: i64,
-    /// Where its time went.
+    /// Shares of the resources in its time.
     pub resources: Resources,
 }
 
-/// By how much each run was faster than the first; `None`: one of them took no time.
+/// Factor by which each run was faster than the first; `None`: one of them took no time.
 fn speed_ups(runs: &[Compared]) -> Vec<Option<f64>> {
     let first = runs.first().map_or(0, |run| run.length_ns);
     let speed_up = |run: &Compared| {
@@ -201,7 +201,7 @@ pub fn against_hosts(runs: &[Compared]) -> String {
     rows.finish("") + "  speed-up: against the run in the first row, where both did the same work\n"
 }
 
-/// The same as a picture: speed-up on the left side of the figure, and shares of the time by resource.
+/// The same runs as a picture: speed-up on the left side of the figure, and shares of the time by resource.
 pub fn picture_against_hosts(runs: &[Compared]) -> Picture {
     let names: Vec<String> = runs
         .iter()
@@ -309,7 +309,7 @@ pub fn picture(resources: &Resources, timeline: &Timeline) -> Picture {
     charts.into()
 }
 
-/// Lays shares upon each other; waiting, which is the rest, is left blank.
+/// Stacks shares upon each other; waiting, which is the rest, is left blank.
 fn stack(shares: &Parts, mut add: impl FnMut(usize, f64, f64)) {
     let mut begin = 0.0;
     for (part, share) in shares.iter().enumerate().take(PARTS.len() - 1) {
@@ -320,7 +320,7 @@ fn stack(shares: &Parts, mut add: impl FnMut(usize, f64, f64)) {
     }
 }
 
-/// The parts with their names; those of which nothing was used are left out.
+/// The parts with their names; those of resources that were not used are left out.
 fn named(parts: Vec<Vec<Rect>>) -> Vec<Series> {
     let named = HEADS.iter().zip(parts);
     named
@@ -367,7 +367,7 @@ mod tests {
             panic!("{picture:?}")
         };
         assert_eq!(bars[1].0, (0.0, 2.0));
-        // Only CPU was used, and what waits is blank.
+        // Only CPU was used, and waiting is blank.
         assert_eq!(picture.charts[1].series.len(), 1);
     }
 

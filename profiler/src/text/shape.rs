@@ -18,27 +18,27 @@ struct Step {
     node: NodeIndex,
     level: usize,
     name: String,
-    /// The name without the version.
+    /// The name without the version of a process.
     whole: String,
     count: usize,
 }
 
-/// What the shape of a workflow is told of.
+/// Data from which the shape of a workflow is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     /// The trace.
     pub workflow: &'a Workflow,
     /// Its graph.
     pub dag: &'a Dag,
-    /// The same by steps.
+    /// The graph contracted by steps.
     pub rules: &'a RuleGraph,
     /// Files that were not there any more at the end.
     pub removed: &'a HashSet<FileIndex>,
 }
 
-/// The steps in the order of data: `18 × mProject → 33 × mDiffFit → mConcatFit`. Steps on one level
-/// are joined by `+`, and those of one name are one, whatever they work on; so are versions of one process that
-/// nothing stands between.
+/// The steps in the order of data: `18 × mProject → 33 × mDiffFit → mConcatFit`. Steps on one level are
+/// joined by `+`. Steps of one name become one, whatever they work on, and so do versions of one process with
+/// nothing between them.
 fn line(steps: &[Step]) -> String {
     let mut shown: Vec<String> = Vec::new();
     let mut last: Option<&str> = None;
@@ -72,7 +72,7 @@ fn times(count: usize, name: &str) -> String {
     }
 }
 
-/// The line, and each step with what it takes and what for.
+/// The line, and each step with its inputs and outputs.
 pub fn text(shape: Shape<'_>, width: usize) -> String {
     let Shape { dag, rules, .. } = shape;
     let steps = steps(shape);
@@ -117,8 +117,8 @@ pub fn text(shape: Shape<'_>, width: usize) -> String {
 /// The files that go from one group to another, by the groups at the ends.
 type Uses = BTreeMap<(NodeIndex, NodeIndex), BTreeSet<FileIndex>>;
 
-/// Which files each group used of those in a group of files: where the processes of a rule are several groups,
-/// each has its share of them.
+/// The files that each group used of those in a group of files: where the processes of a rule are several
+/// groups, each has its share of them.
 fn uses(dag: &Dag, rules: &RuleGraph) -> Uses {
     let mut uses = Uses::new();
     for edge in dag.graph.edge_references() {
@@ -133,7 +133,8 @@ fn uses(dag: &Dag, rules: &RuleGraph) -> Uses {
     uses
 }
 
-/// What a step takes or gives: files, the other ends of channels, and where there is none of these what it started.
+/// Inputs or outputs of a step: files, the other ends of channels, and where there are neither, the processes
+/// that it started.
 fn ends(shape: Shape<'_>, uses: &Uses, step: NodeIndex, direction: Direction) -> String {
     let Shape {
         workflow, rules, ..
@@ -183,10 +184,10 @@ fn ends(shape: Shape<'_>, uses: &Uses, step: NodeIndex, direction: Direction) ->
     }
 }
 
-/// Pairs of steps shown for each pattern.
+/// Greatest number of pairs of steps shown for each pattern.
 const PAIRS: usize = 6;
 
-/// How steps feed each other, by pattern.
+/// Patterns of the data from step to step.
 fn patterns(dag: &Dag, rules: &RuleGraph, steps: &[Step], width: usize) -> String {
     let order: HashMap<NodeIndex, usize> = steps
         .iter()
@@ -223,14 +224,15 @@ fn patterns(dag: &Dag, rules: &RuleGraph, steps: &[Step], width: usize) -> Strin
     }
 }
 
-/// Whether data goes from one process to another, not on in the same.
+/// Returns true if an edge carries data from one process to another, not on in the same process.
 fn is_between(kind: EdgeKind) -> bool {
     kind.is_data() && kind != EdgeKind::Update
 }
 
-/// The groups that are steps. A process takes part if it made something that lasts or that another read, if
-/// something came to it through a channel, or if it read and started nobody: make, which reads its rules and
-/// starts the compilers, is no step, nor is a driver that only opens what its children work on.
+/// The groups that are steps. A process takes part if it made something that lasts or that another process
+/// read, if data came to it through a channel, or if it read and started no other process: make, which reads
+/// its rules and starts the compilers, is no step, nor is a driver that only opens the files that its
+/// children work on.
 fn taking_part(shape: Shape<'_>) -> HashSet<NodeIndex> {
     let mut starts = HashSet::new();
     for process in &shape.workflow.processes {
@@ -254,8 +256,8 @@ fn taking_part(shape: Shape<'_>) -> HashSet<NodeIndex> {
     found
 }
 
-/// Whether a process sent something, or made a file that lasts or that another read. Who makes the name of a
-/// temporary file for another that writes it made nothing.
+/// Returns true if a process sent something, or made a file that lasts or that another process read. A
+/// process that only makes the name of a temporary file, which another writes, made nothing.
 fn makes(shape: Shape<'_>, process: NodeIndex) -> bool {
     let graph = &shape.dag.graph;
     graph.edges(process).any(|out| {
@@ -280,7 +282,7 @@ fn steps(shape: Shape<'_>) -> Vec<Step> {
     let parts = taking_part(shape);
     let mut level = vec![0; graph.node_count()];
     for node in toposort(graph, None).unwrap_or_default() {
-        // Forks, too: only those are drawn that say what came after what.
+        // Forks, too: only those are drawn that show an order in time.
         let before = graph.edges_directed(node, Direction::Incoming);
         let own = before
             .map(|edge| level[edge.source().index()] + usize::from(parts.contains(&edge.source())))

@@ -16,7 +16,7 @@ use crate::distribution::Distribution;
 use crate::export::sheet::{Cell, Sheet};
 use crate::model::{Process, Programs, Workflow};
 
-/// What a distribution is of.
+/// Quantities with a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Time of calls, by operation.
@@ -32,7 +32,7 @@ pub enum Of {
 }
 
 impl Of {
-    /// Unit of the values, and what the axis is called.
+    /// Unit of the values, and label of the axis.
     pub const fn axis(self) -> (Unit, &'static str) {
         match self {
             Of::Latency => (Unit::Ns, "time of a call"),
@@ -44,7 +44,7 @@ impl Of {
     }
 }
 
-/// The distributions of something, each with its name, most values first.
+/// The distributions of a quantity, each with its name, most values first.
 pub fn distributions(
     workflow: &Workflow,
     calls: &CallStatistics,
@@ -103,8 +103,8 @@ fn by_rule(
         .collect()
 }
 
-/// Bytes of files by process, and of each the programs that it ran one after another: those that only looked
-/// at files count as none.
+/// Bytes of files by process; a process is named by the programs that it ran one after another, without those
+/// that neither read nor changed a file.
 pub fn process_bytes(workflow: &Workflow) -> Vec<(String, Distribution)> {
     let mut found: std::collections::BTreeMap<String, Distribution> = Default::default();
     let programs = Programs::of(workflow);
@@ -189,7 +189,7 @@ pub fn calls(calls: &CallStatistics) -> Sheet {
     sheet
 }
 
-/// Table 5: what each phase did with files.
+/// Table 5: the file calls of each phase.
 pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
     let mut sheet = Sheet::new(
         title,
@@ -234,7 +234,7 @@ pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
     sheet.rows = phases.rows.iter().map(row).collect();
     sheet.total = Some(row(&phases.total));
     sheet.notes.push(
-        "ro: read only, wo: changed only, rw: both, none: only opened or looked at; regular files"
+        "ro: read only, wo: changed only, rw: both, none: neither read nor changed; regular files"
             .into(),
     );
     if name == "rule" {
@@ -319,7 +319,7 @@ pub fn histogram(found: &[(String, Distribution)], of: Of) -> Sheet {
     sheet
 }
 
-/// What moved over time.
+/// Bytes moved over time.
 pub fn throughput(calls: &CallStatistics) -> Sheet {
     let mut sheet = Sheet::new(
         format!(
@@ -388,7 +388,7 @@ pub fn failed(workflow: &Workflow, calls: &CallStatistics) -> Sheet {
     sheet
 }
 
-/// A path as seen from where the run began.
+/// A path as seen from the directory in which the run began.
 pub(crate) fn shown_path<'a>(workflow: &Workflow, path: &'a str) -> &'a str {
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
     crate::paths::relative(path, cwd)

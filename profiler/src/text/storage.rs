@@ -1,13 +1,13 @@
-//! Waits for storage, split by what became of the requests of those that waited.
+//! Waits for storage, split by the fate of the requests that the waiting steps made.
 
 use flowtrace_render::table::{Align, Table, more};
 use flowtrace_render::units;
 use flowtrace_schema::StorageRow;
 
-/// Shorter ones are left out, ns.
+/// Shorter waits are left out, ns.
 const SHORT_NS: i64 = 1_000_000;
 
-/// A table of at most `shown` steps, ended by an empty line; nothing where nothing was told.
+/// A table of at most `shown` steps, ended by an empty line; an empty string where nothing was recorded.
 pub(super) fn table(rows: &[StorageRow], shown: usize) -> String {
     let mut table = Table::new(&[
         ("storage", Align::Left),

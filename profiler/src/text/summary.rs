@@ -30,7 +30,8 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     with_verdict(workflow, trace, style, &Verdict::default())
 }
 
-/// The same, with why the run took so long, and at its end what could make it shorter.
+/// The summary, with the verdict why the run took so long, and at its end the findings that could make it
+/// shorter.
 pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &Verdict) -> String {
     let facts = facts(workflow);
     let mut out = Layout::new(style);
@@ -111,7 +112,7 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     out.finish()
 }
 
-/// What SQLite could not move into the trace.
+/// Suffix of the size of a trace: the write-ahead log that SQLite could not move into it.
 fn beside(trace: &Path) -> String {
     match flowtrace_schema::log_bytes(trace) as i64 {
         0 => String::new(),
@@ -122,7 +123,7 @@ fn beside(trace: &Path) -> String {
     }
 }
 
-/// What went over the network, and between whom.
+/// The captured traffic, and the rules between which it went.
 fn captured(network: &facts::Network) -> Vec<String> {
     let mut items = vec![format!(
         "{} in {}, {}",
@@ -162,7 +163,7 @@ fn more_items(more: i64) -> Option<String> {
 }
 
 fn most_time(rules: &[RuleTime]) -> Vec<String> {
-    // Below a hundredth of the whole a rule is not where the time went.
+    // A rule below a hundredth of the whole is not worth a line.
     let total: i64 = rules.iter().map(|rule| rule.cpu_ns).sum();
     let heavy: Vec<&RuleTime> = rules
         .iter()
@@ -209,7 +210,8 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         return out.line("data", &no_file_call(facts));
     }
     let calls = |n| units::short_count(n);
-    // Where only opens were seen, no bytes were, but those that went through the standard input and output of a child.
+    // If only opens were recorded, bytes were not, except those that went through the standard input and output
+    // of a child.
     let by_open_alone = facts.file_layer == "none"
         && workflow.runs.len() == 1
         && !facts.directories.iter().any(is_traced);
@@ -272,8 +274,8 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
     out.line("hottest", &hottest(workflow, facts));
 }
 
-/// The directory with most of the data of which only opens were seen, and how much all of that is, where it is more than
-/// half of what calls moved.
+/// The directory with most of the data of which only opens were recorded, and the size of all such data,
+/// where it is more than half of the bytes moved by calls.
 fn outside(workflow: &Workflow, facts: &Facts) -> Option<(String, i64)> {
     let moved = facts.data.read_bytes.saturating_add(facts.data.write_bytes);
     let is_mounted = facts.directories.iter().any(is_traced);
@@ -302,7 +304,7 @@ fn hottest(workflow: &Workflow, facts: &Facts) -> Vec<String> {
     moved.chain(called).collect()
 }
 
-/// Why there is nothing to say about files, as far as known.
+/// The reason why nothing can be said about files, as far as known.
 fn no_file_call(facts: &Facts) -> Vec<String> {
     if facts.is_incomplete {
         return vec!["no file call was stored".into()];
@@ -327,12 +329,12 @@ fn in_run(workflow: &Workflow, path: &str) -> String {
     crate::paths::relative(path, cwd).into()
 }
 
-/// Whether the calls on its files were seen.
+/// Returns true if the calls on files of the directory were recorded.
 fn is_traced(directory: &facts::Directory) -> bool {
     directory.file_layer != "none"
 }
 
-/// What was seen of the run, and what of it was not.
+/// The coverage of the run: what was recorded, and what was not.
 pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     let traced: Vec<_> = facts.directories.iter().filter(|d| is_traced(d)).collect();
     let is_cached = |d: &&facts::Directory| d.file_layer == "cached";
@@ -368,9 +370,9 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
         "ptrace" if facts.is_incomplete => "processes (ptrace)",
         "ptrace" => "every process (ptrace)",
         "ebpf" if facts.is_incomplete => "processes (eBPF)",
-        "ebpf" => "every process, told by programs in the kernel (eBPF)",
+        "ebpf" => "every process, reported by the kernel (eBPF)",
         "tracepoints" if facts.is_incomplete => "processes (tracepoints)",
-        "tracepoints" => "every process, told by programs in the kernel (tracepoints)",
+        "tracepoints" => "every process, reported by the kernel (tracepoints)",
         "connector" => "every process announced by the kernel (proc connector)",
         "scan" => "processes that lived long enough to be found in /proc",
         "requests" => "only processes that made a file call",
@@ -384,15 +386,15 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     if traced.iter().any(|d| d.attribute_ttl_ns > 0) {
         items.push("repeated stat calls and lookups are not seen".into());
     }
-    let looks_into_nobody = ["tracepoints", "connector", "scan", "requests"];
-    if looks_into_nobody.contains(&&*facts.process_layer) {
+    let sees_no_descriptors = ["tracepoints", "connector", "scan", "requests"];
+    if sees_no_descriptors.contains(&&*facts.process_layer) {
         items.push("pipes, sockets and files elsewhere are not seen".into());
     }
     if facts.data.files_by_open > 0 {
         let files = units::counted(facts.data.files_by_open, "file", "files");
         items.push(format!("{files} by open only"));
     }
-    // What the cache answered explains it already.
+    // Reads that the cache answered explain this already.
     if facts.data.files_not_moved > 0 && !traced.iter().copied().any(|d| is_cached(&d)) {
         items.push(format!(
             "{} of {} opened, but read and written by no call: mapped into memory, or not used",

@@ -24,20 +24,20 @@ const NUMBERS: usize = 48;
 const LEVEL: usize = 3;
 const PROCESS: usize = 24;
 
-/// How to write the tree.
+/// Style of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Columns to fill; lines are cut there, at `usize::MAX` nowhere.
     pub width: usize,
-    /// Whether every process has its own line, with all programs it was.
+    /// True to write every process on a line of its own, with all its programs.
     pub is_full: bool,
 }
 
 impl Style {
-    /// From this level on lines are not indented further, but say their depth.
+    /// From this level on lines are not indented further, but give their depth.
     fn deepest(self) -> usize {
-        let room = self.width.saturating_sub(NUMBERS + PROCESS);
-        (room / LEVEL).clamp(1, DEEPEST)
+        let free = self.width.saturating_sub(NUMBERS + PROCESS);
+        (free / LEVEL).clamp(1, DEEPEST)
     }
 }
 
@@ -137,13 +137,13 @@ fn line(
         (_, true) => "└─ ".into(),
         (_, false) => "├─ ".into(),
     };
-    // What must not be cut off comes before the command.
+    // The label comes first, because the command may be cut off.
     let label = match branch.members.as_slice() {
         [one] => single(workflow, *one, style),
         many => folded(workflow, many),
     };
     let label = match branch.depth {
-        // All below it ran there, too.
+        // All processes below it ran there, too.
         0 => on_hosts(workflow, &branch.members) + &label,
         _ => label,
     };
@@ -152,7 +152,7 @@ fn line(
     format!("{}\n", units::shorten(&line, style.width).trim_end())
 }
 
-/// Where processes ran, where there are several machines: `n1, n2: `.
+/// The hosts of processes, where there are several machines: `n1, n2: `.
 fn on_hosts(workflow: &Workflow, members: &[ProcessId]) -> String {
     let mut all = workflow.images.iter().map(|image| image.host.as_deref());
     let first = all.next().flatten();
@@ -181,15 +181,15 @@ fn single(workflow: &Workflow, id: ProcessId, style: Style) -> String {
     units::plain(&format!("{}{failure} {chain}{command}", process.pid))
 }
 
-/// The programs before the last, as far as they leave room for that one: it is what the process is.
+/// The programs before the last, as far as they leave space for the last one, which names the process.
 fn before(chain: &[&str], style: Style) -> String {
     let whole: String = chain.iter().map(|rule| format!("{rule} → ")).collect();
-    let room = match style.is_full {
+    let free = match style.is_full {
         true => style.width.saturating_sub(NUMBERS + 40),
         false => 24,
     };
     match chain {
-        [first, .., _] if whole.chars().count() > room.max(24) => {
+        [first, .., _] if whole.chars().count() > free.max(24) => {
             format!("{first} → +{} → ", chain.len() - 1)
         }
         _ => whole,
@@ -223,7 +223,8 @@ fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {
     units::plain(&format!("×{count}{failure} {name}{mean}"))
 }
 
-/// Notes on processes alike: their end, if it was a failure, and the time for which job control had stopped them.
+/// Notes on a group of equal processes: their end, if it was a failure, and the time for which job control
+/// had stopped them.
 fn notes(workflow: &Workflow, members: &[ProcessId]) -> String {
     let members: Vec<&Process> = members.iter().map(|&id| workflow.process(id)).collect();
     let stops = members
@@ -235,7 +236,7 @@ fn notes(workflow: &Workflow, members: &[ProcessId]) -> String {
     notes.map(|note| format!(" [{note}]")).collect()
 }
 
-/// How a process ended, if not well; of one whose end was not seen, that.
+/// The end of a process, if it failed or was not seen.
 fn ending(process: &Process) -> Option<String> {
     match (process.exit_signal, process.exit_code) {
         (Some(signal), _) => Some(Ending::Signal(signal).to_string()),
@@ -246,8 +247,8 @@ fn ending(process: &Process) -> Option<String> {
     }
 }
 
-/// The rules of the programs that a process was before its last one. The shell that only runs a
-/// line for make, and the copy of its parent between fork and exec, go without saying.
+/// The rules of the programs that a process was before its last one. The shell that only runs a line for
+/// make, and the copy of its parent between fork and exec, are left out.
 fn chain(workflow: &Workflow, id: ProcessId, is_full: bool) -> Vec<&str> {
     let images = workflow.images(id);
     let before = &images[..images.len() - 1];
@@ -257,7 +258,7 @@ fn chain(workflow: &Workflow, id: ProcessId, is_full: bool) -> Vec<&str> {
         .map(|image| image.rule.as_ref())
         .collect();
     if !is_full {
-        // `env` stands for what it starts.
+        // `env` is named by the program that it starts.
         rules.dedup();
     }
     rules

@@ -1,4 +1,4 @@
-//! Who waited for whom, for people.
+//! The waits of steps and what they waited for, for people.
 
 use flowtrace_render::table::{Align, Table, more};
 use flowtrace_render::units;
@@ -75,7 +75,7 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
     }
 }
 
-/// Of programs whose threads waited for each other: how many were at work.
+/// Threads that waited for each other, by program: how many were at work.
 fn threads(waits: &Waits) -> String {
     let mut table = Table::new(&[
         ("threads of", Align::Left),
@@ -86,12 +86,12 @@ fn threads(waits: &Waits) -> String {
         ("idle", Align::Right),
         ("for each other", Align::Right),
     ]);
-    let told: Vec<_> = waits
+    let shown: Vec<_> = waits
         .threads
         .iter()
         .filter(|one| one.waited_ns >= 1_000_000)
         .collect();
-    for one in told.iter().take(SHOWN) {
+    for one in shown.iter().take(SHOWN) {
         table.row(vec![
             units::shorten(&units::plain(&one.name), 32),
             units::count(one.processes as i64),
@@ -104,11 +104,11 @@ fn threads(waits: &Waits) -> String {
     }
     match table.is_empty() {
         true => String::new(),
-        false => format!("{}{}\n", table.finish("  "), more(told.len(), SHOWN)),
+        false => format!("{}{}\n", table.finish("  "), more(shown.len(), SHOWN)),
     }
 }
 
-/// All of it as text, ended by a newline.
+/// The whole answer as text, ended by a newline.
 pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) -> String {
     let mut out = format!("flowtrace: {}\n\n", answer(waits, serial, timeline));
     let length = timeline.length().max(1) as f64;
@@ -119,7 +119,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
         ("time", Align::Right),
         ("processes", Align::Right),
     ]);
-    // What a shell waits for its children is the run itself.
+    // The waits of a shell for its children are the run itself.
     let steps: Vec<_> = waits
         .waits
         .iter()

@@ -1,4 +1,4 @@
-//! Who had which side of the channels open, and when.
+//! Processes that had a side of a channel open, over time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use super::{Channel, State, Timeline, UnderWay};
 use crate::intervals::{minus, union, within};
 use crate::model::{Image, ProcessId, Workflow};
 
-/// Who had a side open, from when to when.
+/// A process that had a side open, with begin and end, ns.
 type Side = (ProcessId, i64, i64);
 type Sides = Vec<Side>;
 
-/// A process has what it inherits from its birth on; looks find that a moment later, ns.
+/// A process has its inherited descriptors since its birth; the sampler finds them up to this time later, ns.
 const AT_BIRTH: i64 = 1_000_000;
 
-/// Which sides of channels each process holds: (reading, writing).
-pub(super) fn held_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)> {
+/// The sides of channels that each process has open: (reading, writing).
+pub(super) fn open_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)> {
     let mut holds: HashMap<ProcessId, (bool, bool)> = HashMap::new();
     for channel in &timeline.channels {
         for &(process, _, _) in &channel.readers {
@@ -30,7 +30,7 @@ pub(super) fn held_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)
     holds
 }
 
-/// When somebody was first seen to wait at each channel.
+/// Time at which a process was first seen to wait at each channel.
 fn first_waits(samples: &[SampleRow]) -> HashMap<i64, i64> {
     let mut first: HashMap<i64, i64> = HashMap::new();
     for (channel, at) in samples
@@ -61,7 +61,7 @@ pub(super) fn add_channels(
             ..Channel::default()
         });
     }
-    let held = |end: &ChannelEndRow| {
+    let side_of = |end: &ChannelEndRow| {
         let (channel, image) = at.get(&end.channel_id).zip(images.get(&end.upid))?;
         let until = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
         let side = (image.process, end.from_ns, until.max(end.from_ns));
@@ -69,7 +69,7 @@ pub(super) fn add_channels(
     };
     let mut add = |ends: &[ChannelEndRow], of: fn(&mut Channel) -> (&mut Sides, &mut Sides)| {
         for end in ends {
-            let Some((channel, side)) = held(end) else {
+            let Some((channel, side)) = side_of(end) else {
                 continue;
             };
             let (writing, reading) = of(&mut timeline.channels[channel]);
@@ -84,7 +84,7 @@ pub(super) fn add_channels(
     add(&workflow.ends.idle, |channel| {
         (&mut channel.write_keepers, &mut channel.read_keepers)
     });
-    add(&workflow.ends.held, |channel| {
+    add(&workflow.ends.active, |channel| {
         (&mut channel.writers, &mut channel.readers)
     });
     let births: Vec<i64> = workflow.processes.iter().map(|one| one.start_ns).collect();
@@ -98,8 +98,10 @@ pub(super) fn add_channels(
     }
 }
 
-/// Who accepts a connection lets the other side wait since that was made: it lay in its backlog. Of a UNIX socket that is full, and
-/// who connects waits before there is a connection. One that has an end since its own birth is a child of the other side instead.
+/// A process that accepts a connection lets the other side wait from the time at which the connection was
+/// made: it lay in the backlog. When the backlog of a UNIX socket is full, the connecting process waits
+/// before there is a connection. A process that has an end since its own birth is a child of the other side
+/// instead.
 fn was_waiting(sides: &mut Sides, births: &[i64], first_wait: Option<i64>) {
     let Some(&(maker, made, _)) = sides.iter().min_by_key(|side| side.1) else {
         return;
@@ -113,7 +115,7 @@ fn was_waiting(sides: &mut Sides, births: &[i64], first_wait: Option<i64>) {
     }
 }
 
-/// Works out when data was on its way through network connections ([`Channel::under_way`]).
+/// Computes the times in which data was on its way through network connections ([`Channel::under_way`]).
 pub(super) fn add_under_way(timeline: &mut Timeline) {
     let mut readings: HashMap<usize, Vec<Side>> = HashMap::new();
     let mut writings: HashMap<usize, Vec<Side>> = HashMap::new();
@@ -138,26 +140,27 @@ pub(super) fn add_under_way(timeline: &mut Timeline) {
     }
 }
 
-/// The same for one of them: who waited to read from it, and to write, in the order of processes, then time.
+/// The times for one connection; `readings` and `writings` are the waits to read from it, and to write, in
+/// the order of processes, then time.
 fn under_way(channel: &Channel, readings: &[Side], writings: &[Side]) -> Vec<UnderWay> {
     let mut found = Vec::new();
     for reading in readings.chunk_by(|a, b| a.0 == b.0) {
         let receiver = reading[0].0;
         let waits: Vec<(i64, i64)> = reading.iter().map(|&(_, from, to)| (from, to)).collect();
-        // Who may let it go, by what is known of each.
+        // Processes that may send the data, with the times in which each had it open.
         let others = channel.writers.iter().chain(&channel.write_keepers);
-        let mut held: BTreeMap<ProcessId, Vec<(i64, i64)>> = BTreeMap::new();
+        let mut senders: BTreeMap<ProcessId, Vec<(i64, i64)>> = BTreeMap::new();
         for &(other, from, to) in others.filter(|side| side.0 != receiver) {
-            held.entry(other).or_default().push((from, to));
+            senders.entry(other).or_default().push((from, to));
         }
-        let Some(begun) = held.values().flatten().map(|&(from, _)| from).min() else {
+        let Some(begun) = senders.values().flatten().map(|&(from, _)| from).min() else {
             continue;
         };
-        // While all of them are blocked writing, or have closed it.
+        // The times while all of them are blocked writing, or have closed it.
         let mut free = minus(&waits, &[(i64::MIN, begun)]);
         let mut last: Option<(i64, ProcessId)> = None;
         let mut blocked: Vec<(ProcessId, Vec<(i64, i64)>)> = Vec::new();
-        for (other, mut times) in held {
+        for (other, mut times) in senders {
             times.sort_unstable();
             let times = union(times);
             last = last.max(times.last().map(|&(_, closed)| (closed, other)));
@@ -185,22 +188,22 @@ fn under_way(channel: &Channel, readings: &[Side], writings: &[Side]) -> Vec<Und
             add(free, sender, false);
         }
     }
-    // In the order of receivers, then time.
+    // By receivers, then time.
     found.sort_unstable();
     found
 }
 
-/// Who had a side open.
+/// Processes that had a side open during an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Kept {
-    /// Who waits at the other side.
+    /// True if the waiting process had the other side open itself.
     pub(super) by_itself: bool,
-    /// Share of the time for which somebody else had, the one who had it longest.
+    /// Share of the interval for which another process had it open: the one that had it open longest.
     pub(super) by_others: f64,
 }
 
 impl Channel {
-    /// The times within one in which data was on its way through it.
+    /// The times within an interval in which data was on its way through the channel.
     pub fn under_way_within(&self, from: i64, to: i64) -> impl Iterator<Item = &UnderWay> {
         let mut rest = &self.under_way[..];
         let mut parts = Vec::new();
@@ -215,8 +218,8 @@ impl Channel {
         parts.into_iter().flatten()
     }
 
-    /// For how much of a time the side that one who reads, or writes, waits for was open in somebody else than `process`, at least, and
-    /// whether it was in that one itself.
+    /// The other processes, and the process itself, that had the side open for which a reader (`reads`), or a
+    /// writer, waits.
     pub(super) fn kept(&self, process: ProcessId, reads: bool, from: i64, to: i64) -> Kept {
         let sides = match reads {
             true => [&self.writers, &self.write_keepers],
@@ -227,7 +230,7 @@ impl Channel {
         for side in sides.into_iter().flatten().filter(overlap) {
             let share = (side.2.min(to) - side.1.max(from)) as f64 / (to - from).max(1) as f64;
             match side.0 == process {
-                // Who has a connection has one end of it.
+                // A process with a connection has one end of it.
                 true => kept.by_itself |= !self.is_network(),
                 false => kept.by_others = kept.by_others.max(share),
             }
@@ -255,7 +258,7 @@ mod tests {
         sides[0].1 = 90_000_000;
         was_waiting(&mut sides, &births, Some(4_000_000));
         assert_eq!(sides[0].1, 4_000_000, "who connected waited before");
-        // Nobody of the run accepts.
+        // No process of the run accepts.
         let mut sides = vec![(client, 10, 99), (child, 50_000_000, 60_000_000)];
         let before = sides.clone();
         was_waiting(&mut sides, &births, None);

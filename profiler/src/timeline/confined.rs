@@ -13,14 +13,14 @@ pub struct Confined {
 /// The part of a machine that several processes together may use, less than all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
-    /// How many CPUs.
+    /// Number of CPUs.
     pub cores: f64,
     /// The CPUs of their masks, as `0-3,8`, where it is these that limit.
     pub cpus: Option<String>,
 }
 
 impl Limit {
-    /// In words.
+    /// The limit in words.
     pub fn text(&self) -> String {
         match &self.cpus {
             Some(cpus) if cpus.contains([',', '-']) => {

@@ -1,4 +1,5 @@
-//! How much of the machine processes may use: less than all of it by an affinity mask or a quota of their control group.
+//! The part of the machine that processes may use: less than all of it by an affinity mask or a quota of
+//! their control group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::timeline::{Confined, Limit};
 /// A process with less than this share of the CPU time of several does not count among them.
 const LITTLE: f64 = 0.05;
 
-/// The part of the machine that each process may use, by its place; empty: all of them the whole machine. `runs`: the first image of each run.
+/// The part of the machine that each process may use, by its place; empty: all may use the whole machine.
+/// `runs`: the first image of each run.
 pub(super) fn confined(
     workflow: &Workflow,
     settings: &[SettingRow],

@@ -12,8 +12,8 @@ type Key = (i64, Arc<str>);
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     series: BTreeMap<Key, Vec<(i64, i64)>>,
-    /// Moments at which a machine was looked at.
-    looks: BTreeMap<i64, Vec<i64>>,
+    /// Times of the samples of each machine, ns.
+    sampled: BTreeMap<i64, Vec<i64>>,
 }
 
 impl Counters {
@@ -22,7 +22,7 @@ impl Counters {
         let mut counters = Counters::default();
         for row in rows {
             counters
-                .looks
+                .sampled
                 .entry(row.host_id)
                 .or_default()
                 .push(row.t_ns);
@@ -32,24 +32,24 @@ impl Counters {
                 .or_default()
                 .push((row.t_ns, row.value));
         }
-        for looks in counters.looks.values_mut() {
-            looks.sort_unstable();
-            looks.dedup();
+        for times in counters.sampled.values_mut() {
+            times.sort_unstable();
+            times.dedup();
         }
         counters
     }
 
     /// The machines that have counters.
     pub fn hosts(&self) -> Vec<i64> {
-        self.looks.keys().copied().collect()
+        self.sampled.keys().copied().collect()
     }
 
-    /// The moments at which a machine was looked at.
+    /// The times at which a machine was sampled, ns.
     pub fn looks(&self, host: i64) -> &[i64] {
-        self.looks.get(&host).map_or(&[], Vec::as_slice)
+        self.sampled.get(&host).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is such a counter.
+    /// Returns true if there is such a counter.
     pub fn has(&self, host: i64, counter: &str) -> bool {
         self.series.contains_key(&(host, counter.into()))
     }
@@ -65,7 +65,7 @@ impl Counters {
             .collect()
     }
 
-    /// The value at a look or between two, by a straight line; `None`: there is none.
+    /// The value at a sample or between two, by linear interpolation; `None`: there is none.
     pub fn value(&self, host: i64, counter: &str, at: i64) -> Option<f64> {
         let series = self.series.get(&(host, counter.into()))?;
         let stored = |t: i64| {
@@ -75,25 +75,25 @@ impl Counters {
                 .get(after.saturating_sub(1))
                 .map(|&(_, value)| value as f64)
         };
-        let looks = self.looks(host);
-        let next = looks.partition_point(|&t| t <= at);
-        let Some(&before) = next.checked_sub(1).and_then(|i| looks.get(i)) else {
-            return stored(*looks.first()?);
+        let times = self.looks(host);
+        let next = times.partition_point(|&t| t <= at);
+        let Some(&before) = next.checked_sub(1).and_then(|i| times.get(i)) else {
+            return stored(*times.first()?);
         };
         let low = stored(before)?;
-        let Some(&after) = looks.get(next) else {
+        let Some(&after) = times.get(next) else {
             return Some(low);
         };
         let high = stored(after)?;
         Some(low + (high - low) * (at - before) as f64 / (after - before) as f64)
     }
 
-    /// How much a counter grew; `None`: it is not there.
+    /// Growth of a counter; `None`: there is no such counter.
     pub fn growth(&self, host: i64, counter: &str, from: i64, to: i64) -> Option<f64> {
         Some((self.value(host, counter, to)? - self.value(host, counter, from)?).max(0.0))
     }
 
-    /// Share of the processors that were busy, 0 to 1; `None`: not known.
+    /// Share of the CPUs that were busy, 0 to 1; `None`: not known.
     pub fn cpu_busy(&self, host: i64, from: i64, to: i64) -> Option<f64> {
         const BUSY: [&str; 5] = [
             "cpu.user",
@@ -125,7 +125,7 @@ impl Counters {
             .max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// The same of the busiest disk of all machines.
+    /// Share of the time of the busiest disk of all machines.
     pub fn busiest_disk(&self, from: i64, to: i64) -> Option<f64> {
         let hosts = self.hosts().into_iter();
         let busy = hosts.filter_map(|host| self.disk_busy(host, from, to));
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_between_looks_lie_on_a_line_and_unchanged_ones_stay() {
+    fn values_between_samples_lie_on_a_line_and_unchanged_ones_stay() {
         let row = |counter: &str, t_ns, value| CounterRow {
             host_id: 1,
             counter: counter.into(),

@@ -7,8 +7,8 @@ use flowtrace_schema::{
     Trace,
 };
 
-use super::books::{Threads, mixes};
-use super::channels::{Kept, add_channels, add_under_way, held_sides};
+use super::accounting::{Threads, mixes};
+use super::channels::{Kept, add_channels, add_under_way, open_sides};
 use super::limit::confined;
 use super::machine::Counters;
 use super::threads::{Seen, seen};
@@ -39,9 +39,9 @@ pub struct Parts {
     pub settings: Vec<SettingRow>,
     /// The first image of each run.
     pub first_of_runs: Vec<i64>,
-    /// Who ended waits for locks and FIFOs.
+    /// The processes that ended waits for locks and FIFOs.
     pub grants: Grants,
-    /// The samples were told by the scheduler: they have all that every thread did.
+    /// True if the scheduler reported the samples: they have all states of every thread.
     pub exact: bool,
 }
 
@@ -72,7 +72,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
 
 /// Makes the timeline of a workflow from its rows.
 pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
-    // What the command left behind made nobody wait.
+    // Processes that the command left behind made no other wait.
     let end = match workflow.runs.len() {
         1 => workflow.begins_ns() + workflow.duration_ns(),
         _ => workflow.last_ns,
@@ -114,7 +114,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     let process_of = workflow.process_of_images();
     timeline.lock_waits = lock_waits(workflow, &parts.grants, &process_of);
     let children = workflow.children();
-    let holds = held_sides(&timeline);
+    let holds = open_sides(&timeline);
     let confined = confined(workflow, &parts.settings, &parts.first_of_runs);
     timeline.mixes = State::ALL.map(pure).to_vec();
     for id in workflow.process_ids() {
@@ -158,7 +158,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             let nothing = TimesRow::default();
             let row = times.get(&image.upid).copied().unwrap_or(&nothing);
             let rows = samples.get(&image.upid).copied().unwrap_or(&[]);
-            add_books(&mut instance.books, row, rows, until - image.start_ns);
+            add_accounting(&mut instance.books, row, rows, until - image.start_ns);
             instance.host = row.host.clone().or(instance.host);
             instance.cwd = row.cwd.clone().or(instance.cwd);
             let kept = |channel: i64, is_read: bool, from: i64, to: i64| {
@@ -244,8 +244,8 @@ fn by_sample(rows: &[PolledRow]) -> HashMap<i64, &[PolledRow]> {
         .collect()
 }
 
-/// Adds what an image used that lived for `life` ns.
-fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64) {
+/// Adds the time accounting of an image that lived for `life` ns.
+fn add_accounting(sums: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64) {
     let known = [
         row.on_cpu_ns,
         row.run_queue_ns,
@@ -253,26 +253,26 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
         row.wait_ns,
         row.thread_ns,
     ];
-    books.is_complete &= known.iter().all(Option::is_some);
-    books.on_cpu_ns = books.on_cpu_ns.saturating_add(row.on_cpu_ns.unwrap_or(0));
-    books.run_queue_ns = books
+    sums.is_complete &= known.iter().all(Option::is_some);
+    sums.on_cpu_ns = sums.on_cpu_ns.saturating_add(row.on_cpu_ns.unwrap_or(0));
+    sums.run_queue_ns = sums
         .run_queue_ns
         .saturating_add(row.run_queue_ns.unwrap_or(0));
-    books.storage_ns = books.storage_ns.saturating_add(row.storage_ns.unwrap_or(0));
-    books.wait_ns = books.wait_ns.saturating_add(row.wait_ns.unwrap_or(0));
-    books.tracer_ns = books.tracer_ns.saturating_add(row.tracer_ns.unwrap_or(0));
-    books.thread_ns = books.thread_ns.saturating_add(row.thread_ns.unwrap_or(0));
-    books.major_faults = books
+    sums.storage_ns = sums.storage_ns.saturating_add(row.storage_ns.unwrap_or(0));
+    sums.wait_ns = sums.wait_ns.saturating_add(row.wait_ns.unwrap_or(0));
+    sums.tracer_ns = sums.tracer_ns.saturating_add(row.tracer_ns.unwrap_or(0));
+    sums.thread_ns = sums.thread_ns.saturating_add(row.thread_ns.unwrap_or(0));
+    sums.major_faults = sums
         .major_faults
         .saturating_add(row.major_faults.unwrap_or(0));
-    books.voluntary_switches = books
+    sums.voluntary_switches = sums
         .voluntary_switches
         .saturating_add(row.voluntary_switches.unwrap_or(0));
-    books.involuntary_switches = books
+    sums.involuntary_switches = sums
         .involuntary_switches
         .saturating_add(row.involuntary_switches.unwrap_or(0));
-    books.threads = books.threads.max(row.threads.unwrap_or(1));
-    books.max_rss_bytes = books.max_rss_bytes.max(row.max_rss_bytes.unwrap_or(0));
+    sums.threads = sums.threads.max(row.threads.unwrap_or(1));
+    sums.max_rss_bytes = sums.max_rss_bytes.max(row.max_rss_bytes.unwrap_or(0));
     let length = |sample: &SampleRow| sample.end_ns - sample.t_ns;
     let sum = |of: &dyn Fn(&SampleRow) -> bool, samples: &[SampleRow]| -> i64 {
         samples.iter().filter(|sample| of(sample)).map(length).sum()
@@ -280,31 +280,32 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
     let is_lock = |sample: &SampleRow| sample.activity == Activity::Lock as i64;
     let is_at_work =
         |sample: &SampleRow| Activity::of_number(sample.activity).is_some_and(Activity::is_at_work);
-    books.sampled_ns += sum(&|_| true, samples);
-    books.lock_ns += sum(&is_lock, samples);
+    sums.sampled_ns += sum(&|_| true, samples);
+    sums.lock_ns += sum(&is_lock, samples);
     if is_single(samples) {
         return;
     }
     let threads = || samples.chunk_by(|a, b| a.tid == b.tid);
     let even_ns = sum(&is_at_work, samples) / threads().count().max(1) as i64;
     for thread in threads() {
-        // One that others have do next to nothing is a help to them, as what feeds a queue of Python.
+        // A thread that does next to nothing compared with the others helps them, as the one that feeds a
+        // queue of Python.
         let is_help = sum(&is_at_work, thread) < even_ns / 20;
         let waits = |sample: &SampleRow| is_lock(sample) && sample.is_futex;
-        // One that mostly hands data on from a pipe or socket shares no work with the others, as those that a pool of processes has
-        // for its workers.
+        // A thread that mostly passes data on from a pipe or socket shares no work with the others, as those
+        // that a pool of processes has for its workers.
         let is_channel = |sample: &SampleRow| sample.activity == Activity::Channel as i64;
-        let hands_on = sum(&is_channel, thread);
-        if hands_on > sum(&is_at_work, thread) && 2 * hands_on > sum(&|_| true, thread) {
-            books.thread_lock_ns += sum(&waits, thread);
-            books.thread_help_ns += sum(&|_| true, thread);
+        let channel_ns = sum(&is_channel, thread);
+        if channel_ns > sum(&is_at_work, thread) && 2 * channel_ns > sum(&|_| true, thread) {
+            sums.thread_lock_ns += sum(&waits, thread);
+            sums.thread_help_ns += sum(&|_| true, thread);
             continue;
         }
         let is_idle = |sample: &SampleRow| waits(sample) && (is_help || length(sample) > life / 2);
         let (locks, idle) = (sum(&waits, thread), sum(&is_idle, thread));
-        books.thread_lock_ns += locks;
-        books.thread_idle_ns += idle;
-        books.thread_wait_ns += locks - idle;
+        sums.thread_lock_ns += locks;
+        sums.thread_idle_ns += idle;
+        sums.thread_wait_ns += locks - idle;
     }
 }
 
@@ -323,7 +324,7 @@ fn add_image(
 ) {
     let (from, to) = (image.start_ns.max(instance.from), until.max(image.start_ns));
     let mut pieces: Vec<Piece> = Vec::with_capacity(seen.len() + 2);
-    // Those in which nobody was seen to do anything but to wait for another thread.
+    // Pieces in which no thread was seen to do anything but wait for another one.
     let mut hidden: Vec<usize> = Vec::new();
     let piece = |from: i64, to: i64, state: State| Piece {
         from,
@@ -344,7 +345,8 @@ fn add_image(
         if begin > at {
             match pieces.last_mut() {
                 Some(last) if begin - at <= HOLE => last.to = begin,
-                // What was seen first may have begun before the look, but no earlier than another look would have been.
+                // The first state may have begun before its sample, but no earlier than another sample would
+                // have been taken.
                 None if begin - at <= (one.to - one.from) / i64::from(one.samples.max(1)) => {}
                 _ => pieces.push(piece(at, begin, State::Unknown)),
             }
@@ -386,7 +388,7 @@ fn add_image(
         }
     }
     let mut own: [Option<u32>; STATES] = [None; STATES];
-    // By now only those have a mix that is not their state's.
+    // Only the pieces in `hidden` have a mix that is not that of their state by now.
     let by_state = |piece: &&mut Piece| piece.mix == piece.state as u32;
     for piece in pieces.iter_mut().filter(by_state) {
         let state = piece.state as usize;
@@ -398,8 +400,8 @@ fn add_image(
     instance.pieces.extend(pieces);
 }
 
-/// Whether a program only runs others. A manager always does; anything else that has children and
-/// does next to nothing itself while they live does, and a shell even if it is busy for a while.
+/// Returns true if a program only runs others. A manager always does; so does any other program that has
+/// children and does next to nothing itself while they live, and a shell even if it is busy for a while.
 fn orchestrates(
     workflow: &Workflow,
     timeline: &Timeline,

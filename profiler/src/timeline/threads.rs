@@ -1,4 +1,4 @@
-//! From what the threads of an image did to what the image did.
+//! The state of an image, composed of the states of its threads.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use super::channels::Kept;
 use crate::load::{Grants, is_single};
 use crate::model::ChannelEnds;
 
-/// What was seen of an image over a stretch of time.
+/// An interval in which an image was seen in one state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) state: State,
-    /// Of a lock: it lies in the memory of the process.
+    /// True if the lock that it waits for lies in the memory of the process.
     pub(super) is_futex: bool,
     pub(super) channel_id: Option<i64>,
     pub(super) child_pid: Option<i64>,
@@ -24,14 +24,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Whether it waits for another thread of its process.
+    /// Returns true if it waits for another thread of its process.
     pub(super) fn waits_for_thread(&self) -> bool {
         self.state == State::Lock && self.is_futex
     }
 }
 
-/// The state that a sample stands for. `has_child`: whether a child lived meanwhile; waiting for a signal is then how some
-/// programs wait for it.
+/// The state that a sample stands for. `has_child`: true if a child lived meanwhile; waiting for a signal is
+/// then how some programs wait for it.
 pub(super) fn state(
     row: &SampleRow,
     side: Option<&str>,
@@ -40,7 +40,7 @@ pub(super) fn state(
     match Activity::of_number(row.activity) {
         Some(Activity::Running) => State::Cpu,
         Some(Activity::Runnable) => State::Queue,
-        // Who types at a terminal is the writer of a channel, too.
+        // A person who types at a terminal is the writer of a channel, too.
         Some(Activity::Channel | Activity::Terminal) => match side {
             Some("write") => State::Out,
             _ => State::In,
@@ -58,13 +58,14 @@ pub(super) fn state(
     }
 }
 
-/// How much a state tells of what an image of several threads did, the most first. Who waits for a lock in the memory
-/// of the process waits for another of its threads (`join`, a condition, an idle pool): what that one does tells why.
+/// Rank of a state as that of an image of several threads, the strongest first. A thread that waits for a
+/// lock in the memory of the process waits for another of its threads (`join`, a condition, an idle pool),
+/// whose state is the reason.
 fn strength(one: &Seen) -> (bool, State) {
     (one.waits_for_thread(), one.state)
 }
 
-/// What the threads of one image did together: at every moment the state that tells most. `seen` has the
+/// Merges the intervals of the threads of one image: at any time the strongest state counts. `seen` has the
 /// intervals of all threads; those of one thread do not overlap.
 pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
     seen.retain(|one| one.to > one.from);
@@ -76,13 +77,13 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
         seen.retain(|one| one.to > one.from);
         return seen;
     }
-    let mut moments: Vec<i64> = seen.iter().flat_map(|one| [one.from, one.to]).collect();
-    moments.sort_unstable();
-    moments.dedup();
+    let mut bounds: Vec<i64> = seen.iter().flat_map(|one| [one.from, one.to]).collect();
+    bounds.sort_unstable();
+    bounds.dedup();
     let mut alive: Vec<usize> = Vec::new();
     let mut next = 0;
     let mut merged: Vec<Seen> = Vec::new();
-    for pair in moments.windows(2) {
+    for pair in bounds.windows(2) {
         let (from, to) = (pair[0], pair[1]);
         while seen.get(next).is_some_and(|one| one.from <= from) {
             alive.push(next);
@@ -93,7 +94,7 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
             continue;
         };
         let one = seen[strongest];
-        // Looks count once, in proportion to the part of their interval.
+        // Samples count once, in proportion to the part of their interval.
         let part = (to - from) as f64 / (one.to - one.from) as f64;
         let samples = (f64::from(one.samples) * part).round() as u32;
         match merged.last_mut() {
@@ -116,8 +117,9 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
     merged
 }
 
-/// What was seen of an image. Who waits for several channels at once waits for the first of them that somebody else has open:
-/// an event loop also waits for itself. `kept` says that of a channel, who reads, and a time.
+/// The states of an image. A thread that waits for several channels at once waits for the first of them that
+/// another process has open: an event loop also waits for itself. `kept` returns the processes that have the
+/// other side open, for a channel, true for reading, and an interval.
 pub(super) fn seen(
     rows: &[SampleRow],
     polled: &HashMap<i64, &[PolledRow]>,
@@ -137,7 +139,7 @@ pub(super) fn seen(
                 one.channel_id
                     .is_some_and(|channel| by_others(channel) > 0.5)
             };
-            // Whoever could also write does not wait for a writer alone.
+            // A thread that could also write does not wait for a writer alone.
             let key = |one: &&PolledRow| {
                 let is_token = is_token(&one.channel_id);
                 (is_token, !is_token && !is_kept(one), one.side != "write")
@@ -148,7 +150,7 @@ pub(super) fn seen(
         let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);
         let lives = |&(from, to): &(i64, i64)| from < row.end_ns && row.t_ns < to;
         let state = match state(row, side, || children.iter().any(lives)) {
-            // Who hands out places and has none left waits for one of those that it started.
+            // A manager that has no token left waits for one of the processes that it started.
             State::In if !children.is_empty() && is_token(&channel_id) => State::Child,
             state => state,
         };
@@ -159,8 +161,9 @@ pub(super) fn seen(
             }
             _ => None,
         };
-        // A pipe to itself is how another thread, or a signal, wakes it. A child may have it, too, without having been seen to: not if
-        // others are known to have had it for a moment, as children do until they run another program.
+        // Another thread, or a signal, wakes the process by a pipe to itself. An unseen child may have that
+        // pipe, too: not if other processes are known to have had it for a short time, as children do until
+        // they run another program.
         let is_own = |channel| match ends.is_own(channel) {
             true => !children.iter().any(lives),
             false => {
@@ -187,7 +190,7 @@ pub(super) fn seen(
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
         }
     };
-    // Who sleeps until the next look for a file waits for who makes it.
+    // A process that sleeps until its next lookup of a file waits for the process that makes it.
     let parts = |row: &SampleRow| {
         let one = of(row);
         let sleep = match one.state {
@@ -274,7 +277,7 @@ mod tests {
                 (80, 120, State::Lock)
             ]
         );
-        // The lock of a file is another process's.
+        // The lock of a file is freed by another process.
         let locked = together(
             vec![seen(0, 10, State::Lock), seen(0, 10, State::Sleep)],
             false,

@@ -1,4 +1,4 @@
-//! What a run takes beyond the ideal, on hand-made machines.
+//! Time of a run beyond the ideal, on hand-made machines.
 
 use flowtrace_profiler::analysis::ideal::{self, Beyond, Capacities};
 
@@ -8,7 +8,7 @@ use crate::run;
 const SECOND: i64 = 1_000_000_000;
 
 #[test]
-fn other_work_on_the_machine_is_told_from_what_is_not_explained() {
+fn other_work_on_the_machine_is_distinguished_from_what_is_not_explained() {
     let run = run(|mut play| {
         play.process("compute", None, 0, &[(4000, Cpu), (8000, Queue)]);
         play.busy(2, 90, 8000);
@@ -22,7 +22,7 @@ fn other_work_on_the_machine_is_told_from_what_is_not_explained() {
     };
     let phases = ideal::phases(&run.timeline, &[]);
     let found = ideal::ideal(&run.workflow, &run.timeline, &capacities, &phases, &[]).unwrap();
-    // Of two processors it used 4 s of 16; others 90 % of 16 less these.
+    // It used 4 s of the 16 s of two CPUs; others 90 % of 16 s less these.
     assert_eq!(found.ideal_ns, 2 * SECOND);
     let expected = Beyond {
         other_work: 5_200_000_000,

@@ -46,7 +46,7 @@ fn the_slow_stage_is_found_at_each_place_of_a_pipeline() {
 }
 
 #[test]
-fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_told() {
+fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_reported() {
     let run = run(|mut play| {
         let pipe = play.channel(ChannelKind::Pipe);
         let turns = |is_first: bool| -> Vec<_> {
@@ -95,7 +95,7 @@ fn the_answer_says_step_resource_share_and_how_sure() {
 }
 
 #[test]
-fn what_lacks_what_is_told_apart() {
+fn the_lacking_resources_are_distinguished() {
     for (doing, name) in [
         (File, "disk"),
         (Lock, "lock"),
@@ -103,7 +103,7 @@ fn what_lacks_what_is_told_apart() {
         (Queue, "processors"),
     ] {
         let run = run(|mut play| {
-            // Four of them want more than two processors.
+            // Four of them want more than two CPUs.
             for _ in 0..4 {
                 play.process("step", None, 0, &[(100, Cpu), (4000, doing)]);
             }
@@ -115,7 +115,7 @@ fn what_lacks_what_is_told_apart() {
 
 #[test]
 fn waits_for_the_answers_to_very_many_calls_are_none_for_storage() {
-    // Of 450 ms: how many calls, in what time they are answered, and how much later the next comes.
+    // Number of calls within 450 ms, the time of an answer, and the time until the next call, ns.
     let (few, many, slow) = (
         (500, 2_000, 6_000),
         (30_000, 2_000, 6_000),
@@ -125,7 +125,7 @@ fn waits_for_the_answers_to_very_many_calls_are_none_for_storage() {
         (vec![few], 0, "disk"),
         (vec![many], 0, "traced view"),
         (vec![many, slow], 0, "disk"),
-        // flowtrace had to wait for a processor as the step had.
+        // flowtrace had to wait for a CPU as the step had.
         (vec![(10_000, 2_000, 6_000)], 0, "disk"),
         (vec![(10_000, 2_000, 6_000)], 300, "traced view"),
     ] {
@@ -221,7 +221,7 @@ fn steps_that_follow_each_other_through_files_share_the_run() {
     assert_eq!(shares, [("first".into(), 75), ("second".into(), 25)]);
 }
 
-/// A loop of two steps, each of which reads what the other wrote before, for 2 s.
+/// A loop of two steps, each of which reads the output of the other, for 2 s.
 fn alternating(first: u64, second: u64) -> crate::Run {
     run(|mut play| {
         let shell = play.process("bash run.sh", None, 0, &[(10, Cpu), (2020, Child)]);
@@ -240,7 +240,7 @@ fn alternating(first: u64, second: u64) -> crate::Run {
 
 #[test]
 fn steps_that_follow_each_other_within_a_window_share_it() {
-    // A window takes 100 ms and holds both; the second is what Algorithm 2 blames for it.
+    // A window takes 100 ms and contains both; the second is blamed for it by Algorithm 2.
     for ((first, second), expected) in [((88, 12), [87, 12]), ((8, 2), [79, 20])] {
         let run = alternating(first, second);
         let result = run.bottlenecks();

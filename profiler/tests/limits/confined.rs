@@ -7,7 +7,7 @@ use flowtrace_profiler::analysis::findings::verdict;
 use crate::play::Doing::{Child, Cpu, Queue, Sleep};
 use crate::run;
 
-/// Two workers that take turns on one of two CPUs for 4 s, of which each is `busy` for so many percent of the time.
+/// Two workers that take turns on one of two CPUs for 4 s, each `busy` for a share of the time, in percent.
 fn in_turn(
     (cpus, quota): (Option<&str>, Option<u64>),
     is_whole_run: bool,
@@ -31,7 +31,8 @@ fn in_turn(
     })
 }
 
-/// By a mask, a quota, or for a reason that was not recorded: side by side they would take half the time.
+/// The limit is a mask, a quota, or has a reason that was not recorded: side by side the workers would take
+/// half the time.
 #[test]
 fn a_step_that_may_not_use_idle_cpus_lacks_them_by_that_limit() {
     let cases = [
@@ -58,7 +59,7 @@ fn a_step_that_may_not_use_idle_cpus_lacks_them_by_that_limit() {
     }
 }
 
-/// More cores than it may use help nobody, whatever was asked for.
+/// More cores than the step may use do not help, whatever was requested.
 #[test]
 fn no_advice_exceeds_the_limit() {
     let run = in_turn((Some("0"), None), true, 50);
@@ -68,7 +69,7 @@ fn no_advice_exceeds_the_limit() {
     assert!(advice.one_more_ns.unwrap() >= 0.99 * advice.now_ns);
 }
 
-/// One step of a run that may otherwise use all: the run as a whole has no limit, its step has one.
+/// One step of a run that may otherwise use all CPUs: the run as a whole has no limit, its step has one.
 #[test]
 fn a_step_may_be_limited_alone() {
     let run = in_turn((Some("0"), None), false, 100);
@@ -80,7 +81,7 @@ fn a_step_may_be_limited_alone() {
     assert_eq!(names.collect::<Vec<_>>(), ["work"]);
 }
 
-/// The others on the machine had the CPUs.
+/// Other programs on the machine had the CPUs.
 #[test]
 fn a_wait_for_others_is_no_limit() {
     let run = in_turn((None, None), true, 100);
@@ -88,7 +89,8 @@ fn a_wait_for_others_is_no_limit() {
     assert_eq!(resource, "CPU");
 }
 
-/// Most of the time went there, however little of it the run itself computed; a sleep beside it is the lesser finding.
+/// Other programs took most of the time, however little of it the run itself computed; a sleep beside it is
+/// the lesser finding.
 #[test]
 fn what_others_on_the_machine_took_comes_first() {
     let run = run(|mut play| {

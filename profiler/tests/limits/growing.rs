@@ -1,7 +1,7 @@
-//! Runs that go on: what is said of them so far is never what the whole run contradicts.
+//! Runs that go on: a statement about the run so far is never contradicted by the whole run.
 //!
-//! Each run is written up to a moment as a recorder would have it by then: of what a thread still does there is no row, or one
-//! that ends at most 5 s earlier; processes that live have no totals and no end.
+//! Each run is written up to a time as a recorder would have it by then: for the present state of a thread
+//! there is no row, or one that ends at most 5 s earlier; living processes have no totals and no end.
 
 use flowtrace_profiler::analysis::bottlenecks::{Bottlenecks, Confidence};
 use flowtrace_schema::{ChannelKind, Direction};
@@ -10,7 +10,7 @@ use crate::play::Doing::{self, Child, Cpu, In, Out};
 use crate::play::Play;
 use crate::{Run, run};
 
-/// What a process did, from when, as (until, state) in ms, and who started it.
+/// A process: its program and parent, its begin, and its states as (until, state) in ms.
 struct Actor {
     program: &'static str,
     parent: Option<usize>,
@@ -18,7 +18,7 @@ struct Actor {
     life: Vec<(u64, Doing)>,
 }
 
-/// A whole run: its processes, and who writes to whom through which pipe.
+/// A whole run: its processes, and the writer and reader of each pipe.
 struct Story {
     actors: Vec<Actor>,
     pipes: Vec<(usize, usize)>,
@@ -156,7 +156,7 @@ fn pool(random: &mut Random) -> Story {
 }
 
 impl Story {
-    /// What is recorded of it by a moment; `None`: all of it.
+    /// Records the run up to a time; `None`: all of it.
     fn record(&self, mut play: Play, now: Option<u64>) {
         const RECORDED: u64 = 5000;
         const LATE: u64 = 40;
@@ -216,10 +216,10 @@ impl Story {
     }
 }
 
-/// A step or channel, when it is blamed (ns), and how sure that is.
+/// A step or channel, the intervals for which it is blamed (ns), and the confidence.
 type Blamed = (String, Vec<(i64, i64)>, Confidence);
 
-/// What is to blame when: names without the numbers of stages, the resource, and the intervals.
+/// The blamed steps and channels: names without the numbers of stages, the resource, and the intervals.
 fn verdicts(result: &Bottlenecks) -> Vec<Blamed> {
     let name = |task: usize| result.tasks.tasks[task].group.clone();
     let cause = |cause: &flowtrace_profiler::analysis::bottlenecks::Cause| {
@@ -233,7 +233,7 @@ fn verdicts(result: &Bottlenecks) -> Vec<Blamed> {
     result.causes.iter().map(cause).collect()
 }
 
-/// How much of intervals lies in others, ns.
+/// Time of intervals that lies in others, ns.
 fn common(a: &[(i64, i64)], b: &[(i64, i64)]) -> i64 {
     let each = a
         .iter()
@@ -273,7 +273,7 @@ fn nothing_is_said_of_a_run_that_goes_on_which_the_whole_run_contradicts() {
             }
         }
     }
-    // And it does say something.
+    // There are verdicts before the end.
     assert!(2 * said > asked, "{said} of {asked}");
 }
 

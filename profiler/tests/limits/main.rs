@@ -1,4 +1,4 @@
-//! What limits a run, on hand-made runs whose truth is known.
+//! Limits of hand-made runs whose truth is known.
 
 use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options};
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
@@ -18,7 +18,7 @@ mod sockets;
 mod threads;
 mod waiting;
 
-/// A hand-made run, read back.
+/// A hand-made run and its results.
 pub(crate) struct Run {
     _directory: tempfile::TempDir,
     pub(crate) workflow: Workflow,
@@ -27,7 +27,7 @@ pub(crate) struct Run {
     pub(crate) path: CriticalPath,
 }
 
-/// Makes a run on a machine with two processors and reads it. `build` ends it.
+/// Makes a run on a machine with two CPUs and reads it. `build` ends the run.
 pub(crate) fn run(build: impl FnOnce(play::Play)) -> Run {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.db");

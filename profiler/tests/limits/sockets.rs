@@ -1,4 +1,4 @@
-//! Which way data went through sockets, and what that says of who waited, on hand-made runs.
+//! Direction of data through sockets, and its consequences for waits, on hand-made runs.
 
 use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::chart::subject_name;
@@ -14,7 +14,7 @@ use crate::play::Doing::{Child, Cpu, In, Out};
 use crate::play::{Life, Play};
 use crate::{Run, run};
 
-/// What each socket edge of the graph joins, which way, and the bytes forth and back.
+/// The ends of each socket edge of the graph, its direction, and the bytes forth and back.
 fn sockets(run: &Run) -> Vec<(String, Way, i64, i64)> {
     let graph = &run.dag.graph;
     let rule = |node| match graph[node] {
@@ -35,10 +35,10 @@ fn sockets(run: &Run) -> Vec<(String, Way, i64, i64)> {
     found
 }
 
-/// Gives what a process did, (until ms, state), from its channels.
+/// Gives the life of a process, as (until ms, state), from its channels.
 type Lives<'a> = &'a dyn Fn(u32, u32) -> Vec<(u64, crate::play::Doing)>;
 
-/// The receivers are older than who sends to them, as servers are.
+/// The receivers are older than the processes that send to them, as servers are.
 fn chain(kind: ChannelKind, lives: [Lives<'_>; 3]) -> Run {
     run(|mut play| {
         let (first, second) = (play.channel(kind), play.channel(kind));
@@ -113,7 +113,7 @@ fn the_first_of_two_links_is_slow_and_named_in_the_direction_of_the_data() {
     }
 }
 
-/// What was sent is on its way yet when who sent it has ended.
+/// Data is still on its way when its sender has ended.
 #[test]
 fn what_is_on_its_way_outlives_who_sent_it() {
     let run = run(|mut play| {
@@ -133,7 +133,8 @@ fn what_is_on_its_way_outlives_who_sent_it() {
     assert!(waits.causes[0].ns > 3.7e9, "{:?}", waits.causes);
 }
 
-/// Both wait for each other in turn: each sends. Whoever computes meanwhile is to blame, and never the network.
+/// Both wait for each other in turn: each sends. The one that computes meanwhile is to blame, and never the
+/// network.
 #[test]
 fn who_ask_and_answer_send_both() {
     let run = run(|mut play| {
@@ -165,7 +166,7 @@ fn who_ask_and_answer_send_both() {
     );
 }
 
-/// Nobody saw who sent: no arrow, no bytes.
+/// No source reported the sender: no arrow, no bytes.
 #[test]
 fn a_socket_at_which_nobody_was_seen_to_wait_has_no_direction() {
     let run = run(|mut play| {
@@ -178,7 +179,7 @@ fn a_socket_at_which_nobody_was_seen_to_wait_has_no_direction() {
     assert_eq!(sockets(&run), [("one>other".into(), Way::Unknown, 0, 0)]);
 }
 
-/// Where calls were counted their bytes decide, whatever waits look like: the sender waits for the end of the connection.
+/// The bytes of counted calls decide, whatever the waits: the sender waits for the end of the connection.
 #[test]
 fn counted_bytes_decide_before_waits() {
     for (sent, received, expected) in [
@@ -206,7 +207,8 @@ fn hold(play: &mut Play, channel: u32, upids: [u32; 2]) {
     }
 }
 
-/// A client that asks `servers` for 4 s, of which the first one works all of the time and each other for `busy` ms of it.
+/// A client that makes requests to `servers` for 4 s, of which the first one works all of the time and each
+/// other for `busy` ms of it.
 fn asked(servers: usize, busy: u64) -> Run {
     run(|mut play| {
         let channels: Vec<u32> = (0..servers)
@@ -229,7 +231,8 @@ fn asked(servers: usize, busy: u64) -> Run {
     })
 }
 
-/// One server, or two of which one has nothing to do: another one may never be asked. Where both always have work, a third has, too.
+/// One server, or two of which one has nothing to do: another one may get no requests. Where both always have
+/// work, a third has, too.
 #[test]
 fn more_servers_for_a_client_that_waits_for_each_answer_promise_nothing() {
     for (servers, busy, is_known) in [(1, 0, false), (2, 200, false), (2, 3990, true)] {
@@ -270,7 +273,8 @@ fn a_step_that_waits_for_something_outside_of_the_run_is_named() {
     assert!(verdict.bottleneck.unwrap().starts_with("pack limited"));
 }
 
-/// Bytes that went through sockets stand in columns of their own, where there are sockets; those not counted are no zeros.
+/// Bytes that went through sockets have columns of their own, where there are sockets; bytes that were not
+/// counted are no zeros.
 #[test]
 fn the_tree_has_the_bytes_of_sockets() {
     let style = Style {

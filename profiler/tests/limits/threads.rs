@@ -1,4 +1,4 @@
-//! Programs with threads: who of them works, who waits for another one.
+//! Programs with threads: those that work, and those that wait for another one.
 
 use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::analysis::waits::waits;
@@ -16,7 +16,7 @@ fn threads_that_take_turns_wait_for_each_other() {
         };
         let lives: Vec<_> = (0..4).map(turn).collect();
         let mut all: Vec<&[_]> = lives.iter().map(Vec::as_slice).collect();
-        // The one that made them waits for their end.
+        // The thread that made them waits for their end.
         let main = [(4000, Futex)];
         all.push(&main);
         play.threads("convoy", None, 0, &all);
@@ -50,10 +50,11 @@ fn threads_that_take_turns_wait_for_each_other() {
         "{}",
         finding.title
     );
-    assert_eq!(finding.saving_ns, 2_000_000_000, "on two processors");
+    assert_eq!(finding.saving_ns, 2_000_000_000, "on two CPUs");
 }
 
-/// What waits for most of a program's life keeps nobody from work: a faster program, or another one, would help.
+/// A thread that waits for most of a program's life keeps no other from work: a faster program, or another
+/// one, would help.
 #[test]
 fn a_pool_with_nothing_to_do_keeps_nobody_waiting() {
     let run = run(|mut play| {
@@ -71,7 +72,7 @@ fn a_pool_with_nothing_to_do_keeps_nobody_waiting() {
     assert_eq!(verdict.findings[0].kind, "cpu");
 }
 
-/// Its four threads fill two processors: another one of it would have none.
+/// Its four threads use two CPUs fully: another instance of it would have none.
 #[test]
 fn threads_side_by_side_are_load() {
     let run = run(|mut play| {
@@ -93,8 +94,8 @@ fn threads_side_by_side_are_load() {
     assert!((cores - 2.0).abs() < 0.05, "{cores}");
 }
 
-/// Ranks that wait for each other at the end of each round: the one with the most work is named, also where others on the
-/// machine have the CPUs for most of the time.
+/// Ranks that wait for each other at the end of each round: the one with the most work is named, also where
+/// other programs on the machine have the CPUs for most of the time.
 #[test]
 fn a_slow_rank_at_a_barrier_is_named() {
     for (others, ranks) in [(0, &[100, 100, 390, 100][..]), (60, &[50, 390])] {
@@ -122,12 +123,13 @@ fn a_slow_rank_at_a_barrier_is_named() {
     }
 }
 
-/// The first process of a pool has threads that hand work to its workers and take their results: these have no work to share.
+/// The first process of a pool has threads that pass work to its workers and take their results: these have
+/// no work to share.
 #[test]
-fn threads_that_hand_data_on_get_no_advice_about_locks() {
+fn threads_that_pass_data_on_get_no_advice_about_locks() {
     let run = run(|mut play| {
         let pipe = play.channel(flowtrace_schema::ChannelKind::Pipe);
-        let hands_on: Vec<_> = (0..20)
+        let passes_on: Vec<_> = (0..20)
             .flat_map(|at| {
                 let begin = at * 200;
                 [
@@ -140,7 +142,7 @@ fn threads_that_hand_data_on_get_no_advice_about_locks() {
         let main: Vec<_> = (0..20)
             .flat_map(|at| [(at * 200 + 110, Futex), (at * 200 + 200, Cpu)])
             .collect();
-        let pool = play.threads("pool", None, 0, &[&main, &hands_on, &hands_on]);
+        let pool = play.threads("pool", None, 0, &[&main, &passes_on, &passes_on]);
         let worker = play.process("worker", Some(pool), 0, &[(4000, Cpu)]);
         play.pipe(pipe, worker, pool, 0, 4000);
         play.busy(4, 50, 4000);

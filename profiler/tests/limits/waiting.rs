@@ -105,7 +105,7 @@ fn waiting_for_each_other_ends() {
     assert!((sum - 2e9).abs() < 1e6, "{sum}");
 }
 
-/// A shell that runs four steps of a second each; `link` makes what connects them.
+/// A shell that runs four steps of a second each; `link` makes their connections.
 fn script(link: impl Fn(&mut Play, &[u32])) -> crate::Run {
     run(|mut play| {
         let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
@@ -144,7 +144,8 @@ fn steps_that_nothing_connects_could_run_side_by_side() {
     );
 }
 
-/// Beside the script another program waits for three seconds: then no more than the fourth can be saved.
+/// Beside the script another program waits for three seconds: then no more than the fourth second can be
+/// saved.
 #[test]
 fn steps_side_by_side_save_no_more_than_the_run_has() {
     let run = run(|mut play| {
@@ -167,7 +168,7 @@ fn steps_side_by_side_save_no_more_than_the_run_has() {
 }
 
 #[test]
-fn steps_that_hand_on_a_file_could_not() {
+fn steps_that_pass_on_a_file_could_not() {
     let run = script(|play, steps| {
         for at in 0..3 {
             let file = play.file(&format!("part{at}"), at as u64 * 1000);
@@ -178,7 +179,7 @@ fn steps_that_hand_on_a_file_could_not() {
     assert_eq!(serial(&run.workflow, &run.timeline, &run.path), []);
 }
 
-/// Made, made executable, executed, removed: nothing is read after it was written but by the third.
+/// Made, made executable, executed, removed: only the third step reads anything after it was written.
 #[test]
 fn steps_that_change_the_mode_or_the_names_of_a_file_could_not() {
     for removal in [Op::Unlink, Op::Rename] {
@@ -193,7 +194,7 @@ fn steps_that_change_the_mode_or_the_names_of_a_file_could_not() {
     }
 }
 
-/// What nothing connects that was seen may be connected by a pipe, or by a file elsewhere.
+/// Steps without a recorded connection may be connected by a pipe, or by a file elsewhere.
 #[test]
 fn nothing_is_said_where_pipes_and_files_elsewhere_were_not_seen() {
     let run = script(|play, steps| {
@@ -208,7 +209,7 @@ fn nothing_is_said_where_pipes_and_files_elsewhere_were_not_seen() {
 
 #[test]
 fn two_chains_in_one_script_could_run_beside_each_other() {
-    // Steps 1 and 3 write what 2 and 4 read.
+    // Steps 1 and 3 write the input of 2 and 4.
     let run = script(|play, steps| {
         for at in [0, 2] {
             let file = play.file(&format!("part{at}"), at as u64 * 1000);
@@ -279,7 +280,8 @@ fn the_last_of_many_is_a_straggler() {
     assert!(verdict.findings[0].saving_ns > 1_000_000_000);
 }
 
-/// The step computes on all the CPUs that it is given, yet the first line is the one instance with most of the work.
+/// The step computes on all the CPUs that it has, yet the first line is the one instance with most of the
+/// work.
 #[test]
 fn the_first_line_names_the_straggler_by_what_it_alone_has() {
     let run = run(|mut play| {
@@ -339,7 +341,8 @@ fn a_lock_that_makes_processes_take_turns_is_the_first_line() {
             )
         );
         assert_eq!(verdict.kind, Some("lock"));
-        // To sleep with a lock for which others wait is no cause of its own; the last one keeps nobody waiting.
+        // Sleeping with a lock for which others wait is no cause of its own; the last one keeps no other
+        // waiting.
         let mut others = verdict.findings.iter().skip(1);
         assert!(
             others.all(|other| other.kind == "sleep" && other.saving_ns <= 1_000_000_000),
@@ -349,7 +352,7 @@ fn a_lock_that_makes_processes_take_turns_is_the_first_line() {
     }
 }
 
-/// It waits for a timer, or was stopped: there is no work to share.
+/// The process waits for a timer, or was stopped: there is no work to share.
 #[test]
 fn the_last_of_many_without_work_is_no_straggler() {
     for idle in [Timer, Stopped] {
@@ -372,7 +375,7 @@ fn a_slow_stage_beside_an_idle_core_is_a_finding() {
     let run = run(|mut play| {
         let shell = play.process("bash run.sh", None, 0, &[(4020, Child)]);
         let pipe = play.channel(ChannelKind::Pipe);
-        // It goes on now and then: a wait that nothing ends tells nothing.
+        // It continues now and then: a wait that no event ends shows nothing.
         let goes_on: Vec<_> = (1..20)
             .flat_map(|n| [(200 * n, Out(pipe)), (200 * n + 10, Cpu)])
             .collect();
@@ -391,7 +394,8 @@ fn a_slow_stage_beside_an_idle_core_is_a_finding() {
     );
 }
 
-/// `blind & cli & wait`: who ends earlier saves nothing, and of the longest only what lies beyond the next.
+/// `blind & cli & wait`: a process that ends earlier saves nothing, and of the longest only the part beyond
+/// the next counts.
 #[test]
 fn who_sleeps_beside_a_longer_one_promises_nothing() {
     let run = run(|mut play| {
@@ -424,7 +428,8 @@ fn a_long_wait_of_its_own_is_in_the_first_line() {
     );
 }
 
-/// A runner with three places gave it the first that was free: to begin it earlier would help, and not to divide it.
+/// A runner with three places gave the step the first free one: to begin it earlier would help, and not to
+/// divide it.
 #[test]
 fn a_step_that_had_to_wait_for_its_turn_is_no_straggler() {
     let run = run(|mut play| {

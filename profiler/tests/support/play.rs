@@ -26,17 +26,17 @@ pub(crate) struct Play {
     last_call: u64,
 }
 
-/// What a process did: (until, state), one after another from its begin.
+/// The life of a process: (until, state), one after another from its begin.
 pub(crate) type Life<'a> = &'a [(u64, Doing)];
 
-/// What a process can do in a play.
+/// States of a process in a play.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Doing {
     Cpu,
     Queue,
     File,
     Lock,
-    /// Blocked on a lock that this process released, as the scheduler told.
+    /// Blocked on a lock that this process released, as the scheduler reported.
     LockOf(u32),
     /// Blocked on the lock of a file; [`Play::lock`] has the calls.
     Flock,
@@ -54,7 +54,7 @@ pub(crate) enum Doing {
 
 #[allow(dead_code, reason = "each test binary uses a part")]
 impl Play {
-    /// Begins a run of `command` in `/w` on a machine with this many processors.
+    /// Begins a run of `command` in `/w` on a machine with this number of CPUs.
     pub(crate) fn new(path: &Path, command: &str, cpus: u32) -> Play {
         let (writer, recorder) = Writer::create(path, true).unwrap();
         recorder.record(Record::Host(Box::new(HostRecord {
@@ -99,7 +99,7 @@ impl Play {
         }
     }
 
-    /// A process of a program from its exec to its end, with samples every 20 ms and exact books.
+    /// A process of a program from its exec to its end, with samples every 20 ms and exact time accounting.
     pub(crate) fn process(
         &mut self,
         program: &str,
@@ -110,7 +110,7 @@ impl Play {
         self.threads(program, parent, from, &[life])
     }
 
-    /// A process of several threads from its exec to the end of the last one, likewise.
+    /// A process of several threads from its exec to the end of the last thread, likewise.
     pub(crate) fn threads(
         &mut self,
         program: &str,
@@ -136,7 +136,7 @@ impl Play {
             end = end.max(at);
         }
         let at = end;
-        let books = Usage {
+        let usage = Usage {
             threads: Some(lives.len() as u32),
             on_cpu_ns: Some(cpu * MS),
             run_queue_ns: Some(queue * MS),
@@ -152,12 +152,12 @@ impl Play {
                 exit_code: Some(0),
                 exit_signal: None,
                 inner_pid: None,
-                usage: books,
+                usage,
             })));
         upid
     }
 
-    /// The begin of a process whose end nobody sees.
+    /// The begin of a process whose end is not recorded.
     pub(crate) fn begin(&mut self, program: &str, parent: Option<u32>, from: u64) -> u32 {
         self.upids += 1;
         let mut arguments = Vec::new();
@@ -183,7 +183,7 @@ impl Play {
         self.upids
     }
 
-    /// What a process did, as one interval of samples.
+    /// A state of a process, as one interval of samples.
     pub(crate) fn sample(&mut self, upid: u32, doing: Doing, from: u64, until: u64) {
         self.sample_of((upid, 100 + upid), doing, from, until);
     }
@@ -234,7 +234,7 @@ impl Play {
         })));
     }
 
-    /// A new channel; who uses it is told by [`Play::pipe`].
+    /// A new channel; [`Play::pipe`] adds its users.
     pub(crate) fn channel(&mut self, kind: ChannelKind) -> u32 {
         self.channels += 1;
         self.recorder
@@ -249,7 +249,7 @@ impl Play {
         self.channels
     }
 
-    /// A process holds an end of a channel from a moment on.
+    /// A process has an end of a channel from a time on.
     pub(crate) fn hold(&mut self, channel: u32, upid: u32, direction: Direction, from: u64) {
         self.ends += 1;
         self.recorder.record(Record::ChannelEnd(ChannelEndRecord {
@@ -262,7 +262,7 @@ impl Play {
         }));
     }
 
-    /// A process holds an end of a channel for a time.
+    /// A process has an end of a channel for a time.
     pub(crate) fn end(
         &mut self,
         channel: u32,
@@ -282,7 +282,7 @@ impl Play {
             }));
     }
 
-    /// What a process sent through a socket and received from it, counted call by call.
+    /// Bytes that a process sent through a socket and received from it, counted call by call.
     pub(crate) fn moved(&mut self, channel: u32, upid: u32, sent: u64, received: u64) {
         for (side, bytes) in [(Side::Write, sent), (Side::Read, received)] {
             if bytes > 0 {
@@ -385,7 +385,7 @@ impl Play {
         self.call(upid, file, op, None, None, at);
     }
 
-    /// A process asks for the lock of a file and has it so much later, or frees it: `flock(2)`.
+    /// A process requests the lock of a file and has it after `has_it_after` ms, or frees it: `flock(2)`.
     pub(crate) fn lock(&mut self, upid: u32, file: u32, at: u64, has_it_after: Option<u64>) {
         let operation = if has_it_after.is_some() { 1 } else { 2 };
         self.last_call = self.last_call.max(at * MS) + 1;
@@ -393,7 +393,6 @@ impl Play {
         self.call_taking(upid, file, Op::Flock, Some(operation), None, duration_ns);
     }
 
-    /// Something is missing in the recording.
     /// A program may use less than all of its machine.
     pub(crate) fn confine(&mut self, upid: u32, cpus: Option<&str>, cpu_quota_ns: Option<u64>) {
         self.recorder.record(Record::Setting {
@@ -414,8 +413,8 @@ impl Play {
         self.call(upid, file, Op::Write, None, Some((offset, length)), at);
     }
 
-    /// A process writes to a file from a moment on, so many times: each answer takes so long, and the next call comes so
-    /// much later (ns).
+    /// A process writes to a file from a time on; given are the number of calls, the time of each answer, and
+    /// the time until the next call, ns.
     pub(crate) fn writes_in_turn(
         &mut self,
         upid: u32,
@@ -430,7 +429,7 @@ impl Play {
         }
     }
 
-    /// A counter of the machine at a moment.
+    /// A counter of the machine at a time.
     pub(crate) fn counter(&mut self, name: &str, at: u64, value: u64) {
         let known = self.counters.iter().position(|known| known == name);
         let id = known.unwrap_or_else(|| {
@@ -452,7 +451,7 @@ impl Play {
         }));
     }
 
-    /// The machine's processors at a share of their time, in percent, from begin to `until`.
+    /// The CPUs of the machine are busy for a share of the time, in percent, from begin to `until`.
     pub(crate) fn busy(&mut self, cpus: u64, percent: u64, until: u64) {
         for at in (0..=until).step_by(500) {
             self.counter("cpu.user", at, at * MS * cpus * percent / 100);

@@ -13,7 +13,8 @@ use flowtrace_schema::{
 const MS: u64 = 1_000_000;
 pub(crate) const O_WRONLY: u32 = 1;
 
-/// The trace of a run of `command` as `build` makes it, which ends well at `end`, and the directory where it lies.
+/// The trace of a run of `command` as `build` makes it, which ends well at `end`, and the directory that
+/// contains it.
 #[allow(dead_code, reason = "each test binary uses a part")]
 pub(crate) fn written(
     command: &str,
@@ -142,7 +143,7 @@ impl Script {
         self.exec_after(image, pid, parent, program, (at, 1))
     }
 
-    /// The same at a moment, with the CPU time that `image` had until then.
+    /// An exec at a time, with the CPU time that `image` had until then.
     pub(crate) fn exec_after(
         &mut self,
         image: u32,
@@ -273,12 +274,12 @@ impl Script {
         self.calls.as_mut().expect("before the end").push(call);
     }
 
-    /// A call as it is given.
+    /// Records a call as given.
     pub(crate) fn call_of(&mut self, call: Call) {
         self.calls.as_mut().expect("before the end").push(call);
     }
 
-    /// A call that moves no data, at a moment in ns; it takes 1 µs.
+    /// A call that moves no data, at a time in ns; it takes 1 µs.
     #[allow(dead_code, reason = "not every test that includes this file has one")]
     pub(crate) fn bare_call(&mut self, image: u32, file: u32, op: Op, at_ns: u64, result: i64) {
         self.call_of(Call {
@@ -347,7 +348,7 @@ impl Script {
         self.channels
     }
 
-    /// An image holds an end of a channel; `used` as in `channel_end`.
+    /// An image has an end of a channel; `used` as in `channel_end`.
     pub(crate) fn holds(
         &mut self,
         image: u32,
@@ -357,10 +358,10 @@ impl Script {
         used: Option<bool>,
     ) {
         let most = (used == Some(false)).then_some(0);
-        self.held(image, channel, direction, (at, until), (used, most));
+        self.add_end(image, channel, direction, (at, until), (used, most));
     }
 
-    /// An image holds an end, through which it may have moved so many bytes at most.
+    /// An image has an end, through which it may have moved at most `bytes` bytes.
     #[allow(dead_code)] // not every test bounds bytes
     pub(crate) fn holds_at_most(
         &mut self,
@@ -370,18 +371,18 @@ impl Script {
         time: (u64, u64),
         bytes: u64,
     ) {
-        self.held(image, channel, direction, time, (None, Some(bytes)));
+        self.add_end(image, channel, direction, time, (None, Some(bytes)));
     }
 
-    /// An image holds both ends of a pipe; that it moved some data does not tell through which.
+    /// An image has both ends of a pipe; that it moved some data does not show through which.
     #[allow(dead_code)] // not every test has pools
     pub(crate) fn holds_both(&mut self, image: u32, channel: u32, time: (u64, u64)) {
         for direction in [Direction::Read, Direction::Write] {
-            self.held(image, channel, direction, time, (Some(false), Some(100)));
+            self.add_end(image, channel, direction, time, (Some(false), Some(100)));
         }
     }
 
-    fn held(
+    fn add_end(
         &mut self,
         image: u32,
         channel: u32,
@@ -419,7 +420,7 @@ impl Script {
         self.sample_thread(image, 0, time, activity, waits_at);
     }
 
-    /// The image ends with this many threads, instead of one; before its end is told.
+    /// The image ends with this many threads, instead of one; to be called before its end is recorded.
     pub(crate) fn threads(&mut self, image: u32, threads: u32) {
         self.threads.insert(image, threads);
     }
@@ -473,7 +474,7 @@ impl Script {
         writer.finish(&self.recorder, end);
     }
 
-    /// The recorder dies: what was handed over is in the file, but the run has no end.
+    /// The recorder dies: the records passed on are in the file, but the run has no end.
     pub(crate) fn cut(mut self) {
         let writer = self.writer.take().expect("only once");
         drop(self.calls.take());

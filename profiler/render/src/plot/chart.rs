@@ -9,26 +9,26 @@ pub struct Chart {
     pub title: String,
     /// Horizontal axis.
     pub x: Axis,
-    /// The same of the vertical axis.
+    /// Vertical axis.
     pub y: Axis,
     /// Series in the order in which they are drawn.
     pub series: Vec<Series>,
-    /// Lines of text below it.
+    /// Lines of text below the chart.
     pub notes: Vec<String>,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// Its name.
+    /// Label of the axis.
     pub label: String,
     /// Unit of the values.
     pub unit: Unit,
-    /// True if equal factors are equally far apart.
+    /// True for a logarithmic axis.
     pub is_log: bool,
-    /// Least range that it covers, as where several plots are to be compared.
+    /// Least range that the axis covers, for plots that are to be compared.
     pub range: Option<(f64, f64)>,
-    /// Names of the values 0, 1, 2 …, each from half below it to half above; empty: numbers.
+    /// Names of the values 0, 1, 2 …, each from half below it to half above; empty: the axis has numbers.
     pub names: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Default for Axis {
 /// Values with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Name of the series.
     pub name: String,
     /// The values.
     pub shape: Shape,
@@ -56,7 +56,7 @@ pub struct Series {
 /// A rectangle: begin and end on x, begin and end on y.
 pub type Rect = ((f64, f64), (f64, f64));
 
-/// Values by the way they are drawn. Points are in the order of x.
+/// Values, by the way in which they are drawn. Points are in the order of x.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// A line that rises at each point, as of a cumulative distribution.
@@ -65,14 +65,14 @@ pub enum Shape {
     Line(Vec<(f64, f64)>),
     /// Filled boxes.
     Boxes(Vec<Rect>),
-    /// The same as outlines with a pale inside, to be distinguished from filled ones.
+    /// Boxes as outlines with a pale inside, to be distinguished from filled ones.
     Outlines(Vec<Rect>),
     /// A point with the range around it: y, and least, middle and most of x.
     Ranges(Vec<(f64, [f64; 3])>),
 }
 
 impl Shape {
-    /// All places that it touches.
+    /// The points of the shape that the axes must cover.
     pub fn points(&self) -> Vec<(f64, f64)> {
         match self {
             Shape::Steps(points) | Shape::Line(points) => points.clone(),
@@ -104,7 +104,7 @@ impl From<Chart> for Picture {
 }
 
 impl From<Vec<Chart>> for Picture {
-    /// One below the other.
+    /// One chart below the other.
     fn from(charts: Vec<Chart>) -> Picture {
         Picture { charts, columns: 1 }
     }

@@ -1,5 +1,5 @@
-//! Plots as a Graphviz graph in which everything has its place already (`neato -n2`): the way to PNG,
-//! PDF and PostScript without another renderer.
+//! Plots as a Graphviz graph in which all nodes have their place already (`neato -n2`): the way to PNG, PDF
+//! and PostScript without another renderer.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use plotters_backend::{
 
 use crate::dot::shown;
 
-/// Draws into a graph: a line is an edge between nodes that are not seen, a text or box a node.
+/// Draws into a graph: a line is an edge between invisible nodes, a text or box is a node.
 pub(super) struct Backend<'a> {
     out: &'a mut String,
     size: (u32, u32),
@@ -23,7 +23,7 @@ type Drawn = Result<(), DrawingErrorKind<Infallible>>;
 impl Backend<'_> {
     pub(super) fn new(out: &mut String, size: (u32, u32)) -> Backend<'_> {
         let (width, height) = size;
-        // Writing to a String cannot fail. Two corners keep the room around the plot.
+        // Writing to a String cannot fail. Two corners keep the margin around the plot.
         let _ = writeln!(
             out,
             "graph plot {{\n  graph [bb=\"0,0,{width},{height}\", splines=line, outputorder=edgesfirst, pad=0.1, dpi=144, fontname=\"Helvetica\"];\n  \
@@ -34,7 +34,7 @@ impl Backend<'_> {
         Backend { out, size, marks }
     }
 
-    /// The place counted from the lower edge.
+    /// The place, counted from the lower edge.
     fn place(&self, (x, y): (f64, f64)) -> String {
         format!("{x:.1},{:.1}", f64::from(self.size.1) - y)
     }
@@ -100,7 +100,7 @@ impl DrawingBackend for Backend<'_> {
         style: &S,
         is_filled: bool,
     ) -> Drawn {
-        // Paper is white.
+        // The paper is white already.
         if is_filled && style.color().rgb != (255, 255, 255) {
             self.filled((a, b), style.color());
         } else if !is_filled {
@@ -145,7 +145,7 @@ impl DrawingBackend for Backend<'_> {
             VPos::Center => 0.0,
             VPos::Bottom => -size * 0.5,
         };
-        // Graphviz has the middle of a text.
+        // Graphviz places a text by its middle.
         let place = self.place((f64::from(at.0) + x, f64::from(at.1) + y));
         self.mark(format_args!(
             "[pos=\"{place}\", shape=plaintext, style=\"\", fontsize={size:.1}, fontcolor=\"{}\", label={}];",

@@ -1,4 +1,4 @@
-//! From values to places, and where the ticks stand.
+//! Scales from values to places, and the places of ticks.
 
 use std::ops::Range;
 
@@ -12,7 +12,8 @@ use crate::units::{self, Unit};
 pub(super) struct Scale {
     from: f64,
     to: f64,
-    /// No two ticks may be closer: their labels would be the same, or name parts of what has none.
+    /// Least distance of two ticks: closer ones would have equal labels, or name fractions of a unit that has
+    /// none.
     least_step: f64,
     axis: Axis,
 }
@@ -61,7 +62,7 @@ impl Scale {
         }
     }
 
-    /// Lets it run the other way.
+    /// Reverses the direction of the scale.
     pub(super) fn turn(&mut self) {
         std::mem::swap(&mut self.from, &mut self.to);
     }
@@ -94,7 +95,7 @@ impl Ranged for Scale {
     type FormatOption = NoDefaultFormatting;
     type ValueType = f64;
 
-    /// Where a value stands. What has no place on a logarithmic axis, as 0, stands at its begin.
+    /// Place of a value. A value without a place on a logarithmic axis, such as 0, is put at its begin.
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
         let share = if self.axis.is_log {
             let value = value.max(self.from);
@@ -128,7 +129,7 @@ impl ValueFormatter<f64> for Scale {
             Unit::Bytes => short(&units::bytes(whole)),
             Unit::Rate => format!("{}/s", short(&units::bytes(whole))),
             Unit::Share => format!("{:.0} %", value * 100.0),
-            // Less than some on the whole axis: the parts count.
+            // The whole axis covers only a few units: fractions count.
             _ if self.to < 5.0 => format!("{}", (value * 1e6).round() / 1e6),
             _ => units::short_count(whole),
         }
@@ -167,7 +168,7 @@ mod tests {
             labels(Unit::Count, false, &[3.0, 2.0]),
             ["0", "1", "2", "3"]
         );
-        // Means, as of busy CPUs, have parts.
+        // Means, as of busy CPUs, have fractions.
         assert_eq!(labels(Unit::Count, false, &[0.0, 0.7]).len(), 4);
         for unit in [Unit::Ns, Unit::Bytes, Unit::Rate, Unit::Count, Unit::Share] {
             for most in [1.0, 2.0, 3.0, 7.0, 40.0, 1e5, 3e9] {

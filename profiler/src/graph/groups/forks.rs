@@ -1,4 +1,4 @@
-//! Which forks a graph of groups draws.
+//! The forks that a graph of groups draws.
 
 use petgraph::Direction;
 use petgraph::algo::toposort;
@@ -7,8 +7,8 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 
-/// The graph without the forks of those that are connected by data, and how many these are: who is needs no
-/// fork edge to be found. Those that [order](orders) stay.
+/// The graph without the forks to nodes that are connected by data, and the number of these forks: such a
+/// node can be found without a fork edge. Forks that [order](orders) stay.
 pub(super) fn without_plain(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, Edge>, usize) {
     let has_data = labels_with_data(dag, label_of);
     let orders = orders(dag);
@@ -31,9 +31,9 @@ pub(super) fn without_plain(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, Edge>
     (part, hidden)
 }
 
-/// For every edge whether it is a fork that says what came after what. Two sorts do: those of a later version of a
-/// process, after whose data its children come, and those of who reads a pipe and starts others by what it says, as
-/// `xargs` and the loops of a shell do: it hands the data on by their arguments.
+/// For every edge: true if it is a fork that shows an order in time. These are the forks of a later version
+/// of a process, whose children come after its data, and the forks of a process that reads a pipe and starts
+/// others by its contents, as `xargs` and the loops of a shell do: it passes the data on by their arguments.
 pub(crate) fn orders(dag: &Dag) -> Vec<bool> {
     let mut orders = led(dag);
     for edge in dag.graph.edge_references() {
@@ -44,8 +44,8 @@ pub(crate) fn orders(dag: &Dag) -> Vec<bool> {
     orders
 }
 
-/// For every edge whether it is a fork by who had begun to read a pipe, or was itself started by such a one
-/// and got no other data.
+/// For every edge: true if it is a fork by a process that had begun to read a pipe, or that was itself
+/// started by such a process and got no other data.
 fn led(dag: &Dag) -> Vec<bool> {
     let mut is_led = vec![false; dag.graph.edge_count()];
     for node in toposort(&dag.graph, None).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Which processes and files are alike, and have neighbours alike.
+//! Processes and files that are alike and have neighbours alike.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::model::Workflow;
 pub(super) type Kind = (usize, Arc<str>);
 
 /// Numbers nodes so that two have the same number if they are of one rule or kind of file and their
-/// neighbours in either direction have the same numbers, however many these are.
+/// neighbours in either direction have the same numbers; the number of neighbours does not matter.
 pub(super) fn numbers(
     workflow: &Workflow,
     part: &DiGraph<Node, Edge>,
@@ -65,7 +65,7 @@ pub(super) fn numbers(
                 *refined.entry(key).or_insert(next)
             })
             .collect();
-        // Every round splits or leaves as is, so it ends.
+        // Every round splits groups or changes nothing, so the loop ends.
         let is_stable = refined.len() == count;
         count = refined.len();
         number = next;

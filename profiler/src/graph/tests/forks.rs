@@ -1,4 +1,4 @@
-//! Which forks the graph of rules draws.
+//! The forks that the graph of rules draws.
 
 use super::*;
 use crate::model::{Stream, Way};
@@ -56,7 +56,7 @@ fn forks(workflow: &Workflow) -> Vec<String> {
 }
 
 #[test]
-fn who_reads_a_pipe_and_starts_others_hands_the_data_on() {
+fn a_process_that_reads_a_pipe_and_starts_others_passes_the_data_on() {
     let drawn = forks(&started_by_a_reader(true));
     assert_eq!(drawn, ["sh -c > expr", "xargs > sh -c"]);
 }

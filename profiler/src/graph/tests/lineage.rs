@@ -45,7 +45,7 @@ pub(super) fn edges(dag: &Dag) -> Vec<String> {
     edges
 }
 
-/// What data a node depends on.
+/// The nodes whose data a node depends on.
 pub(super) fn ancestors(dag: &Dag, of: &str) -> Vec<String> {
     let start = dag.graph.node_indices().find(|&n| name(dag, n) == of);
     let mut found = vec![start.expect("a node of that name")];
@@ -95,7 +95,7 @@ fn what_a_script_got_from_its_child_comes_after_what_it_gave() {
     );
     assert_eq!(dag.version_ns(&script, ProcessId(0), 1), (0, Some(35)));
     assert_eq!(dag.version_ns(&script, ProcessId(0), 2), (35, None));
-    // As one node it closes a cycle, and an edge is left out.
+    // As one node the process closes a cycle, and an edge is left out.
     let merged = dag.merged(&script);
     assert_eq!(
         canonical(&script, &merged),
@@ -158,7 +158,7 @@ fn an_engine_is_cut_once_for_each_result_that_it_used() {
 
 #[test]
 fn a_filter_on_a_cycle_stays_whole() {
-    // n=$(cat | sort): who reads and writes over the same time gave what it got.
+    // n=$(cat | sort): a process that reads and writes over the same time passes on what it got.
     let mut script = workflow(
         &[(None, 0), (Some(0), 10), (Some(0), 11)],
         1,
@@ -172,7 +172,7 @@ fn a_filter_on_a_cycle_stays_whole() {
 
 #[test]
 fn who_gives_and_gets_at_once_is_cut_where_it_must_be_and_marked() {
-    // x=$(sort <<< "$data" | uniq): all three hold their pipes over the same time.
+    // x=$(sort <<< "$data" | uniq): all three have their pipes open over the same time.
     let mut script = workflow(&[(None, 0), (Some(0), 10), (Some(0), 11)], 0, vec![]);
     script.streams = vec![
         pipe(0, 1, (10, 50)),
@@ -208,7 +208,7 @@ fn no_fork_leads_from_an_answer_to_a_child_that_was_there_before() {
             "p2 > p0 2/2 pipe",
         ]
     );
-    // Where it is one node, both forks would lead back in time.
+    // If the script is one node, both forks would lead back in time.
     for whole in [build(&script), dag.merged(&script)] {
         assert_eq!(edges(&whole), ["p0 > f0 v1 write", "p2 > p0 pipe"]);
         assert_eq!(whole.dropped.len(), 2);
@@ -236,7 +236,7 @@ fn what_was_written_later_by_a_sibling_is_not_before_a_child() {
     let dag = lineage(&script);
     assert_eq!(dag.cuts[&ProcessId(0)], [40]);
     assert!(dag.dropped.is_empty());
-    // Written before it was forked: what it read later was there.
+    // Written before it was forked: the file that it read later was there.
     let mut accesses = accesses;
     accesses[0] = access(1, 0, None, Some((6, 7)));
     let dag = lineage(&workflow(
@@ -264,7 +264,7 @@ fn what_a_dialog_wrote_meanwhile_comes_after_its_answers() {
             "p1 > p0 2/2 pipe"
         ]
     );
-    // What was written before any answer depends on none.
+    // Data written before any answer depends on none.
     script.accesses = vec![access(0, 0, None, Some((2, 9)))];
     assert_eq!(ancestors(&lineage(&script), "f0 v1"), ["p0 1/3"]);
 }
@@ -308,7 +308,8 @@ fn random_with_pipes() -> impl Strategy<Value = Workflow> {
 }
 
 proptest! {
-    /// No cycle, no edge of data left out, none back in time, and all that moved is there once.
+    /// There is no cycle, no edge of data is left out, none leads back in time, and each transfer is there
+    /// once.
     #[test]
     fn time_goes_forward_and_nothing_is_lost(workflow in random_with_pipes()) {
         let dag = lineage(&workflow);
@@ -332,7 +333,8 @@ proptest! {
                 (at(version.checked_sub(2)), at(Some(version - 1)))
             };
             if let Node::Process { id, version, .. } = dag.graph[edge.source()] {
-                // What it gave, it gave after it had begun; or while it got what it is the version of.
+                // A version passed data on after it had begun, or while it got the data that it is the
+                // version of.
                 let is_got = |got: petgraph::graph::EdgeReference<'_, Edge>| {
                     got.weight().kind.is_data() && got.weight().first_ns < e.last_ns
                 };
@@ -347,7 +349,7 @@ proptest! {
         }
     }
 
-    /// Whatever lies before a process, by data and forks, began before it.
+    /// Every process before another, by data and forks, began before it.
     #[test]
     fn no_fork_leads_back_in_time(workflow in random_with_pipes()) {
         for dag in [lineage(&workflow), build(&workflow)] {
@@ -369,8 +371,8 @@ proptest! {
         }
     }
 
-    /// What came in before something went out reaches it, save where an edge is marked as narrowed; and
-    /// who is on no cycle is not cut, unless for a child of its own.
+    /// Data that came in before data went out reaches it, except where an edge is marked as narrowed; and a
+    /// process on no cycle is not cut, unless for a child of its own.
     #[test]
     fn no_dependency_within_a_process_is_lost(workflow in random_with_pipes()) {
         let dag = lineage(&workflow);
@@ -426,7 +428,8 @@ fn levels_go_on_from_the_answer() {
     let mut script = workflow(&parents, 4, accesses);
     script.streams = vec![pipe(0, 1, (10, 20)), pipe(2, 0, (35, 50))];
     let levels = |dag: &Dag| crate::analysis::statistics::phases::levels(&script, dag);
-    // The script told sort, wc told the script, and that told cat; whole it would have told wc nothing.
+    // Data went from the script to sort, from wc to the script, and from it to cat; an uncut script would
+    // send nothing to wc.
     assert_eq!(levels(&steps(&script)), [0, 1, 2, 3]);
     assert_eq!(levels(&build(&script)), [0, 1, 2, 1]);
 }

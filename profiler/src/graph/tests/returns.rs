@@ -1,4 +1,4 @@
-//! Who reads in a file what others wrote there after it had.
+//! Processes that read data in a file which others wrote there after they had.
 
 use super::lineage::{ancestors, edges};
 use super::*;
@@ -71,7 +71,7 @@ fn what_it_adds_afterwards_is_a_version_that_comes_after_the_answer() {
 
 #[test]
 fn an_older_writer_is_read_and_the_own_version_is_another() {
-    // The child began to write first and goes on; the parent writes, too, and reads the whole.
+    // The child began to write first and goes on; the parent writes, too, and reads the whole file.
     let accesses = vec![
         access(0, 0, Some((40, 41)), Some((30, 31))),
         access(1, 0, None, Some((21, 35))),

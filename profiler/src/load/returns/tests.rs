@@ -2,7 +2,7 @@ use flowtrace_schema::Fidelity;
 
 use super::*;
 
-/// A file's calls as (moment, process, what, flags or length): the returns of process 0.
+/// The returns of process 0, by the calls on a file as (time, process, operation, flags or length).
 fn found(calls: &[(i64, u32, Op, i64)]) -> Vec<Return> {
     let mut returns = Returns::of(1);
     let mut accesses: HashMap<u32, Access> = HashMap::new();
@@ -50,7 +50,7 @@ fn what_others_wrote_since_is_read() {
         (only.wrote_until_ns, only.read_ns, only.read_bytes),
         (2, (9, 10), 10)
     );
-    // What it added in between changes nothing: the others' bytes are there, too.
+    // Its own additions in between change nothing: the others' bytes are there, too.
     let added = [
         (1, 0, Op::Write, 10),
         (5, 1, Op::Write, 10),
@@ -60,7 +60,7 @@ fn what_others_wrote_since_is_read() {
     ];
     let [only] = found(&added)[..] else { panic!() };
     assert_eq!((only.wrote_until_ns, only.write_ns), (8, Some((12, 13))));
-    // An open for reading is a reading: it may be mapped.
+    // An open for reading counts as a read: the file may be mapped.
     let mapped = [
         (1, 0, Op::Create, 0o101),
         (5, 1, Op::Write, 10),
@@ -71,7 +71,7 @@ fn what_others_wrote_since_is_read() {
 
 #[test]
 fn what_it_wrote_itself_is_no_return() {
-    // Its own, also after others whose contents it threw away, or who came before it.
+    // Its own data, also after others whose contents it discarded, or who came before it.
     let own = [(1, 0, Op::Write, 10), (9, 0, Op::Read, 10)];
     assert_eq!(found(&own), []);
     let emptied = [

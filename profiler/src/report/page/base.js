@@ -3,7 +3,7 @@
 
 const $ = (id) => document.getElementById(id);
 
-// An element. Texts are always text nodes: no name from a trace is ever read as HTML.
+// An element. Texts are always text nodes: no name from a trace is ever parsed as HTML.
 function el(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -60,11 +60,11 @@ function count(n) {
 }
 const percent = (share) => (share * 100).toFixed(share > 0 && share < 0.0995 ? 1 : 0) + " %";
 const many = (n, one, more) => count(n) + " " + (n === 1 ? one : more);
-// Zero is written as a dash, so that a column shows where something is.
+// Zero is written as a dash, so that the other values of a column stand out.
 const dash = (format) => (n) => (n === 0 ? "–" : format(n));
 const sum = (list) => list.reduce((a, b) => a + (b || 0), 0);
 
-// Hues apart by the golden angle: those of the heaviest steps differ most.
+// Hues a golden angle apart: those of the heaviest steps differ most.
 function hue(rule) { return (250 + rule * 137.508) % 360; }
 const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark" ||
   (getComputedStyle(document.documentElement).colorScheme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
@@ -97,16 +97,16 @@ function tip(event, title, facts) {
 function noTip() { $("tip").hidden = true; }
 
 function shorten(text, width) { return text.length <= width ? text : text.slice(0, width - 1) + "…"; }
-// As much of a text as has room on a canvas, ended by "…" if that is not all.
-function fitted(ctx, text, room) {
-  if (ctx.measureText(text).width <= room) return text;
+// The part of a text that fits into a width on a canvas, ended by "…" if it was cut.
+function fitted(ctx, text, width) {
+  if (ctx.measureText(text).width <= width) return text;
   let fits = 0, over = text.length;
   while (over - fits > 1) {
     const middle = (fits + over) >> 1;
-    if (ctx.measureText(text.slice(0, middle) + "…").width <= room) fits = middle;
+    if (ctx.measureText(text.slice(0, middle) + "…").width <= width) fits = middle;
     else over = middle;
   }
-  return fits || ctx.measureText("…").width <= room ? text.slice(0, fits) + "…" : "";
+  return fits || ctx.measureText("…").width <= width ? text.slice(0, fits) + "…" : "";
 }
 function shortenPath(path, width) {
   if (path.length <= width) return path;

@@ -1,5 +1,5 @@
-// Distributions: for each value the share of all that is no larger, over a logarithmic axis. And
-// the matrix of who sent how much to whom.
+// Distributions: for each value the share of all values that are no larger, over a logarithmic axis. And the
+// matrix of the traffic between pairs.
 
 // series: {name, colour, points: [[value, count]] in the order of values}
 function cdf(title, format, series) {
@@ -77,7 +77,7 @@ function drawCharts() {
   if (!$("call-pictures").children.length) $("call-pictures").append(...pictures(block("pictures").calls));
   $("charts").hidden = !grid.children.length && !block("pictures").calls.length;
 }
-// Who sent how much to whom, the busiest addresses.
+// Traffic between pairs of the busiest addresses.
 function drawMatrix(flows) {
   const total = new Map(), cell = new Map();
   for (const flow of flows) {

@@ -6,9 +6,9 @@ function block(name) {
 }
 const facts = () => block("head").facts;
 const ruleName = (rule) => (rule === null || rule === undefined ? "(not known)" : block("rules").name[rule]);
-// Moments are counted from here: when the command began, a little after the recording.
+// Zero of the times that are shown: the begin of the command, a little after that of the recording.
 const runBegins = () => facts().begins_ns;
-const moment = (ns) => (ns === null || ns === undefined ? "?" : duration(ns - runBegins()));
+const sinceBegin = (ns) => (ns === null || ns === undefined ? "?" : duration(ns - runBegins()));
 const runLength = () => Math.max(facts().recording_ns, facts().duration_ns, 1);
 
 function processCommand(i) {
@@ -23,7 +23,7 @@ function processEnd(i) {
 function processLife(i) { return Math.max(0, processEnd(i) - block("processes").start_ns[i]); }
 function hasFailed(i) {
   const p = block("processes");
-  // Whoever read its pipe had enough: no failure.
+  // The reader of its pipe had enough: no failure.
   if (p.exit_signal[i] !== null) return p.signals[p.exit_signal[i]] !== "SIGPIPE";
   return p.exit_code[i] !== null && p.exit_code[i] !== 0;
 }
@@ -38,7 +38,7 @@ function processFacts(i) {
   return [
     ["step", ruleName(p.rule[i])],
     ["pid", p.pid[i] + " (upid " + p.upid[i] + ")"],
-    ["start", moment(p.start_ns[i])],
+    ["start", sinceBegin(p.start_ns[i])],
     ["life", p.end_ns[i] === null ? "≥ " + duration(processLife(i)) : duration(processLife(i))],
     ["on CPU", p.cpu_ns[i] === null ? null : duration(p.cpu_ns[i])],
     p.run_queue_ns[i] ? ["waited for a CPU", duration(p.run_queue_ns[i])] : null,
@@ -71,7 +71,7 @@ function inRun(path) {
   const cwd = block("head").cwd.replace(/\/$/, "") + "/";
   return cwd !== "/" && path.startsWith(cwd) ? path.slice(cwd.length) : path;
 }
-// Files by the common form of their names; one of "*" alone says nothing.
+// Files by the common form of their names; the form "*" alone shows nothing.
 function countedFiles(form, files) {
   if (files === 1) return form;
   const above = form === "*" ? "." : form === "/*" ? "/" : form.endsWith("/*") ? form.slice(0, -2) : null;

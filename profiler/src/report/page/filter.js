@@ -1,5 +1,5 @@
-// What is selected. A click anywhere selects a step, process, file, group or channel; everything
-// shows what belongs to it: masks over processes and over files, null for all.
+// The selection. A click anywhere selects a step, process, file, group or channel; every part of the page
+// shows the processes and files that belong to it: masks over processes and over files, null for all.
 
 const filter = { what: null, text: "", processes: null, files: null };
 const listeners = [];
@@ -89,7 +89,7 @@ function masksOfText(text) {
   const files = Uint8Array.from(f.name, (name, i) => +(directories[f.directory[i]] || name.toLowerCase().includes(text) ||
     (text.includes("/") && filePath(i).toLowerCase().includes(text))));
   const any = (mask) => mask.includes(1);
-  // What matches on one side only shows what it touches on the other.
+  // A match only among processes shows the files that they use, and the reverse.
   if (any(processes) && !any(files)) return { processes, files: usedBy(processes) };
   if (any(files) && !any(processes)) return { processes: usersOf(files), files };
   return { processes, files };

@@ -36,8 +36,8 @@ function graphModel() {
       const to = m.to[i], a = m.group[from], b = m.group[to];
       if (!G.open.has(a) && !G.open.has(b)) return;
       const kind = m.kinds[m.kind[i]], x = ofNode.has(from) ? ofNode.get(from) : ofGroup[a], y = ofNode.has(to) ? ofNode.get(to) : ofGroup[b];
-      // What the groups are not connected by is not drawn between their members either; within
-      // a group, those that are only counted could close a cycle.
+      // Members of groups without an edge between them are not connected either; within a group, edges of
+      // members that are only counted could close a cycle.
       if (a === b ? kind === "fork" || !nodes[x] || nodes[x].rest || nodes[y].rest : !between.has(a + ">" + b)) return;
       add(x, y, kind, memberPath().edges.has(i), [m.way[i], m.bytes[i], m.back_bytes[i], m.latency_ns[i]], 1, null, null);
     });
@@ -48,7 +48,7 @@ function graphModel() {
   const all = [...edges.values()], steps = pathSteps(nodes, all, ofGroup, ofNode);
   return G.files ? { nodes, edges: all, steps } : withoutFiles(nodes, all, steps);
 }
-// Which way data went is that of the strongest relation; of several sockets all that is known.
+// The direction of the data is that of the strongest relation; of several sockets the best known one.
 function joinEdges(edge, kind, critical, [way, bytes, back, inCalls], n) {
   edge.critical = edge.critical || critical;
   edge.inCalls += inCalls;
@@ -70,7 +70,7 @@ function groupText(node) {
 }
 function openGroup(group, nodes, ofNode) {
   const m = block("members"), isFile = block("graph").nodes[group].rule === null;
-  // Known is how large the newest version of a file is.
+  // Only the size of the newest version of a file is known.
   const replaced = new Set(m.replaced);
   const size = (node) => replaced.has(node) ? null : block("files").size_bytes[-1 - m.member[node]];
   const weight = (node) => {
@@ -97,7 +97,7 @@ function openGroup(group, nodes, ofNode) {
     list.slice(shown).forEach((node) => ofNode.set(node, rest));
   }
 }
-// Steps only: an edge from who wrote to who read what it wrote.
+// Steps only: an edge from the writer of a file to its reader.
 function withoutFiles(nodes, edges, steps) {
   const into = nodes.map(() => []), out = nodes.map(() => []), kept = new Map(), joined = new Map();
   for (const e of edges) { out[e.from].push(e); into[e.to].push(e); }
@@ -110,7 +110,7 @@ function withoutFiles(nodes, edges, steps) {
   for (const e of edges) if (kept.has(e.from) && kept.has(e.to)) add(e.from, e.to, e.kind, e.critical, [e.way, e.bytes, e.back, e.inCalls], e.count);
   nodes.forEach((node, start) => {
     if (node.isFile) return;
-    // Through files, and through the versions of one.
+    // Follow edges through files, and through the versions of one.
     const seen = new Set(), way = out[start].filter((e) => nodes[e.to].isFile);
     while (way.length) {
       const { to: file, critical } = way.pop();
@@ -126,12 +126,12 @@ function withoutFiles(nodes, edges, steps) {
   return { nodes: own, edges: [...joined.values()], steps: between };
 }
 
-// Of single processes and files: those on the critical path, and its edges.
+// Nodes of single processes and files on the critical path, and its edges.
 function memberPath() {
   const m = block("members");
   return memberPath.found || (memberPath.found = { nodes: new Set(m.path_nodes), edges: new Set(m.path_edges) });
 }
-// Steps of the critical path between nodes of the drawing that no edge of it stands for: between closed groups
+// Steps of the critical path between nodes of the drawing without an edge for them: between closed groups
 // those of the groups, else those of their members.
 function pathSteps(nodes, edges, ofGroup, ofNode) {
   const m = block("members"), drawn = new Set(edges.filter((e) => e.critical).map((e) => e.from + ">" + e.to)), steps = [];
@@ -215,18 +215,18 @@ function edgeShape(model, e, points, size) {
   e.shape = path;
   return path;
 }
-// Bytes per second of the time in the calls that moved them; null: not known.
+// Bytes per second of the time in the calls that moved the bytes; null: not known.
 const rateOf = (e) => (e.bytes > 0 && e.inCalls > 0 ? (e.bytes * 1e9) / e.inCalls : null);
-// On a logarithmic scale, of bytes from 10 kB or of rates from 1 MB/s.
+// Width on a logarithmic scale, of bytes from 10 kB or of rates from 1 MB/s.
 function lineWidth(e) {
   const value = G.byRate ? rateOf(e) : e.bytes;
   return value > 0 ? Math.min(4.5, 1 + Math.max(0, Math.log10(value) - (G.byRate ? 6 : 4)) * (G.byRate ? 0.9 : 0.6)) : 1;
 }
-// A step of the critical path that no edge stands for: beside the layers, for it says nothing of the order.
+// A step of the critical path without an edge: beside the layers, because it does not affect the order.
 function stepShape(model, step, places, size) {
   const [a, b] = [places[step.from], places[step.to]], dx = b.x - a.x, dy = b.y - a.y;
   const bend = { x: (a.x + b.x) / 2 - dy * 0.25, y: (a.y + b.y) / 2 + dx * 0.25 };
-  // Where the line from the bend to the middle of a box enters the box.
+  // The point where the line from the bend to the middle of a box enters the box.
   const border = (at, box) => {
     const [vx, vy] = [bend.x - at.x, bend.y - at.y], part = Math.min(box.w / 2 / (Math.abs(vx) || 1e-9), box.h / 2 / (Math.abs(vy) || 1e-9), 1);
     return [at.x + vx * part, at.y + vy * part].map((n) => n.toFixed(1)).join(",");
@@ -269,7 +269,7 @@ function nodeTip(event, node) {
   if (node.rest) return tip(event, `${name(node)} of ${g.name}`);
   tip(event, g.name, g.rule === null ? [["files", count(g.count)], ["size", bytes(g.size_bytes)], ["", "double click opens"]]
     : [["processes", count(g.count)], ["CPU", duration(g.cpu_ns)], ["life, summed", duration(g.life_ns)], g.failed ? ["failed", count(g.failed)] : null,
-      ["from, to", `${moment(g.first_ns)} – ${moment(g.last_ns)}`], ["", "double click opens"]]);
+      ["from, to", `${sinceBegin(g.first_ns)} – ${sinceBegin(g.last_ns)}`], ["", "double click opens"]]);
 }
 function chooseNode(node) {
   const g = block("graph").nodes[node.group];
@@ -294,7 +294,7 @@ function dimGraph() {
     }
     node.on = on;
   }
-  // What a pipe or socket connects to the choice belongs to it: one step further, and no more.
+  // Nodes that a pipe or socket connects to the selection belong to it: one step further, and no more.
   const near = new Set();
   for (const e of G.model.edges) {
     const [a, b] = [G.model.nodes[e.from], G.model.nodes[e.to]];

@@ -1,10 +1,10 @@
-// The verdict, the key figures, and what was not seen.
+// The verdict, the key figures, and the gaps in coverage.
 
 function drawHead() {
   const head = block("head"), f = head.facts;
   $("headline").textContent = head.headline;
   const when = head.started_unix_ns ? new Date(head.started_unix_ns / 1e6).toISOString().slice(0, 19).replace("T", " ") + " UTC" : null;
-  const machine = head.hosts.map((h) => [h.name, h.cpus && h.cpus + " processors", h.memory_bytes && bytes(h.memory_bytes)].filter(Boolean).join(", "));
+  const machine = head.hosts.map((h) => [h.name, h.cpus && h.cpus + " CPUs", h.memory_bytes && bytes(h.memory_bytes)].filter(Boolean).join(", "));
   $("where").textContent = [when, machine.slice(0, 3).join("; ") + (machine.length > 3 ? `; +${machine.length - 3} more` : ""),
     head.cwd && "in " + head.cwd, "trace " + head.trace].filter(Boolean).join(" · ");
   for (const [name, text, kind] of verdict()) {
@@ -16,7 +16,7 @@ function drawHead() {
   }
 }
 
-// What could be done, the greatest saving first: the findings of `flowtrace summary`.
+// Possible changes, the greatest gain first: the findings of `flowtrace summary`.
 function drawFindings() {
   const { findings } = block("bottlenecks").verdict, length = facts().duration_ns || 1, trace = block("head").trace;
   $("findings").hidden = !findings.length;
@@ -30,7 +30,7 @@ function drawFindings() {
   }
 }
 
-// Lines of a name, a text, and how bad that is.
+// Lines with a name, a text, and a severity.
 function verdict() {
   const f = facts(), rules = block("rules"), lines = [];
   if (f.is_incomplete) lines.push(["incomplete", "rows are missing that could not be stored: every count is a lower bound", "bad"]);
@@ -62,18 +62,18 @@ function verdict() {
   return lines;
 }
 
-// What decided how long it took, and what would be gained.
+// The critical path, and the gain of a change to it.
 function pathLine() {
   const path = block("path"), shares = path.rules.filter((s) => s.ns >= path.length_ns / 50).slice(0, 5);
   if (!shares.length) return [];
   const named = shares.map((s) => `${ruleName(s.rule)}${s.processes > 1 ? " ×" + count(s.processes) : ""} ${duration(s.ns)} (${percent(s.ns / path.length_ns)})`);
   const more = path.rules.length - shares.length, lines = [["critical path", `${duration(path.length_ns)}: ${named.join(" · ")}${more > 0 ? ` · +${more} more` : ""}`]];
-  // What runs the others cannot be made faster by half: only what it waits for.
+  // A program that runs others cannot take half its time: only the processes that it waits for can.
   const best = path.rules.filter((s) => !block("rules").is_runner[s.rule]).sort((a, b) => a.halved_ns - b.halved_ns)[0];
   const gain = best ? path.length_ns - best.halved_ns : 0;
   if (gain > path.length_ns / 50) {
     lines.push(["would help", `${ruleName(best.rule)} in half its time: ${duration(gain)} (${percent(gain / path.length_ns)}) less` +
-      (path.by_data_alone_ns < path.length_ns * 0.95 ? ` · if only data forced an order, ${duration(path.by_data_alone_ns)} with enough processors` : "")]);
+      (path.by_data_alone_ns < path.length_ns * 0.95 ? ` · if only data forced an order, ${duration(path.by_data_alone_ns)} with unlimited CPUs` : "")]);
   }
   return lines;
 }
@@ -87,7 +87,7 @@ function tiles() {
     [duration(f.duration_ns), "duration"],
     [count(f.processes), `processes, ${count(f.execs)} execs`],
     failed ? [count(failed), "of them failed", "bad"] : null,
-    [duration(cpu), cpus ? `CPU time, ${percent(cpu / (f.duration_ns * cpus || 1))} of ${many(cpus, "processor", "processors")}` : "CPU time",
+    [duration(cpu), cpus ? `CPU time, ${percent(cpu / (f.duration_ns * cpus || 1))} of ${many(cpus, "CPU", "CPUs")}` : "CPU time",
       null, "of traced processes; what they did not use may have gone to other programs"],
     f.file_calls ? [bytes(f.data.read_bytes), `read in ${count(f.data.reads)} calls`] : null,
     f.file_calls ? [bytes(f.data.write_bytes), `written in ${count(f.data.writes)} calls`] : null,

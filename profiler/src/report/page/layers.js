@@ -1,5 +1,5 @@
-// Layout of an acyclic graph in layers: longest path, order by barycentres, then places that keep
-// neighbours near and edges straight. All of it is a few passes over edges.
+// Layout of an acyclic graph in layers: longest path, order by barycentres, then places that keep neighbours
+// near and edges straight. It takes a few passes over the edges.
 
 // nodes: [{w, h}], edges: [[from, to]] → {x, y} of each node, points of each edge, and the size.
 // `across` is the direction in which layers spread: "x" for layers below each other.
@@ -22,7 +22,7 @@ function layout(nodes, edges, options) {
   return { ...laid, width: size.width, height: size.height };
 }
 
-// Nodes by what is connected, the largest part first.
+// Connected parts of the graph, the largest first.
 function componentsOf(n, edges) {
   const root = Array.from({ length: n }, (_, i) => i);
   const find = (i) => {
@@ -61,7 +61,7 @@ function layoutOne(nodes, edges, options) {
   const { down, layerGap, nodeGap } = options;
   const size = (node) => (down ? node.w : node.h), depth = (node) => (down ? node.h : node.w);
   const layer = layersOf(nodes.length, edges);
-  // Edges over several layers get a point in each of those between.
+  // An edge over several layers gets a point in each layer between.
   const items = nodes.map((node, i) => ({ size: size(node), layer: layer[i], up: [], down: [] }));
   const chains = edges.map(([from, to]) => {
     const chain = [from];
@@ -92,7 +92,8 @@ function layoutOne(nodes, edges, options) {
   };
 }
 
-// The longest way from a source; sources move as near as they can to what needs them.
+// Layer of each node: its longest path from a source; sources move as near as possible to the nodes that need
+// them.
 function layersOf(n, edges) {
   const out = Array.from({ length: n }, () => []), into = new Array(n).fill(0), layer = new Array(n).fill(0);
   for (const [from, to] of edges) { out[from].push(to); into[to]++; }
@@ -152,7 +153,7 @@ function crossed(list, items, position) {
   return crossings;
 }
 
-// Each wants the mean of its neighbours; within a layer the order and the gaps stay.
+// Each node wants the mean of its neighbours; within a layer the order and the gaps stay.
 function place(layers, items, gap) {
   for (const list of layers) {
     let at = 0;
@@ -175,7 +176,7 @@ function place(layers, items, gap) {
   const least = Math.min(...items.map((item) => item.at - item.size / 2), Infinity);
   items.forEach((item) => { item.at -= least; });
 }
-// The nearest places to those wished for, in order and apart: pool adjacent violators.
+// The nearest places to the wanted ones, in order and without overlap: pool adjacent violators.
 function settle(list, items, wish, gap) {
   const offset = [0];
   for (let n = 1; n < list.length; n++) offset.push(offset[n - 1] + (items[list[n - 1]].size + items[list[n]].size) / 2 + gap);

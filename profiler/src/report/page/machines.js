@@ -1,5 +1,5 @@
-// The machines that agents watched: how much of what they sent came, and their counters over time. And pictures that
-// the commands draw, too: as images, in which nothing runs.
+// The machines that agents watched: the part of their messages that arrived, and their counters over time.
+// Also pictures that the commands draw, as images, in which no script runs.
 
 function pictures(list) {
   return list.map((p) => el("figure", { class: "picture" },

@@ -1,4 +1,4 @@
-// Puts the page together. What is far down is drawn when it comes near the screen.
+// Puts the page together. Sections far down are drawn when they come near the screen.
 
 const parts = [
   ["machines", drawMachines], ["timeline", () => { listenTimeline(); drawTimeline(); onFilter(drawTimeline); }],
@@ -47,9 +47,9 @@ function start() {
     }
   }, { rootMargin: "600px" });
   [...pending.keys()].forEach((section) => watcher.observe(section));
-  // A jump lands where it should only if what lies between has its height.
+  // A jump lands in the right place only if the sections before it have their height.
   $("nav").addEventListener("click", drawAll);
-  // Paper is white.
+  // Paper is white, so the page is printed in light colours.
   let before;
   addEventListener("beforeprint", () => {
     before = isDark() ? document.documentElement.dataset.theme || "" : undefined;

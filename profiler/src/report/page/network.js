@@ -1,5 +1,5 @@
-// What the packets tell: answers in words, the topology, who sent how much to whom, how often the
-// program iterates and with which period.
+// The answers from packets: in words, the topology, the traffic of each pair, and the rate and period of the
+// program's iterations.
 
 function drawNetwork() {
   const net = block("network"), host = $("network-view");
@@ -19,7 +19,8 @@ function framed(title, note, ...children) {
   return el("div", { class: "chart" }, el("h3", {}, title), children, note ? el("p", { class: "muted" }, note) : null);
 }
 
-// The processes in an order in which neighbours talk, as far as a walk along the edges gives one.
+// The processes in an order in which neighbours talk to each other, as far as a walk along the edges gives
+// one.
 function walk(net) {
   const order = [], near = net.nodes.map(() => []);
   net.edges.forEach((e) => { near[e.src].push([e.share, e.dst]); near[e.dst].push([e.share, e.src]); });
@@ -86,7 +87,7 @@ function lineChart(title, note, options) {
     return [low, high > low ? high : low + 1];
   };
   const [x0, x1] = ends(flat(0), logX), [yLow, y1] = ends(flat(1), logY);
-  // The floor of a spectrum says nothing: seven decades are enough.
+  // The floor of a spectrum shows nothing: seven decades are enough.
   const y0 = logY ? Math.max(yLow, y1 - 7) : yLow;
   const x = (v) => left + (((logX ? Math.log10(v) : v) - x0) / (x1 - x0)) * (W - left - right);
   const y = (v) => top + (1 - Math.max(0, ((logY ? Math.log10(Math.max(v, 1e-300)) : v) - y0) / (y1 - y0))) * (H - top - bottom);

@@ -10,7 +10,7 @@ function strips() {
     const of = block("machine").hosts.length > 1 && host.name ? " " + host.name : "";
     if (host.t_ns.length > 1 && host.cpu_user.length) {
       const cpu = [["in programs", "good", host.cpu_user], ["in the kernel", "warn", host.cpu_system]];
-      list.push(strip("processors busy" + of, (n) => n.toFixed(1), host.t_ns, cpu, host.cpus));
+      list.push(strip("CPUs busy" + of, (n) => n.toFixed(1), host.t_ns, cpu, host.cpus));
     }
     host.disks.slice(0, 1).forEach((d) => list.push(strip(`disk ${d.name}${of}`, (n) => bytes(n) + "/s", host.t_ns,
       [["read", "read", d.inward], ["written", "write", d.outward]], null, ["busy", d.busy, percent])));
@@ -41,7 +41,7 @@ function placeStrips(top) {
   return T.limitsHeight + strips().length * (STRIP + 8);
 }
 
-// When which step or channel limited the run: a line for each.
+// Intervals in which a step or channel limited the run: a line for each.
 function drawLimits(ctx) {
   const { bars, left_out } = block("bottlenecks");
   if (!bars.length) return;
@@ -81,7 +81,7 @@ function limitAt(y) {
   return T.limitsHeight && n >= 0 ? block("bottlenecks").bars[n] : undefined;
 }
 
-// The largest sum of the parts in sight: the scale.
+// Value at the upper edge: the largest sum of the parts in sight.
 function stripTop(s) {
   if (s.limit) return s.limit;
   const from = Math.max(0, lowerBound(s.t, T.from, (t) => t) - 1);
@@ -119,7 +119,7 @@ function drawStrips(ctx) {
     ctx.stroke();
   }
 }
-// Steps, one on the other; of several in one pixel the highest.
+// Step functions, one on the other; the highest value within a pixel.
 function drawAreas(ctx, s, top, base) {
   const start = Math.max(0, lowerBound(s.t, T.from, (t) => t) - 1), pixels = Math.ceil(T.width) + 1;
   const heights = s.parts.map(() => new Float32Array(pixels));

@@ -3,7 +3,7 @@
 const PAGE = 25;
 
 // options: host, columns: [{title, key(row), text(row), number, cell(row), hint}], rows: numbers,
-// isShown(row), choose(row) → what is selected, sort: [column, descending]
+// isShown(row), choose(row) → the selection, sort: [column, descending]
 function makeTable(options) {
   const { host, columns } = options;
   let [sorted, descending] = options.sort || [0, false], most = PAGE, wanted = "";
@@ -157,7 +157,7 @@ function channelTable() {
   const list = block("channels").channels, rows = places(list.length), all = (row) => [...list[row].writers, ...list[row].readers];
   if (!rows.length) return hide("channels");
   const label = (row) => `${list[row].kind} ${list[row].channel_id}`;
-  // Of a socket that carried data both ways, how much each of them sent.
+  // For a socket with data in both directions, the bytes that each process sent.
   const isBoth = (row) => list[row].writers.some((i) => list[row].readers.includes(i));
   const writer = (row) => !isBoth(row) ? who(list[row].writers) || "–"
     : list[row].writers.map((i, k) => who([i]) + (list[row].written_bytes[k] === null ? "" : ` ${bytes(list[row].written_bytes[k])}`)).join(", ");
@@ -192,7 +192,7 @@ function flowTable() {
       { title: "from", key: (row) => side(list[row].src, list[row].sport) }, { title: "to", key: (row) => side(list[row].dst, list[row].dport) },
       { title: "protocol", key: (row) => list[row].proto }, { title: "processes", key: (row) => who(ends(row)) || "–" },
       number("bytes", (row) => list[row].bytes, bytes, "payload, both directions"), number("packets", (row) => list[row].packets, count),
-      number("begin", (row) => list[row].first_ns, moment),
+      number("begin", (row) => list[row].first_ns, sinceBegin),
       number("length", (row) => (list[row].last_ns === null ? null : list[row].last_ns - list[row].first_ns), duration),
     ],
   });

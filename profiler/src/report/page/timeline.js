@@ -1,5 +1,5 @@
-// The timeline: a row for each step, its processes as bars on as few lanes as they need, and
-// below, on the same axis and the same canvas, what the machine did.
+// The timeline: a row for each step, its processes as bars on as few lanes as they need, and below, on the
+// same axis and the same canvas, the counters of the machine.
 
 const REST = 22; // height of the area of those that are not drawn one by one
 const T = {
@@ -73,13 +73,13 @@ function buildRows() {
   T.rows = rows;
 }
 
-// How many processes that are not drawn one by one lived in each interval; null: none.
+// Number of processes in each interval that are not drawn one by one; null: none.
 function restOf(rules) {
   const living = block("processes").rest.living, lists = rules.map((rule) => living[rule]).filter(Boolean);
   return lists.length ? lists[0].map((_, bin) => sum(lists.map((list) => list[bin]))) : null;
 }
 
-// Heights, from top to bottom; a step shows at most 40 pixels until it is opened.
+// Heights, from top to bottom; a step has at most 40 pixels until it is opened.
 function placeRows() {
   const hasPath = block("path").steps.process.length > 0;
   let y = T.top + (hasPath ? 20 : 0);
@@ -154,7 +154,7 @@ function drawAxis(ctx) {
   }
   ctx.textAlign = "left";
 }
-// A moment with as many digits as the step between two needs.
+// A time with as many digits as the distance of two ticks needs.
 function axisTime(ns, step) {
   if (ns === 0) return "0";
   if (step >= 60e9) return duration(ns);
@@ -163,7 +163,7 @@ function axisTime(ns, step) {
   return (ns / unit[0]).toFixed(digits) + " " + unit[1];
 }
 
-// Those that are not drawn one by one, as an area: how many lived at once.
+// Processes that are not drawn one by one, as an area: number of them at each time.
 function drawRest(ctx, row) {
   const width = block("processes").rest.bin_ns, top = extremes(row.rest)[1] || 1, base = row.y + row.h;
   const shown = row.rules.some(isRuleShown);
@@ -277,7 +277,7 @@ function drawLabel(ctx, row) {
   ctx.textAlign = "left";
 }
 
-// What is at a point: a bar, a label, or a strip.
+// The item at a point: a bar, a label, or a strip.
 function hit(x, y) {
   if (T.path !== null && y >= T.path - 2 && y < T.path + 16) {
     const s = block("path").steps, t = timeAt(x);
@@ -440,7 +440,7 @@ function hoverTip(event, x, y) {
   if (what && what.bar !== undefined) {
     const i = bars.process[what.bar], rule = bars.rule[what.bar];
     const facts = processFacts(i);
-    // A program that then became another one has its own name and times.
+    // An image that an exec replaced has its own name and times.
     if (rule !== block("processes").rule[i]) facts.unshift(["as", `${ruleName(rule)} for ${duration(bars.end_ns[what.bar] - bars.start_ns[what.bar])}`]);
     return tip(event, processCommand(i), facts);
   }

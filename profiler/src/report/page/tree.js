@@ -3,7 +3,7 @@
 
 const TREE = { page: 40, fold: 6 };
 
-// Lines below some processes: {list, label, isOne}; those of a step together where they are many.
+// Lines below some processes: {list, label, isOne}; the processes of a step share a line where they are many.
 function treeLines(list) {
   const p = block("processes"), byKind = new Map();
   for (const i of list) {
@@ -32,7 +32,7 @@ function treeRow(members, depth, isOpen, hasMore) {
     el("span", { class: "knob" }, hasMore ? (isOpen ? "▾" : "▸") : ""),
     el("span", { class: "swatch", style: `background: ${ruleColours(p.rule[i]).strong}` }),
     depth > 24 ? `(depth ${depth}) ` : "", ending ? el("span", { class: "bad" }, `[${ending}] `) : null, shorten(label, 300)),
-  el("span", {}, moment(Math.min(...members.map((m) => p.start_ns[m])))), el("span", {}, duration(sum(members.map(processLife)))),
+  el("span", {}, sinceBegin(Math.min(...members.map((m) => p.start_ns[m])))), el("span", {}, duration(sum(members.map(processLife)))),
   el("span", {}, duration(add("cpu_ns"))), el("span", {}, dash(bytes)(add("read_bytes"))), el("span", {}, dash(bytes)(add("write_bytes"))));
   row.addEventListener("pointermove", (event) => one ? tip(event, processCommand(i), processFacts(i)) : noTip());
   row.addEventListener("pointerleave", noTip);
@@ -43,7 +43,7 @@ const opened = new Set();
 function drawTree() {
   const host = $("tree-view"), children = processChildren(), focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
   host.replaceChildren(el("div", { class: "branch title" }, ["process", "start", "life", "CPU", "read", "written"].map((t) => el("span", {}, t))));
-  // With a filter, ways to what is selected are open; without, what was opened.
+  // With a filter, the ways to the selection are open; without, the levels that were opened.
   const wanted = filter.processes ? wayTo(filter.processes) : null;
   const waiting = [];
   const push = (list, depth, key) => {
@@ -92,7 +92,7 @@ function drawTree() {
   if (again) again.focus({ preventScroll: true });
   if (rows.length) (again || rows[0]).tabIndex = 0;
 }
-// Levels open from the beginning: as many as a page holds.
+// Levels that are open at first: as many as a page holds.
 function firstDepth() {
   const children = processChildren();
   let level = children.roots, depth = 0, lines = 0;

@@ -30,12 +30,12 @@ pub fn cdf_chart(found: &[(String, Distribution)], of: Of) -> Chart {
     }
 }
 
-/// Counts by doubling as bars: a plot for each, below each other over the same axis.
+/// Counts by doubling as bars: a plot for each distribution, below each other over the same axis.
 pub fn histogram_charts(found: &[(String, Distribution)], of: Of) -> Vec<Chart> {
     let (unit, label) = of.axis();
     let bars = |values: &Distribution| -> Vec<Rect> {
         let bars = values.by_doubling().into_iter();
-        // What is 0 has no place on the axis; it stands below 1, at half.
+        // The value 0 has no place on the axis; it is drawn below 1, at half.
         bars.map(|(from, to, n)| (((from as f64).max(0.5), to as f64), (0.0, n as f64)))
             .collect()
     };

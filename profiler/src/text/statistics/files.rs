@@ -125,7 +125,7 @@ pub fn could_be_pipes(workflow: &Workflow, calls: &CallStatistics) -> Sheet {
     sheet
 }
 
-/// Whether files are gone through in order, by rule, process or file.
+/// Shares of accesses in sequence, by rule, process or file.
 pub fn sequentiality(workflow: &Workflow, calls: &CallStatistics, by: &str) -> Sheet {
     let mut found: BTreeMap<(String, i64), Pattern> = BTreeMap::new();
     for &(process, file, pattern) in &calls.patterns {

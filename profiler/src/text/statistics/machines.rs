@@ -7,10 +7,10 @@ use flowtrace_render::units::Unit;
 use crate::analysis::counters::{Device, Host, Machines};
 use crate::export::sheet::{Cell, Sheet};
 
-/// Plots of a machine beside each other.
+/// Number of plots of a machine beside each other.
 pub const MACHINE_COLUMNS: usize = 4;
 
-/// What each machine did, and how much of what its agent sent came.
+/// Sums of the counters of each machine, and the part of its agent's messages that arrived.
 pub fn machines(found: &Machines) -> Sheet {
     let mut sheet = Sheet::new(
         "what the counters of each machine say",
@@ -96,14 +96,14 @@ fn name(host: &Host) -> String {
     host.name.clone().unwrap_or_else(|| "?".into())
 }
 
-/// CPUs busy at each moment.
+/// Number of CPUs busy at each sample.
 fn busy(host: &Host) -> Vec<f64> {
     let both = host.cpu_user.iter().zip(&host.cpu_system);
     both.map(|(user, system)| f64::from(user + system))
         .collect()
 }
 
-/// Memory in use at each moment, bytes; empty: not known.
+/// Memory in use at each sample, bytes; empty: not known.
 fn memory(host: &Host) -> Vec<f64> {
     let Some(all) = host.memory_bytes else {
         return Vec::new();
@@ -114,8 +114,8 @@ fn memory(host: &Host) -> Vec<f64> {
         .collect()
 }
 
-fn sum(devices: &[Device], way: fn(&Device) -> &[f32], moments: usize) -> Vec<f64> {
-    let mut sum = vec![0.0; moments];
+fn sum(devices: &[Device], way: fn(&Device) -> &[f32], samples: usize) -> Vec<f64> {
+    let mut sum = vec![0.0; samples];
     for device in devices {
         for (sum, more) in sum.iter_mut().zip(way(device)) {
             *sum += f64::from(*more);
@@ -124,7 +124,7 @@ fn sum(devices: &[Device], way: fn(&Device) -> &[f32], moments: usize) -> Vec<f6
     sum
 }
 
-/// Mean of rates, each of which lasts until the next moment; `None`: of no time, or not known.
+/// Mean of rates, each of which lasts until the next sample; `None`: no time passed, or not known.
 fn mean(rates: &[f64], t_ns: &[i64]) -> Option<f64> {
     let lengths = t_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64);
     let weighted: f64 = rates.iter().zip(lengths).map(|(rate, ns)| rate * ns).sum();
@@ -187,13 +187,13 @@ pub fn machine_charts(found: &Machines, begins_ns: i64) -> Vec<Chart> {
     charts
 }
 
-/// CPU, memory, disks and network of a machine. A rate is drawn from its moment to the next one.
+/// CPU, memory, disks and network of a machine. A rate is drawn from its sample to the next one.
 fn lines(host: &Host, begins_ns: i64) -> [Vec<Series>; MACHINE_COLUMNS] {
-    let moments: Vec<f64> = host.t_ns.iter().map(|t| (t - begins_ns) as f64).collect();
+    let times: Vec<f64> = host.t_ns.iter().map(|t| (t - begins_ns) as f64).collect();
     let line = |name: &str, values: &[f64]| Series {
         name: name.into(),
         shape: Shape::Line(
-            moments
+            times
                 .windows(2)
                 .zip(values)
                 .flat_map(|(pair, &value)| [(pair[0], value), (pair[1], value)])

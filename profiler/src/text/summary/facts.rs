@@ -15,23 +15,23 @@ use crate::signals::signal_name;
 /// Hottest files kept.
 const HOTTEST: usize = 10;
 
-/// Everything that a summary says. Times are nanoseconds, sizes bytes.
+/// All facts of a summary. Times are nanoseconds, sizes bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts {
-    /// The command that was run; none for a mount session.
+    /// The command line; none for a mount session.
     pub command: Option<String>,
-    /// Whether the recording has no end.
+    /// True if the recording has no end.
     pub is_cut_short: bool,
-    /// Whether it still goes on.
+    /// True if the recording still goes on.
     pub is_live: bool,
-    /// Whether rows are missing that could not be stored: every count is then a lower bound.
+    /// True if rows are missing that could not be stored: every count is then a lower bound.
     pub is_incomplete: bool,
-    /// How long the command ran; of a run without an end, up to the last event; of an incomplete
-    /// one, the length of the recording.
+    /// Duration of the command; of a run without an end, the time up to the last event; of an incomplete one,
+    /// the length of the recording.
     pub duration_ns: i64,
     /// Length of the recording: until the last process ended.
     pub recording_ns: i64,
-    /// When the command began, counted from the start of the recording.
+    /// Begin of the command, counted from the start of the recording.
     pub begins_ns: i64,
     /// Exit code of the command.
     pub exit_code: Option<i64>,
@@ -39,7 +39,7 @@ pub struct Facts {
     pub exit_signal_name: Option<String>,
     /// Recordings in the file.
     pub runs: usize,
-    /// Of them, those that ended by a signal or with another code than 0.
+    /// Recordings that ended by a signal or with another code than 0.
     pub failed_runs: usize,
     /// Machines that recorded.
     pub hosts: usize,
@@ -56,35 +56,35 @@ pub struct Facts {
     pub file_calls: i64,
     /// Sums over all files.
     pub data: Data,
-    /// Bytes written to files that nobody read.
+    /// Bytes written to files that no process read.
     pub never_read_bytes: i64,
-    /// How many files those are.
+    /// Number of these files.
     pub never_read_files: i64,
-    /// The same by directory and ending, the most bytes first.
+    /// These files by directory and ending, the most bytes first.
     pub never_read: Vec<FileKind>,
     /// Files by bytes moved.
     pub hottest_by_bytes: Vec<HotFile>,
     /// Files by calls of any kind.
     pub hottest_by_calls: Vec<HotFile>,
-    /// What was captured of the network; none: nothing.
+    /// Sums over the captured packets; none: nothing was captured.
     pub network: Option<Network>,
     /// Directories whose file calls were recorded.
     pub directories: Vec<Directory>,
-    /// How file calls were seen by the run, also where nothing was mounted.
+    /// File layer of the run, also where nothing was mounted.
     pub file_layer: String,
-    /// How processes were seen.
+    /// Process layer of the run.
     pub process_layer: String,
-    /// What is known to be missing.
+    /// Known losses.
     pub losses: Vec<Loss>,
 }
 
-/// What a summary says, with the verdict, as JSON has it.
+/// The facts of a summary with the verdict, as JSON has them.
 #[derive(Debug, Serialize)]
 pub struct Judged<'a> {
     /// The numbers.
     #[serde(flatten)]
     pub facts: Facts,
-    /// Why the run took so long, and what could make it shorter.
+    /// The reasons why the run took so long, and the findings that could make it shorter.
     pub verdict: &'a crate::analysis::findings::Verdict,
 }
 
@@ -118,7 +118,7 @@ pub struct Data {
 pub struct FileKind {
     /// Common form of their paths.
     pub pattern: String,
-    /// How many.
+    /// Number of files.
     pub files: i64,
     /// Bytes written to them.
     pub bytes: i64,
@@ -140,9 +140,9 @@ pub struct Network {
 /// Payload between the processes of two rules.
 #[derive(Clone, Debug, Serialize)]
 pub struct Between {
-    /// That of the processes that sent; where both did, of the older ones.
+    /// Rule of the processes that sent; where both did, of the older ones.
     pub from: String,
-    /// That of the others.
+    /// Rule of the others.
     pub to: String,
     /// Bytes forth.
     pub forth_bytes: i64,
@@ -234,7 +234,7 @@ fn rules_as_json<S: serde::Serializer>(rules: &[RuleTime], to: S) -> Result<S::O
 
 /// Computes the facts of a workflow.
 pub fn facts(workflow: &Workflow) -> Facts {
-    // Of several runs the first that failed tells most.
+    // Of several runs, the first that failed is the most important.
     let failed = workflow.runs.iter().find(|run| has_failed(run));
     let run = failed.or(workflow.runs.first());
     let hosts: BTreeSet<_> = workflow.runs.iter().map(|run| &run.host).collect();
@@ -313,7 +313,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
     }
 }
 
-/// How the processes of a run were seen; of several runs, one that has some.
+/// Process layer of a run; of several runs, that of one that has some.
 fn process_layer(workflow: &Workflow, run: Option<&RunRow>) -> String {
     let has_some = |run: &&RunRow| run.sees_processes();
     let run = run.filter(has_some);

@@ -8,7 +8,7 @@ pub(super) fn processes(facts: &Facts) -> String {
     units::counted(facts.processes, "process", "processes")
 }
 
-/// What is said of what ran where nobody recorded processes.
+/// The text in place of the processes, where none were recorded.
 pub fn not_recorded(has_packets: bool) -> &'static str {
     match has_packets {
         true => "what ran is not known: only packets were recorded",
@@ -16,7 +16,7 @@ pub fn not_recorded(has_packets: bool) -> &'static str {
     }
 }
 
-/// How the run ended, in one line.
+/// The end of the run, in one line.
 pub(crate) fn headline(facts: &Facts) -> String {
     let command = match &facts.command {
         Some(command) => units::shorten(&units::plain(command), 60),
@@ -47,7 +47,7 @@ pub(crate) fn headline(facts: &Facts) -> String {
             format!(" ({n} runs on {hosts})")
         }
     };
-    // A moment is no news; a server that went on for a while is.
+    // A short time is not worth mentioning; a server that went on for a while is.
     let ended_ns = facts.recording_ns - facts.begins_ns;
     let after_ns = ended_ns - facts.duration_ns;
     let is_known = !facts.is_cut_short && !facts.is_incomplete;
@@ -66,8 +66,7 @@ pub(crate) fn headline(facts: &Facts) -> String {
     format!("{command}{runs} {end}{left_behind} · {ran}")
 }
 
-/// How a run ended some rows of which are missing: its own row may be there, but not how long the
-/// command ran.
+/// The end of a run with missing rows: its own row may be there, but not the duration of the command.
 fn ending_of_incomplete(facts: &Facts) -> String {
     let length = units::duration(facts.recording_ns);
     if facts.is_cut_short || facts.runs == 0 {
@@ -81,7 +80,7 @@ fn ending_of_incomplete(facts: &Facts) -> String {
     format!("{end}, recorded in part for {length}")
 }
 
-/// What comes before everything else when rows are missing.
+/// The first lines when rows are missing.
 pub(super) fn incomplete(facts: &Facts) -> Vec<String> {
     let is_of_store = |loss: &&Loss| loss.source == "store" && loss.value > 0;
     let of_store: Vec<_> = facts.losses.iter().filter(is_of_store).collect();

@@ -30,7 +30,7 @@ impl Layout {
         self.labelled(label, "2", items);
     }
 
-    /// The same for what deserves attention.
+    /// A line like [`Layout::line`] for a warning.
     pub(super) fn warning(&mut self, label: &str, items: &[String]) {
         self.labelled(label, "33", items);
     }

@@ -1,10 +1,10 @@
 //! Style of a summary.
 
-/// How to write the summary.
+/// Style of the summary.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Columns to fill.
     pub width: usize,
-    /// Whether ANSI escapes for colour are welcome.
+    /// True if ANSI escapes for colour are allowed.
     pub is_coloured: bool,
 }

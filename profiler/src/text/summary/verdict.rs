@@ -1,4 +1,4 @@
-//! Why a run took as long as it did, and what could be done: lines of a summary.
+//! Lines of a summary with the reasons for the duration of the run, and with what could be done.
 
 use flowtrace_render::units;
 
@@ -19,7 +19,7 @@ pub(super) fn why(out: &mut Layout, workflow: &Workflow, verdict: &Verdict) {
     out.line(&format!("why {length}"), &items);
 }
 
-/// One line for each finding: what it could save, what it is, how sure, where there is more.
+/// One line for each finding: its gain, its statement, its confidence, and the place of the details.
 pub(super) fn findings(out: &mut Layout, workflow: &Workflow, verdict: &Verdict, trace: &str) {
     let length = workflow.duration_ns().max(1) as f64;
     for (at, finding) in verdict.findings.iter().enumerate() {

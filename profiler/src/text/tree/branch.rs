@@ -12,13 +12,13 @@ pub(super) const DEEPEST: usize = 30;
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     pub(super) members: Vec<ProcessId>,
-    /// The branch that forked them, by its place; `None`: nobody in the trace did.
+    /// Place of the branch that forked them; `None`: no process in the trace did.
     pub(super) parent: Option<usize>,
     /// Box lines of the levels above.
     pub(super) indent: String,
     pub(super) is_last: bool,
     pub(super) depth: usize,
-    /// Whether one of them is on the longest chain.
+    /// True if one of them is on the longest chain.
     pub(super) is_on_chain: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn branches(workflow: &Workflow, is_full: bool, chain: &[ProcessId]) 
         depth,
     };
     let mut done: Vec<Branch> = Vec::new();
-    // The next one to write is the last.
+    // The last element is the next to write.
     let mut waiting: Vec<Branch> = Vec::new();
     let first = groups(&roots(workflow), shapes.as_ref());
     waiting.extend(
@@ -75,7 +75,7 @@ pub(super) fn branches(workflow: &Workflow, is_full: bool, chain: &[ProcessId]) 
     done
 }
 
-/// The processes that nobody in the trace forked, in the order of their start.
+/// The processes without a parent in the trace, in the order of their start.
 pub(super) fn roots(workflow: &Workflow) -> Vec<ProcessId> {
     let mut roots: Vec<ProcessId> = workflow
         .process_ids()
@@ -85,8 +85,8 @@ pub(super) fn roots(workflow: &Workflow) -> Vec<ProcessId> {
     roots
 }
 
-/// The longest chain of forks: from the process that lived longest of those that nobody forked, always
-/// to the child that lived longest. Of equals the first; empty when nobody forked anybody.
+/// The longest chain of forks: from the longest lived process without a parent, always to the child that
+/// lived longest. Of equals the first; empty when no process forked another.
 pub(super) fn longest_chain(workflow: &Workflow) -> Vec<ProcessId> {
     let children = workflow.children();
     let longest = |of: &[ProcessId]| {

@@ -1,4 +1,4 @@
-//! Which siblings are alike: same rule, same ending, same kinds of children.
+//! Siblings that are alike: same rule, same ending, same kinds of children.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::model::{ProcessId, Workflow};
 pub(super) struct Shapes(Vec<u32>);
 
 impl Shapes {
-    /// Children first, so that a shape is known before it is asked for. How *many* children of a
-    /// kind there are does not matter: a line of a recipe is the same with two greps or three.
+    /// Children first, so that a shape is known before it is needed. The *number* of children of a kind does
+    /// not matter: a line of a recipe is the same with two greps or three.
     pub(super) fn of(workflow: &Workflow, children: &[Vec<ProcessId>]) -> Shapes {
         let mut order: Vec<ProcessId> = workflow
             .process_ids()
@@ -45,8 +45,8 @@ impl Shapes {
     }
 }
 
-/// Siblings, or cousins below one group, put together by shape, in the order of their first.
-/// Without shapes each stands alone.
+/// Siblings, or cousins below one group, grouped by shape, in the order of their first. Without shapes each
+/// is a group of its own.
 pub(super) fn groups(siblings: &[ProcessId], shapes: Option<&Shapes>) -> Vec<Vec<ProcessId>> {
     let Some(Shapes(shapes)) = shapes else {
         return siblings.iter().map(|&id| vec![id]).collect();

@@ -10,13 +10,13 @@ use crate::model::{ProcessId, Workflow};
 pub struct Row<'a> {
     /// Upid of its first image, by which others name it as their parent.
     pub id: i64,
-    /// The parent's id; null: forked by nobody in the trace.
+    /// Id of the parent; null: no process in the trace forked it.
     pub parent: Option<i64>,
     /// Forks between it and a process without parent.
     pub depth: usize,
     /// Number of the line that stands for it in the folded tree, from 0: processes alike have one.
     pub group: usize,
-    /// Whether it is on the longest chain.
+    /// True if it is on the longest chain.
     pub on_longest_chain: bool,
     /// Machine.
     pub host: Option<&'a str>,
@@ -38,9 +38,10 @@ pub struct Row<'a> {
     pub read_bytes: Option<i64>,
     /// Bytes written to them, without those of `send`.
     pub write_bytes: Option<i64>,
-    /// Bytes received through sockets from others of the run, by whatever call; none: not counted, or it had no socket.
+    /// Bytes received through sockets from other processes of the run, by any call; none: not counted, or it
+    /// had no socket.
     pub socket_received_bytes: Option<i64>,
-    /// The same, sent.
+    /// Bytes sent through them.
     pub socket_sent_bytes: Option<i64>,
     /// Time in which job control had stopped it.
     pub stopped_ns: i64,

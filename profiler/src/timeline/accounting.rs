@@ -1,14 +1,14 @@
-//! Holds samples against the books. What the kernel counted is exact, a sample is a look: where
-//! both speak of the same thread, the samples give way.
+//! Corrects samples by the time accounting of the kernel. The times that the kernel counted are exact, a
+//! sample is a single observation: where both describe the same thread, the samples give way.
 
 use flowtrace_schema::{SampleRow, TimesRow};
 
 use super::threads::state;
 use super::{STATES, Shares, State, sum_of};
 
-/// The mixes of one image: what its pieces were in truth, by what was seen.
+/// The mixes of one image: the true shares of the states in its pieces, by the sampled state.
 pub(super) struct Mixes {
-    /// By the state seen.
+    /// Shares by the sampled state.
     pub(super) of: [Shares; STATES],
 }
 
@@ -31,8 +31,8 @@ fn normalised(mut shares: Shares) -> Shares {
     shares
 }
 
-/// Works out the mixes of an image. `seen` has the time that its pieces say for each state, ns;
-/// `guess` is the state of waits about which nothing else is known.
+/// Computes the mixes of an image. `seen` has the sampled time of each state, ns; `guess` is the state of
+/// waits about which nothing else is known.
 pub(super) fn mixes(row: &TimesRow, seen: &Shares, guess: State) -> Mixes {
     let mut mixes = Mixes {
         of: State::ALL.map(pure),
@@ -84,7 +84,7 @@ pub(super) fn mixes(row: &TimesRow, seen: &Shares, guess: State) -> Mixes {
         shares
     };
     let is_single = row.threads.is_none_or(|threads| threads <= 1);
-    // What no sample covers is what the samples leave of the books.
+    // Time without samples is the difference between the counted and the sampled time.
     let rest = sum(
         sum(
             of_active((active - seen_active).max(0.0)),
@@ -102,7 +102,7 @@ pub(super) fn mixes(row: &TimesRow, seen: &Shares, guess: State) -> Mixes {
     if !is_single {
         return mixes;
     }
-    // Of the unknown part some will turn out active; only the difference beyond it is an error.
+    // Some of the unknown part may have been active; only the difference beyond it is an error.
     let slack = seen_unknown;
     let too_active = (seen_active - active - 0.0_f64).max(0.0);
     let too_blocked = (active - seen_active - slack).max(0.0);
@@ -139,7 +139,7 @@ pub(super) fn mixes(row: &TimesRow, seen: &Shares, guess: State) -> Mixes {
     mixes
 }
 
-/// What the looks at an image of several threads saw of them, thread time in ns.
+/// Thread time of an image of several threads, as sampled, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Threads {
     active: f64,
@@ -147,7 +147,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Of its samples. `None`: there are none.
+    /// Sums over its samples. `None`: there are none.
     pub(super) fn of(rows: &[SampleRow]) -> Option<Threads> {
         let mut threads = Threads::default();
         for row in rows {
@@ -161,9 +161,9 @@ impl Threads {
         (!rows.is_empty()).then_some(threads)
     }
 
-    /// Corrects the mixes of the image, of which `seen` has the time that its pieces say for each state, and `for_threads` the time in which
-    /// nobody was seen to do anything but to wait for another of its threads, ns. Returns the mix of these: a thread that is over
-    /// before it was looked at does its work while another one waits for its end.
+    /// Corrects the mixes of the image. `seen` has the sampled time of each state, and `for_threads` the time
+    /// in which no thread was seen to do anything but wait for another of its threads, ns. Returns the mix of
+    /// the latter: a thread that ends before it was sampled works while another one waits for its end.
     pub(super) fn correct(
         self,
         mixes: &mut Mixes,
@@ -174,14 +174,14 @@ impl Threads {
         if row.threads.is_none_or(|threads| threads <= 1) {
             return None;
         }
-        let books = [row.on_cpu_ns, row.run_queue_ns, row.storage_ns, row.wait_ns];
-        let [cpu, queue, storage, wait] = books.map(|ns| ns.map(|ns| ns as f64));
+        let counted = [row.on_cpu_ns, row.run_queue_ns, row.storage_ns, row.wait_ns];
+        let [cpu, queue, storage, wait] = counted.map(|ns| ns.map(|ns| ns as f64));
         let ((cpu, queue), blocked) = (cpu.zip(queue)?, storage? + wait?);
         let hidden = for_threads + seen[State::Unknown as usize];
-        // Side by side they would have taken less of it.
+        // Less than that, if they ran side by side.
         let unseen = (cpu + queue - self.active).clamp(0.0, hidden);
         let active = sum_of(seen, State::is_active) + unseen;
-        // Of those that share a processor each is ready to run most of the time, and one runs.
+        // Each of several threads that share a CPU is ready to run most of the time, and one runs.
         let runs = if active > 0.0 {
             (cpu / active).min(1.0)
         } else {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_the_books_are_all_there_is() {
+    fn without_samples_only_the_accounting_is_known() {
         let sums = corrected(&row(10, 20, 30, 40), &seen(&[(State::Unknown, 100.0)]));
         let expected = [
             (State::Cpu, 10.0),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_without_samples_is_what_they_leave_of_the_books() {
+    fn a_part_without_samples_is_what_they_leave_of_the_accounting() {
         let sums = corrected(
             &row(500, 0, 0, 500),
             &seen(&[(State::In, 500.0), (State::Unknown, 500.0)]),

@@ -1,5 +1,5 @@
-//! Which of the files that a program made or emptied it had closed before it became another: those are its own
-//! work. What the next program has open was a redirection for it.
+//! Files that a program made or emptied and had closed before it became another: these are its own work.
+//! Files that the next program inherited were redirections for it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,24 +7,24 @@ use flowtrace_schema::{Result, Trace};
 
 use crate::model::{FileIndex, Workflow};
 
-/// What programs began with.
+/// Files that programs inherited at their exec.
 #[derive(Default)]
-pub(super) struct Held {
-    /// Paths by the image that began with them; `None`: not recorded.
+pub(super) struct Inherited {
+    /// Paths by the image that inherited them; `None`: not recorded.
     paths: Option<HashMap<i64, HashSet<String>>>,
-    /// All names that the files asked for ever had, where one had others than its last.
+    /// All names that each file in question ever had, where it had others than its last.
     names: HashMap<i64, Vec<String>>,
 }
 
-impl Held {
-    /// What the programs after these images have open. `asked` has the images with a file of each.
+impl Inherited {
+    /// The files that the programs after these images inherited. `asked` has the images, each with a file.
     pub(super) fn by_next(
         workflow: &Workflow,
         trace: &Trace,
         asked: &[(usize, FileIndex)],
-    ) -> Result<Held> {
+    ) -> Result<Inherited> {
         if asked.is_empty() || workflow.runs.iter().any(|run| !run.sees_descriptors()) {
-            return Ok(Held::default());
+            return Ok(Inherited::default());
         }
         let next = |&(image, _): &(usize, FileIndex)| workflow.images[image + 1].upid;
         let next: HashSet<i64> = asked.iter().map(next).collect();
@@ -37,27 +37,31 @@ impl Held {
                 of_image.insert(row.target);
             }
         }
-        let mut held = Held {
+        let mut inherited = Inherited {
             paths: Some(paths),
             names: HashMap::new(),
         };
         let files = asked
             .iter()
-            .filter(|&&(image, file)| held.is_closed(workflow, image, file));
+            .filter(|&&(image, file)| inherited.is_closed(workflow, image, file));
         let files: HashSet<i64> = files
             .map(|&(_, file)| workflow.file(file).file_id)
             .collect();
         if !files.is_empty() {
             for row in trace.file_names()? {
                 if files.contains(&row.file_id) {
-                    held.names.entry(row.file_id).or_default().push(row.path);
+                    inherited
+                        .names
+                        .entry(row.file_id)
+                        .or_default()
+                        .push(row.path);
                 }
             }
         }
-        Ok(held)
+        Ok(inherited)
     }
 
-    /// Whether an image, which became another, certainly did not hand a file on to that.
+    /// Returns true if an image, which became another, certainly did not pass a file on to it.
     pub(super) fn is_closed(&self, workflow: &Workflow, image: usize, file: FileIndex) -> bool {
         let Some(paths) = &self.paths else {
             return false;

@@ -1,5 +1,5 @@
-//! Who keeps a pipe open without moving a byte is who the other side waits for until somebody does: `(sleep .6; seq 5) | sort`,
-//! `head | (sleep .8; wc)`. Times are milliseconds.
+//! The other side of a pipe waits for a process that keeps it open without moving a byte, until another one
+//! moves some: `(sleep .6; seq 5) | sort`, `head | (sleep .8; wc)`. Times are milliseconds.
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::waits::{Root, waits};
@@ -55,12 +55,12 @@ fn a_reader_waits_for_who_sleeps_before_the_first_byte() {
     assert!(outside.is_none_or(|cause| cause.ns < 1e6), "{outside:?}");
 }
 
-/// Looks at a busy machine see `wc` wait for `head` from its begin on, and `head` for `wc` until shortly before the end of
-/// `wc`: nearer to that end than looks tell times from each other. It cannot be that end that let `head` go, for `wc` had
-/// something from it before.
+/// Samples on a busy machine show `wc` waiting for `head` from its begin on, and `head` for `wc` until
+/// shortly before the end of `wc`: so near to that end that samples cannot distinguish the times. That end
+/// cannot have ended the wait of `head`, because `wc` had got data from it before.
 #[test]
 fn a_writer_is_let_go_before_its_reader_has_from_it_what_it_waits_for() {
-    // Until when looks see `head` wait, and `wc`.
+    // End of the sampled waits of `head`, and of `wc`.
     for (head_until, wc_until) in [(910, 910), (900, 911), (911, 910)] {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("t.db");
@@ -79,8 +79,8 @@ fn a_writer_is_let_go_before_its_reader_has_from_it_what_it_waits_for() {
         s.sample(shell, (10, 912), Activity::Child, None);
         s.sample(group, (10, 892), Activity::Child, None);
         s.sample(sleep, (10, 892), Activity::Sleep, None);
-        let for_room = Some((pipe, Side::Write));
-        s.sample(head, (10, head_until), Activity::Channel, for_room);
+        let for_space = Some((pipe, Side::Write));
+        s.sample(head, (10, head_until), Activity::Channel, for_space);
         let for_data = Some((pipe, Side::Read));
         s.sample(wc, (899, wc_until), Activity::Channel, for_data);
         s.end(wc, 912, Some(0), None, 3);

@@ -1,7 +1,9 @@
-//! Whom a process waits for at a lock, a semaphore or a barrier between processes, where nobody told who freed it: an inference.
+//! Infers the process that freed a lock, a semaphore or a barrier between processes for another one that
+//! waited, where no event reported it.
 //!
-//! Somebody of its fellows did: of its program, started beside it or as its parent, or of any program that has the same
-//! shared memory. Of those it is one that did not wait itself when the wait ended: who had the lock, or came to the barrier last.
+//! It was one of the lock peers of the process that waited: of the same program, started beside it or as its
+//! parent, or of any program that has the same shared memory. It is a peer that did not wait itself when the
+//! wait ended: it had the lock, or came to the barrier last.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,14 +12,15 @@ use flowtrace_schema::{Activity, SampleRow};
 use crate::intervals::Stretches;
 use crate::model::{FileIndex, ProcessId, Workflow};
 
-/// Where shared memory has names (`shm_overview(7)`, `sem_overview(7)`).
+/// Directory in which shared memory has names (`shm_overview(7)`, `sem_overview(7)`).
 const SHARED_MEMORY: &str = "/dev/shm/";
-/// More fellows than this tell nobody apart.
+/// With more lock peers than this nothing is inferred.
 const MOST: usize = 256;
-/// The part of a wait before its end in which who frees it is looked for.
+/// The last part of a wait, as a fraction, in which the process that ended it is sought.
 const LAST: i64 = 4;
 
-/// Of the samples of waits for locks the images that freed them. The samples come by image, thread and time.
+/// The image that freed the lock, by the sample of the wait for it. The samples come by image, thread and
+/// time.
 pub(super) fn freed(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, i64> {
     if !samples.iter().any(is_lock) {
         return HashMap::new();
@@ -42,16 +45,16 @@ pub(super) fn freed(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, 
         else {
             continue;
         };
-        let Some(fellows) = groups.fellows(workflow, process) else {
+        let Some(peers) = groups.peers(workflow, process) else {
             continue;
         };
         for wait in waits {
-            let ranked = fellows.iter().filter_map(|&fellow| {
-                let seen = seen.get(&fellow).map_or(&[][..], Vec::as_slice);
-                Some((rank(seen, wait)?, fellow))
+            let ranked = peers.iter().filter_map(|&peer| {
+                let seen = seen.get(&peer).map_or(&[][..], Vec::as_slice);
+                Some((rank(seen, wait)?, peer))
             });
-            if let Some((_, fellow)) = ranked.max_by_key(|(rank, _)| *rank) {
-                let images = workflow.images(fellow).iter().rev();
+            if let Some((_, peer)) = ranked.max_by_key(|(rank, _)| *rank) {
+                let images = workflow.images(peer).iter().rev();
                 let mut images = images.skip_while(|image| image.start_ns > wait.end_ns);
                 found.extend(images.next().map(|image| (wait.sample_id, image.upid)));
             }
@@ -60,7 +63,7 @@ pub(super) fn freed(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, 
     found
 }
 
-/// Whether all samples of an image, which come by thread, are of one thread.
+/// Returns true if all samples of an image, which come by thread, are of one thread.
 pub(crate) fn is_single(rows: &[SampleRow]) -> bool {
     rows.windows(2).all(|pair| pair[0].tid == pair[1].tid)
 }
@@ -73,8 +76,9 @@ fn is_work(row: &SampleRow) -> bool {
     Activity::of_number(row.activity).is_some_and(Activity::is_at_work)
 }
 
-/// How likely one of whose threads this was seen ended a wait. `None`: it waited itself, or nothing is known of it. Who got the lock
-/// meanwhile comes before who was at work, and that one before who was there.
+/// Rank of a process, by the samples of its threads, as the one that ended a wait. `None`: it waited itself,
+/// or nothing is known of it. A process that got the lock meanwhile comes before one that was at work, and
+/// that before one that only existed.
 fn rank(threads: &[&[SampleRow]], wait: &SampleRow) -> Option<(bool, i64, i64)> {
     let length = wait.end_ns - wait.t_ns;
     let whole = (wait.t_ns, wait.end_ns);
@@ -104,13 +108,13 @@ fn rank(threads: &[&[SampleRow]], wait: &SampleRow) -> Option<(bool, i64, i64)> 
     Some((got_it && worked > 0, worked, sum(is_work, whole)))
 }
 
-/// What processes have in common.
+/// Relations between processes.
 struct Groups<'a> {
     /// The children of one parent with one rule, in the order of their begins, and their lives.
     siblings: HashMap<(ProcessId, &'a str), (Vec<ProcessId>, Stretches)>,
-    /// By shared memory with a name, who opened it.
+    /// Processes that opened each named shared memory.
     sharing: Vec<Vec<ProcessId>>,
-    /// The numbers of these by process.
+    /// Indices into `sharing` by process.
     shares: HashMap<ProcessId, Vec<usize>>,
 }
 
@@ -153,8 +157,8 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The fellows of a process; `None`: they are more than the most.
-    fn fellows(&self, workflow: &Workflow, process: ProcessId) -> Option<Vec<ProcessId>> {
+    /// The lock peers of a process; `None`: more than [`MOST`].
+    fn peers(&self, workflow: &Workflow, process: ProcessId) -> Option<Vec<ProcessId>> {
         let rule = workflow.rule(process);
         let (from, to) = life(workflow, process);
         let meets = |id: &ProcessId| {
@@ -170,7 +174,7 @@ impl<'a> Groups<'a> {
         });
         let shares = self.shares.get(&process).into_iter().flatten();
         let sharing = shares.flat_map(|&number| self.sharing[number].iter().copied());
-        let mut fellows = BTreeSet::new();
+        let mut peers = BTreeSet::new();
         for id in parent
             .filter(is_alike)
             .into_iter()
@@ -178,17 +182,17 @@ impl<'a> Groups<'a> {
             .chain(sharing)
         {
             if id != process {
-                fellows.insert(id);
+                peers.insert(id);
             }
-            if fellows.len() > MOST {
+            if peers.len() > MOST {
                 return None;
             }
         }
-        Some(fellows.into_iter().collect())
+        Some(peers.into_iter().collect())
     }
 }
 
-/// From when to when a process lived, ns.
+/// Begin and end of a process, ns.
 fn life(workflow: &Workflow, id: ProcessId) -> (i64, i64) {
     let process = workflow.process(id);
     (process.start_ns, process.end_ns.unwrap_or(i64::MAX))
@@ -207,10 +211,10 @@ mod tests {
         }
     }
 
-    /// Place of the one who is taken to have ended a wait from 0 to 100.
-    fn who(fellows: &[&[SampleRow]]) -> Option<usize> {
+    /// Number of the process inferred to have ended a wait from 0 to 100.
+    fn who(peers: &[&[SampleRow]]) -> Option<usize> {
         let wait = row(0, 100, Activity::Lock);
-        let ranked = fellows
+        let ranked = peers
             .iter()
             .enumerate()
             .filter_map(|(at, rows)| Some((rank(&[rows], &wait)?, at)));
