@@ -1,4 +1,4 @@
-//! Tells the files of the machine and its programs from those of the workflow. No other place decides that.
+//! Distinguishes the files of the machine and its programs from those of the workflow. No other place decides that.
 
 /// Directories of the machine itself. `/usr/local` is among them: programs are installed there.
 const DIRECTORIES: &[&[u8]] = &[
