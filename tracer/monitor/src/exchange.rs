@@ -1,9 +1,9 @@
 //! Offset and drift of one clock against another, from questions and answers.
 //!
-//! Of a round trip t1 (asked), t2 (came), t3 (answered), t4 (back), the offset is ((t2 − t1) + (t3 − t4)) /
-//! 2, off by at most half of the round trip (t4 − t1) − (t3 − t2): the time of both ways, whatever the share
-//! of each. The shortest round trip has the smallest error; the error of its offset grows with time, by as
-//! much as clocks may drift.
+//! Of a round trip t1 (asked), t2 (came), t3 (answered), t4 (back), the offset is
+//! ((t2 − t1) + (t3 − t4)) / 2, off by at most half of the round trip (t4 − t1) − (t3 − t2): the time of
+//! both ways, whatever the share of each. The shortest round trip has the smallest error; the error of its
+//! offset grows with time, by as much as clocks may drift.
 
 use std::collections::VecDeque;
 
