@@ -1,4 +1,4 @@
-//! Makes the trace that holds nothing yet, with which every recording begins.
+//! Makes the empty trace with which every recording begins.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The command line as a whole. The arguments of each subcommand stand in its own file.
+//! The command line as a whole. The arguments of each subcommand are in its own file.
 
 use clap::{Parser, Subcommand};
 

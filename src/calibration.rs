@@ -1,4 +1,4 @@
-//! What this machine can do: disk, memory, processors, network; measured in under a minute.
+//! The capacities of this machine: disk, memory, CPUs, network; measured in under a minute.
 
 mod capacity;
 pub(crate) mod compare;

@@ -1,4 +1,4 @@
-//! Arguments of `capture` and `run --net`: which packets.
+//! Arguments of `capture` and `run --net`: the packets to capture.
 
 use flowtrace_net::filter::{Filter, MOST_PORTS};
 use flowtrace_tracer::net::interfaces::Interface;
@@ -6,7 +6,7 @@ use flowtrace_tracer::net::live::LiveOptions;
 
 use crate::failure::Failure;
 
-/// What of the interfaces named is captured; none named: all that are up.
+/// Options for the named interfaces, or for all that are up if none is named.
 pub(crate) fn options(
     names: &[String],
     ports: &[u16],

@@ -11,8 +11,8 @@ use flowtrace_schema::{Displaced, Trace};
 use crate::failure::{Failure, OWN_FAILURE};
 use crate::{explained, output};
 
-/// Says that a trace is no longer where it was written. What is at its path now, if anything, is
-/// somebody else's.
+/// The failure of a trace that is no longer where it was written. A file at its path now, if there is one, is
+/// another's.
 pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
     let shown = output::shown(trace).display();
     Failure::new(
@@ -41,7 +41,7 @@ pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
         return Ok(seen?);
     }
     let workflow = load_at_end(&opened)?;
-    // Readers infer the rules themselves where they could not be stored, as on a full disk.
+    // Readers infer the rules themselves if they could not be stored, as on a full disk.
     let stored = opened.store_rules(workflow.rules());
     let verdict = explained::verdict(&opened, &workflow)?;
     let error = std::io::stderr();
@@ -50,7 +50,7 @@ pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
         is_coloured: output::takes_colour(&error),
     };
     let text = summary::with_verdict(&workflow, output::shown(trace), style, &verdict);
-    // Who reads it may be gone; the trace is complete all the same.
+    // The reader of standard error may be gone; the trace is complete all the same.
     let _ = error.lock().write_all(text.as_bytes());
     stored?;
     Ok(seen?)

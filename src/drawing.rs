@@ -1,4 +1,4 @@
-//! Which graph to draw, for `dag` and `export`.
+//! Choice of the graph to draw, for `dag` and `export`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -36,14 +36,14 @@ pub(crate) struct View {
     /// nodes, else rule]
     #[arg(long, value_parser = by)]
     by: Option<By>,
-    /// What the width of a line shows, on a logarithmic scale: bytes moved, or bytes per second of the time
-    /// in the calls that moved them [default: bytes]
+    /// Quantity that the width of a line shows, on a logarithmic scale: bytes moved, or bytes per second of
+    /// the time in the calls that moved them [default: bytes]
     #[arg(long, value_enum)]
     width: Option<Width>,
     /// Draw only the N heaviest nodes and one that counts the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_nodes: Option<u32>,
-    /// Only what happened between these seconds, counted as everywhere from the start of the command
+    /// Only the part of the run between these seconds, counted as everywhere from the start of the command
     #[arg(long, value_name = "FROM..TO", value_parser = within)]
     within: Option<(i64, i64)>,
     /// Only processes of rules that fit, and their files; may be given several times
@@ -55,16 +55,16 @@ pub(crate) struct View {
     /// Only files that fit, and the processes that used them; may be given several times
     #[arg(long, value_name = "PATTERN", value_parser = any_bytes())]
     file: Vec<String>,
-    /// Only what these depend on: files or rules that fit, or p and an upid
+    /// Only the ancestors of these: files or rules that fit, or p and an upid
     #[arg(long, value_name = "NAME", value_parser = any_bytes())]
     ancestors_of: Option<String>,
-    /// Only what depends on these
+    /// Only the descendants of these
     #[arg(long, value_name = "NAME", value_parser = any_bytes())]
     descendants_of: Option<String>,
-    /// Only what lies between these
+    /// Only the part between these
     #[arg(long, num_args = 2, value_names = ["FROM", "TO"], value_parser = any_bytes())]
     between: Vec<String>,
-    /// Leave out edges that a longer way says too
+    /// Leave out edges that a longer path implies
     #[arg(long)]
     reduce: bool,
     /// Names of rules, one a line: NAME: PATTERN of the command line, where PATTERN is a glob or a
@@ -73,19 +73,19 @@ pub(crate) struct View {
     rules: Option<PathBuf>,
 }
 
-/// A name as the trace has it: what is no UTF-8 became U+FFFD there, too.
+/// A name as the trace has it: bytes that are no UTF-8 became U+FFFD there, too.
 fn any_bytes() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
 }
 
-/// What the width of a line shows.
+/// Quantity that the width of a line shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Width {
     Bytes,
     Rate,
 }
 
-/// What a node stands for.
+/// Unit that a node stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Process,
@@ -99,7 +99,8 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// Whether all of it is one node, whatever that does to the order: a machine or a job is no step.
+    /// True if all processes of one value are one node, even if that makes cycles: a machine or a job is no
+    /// step.
     const fn is_place(&self) -> bool {
         matches!(self, By::Host | By::Directory | By::Variable(_))
     }
@@ -168,7 +169,7 @@ pub(crate) enum Format {
 }
 
 impl View {
-    /// Fails if something was asked for that means nothing here.
+    /// Fails if an option was given that means nothing here.
     pub(crate) fn refuse(&self, why: &str) -> Result<(), Failure> {
         let is_any = self.by.is_some() || self.width.is_some() || self.max_nodes.is_some();
         if is_any || !self.selection().is_all() {
@@ -210,7 +211,7 @@ impl View {
         }
     }
 
-    /// Draws the graph and writes it. Without `--by`, `default` decides, or else what fits a page.
+    /// Draws the graph and writes it. Without `--by`, `default` decides, or else the size of the graph.
     pub(crate) fn write(
         &self,
         trace: &Trace,
@@ -239,20 +240,20 @@ impl View {
             })?;
             said::cut_off(&workflow, &whole, &selection.cut_off(&whole, &part));
             if selection.ancestors_of.is_some() || selection.between.is_some() {
-                said::handed(&workflow, &part);
+                said::passed_as_arguments(&workflow, &part);
             }
             part
         };
         let mut bytes = Vec::new();
-        // Rules are drawn once for each version, but not of an engine that got back a thousand results;
-        // other groups are no steps.
+        // Rules are drawn once for each version of a file, but not for an engine that got back a thousand
+        // results; other groups are no steps.
         let is_by_step = |by: &Option<By>| {
             matches!(by, None | Some(By::Rule | By::Twins | By::Exe))
                 && dag.most_versions() <= graph::MOST_VERSIONS
         };
         let is_text = format == Format::Text;
         let asked = self.by.clone().or(default.filter(|_| !is_text));
-        // What a node stands for; the shape in text tells rules from each other by itself.
+        // Unit of a node; the shape in text distinguishes rules by itself.
         let by = asked
             .clone()
             .or_else(|| (!is_text).then(|| what_fits(&dag)));
@@ -300,7 +301,7 @@ impl View {
         Ok(())
     }
 
-    /// The groups that the shape in text is made of.
+    /// The groups of the shape in text.
     fn rules_of_text(
         &self,
         workflow: &Workflow,
@@ -374,7 +375,7 @@ impl View {
     }
 }
 
-/// Whether every process and file fits a page, or only rules do.
+/// Processes if every process and file fits a page, else rules.
 fn what_fits(dag: &Dag) -> By {
     match dag.graph.node_count() <= READABLE {
         true => By::Process,
@@ -382,7 +383,7 @@ fn what_fits(dag: &Dag) -> By {
     }
 }
 
-/// What each process is grouped by.
+/// The label by which each process is grouped.
 fn labels(
     trace: &Trace,
     workflow: &Workflow,

@@ -23,7 +23,7 @@ pub(crate) struct Explained {
     pub(crate) timeline: Timeline,
 }
 
-/// Opens a trace and reads what ran. One that holds no run is refused: mostly its -wal file was left
+/// Opens a trace and reads its processes. A trace without a run is refused: mostly its -wal file was left
 /// behind.
 pub(crate) fn open(path: &Path) -> Result<(Trace, Workflow), Failure> {
     let trace = Trace::open(path)?;
@@ -32,7 +32,7 @@ pub(crate) fn open(path: &Path) -> Result<(Trace, Workflow), Failure> {
     Ok((trace, workflow))
 }
 
-/// The same with the statistics of all calls over time in at most `bins` intervals.
+/// As [`open`], with the statistics of all calls over time in at most `bins` intervals.
 pub(crate) fn open_with_calls(
     path: &Path,
     bins: usize,
@@ -45,7 +45,7 @@ pub(crate) fn open_with_calls(
 fn holds_a_run(path: &Path, workflow: &Workflow) -> Result<(), Failure> {
     if workflow.runs.is_empty() && workflow.images.is_empty() && !workflow.is_live {
         return Err(
-            Failure::usage(format!("{} holds no run", path.display())).hint(
+            Failure::usage(format!("{} has no run", path.display())).hint(
                 "a recording that was killed keeps its rows in the -wal file beside it: copy both",
             ),
         );
@@ -53,21 +53,21 @@ fn holds_a_run(path: &Path, workflow: &Workflow) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same, for a question about what ran: `what` it is about. A trace of packets alone is refused,
-/// for the processes it has are no more than ends of connections.
+/// As [`open`], for a question about processes; `what` names the question. A trace of packets alone is
+/// refused, for its processes are no more than ends of connections.
 pub(crate) fn open_with_processes(path: &Path, what: &str) -> Result<(Trace, Workflow), Failure> {
     let (trace, workflow) = open(path)?;
     if workflow.lacks_processes() && workflow.network.is_some() {
         let why = summary::not_recorded(true);
         let failure = Failure::usage(format!("{what} of {}: {why}", path.display()));
         return Err(failure.hint(
-            "flowtrace run --net records processes and packets; flowtrace network tells what packets say",
+            "flowtrace run --net records processes and packets; flowtrace network analyses packets alone",
         ));
     }
     Ok((trace, workflow))
 }
 
-/// Reads all of a trace, for a question about `what` ran.
+/// Reads all of a trace, for the question `what` about processes.
 pub(crate) fn read(path: &Path, what: &str) -> Result<Explained, Failure> {
     let (trace, workflow) = open_with_processes(path, what)?;
     let timeline = timeline::read(&trace, &workflow)?;
@@ -80,7 +80,7 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<Explained, Failure> {
     })
 }
 
-/// What decided how long a run took.
+/// The critical path of a run.
 pub(crate) fn critical_path(trace: &Trace, workflow: &Workflow) -> Result<CriticalPath, Failure> {
     Ok(CriticalPath::of(workflow, &load_activity(trace, workflow)?))
 }
@@ -92,9 +92,9 @@ pub(crate) fn typed(path: &Path) -> String {
         .into_owned()
 }
 
-/// Judges a run whose rows are read already: for the summary.
+/// Analyses a run whose rows are read already: for the summary.
 ///
-/// Of a run whose processes were not recorded nothing is known.
+/// A run whose processes were not recorded has no verdict.
 pub(crate) fn verdict(trace: &Trace, workflow: &Workflow) -> Result<Verdict, Failure> {
     if workflow.lacks_processes() {
         return Ok(Verdict::default());

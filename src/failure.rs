@@ -1,5 +1,5 @@
-//! Errors as the user sees them: one line what failed, on what, why; hints on lines of their
-//! own; an exit code.
+//! Errors as the user sees them: one line with what failed, on what, and why; hints on lines of their own; an
+//! exit code.
 
 use std::process::ExitCode;
 use std::{fmt, io};
@@ -14,7 +14,7 @@ pub(crate) const USAGE: u8 = 2;
 /// Result of a subcommand.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
-/// Why a subcommand gave up.
+/// The failure of a subcommand.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -42,7 +42,7 @@ impl Failure {
         self.detail(format!("hint: {hint}"))
     }
 
-    /// What to do about it, unless that is said already.
+    /// Adds advice, unless there is some already.
     pub(crate) fn or_hint(self, hint: impl std::fmt::Display) -> Self {
         match self.details.iter().any(|line| line.starts_with("hint: ")) {
             true => self,
@@ -56,7 +56,7 @@ impl Failure {
         self
     }
 
-    /// Whether nothing failed but that nobody reads on.
+    /// True if the only failure is that the reader of the output is gone.
     pub(crate) fn is_reader_gone(&self) -> bool {
         self.quiet
     }
@@ -81,7 +81,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names are in it that others chose: none of them ends the line.
+        // The message may contain names that others chose: none of them ends the line.
         f.write_str(&plain(&self.message))?;
         for line in &self.details {
             write!(f, "\n  {}", plain(line))?;
@@ -98,14 +98,14 @@ impl From<flowtrace_schema::Error> for Failure {
         }
         let failure = Failure::usage(error.to_string());
         if error.is_for_want_of_space() {
-            return failure.hint("make room there, or name a file on another disk with -o");
+            return failure.hint("free space there, or name a file on another disk with -o");
         }
-        // To SQLite it is any failed write.
+        // SQLite reports it as any failed write.
         if error.to_string().contains("disk I/O error")
             && let Some(bytes) = largest_file()
         {
             return failure.hint(format!(
-                "files may not grow beyond {} kB here (ulimit -f): raise that, or the disk has an error",
+                "files may not grow beyond {} kB here (ulimit -f): raise the limit; if that does not help, the disk has an error",
                 bytes / 1000
             ));
         }
@@ -115,7 +115,7 @@ impl From<flowtrace_schema::Error> for Failure {
             }
             Error::Create { .. } => failure.hint("name another file with -o"),
             Error::Dangling { .. } => {
-                failure.hint("make what it leads to, or name another file with -o")
+                failure.hint("make the file that it leads to, or name another file with -o")
             }
             Error::Exists(_) => {
                 failure.hint("name another file with -o, or replace this one with --force")
@@ -176,7 +176,7 @@ impl From<flowtrace_tracer::session::Error> for Failure {
                 Failure::new(OWN_FAILURE, message).hint("name a file elsewhere with -o")
             }
             Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
-                .hint("name existing directories that hold files of the workflow"),
+                .hint("name existing directories with files of the workflow"),
             Error::ForeignProc => Failure::new(OWN_FAILURE, message).hint(
                 "mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc",
             ),

@@ -8,19 +8,19 @@ use flowtrace_render::plot::{self, Picture};
 
 use crate::failure::Failure;
 
-/// How Graphviz places things.
+/// Placement of nodes by Graphviz.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layout {
     /// A directed graph from top to bottom.
     Dot,
-    /// Everything has its place already.
+    /// Everything is placed already.
     Placed,
 }
 
 /// Pictures that Graphviz makes, as the values of `--format` and Graphviz itself call them.
 const PICTURES: [&str; 5] = ["svg", "png", "jpeg", "pdf", "ps"];
 
-/// What Graphviz calls a format, if that is a picture.
+/// Graphviz' name of a format, if that is a picture.
 pub(crate) fn picture(format: &impl ValueEnum) -> Option<&'static str> {
     let value = format.to_possible_value()?;
     PICTURES.into_iter().find(|name| value.matches(name, false))
@@ -54,7 +54,7 @@ pub(crate) fn render(dot: &[u8], layout: Layout, format: &str) -> Result<Vec<u8>
     let Some(mut stdin) = child.stdin.take() else {
         return Err(Failure::new(1, "Graphviz takes no input"));
     };
-    // It reads everything before it writes, but may complain meanwhile.
+    // Graphviz reads everything before it writes, but may write warnings meanwhile.
     let (output, written) = std::thread::scope(|scope| {
         let writer = scope.spawn(move || stdin.write_all(dot));
         let output = child.wait_with_output();

@@ -6,7 +6,7 @@ use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Says `--option=-value` where a word that begins with a hyphen stands behind an option that takes a value.
+/// Suggests `--option=-value` if a word that begins with a hyphen stands behind an option that takes a value.
 pub(crate) fn with_tip(
     mut error: clap::Error,
     words: &[OsString],
@@ -32,7 +32,7 @@ fn tip(wrong: &str, words: &[OsString], command: &Command) -> Option<String> {
             let name = option.strip_prefix("--")?;
             let mut known = command.get_arguments();
             let arg = known.find(|arg| arg.get_long() == Some(name))?;
-            // Two values behind one option cannot be given so.
+            // Two values behind one option cannot be given in this form.
             let is_one = arg
                 .get_num_args()
                 .is_none_or(|count| count.max_values() == 1);

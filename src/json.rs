@@ -24,14 +24,14 @@ pub(crate) fn add(mut command: Command) -> Command {
     command.arg(json)
 }
 
-/// Says `--format=json` where `--json` was said to a command that knows it. What follows `--`
-/// belongs to others.
+/// Replaces `--json` by `--format=json` for a command that has JSON. Words after `--` belong to the traced
+/// command.
 pub(crate) fn expand(words: &mut [OsString], command: &Command) {
     let mut command = command;
     let mut is_known = false;
     for word in words.iter_mut().skip(1).take_while(|word| **word != "--") {
         if let Some(below) = command.find_subcommand(&*word) {
-            // An option of the command above may hold for those below it.
+            // An option of the command above may apply to those below it.
             is_known &= format_of(command).is_some_and(Arg::is_global_set);
             command = below;
             is_known |= format_of(command).is_some();

@@ -1,5 +1,5 @@
-//! What launchers and batch systems tell each of the commands that they start: its job and its
-//! number in it. Names the trace of one rank among many.
+//! Job and rank that launchers and batch systems give to each of the commands that they start. Names the
+//! trace of one rank among many.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -36,10 +36,10 @@ const LAUNCHERS: &[(&str, &str, &[&str])] = &[
     ("parallel", "PARALLEL_SEQ", &["PARALLEL_PID"]),
 ];
 
-/// Jobs of a batch system, for what they start by no launcher of theirs (`ssh`, `pbsdsh`).
+/// Variables of jobs of a batch system, for commands that no launcher of it started (`ssh`, `pbsdsh`).
 const JOBS: &[&str] = &["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"];
 
-/// What started this process as one of many; `None`: nothing that is known here.
+/// The launcher that started this process as one of many; `None`: no known one.
 pub(crate) fn launch() -> Option<LaunchRecord> {
     of_variables(|name| std::env::var_os(name))
 }
@@ -47,7 +47,7 @@ pub(crate) fn launch() -> Option<LaunchRecord> {
 fn of_variables(variable: impl Fn(&str) -> Option<OsString>) -> Option<LaunchRecord> {
     let text = |name: &&str| {
         let value = variable(name)?.into_string().ok()?;
-        // Job ids are short; this goes into names of files and into the trace.
+        // Job ids are short; the id goes into names of files and into the trace.
         (!value.is_empty() && value.len() <= 200).then_some(value)
     };
     let job = |names: &[&str]| {
@@ -55,7 +55,7 @@ fn of_variables(variable: impl Fn(&str) -> Option<OsString>) -> Option<LaunchRec
         (!parts.is_empty()).then(|| parts.join("."))
     };
     let batch_job = || JOBS.iter().find_map(text);
-    // A launcher inside of the job of a batch system may not say which job.
+    // A launcher inside the job of a batch system may not give the job.
     let of_rank = LAUNCHERS.iter().find_map(|&(name, rank, jobs)| {
         let rank: i64 = text(&rank)?.parse().ok()?;
         Some(LaunchRecord {
@@ -75,8 +75,8 @@ fn of_variables(variable: impl Fn(&str) -> Option<OsString>) -> Option<LaunchRec
 }
 
 /// Makes an empty file of a name that nobody else has: `trace.HOST.RANK.db`, without a rank
-/// `trace.HOST.PID.db`, and another number behind where there is one already. Making it is what
-/// keeps two recorders from one file, on a filesystem that several machines share, too.
+/// `trace.HOST.PID.db`, and another number behind if there is one already. Making the file keeps two
+/// recorders from one file, even on a filesystem that several machines share.
 pub(crate) fn reserve(directory: &Path, launch: Option<&LaunchRecord>) -> Result<PathBuf, Failure> {
     let host = nix::sys::utsname::uname()
         .map_or_else(|_| OsString::from("host"), |names| names.nodename().into());
@@ -103,7 +103,7 @@ pub(crate) fn reserve(directory: &Path, launch: Option<&LaunchRecord>) -> Result
     Err(cannot(&directory.join(name(&host, number, 1)), &error))
 }
 
-/// Removes a name that was reserved and never written under.
+/// Removes a name that was reserved and to which nothing was written.
 pub(crate) fn release(path: &Path) {
     if path.metadata().is_ok_and(|metadata| metadata.len() == 0) {
         let _ = std::fs::remove_file(path);
@@ -176,7 +176,7 @@ mod tests {
         assert!(second.to_str().unwrap().ends_with(".3.2.db"), "{second:?}");
         release(&first);
         assert!(!first.exists());
-        // A directory is made, but not in a file.
+        // A directory is made, but not below a file.
         reserve(&directory.path().join("new/one"), None).unwrap();
         let refused = reserve(&first.with_extension("2.db").join("x"), None).unwrap_err();
         assert!(refused.to_string().contains("cannot create"), "{refused}");

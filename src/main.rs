@@ -2,7 +2,7 @@
 //!
 //! This is the one crate that talks to the user. One file per subcommand in `commands/`.
 
-/// Says something on standard error.
+/// Prints a message on standard error.
 macro_rules! message {
     ($($part:tt)*) => {
         crate::output::message(format_args!($($part)*))
@@ -59,11 +59,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version are no errors. A wrong use of `run` must not look like the exit status of a
-/// command that never ran.
+/// Help and version are no errors. The exit status of a wrong use of `run` must not be one of the command,
+/// which never ran.
 fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
-    // Words of the command line are in it, which others may have chosen.
+    // The text has words of the command line, which others may have chosen.
     match error.use_stderr() && text != units::plain_lines(&text) {
         true => output::message(format_args!("{}", text.trim_end())),
         false => drop(error.print()),

@@ -1,4 +1,4 @@
-//! Where a report goes: standard output, or a file that is complete or not there at all.
+//! Output of a report: standard output, or a file that is complete or not there at all.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
@@ -18,10 +18,10 @@ mod written;
 
 use shown::Shown;
 
-/// Where the result of a command goes.
+/// Destination of the result of a command.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Target {
-    /// Write to FILE instead of standard output; its ending is its format unless that is said
+    /// Write to FILE instead of standard output; its ending gives the format unless --format does
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace FILE even if flowtrace did not write it, or somebody changed it since
@@ -30,7 +30,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The file `path`, or standard output; `force`: whatever is there.
+    /// The file `path`, or standard output; `force`: any existing file is replaced.
     pub(crate) fn new(path: Option<PathBuf>, force: bool) -> Target {
         Target {
             output: path,
@@ -46,21 +46,21 @@ impl Target {
     /// The format to write: the one that was `given`, else the one that the ending of the file names.
     ///
     /// # Errors
-    /// An ending that promises what this command cannot write.
+    /// An ending of a format that this command cannot write.
     pub(crate) fn format<F: ValueEnum>(&self, given: Option<F>, default: F) -> Result<F, Failure> {
         Ok(self.named(given)?.unwrap_or(default))
     }
 
-    /// The same without a default.
+    /// As [`Target::format`], without a default.
     pub(crate) fn named<F: ValueEnum>(&self, given: Option<F>) -> Result<Option<F>, Failure> {
         match self.path() {
-            // A trace is never written over, whatever it is called: that is said where it is tried.
-            Some(path) if given.is_none() && !holds_trace(path) => ending::format(path),
+            // A trace is never overwritten, whatever its name: the write reports that.
+            Some(path) if given.is_none() && !is_trace(path) => ending::format(path),
             _ => Ok(given),
         }
     }
 
-    /// Whether whatever is there is replaced.
+    /// True if any existing file is replaced.
     pub(crate) fn force(&self) -> bool {
         self.force
     }
@@ -70,8 +70,8 @@ impl Target {
 const PLAIN_WIDTH: usize = 100;
 
 /// Calls `write` with the file of `target`, or with standard output.
-///
-/// A file appears under its name only when it is complete. It never replaces `trace`, nor, unless that was asked
+/// A file appears under its name only when it is complete. It never replaces `trace`, nor, without `force`, a
+/// file that flowtrace did not write.
 /// for, what flowtrace did not write.
 pub(crate) fn write_to(
     target: &Target,
@@ -84,18 +84,18 @@ pub(crate) fn write_to(
     }
 }
 
-/// A file that is written, under a name of its own. Only who publishes it keeps it: so several appear
+/// A file that is written under a temporary name. It stays only if it is published: so several appear
 /// together or not at all.
 #[derive(Debug)]
 pub(crate) struct Part {
     path: PathBuf,
-    /// Where it is; `None` for a device or pipe, and when it is published.
+    /// Path of the file; `None` for a device or pipe, and when it is published.
     part: Option<PathBuf>,
 }
 
 impl Part {
-    /// Calls `write` with what is to be the file `path`, which is never `trace`, and without `force` none that
-    /// flowtrace did not write.
+    /// Calls `write` for the file `path`. It must not be `trace`, nor, without `force`, a file that flowtrace
+    /// did not write.
     pub(crate) fn write(
         path: &Path,
         force: bool,
@@ -104,7 +104,7 @@ impl Part {
     ) -> Result<Part, Failure> {
         refuse_traces(path, trace)?;
         let cannot = cannot(path);
-        // A device or pipe cannot be renamed over.
+        // A device or pipe cannot be replaced by a rename.
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
             let mut out = BufWriter::new(File::options().write(true).open(path).map_err(&cannot)?);
             write(&mut out)?;
@@ -115,7 +115,7 @@ impl Part {
         if !force {
             refuse_others(path)?;
         }
-        // A link stays a link: what it points to is replaced.
+        // A link stays a link: its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let part = beside(&path);
         let mut out =
@@ -153,13 +153,13 @@ impl Drop for Part {
     }
 }
 
-/// Not 1, which means that something was found.
+/// Exit status other than 1, which means that there is a finding.
 fn cannot(path: &Path) -> impl Fn(io::Error) -> Failure {
     let path = path.to_owned();
     move |error| Failure::usage(format!("cannot write {}: {error}", path.display()))
 }
 
-/// Fails where a trace would be replaced.
+/// Fails if a trace would be replaced.
 fn refuse_traces(path: &Path, trace: &Path) -> Result<(), Failure> {
     if is_trace(path, trace) {
         return Err(Failure::usage(format!(
@@ -168,7 +168,7 @@ fn refuse_traces(path: &Path, trace: &Path) -> Result<(), Failure> {
         ))
         .hint("name another file with -o"));
     }
-    if holds_trace(path) {
+    if is_trace(path) {
         return Err(
             Failure::usage(format!("cannot write {}: it is a trace", path.display()))
                 .hint("name another file with -o; remove the trace first if it is not needed"),
@@ -177,7 +177,7 @@ fn refuse_traces(path: &Path, trace: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails where something would be replaced that flowtrace did not write.
+/// Fails if a file would be replaced that flowtrace did not write.
 fn refuse_others(path: &Path) -> Result<(), Failure> {
     match written::is_own(path) {
         Ok(true) => Ok(()),
@@ -191,8 +191,9 @@ fn refuse_others(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Says something on standard error, in plain lines of which only the first begins at the margin, whatever names are in
-/// them. Who reads it may be gone (`2>&1 | head`): a recording goes on all the same, where `eprintln!` would end it.
+/// Prints a message on standard error, in plain lines of which only the first begins at the margin, whatever
+/// names are in them. The reader may be gone (`2>&1 | head`): a recording goes on all the same, where
+/// `eprintln!` would end it.
 pub(crate) fn message(text: std::fmt::Arguments<'_>) {
     let text = units::plain_lines(&text.to_string());
     let mut said = String::with_capacity(text.len() + 1);
@@ -213,8 +214,8 @@ pub(crate) fn text(out: &mut (impl Write + ?Sized), text: &str) -> io::Result<()
 
 /// Calls `write` with standard output.
 ///
-/// A reader that is gone (`| head -1`) ends what is written, and nothing else: the command goes on to
-/// its exit status, which tells what was found.
+/// A reader that is gone (`| head -1`) ends the output, and nothing else: the command goes on to its exit
+/// status, which reports the findings.
 pub(crate) fn print(
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -243,8 +244,8 @@ pub(crate) fn json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Re
     writeln!(out)
 }
 
-/// An absolute path without symbolic links as far as it exists: it stays true when the working
-/// directory is left or removed.
+/// An absolute path without symbolic links as far as it exists: it stays valid when the working directory is
+/// changed or removed.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let resolve = || {
@@ -256,10 +257,10 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     resolve().unwrap_or(absolute)
 }
 
-/// How an absolute path is shown: from the working directory where it lies below that.
+/// An absolute path for display: relative to the working directory if it lies below that.
 pub(crate) fn shown(path: &Path) -> &Path {
     let cwd = std::env::current_dir().ok();
-    // Below the root lies everything; there the whole path says more.
+    // Everything lies below the root; there the whole path is clearer.
     let cwd = cwd.filter(|cwd| cwd.parent().is_some());
     cwd.and_then(|cwd| path.strip_prefix(cwd).ok())
         .unwrap_or(path)
@@ -270,7 +271,7 @@ pub(crate) fn width(path: Option<&Path>) -> usize {
     path.map_or_else(|| width_of(io::stdout()), |_| PLAIN_WIDTH)
 }
 
-/// Whether colour is welcome in a report on standard output, or in the file `path`.
+/// True if colour may be used in a report on standard output, or in the file `path`.
 pub(crate) fn wants_colour(path: Option<&Path>) -> bool {
     path.is_none() && takes_colour(&io::stdout())
 }
@@ -284,15 +285,15 @@ pub(crate) fn width_of(stream: impl AsFd + IsTerminal) -> usize {
         .map_or(PLAIN_WIDTH, |(width, _)| usize::from(width.0).max(40))
 }
 
-/// Whether `stream` is a terminal whose user has not declined colour.
+/// True if `stream` is a terminal whose user has not declined colour.
 pub(crate) fn takes_colour(stream: &impl IsTerminal) -> bool {
     let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stream.is_terminal() && !is_off && !is_dumb
 }
 
-/// Whether a file begins as a database of flowtrace (SQLite file format, section 1.3).
-fn holds_trace(path: &Path) -> bool {
+/// True if a file begins as a database of flowtrace (SQLite file format, section 1.3).
+fn is_trace(path: &Path) -> bool {
     let mut begin = [0u8; 72];
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
     let read = is_file

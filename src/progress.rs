@@ -1,15 +1,15 @@
-//! A word on standard error while something takes long, if a person is looking.
+//! A line on standard error during long work, if standard error is a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is over sooner needs no word.
+/// Shorter work shows no line.
 const SILENCE: Duration = Duration::from_millis(800);
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Work under way; its line goes away with it.
+/// Work that goes on; its line is removed with it.
 #[derive(Debug)]
 pub(crate) struct Working(Option<(Sender<()>, JoinHandle<()>)>);
 
@@ -47,7 +47,7 @@ impl Drop for Working {
     fn drop(&mut self) {
         if let Some((stop, shows)) = self.0.take() {
             drop(stop);
-            // It only writes; a panic in it changes nothing.
+            // The thread only writes; a panic in it changes nothing.
             let _ = shows.join();
         }
     }

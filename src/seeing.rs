@@ -1,4 +1,4 @@
-//! Arguments of `run` and `mount`: how files are seen.
+//! Arguments of `run` and `mount`: the layer of file calls.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use flowtrace_tracer::session::{Seeing, Transport};
 
 use crate::failure::{Failure, OWN_FAILURE};
 
-/// How long the kernel may answer by itself where it may.
+/// Time for which the kernel may answer from its cache where that is allowed.
 const CACHED_TTL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Whether every read is seen (exact), or only what the page cache lacks (cached): faster
+    /// Record every read (exact), or only those that the page cache cannot answer (cached): faster
     #[arg(long, value_enum, default_value_t = Choice::Exact)]
     fidelity: Choice,
-    /// Whether repeated stat calls are seen (exact) or answered by the kernel for some seconds
-    /// (cached) [default: as --fidelity]
+    /// Record repeated stat calls (exact), or let the kernel answer them for some seconds (cached) [default:
+    /// as --fidelity]
     #[arg(long, value_enum, hide_default_value = true)]
     stat: Option<Choice>,
     /// Record only files that match; may be given several times
@@ -32,22 +32,22 @@ pub(crate) struct Args {
     /// Patterns as for --include; where both match, the file is left out.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// How the kernel hands file calls to flowtrace
+    /// Transport of file calls from the kernel to flowtrace
     #[arg(long, value_enum, default_value_t = TransportChoice::Auto, hide_short_help = true)]
     transport: TransportChoice,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Choice {
-    /// Every call reaches the trace
+    /// Every call is recorded
     Exact,
-    /// The kernel answers by itself what it knows
+    /// The kernel answers from its caches
     Cached,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TransportChoice {
-    /// Over io_uring as root on Linux 6.18 and newer, with up to 64 processors; else by /dev/fuse
+    /// Over io_uring as root on Linux 6.18 and newer, with up to 64 CPUs; else by /dev/fuse
     Auto,
     /// Over io_uring, or not at all (root, Linux 6.14)
     IoUring,
@@ -66,7 +66,7 @@ impl From<TransportChoice> for Transport {
 }
 
 impl Args {
-    /// Whether not every read is seen.
+    /// True if some reads are not seen.
     pub(crate) fn is_cached(&self) -> bool {
         self.fidelity == Choice::Cached
     }

@@ -1,15 +1,14 @@
-//! What it costs to store calls: bytes of the trace, processor time of the writer and of the
-//! thread that makes the call.
+//! Cost of storing calls: bytes of the trace, CPU time of the writer and of the thread that makes the call.
 //!
 //!     cargo bench -p flowtrace-schema --bench writer
 //!     cargo bench -p flowtrace-schema --bench writer -- metadata    some workloads
 //!
 //! - `bytes/call`: of the finished file, everything included;
 //! - `calls/s`: with one thread that does nothing but record, on another core than the writer;
-//! - `recording`, `finishing`: processor seconds of the writer for a million calls, while the
-//!   workflow runs and after it has ended; both include the files and processes that come along;
-//! - `ns/call`: what recording costs the thread that makes the call, two reads of the clock
-//!   included, as long as the writer keeps up.
+//! - `recording`, `finishing`: CPU seconds of the writer for a million calls, while the workflow runs and
+//!   after it has ended; both include the files and processes of the calls;
+//! - `ns/call`: cost of recording for the thread that makes the call, two reads of the clock included, as
+//!   long as the writer keeps up.
 #![allow(missing_docs)]
 
 use std::fs;
@@ -41,7 +40,7 @@ fn main() {
         }
         let directory = tempfile::tempdir().expect("a directory for the trace");
         let path = directory.path().join("t.db");
-        // One repetition tells how many make about as many calls as wanted.
+        // One repetition shows how many repetitions make about as many calls as wanted.
         let mut once = Play::new(&directory.path().join("once.db"));
         run(&mut once, 1);
         let times = CALLS.div_ceil(once.calls);
@@ -103,7 +102,7 @@ fn hot_path() -> f64 {
     bursts[bursts.len() / 2]
 }
 
-/// Processor time of the writer thread so far.
+/// CPU time of the writer thread so far.
 fn writer_seconds() -> f64 {
     let tasks = fs::read_dir("/proc/self/task").expect("procfs");
     tasks
@@ -115,7 +114,7 @@ fn writer_seconds() -> f64 {
         .sum()
 }
 
-/// Processor time of this thread so far.
+/// CPU time of this thread so far.
 fn thread_seconds() -> f64 {
     on_cpu("/proc/thread-self/schedstat".as_ref())
 }
@@ -126,7 +125,7 @@ fn on_cpu(schedstat: &std::path::Path) -> f64 {
     ns.expect("a number of ns") / 1e9
 }
 
-/// Processor time of all threads so far, those that have ended included.
+/// CPU time of all threads so far, those that have ended included.
 fn process_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("procfs");
     let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");

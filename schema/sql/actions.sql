@@ -1,5 +1,5 @@
--- What process images did to files and names, calls of one kind together; those that change names
--- or make files one by one, for each of them is another name.
+-- Accesses of process images to files and names, calls of one kind in one row. Calls that change names or make files have a row
+-- each, for each has another name.
 SELECT c.upid, c.file_id, o.name AS op, o.class,
   NULLIF(c.what >> 8 & 8589934591, 0) - 1 AS flags,
   COALESCE(c.result, 0) < 0 AS failed,

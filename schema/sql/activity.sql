@@ -1,5 +1,5 @@
--- What threads were doing, for the profiler: the view samples without the search for files, and
--- one row for each channel of a wait for several.
+-- The activities of threads, for the profiler: the view samples without the search for files, and with one row for each channel
+-- of a wait for several.
 SELECT s.sample_id, s.t_ns, s.end_ns, s.upid, s.tid, s.activity, s.samples, s.waker_upid,
   COALESCE(p.side, s.side) AS side,
   COALESCE(p.channel_id, s.channel_id, CASE s.activity WHEN 2 THEN

@@ -1,6 +1,7 @@
--- Ends of channels that something else than a look at descriptors tells of. Those of pipes and FIFOs at which a thread was seen to wait, but for those by which places may be handed out (place_makers.sql and
--- token_pipes.sql come in below, of these channels alone). One that was taken for unused because its program held both ends may have been used; one
--- that nothing else tells of, as a fork has those of its parent, gets a row.
+-- Ends of channels that follow from other evidence than open descriptors. First the ends of pipes and FIFOs at which a thread was
+-- seen to wait, without those by which tokens for places may be passed (place_makers.sql and token_pipes.sql are inserted below,
+-- for these channels alone). An end that was taken for unused because its program had both ends open may have been used; an end
+-- without other evidence, as a fork has those of its parent, gets a row.
 CREATE TEMP TABLE waited_at AS
 SELECT channel_id, upid, side, MIN(t_ns) AS from_ns
 FROM sample JOIN channel USING (channel_id)
@@ -19,7 +20,7 @@ WHERE s.channel_id NOT IN (PLACE_MAKERS)
 
 DROP TABLE waited_at;
 
--- Who moved data, call by call, had an end, also where nobody saw how it came by that.
+-- A process that moved data, call by call, had an end open, even if nobody saw how it got that end.
 INSERT INTO channel_end (channel_id, upid, direction, from_ns, bytes, used, at_most_bytes)
 SELECT s.channel_id, s.upid, CASE WHEN c.kind IN ('pipe', 'fifo') THEN s.side ELSE 'both' END AS direction, MIN(s.first_ns),
   CASE WHEN MIN(s.exact) AND COUNT(*) = COUNT(s.bytes) THEN SUM(s.bytes) END, 1,
@@ -30,7 +31,7 @@ WHERE s.bytes IS NOT 0
     WHERE e.channel_id = s.channel_id AND e.upid = s.upid AND e.direction IN (s.side, 'both'))
 GROUP BY s.channel_id, s.upid, direction;
 
--- Of whose traffic all is known has used nothing else.
+-- A process whose traffic is known completely has used no other ends.
 UPDATE channel_end AS e SET (used, bytes, at_most_bytes) = (0, 0, 0)
 WHERE used IS NOT 1 AND bytes IS NULL AND upid IN (SELECT upid FROM channels_counted)
   AND NOT EXISTS (SELECT 1 FROM channel_sum AS s

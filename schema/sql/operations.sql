@@ -1,4 +1,4 @@
--- The one list of operations. The enum Op of the crate mirrors it; a test compares both.
+-- The one list of operations. The enum Op of the crate mirrors the list; a test compares both.
 INSERT INTO operation (op, name, class, meaning) VALUES
   (1, 'lookup', 'attribute', 'a name resolved by the kernel on behalf of any call with a path'),
   (2, 'getattr', 'attribute', 'stat, fstat, statx'),
@@ -43,10 +43,10 @@ INSERT INTO operation (op, name, class, meaning) VALUES
   (41, 'setattr', 'attribute', 'a change of several attributes at once');
 INSERT INTO fidelity (fidelity, name, meaning) VALUES
   (0, 'exact', 'the call as the application made it'),
-  (1, 'cached', 'the page cache filling itself: sizes and moments are the kernel''s, not the application''s'),
+  (1, 'cached', 'the page cache filling itself: sizes and times are the kernel''s, not the application''s'),
   (2, 'writeback', 'the kernel writing pages that some process changed earlier, through a mapping or the cache'),
-  (3, 'open', 'known only because the file was open: that it was opened, and all that a program moved through a descriptor it began with, as one call'),
-  (4, 'lossy', 'a call as it was made, on a handle of which something before was lost (see losses): offset and file may be wrong');
+  (3, 'open', 'known only because the file was open: its open, and as one call all bytes that a program moved through a descriptor it began with'),
+  (4, 'lossy', 'a call as it was made, on a handle of which an earlier event was lost (see losses): offset and file may be wrong');
 INSERT INTO file_kind (kind, name) VALUES
   (0, 'file'), (1, 'absent'), (2, 'directory'), (3, 'symlink'), (4, 'fifo'), (5, 'socket'),
   (6, 'char'), (7, 'block');

@@ -1,5 +1,6 @@
--- Channels that were first held by a program that may hand out places by them: make and what speaks its protocol, and shells, whose
--- scripts do so by FIFOs. Not Python: workers that it spawns have both ends of their queues, too. Which channels are looked at comes in below.
+-- Channels whose first holder is a program that may pass tokens for places through them: make and programs that speak its
+-- protocol, and shells, whose scripts do so by FIFOs. Not Python: workers that it spawns have both ends of their queues, too. The
+-- channels to examine are inserted below.
 SELECT channel_id FROM (
   SELECT channel_id, '/' || exe AS exe, MIN(from_ns)
   FROM (CHANNELS) JOIN channel_end USING (channel_id) JOIN process USING (upid) GROUP BY channel_id)

@@ -1,9 +1,8 @@
--- Pipes and FIFOs that hand out places and carry no data from one process to another, as the jobserver
--- of make does: whoever holds one end holds the other, too, for as long (nine tenths, for ends are found closed
--- a little late), and programs that were executed have it, not only forks of the one that made it: a pool of
--- workers may share a queue in that way. And who had it first hands out places (place_makers.sql comes in below, and which
--- channels are looked at). Or nobody but
--- its maker holds it. A side of a pipeline keeps one end only. Nobody waits for room to give a place back.
+-- Pipes and FIFOs that pass tokens for places and carry no data from one process to another, as the jobserver of make does. A
+-- process that has one end open has the other, too, for as long (nine tenths, for ends are found closed a little late). Programs
+-- that were executed have them open, not only forks of the maker, for a pool of workers may share a queue in that way. The first
+-- holder passes tokens (place_makers.sql and the channels to examine are inserted below). Or nobody but the maker has them open.
+-- A side of a pipeline keeps one end only. Nobody waits for space to give a token back.
 SELECT channel_id FROM (
   SELECT channel_id, is_exec,
     COALESCE(10 * (MIN(read_to, write_to) - MAX(read_from, write_from))

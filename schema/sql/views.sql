@@ -6,17 +6,17 @@
 CREATE VIEW runs (
   run_id,         -- 1 in a file of one run
   host,           -- name of the machine that recorded
-  command,        -- what was run, quoted for a shell; NULL for a mount session
+  command,        -- command of the run, quoted for a shell; NULL for a mount session
   cwd,            -- working directory in which it was started
   version,        -- version of flowtrace that recorded
-  file_layer,     -- how file calls were seen: kernel, direct-passthrough, direct-mmap, direct, cached, none
-  process_layer,  -- how processes were seen: ptrace, ebpf, tracepoints, connector, scan, requests, none
+  file_layer,     -- layer of file calls: kernel, direct-passthrough, direct-mmap, direct, cached, none
+  process_layer,  -- layer of processes: ptrace, ebpf, tracepoints, connector, scan, requests, none
   started_unix_ns, -- wall clock at time 0, ns since 1970
   end_ns,         -- end of the recording; NULL: it was cut short, or is still going on
   exit_code,      -- exit code of the command
   exit_signal,    -- signal that ended the command
-  start_ns,       -- begin of the recording: 0, but where several files were merged
-  launcher,       -- what started it as one of many: openmpi, mpich, slurm, parallel, ...
+  start_ns,       -- begin of the recording: 0, except where several files were merged
+  launcher,       -- launcher that started it as one of many: openmpi, mpich, slurm, parallel, ...
   job,            -- job of the launcher or batch system
   rank,           -- its number in that job
   source          -- file that it was merged from; NULL: this one
@@ -25,7 +25,7 @@ SELECT run_id, host.name, command, cwd, version, file_layer, process_layer, epoc
   end_ns, exit_code, exit_signal, start_ns, launcher, job, rank, source
 FROM run LEFT JOIN host USING (host_id);
 
--- The machines in this file and how their clocks relate.
+-- The machines in this file and the relations of their clocks.
 CREATE VIEW hosts (
   host,            -- name of the machine
   host_id,         -- its number in this file
@@ -35,10 +35,10 @@ CREATE VIEW hosts (
   memory_bytes,    -- physical memory
   epoch_unix_ns,   -- wall clock at time 0, ns since 1970
   clock_offset_ns, -- to add to this host's times to reach the common scale
-  clock_drift_ppb, -- drift against the common scale, parts per billion; positive: it runs fast, and time * drift is to be taken off
+  clock_drift_ppb, -- drift against the common scale, parts per billion; positive: the clock runs fast, and time * drift is to be subtracted
   clock_error_ns,  -- bound of the error of both; NULL: not estimated
-  clock_method,    -- how its times were put on the scale of a merged file: same boot, wall clock, packets, exchange
-  wall_error_ns    -- bound of the error of its wall clock as the kernel knew it; NULL: it was not synchronised
+  clock_method,    -- method that put its times on the scale of a merged file: same boot, wall clock, packets, exchange
+  wall_error_ns    -- bound of the error of its wall clock as the kernel reported it; NULL: the clock was not synchronised
 ) AS
 SELECT name, host_id, boot_id, system, cpus, memory_bytes, epoch_unix_ns, clock_offset_ns,
   clock_drift_ppb, clock_error_ns, clock_method, wall_error_ns
@@ -49,9 +49,9 @@ CREATE VIEW traced_directories (
   run_id,           -- run that it belongs to
   path,             -- absolute path under which the workflow saw it
   source,           -- real directory behind it, when it lies elsewhere
-  file_layer,       -- how file calls were seen here
+  file_layer,       -- layer of file calls here
   fuse_flags,       -- FUSE INIT flags granted by the kernel
-  attribute_ttl_ns, -- how long the kernel answered stat and lookup by itself; 0: never
+  attribute_ttl_ns, -- time for which the kernel answered stat and lookup from its cache; 0: never
   filesystem        -- type of the filesystem that the real directory is on: ext4, tmpfs, nfs4 …; NULL: not known
 ) AS
 SELECT run_id, path, source, file_layer, fuse_flags, attribute_ttl_ns, filesystem FROM traced_directory;
@@ -75,13 +75,13 @@ CREATE VIEW processes (
   user_ns,              -- CPU time in user mode, own threads only
   sys_ns,               -- CPU time in the kernel, own threads only
   on_cpu_ns,            -- time on a CPU, own threads only
-  run_queue_ns,         -- time runnable but waiting for a CPU; where the scheduler told, from the moment of being woken on
-  storage_ns,           -- time blocked on storage, all threads: see docs/waiting.md for how well it is known
+  run_queue_ns,         -- time runnable but waiting for a CPU; where the scheduler reported it, from the time of the wakeup on
+  storage_ns,           -- time blocked on storage, all threads; docs/waiting.md says how well it is known
   wait_ns,              -- time blocked on anything else: the rest of thread_ns
   max_rss_bytes,        -- peak resident memory
   read_bytes,           -- bytes returned by read-like calls on files, pipes and sockets, own only
   write_bytes,          -- bytes written by write-like calls, own only
-  origin,               -- how the image began: exec, fork, or seen (found running)
+  origin,               -- event that began the image: exec, fork, or seen (found running)
   read_calls,           -- number of read-like calls
   write_calls,          -- number of write-like calls
   minor_faults,         -- page faults without I/O
@@ -89,13 +89,13 @@ CREATE VIEW processes (
   voluntary_switches,   -- context switches by waiting
   involuntary_switches, -- context switches by preemption
   threads,              -- threads that lived in the image, the first included
-  tracer_ns,            -- time it was held by the tracer, all threads
+  tracer_ns,            -- time in stops by the tracer, all threads
   thread_ns,            -- sum of the lifetimes of its threads = on_cpu + run_queue + storage + wait + tracer
   samples,              -- samples of its threads; NULL: none, it was too short or sampling was off
   inner_pid,            -- process id in the innermost pid namespace it lived in (a container's); NULL: pid
   run_id,               -- run that it belongs to
-  storage_queue_ns,     -- of storage_ns, while requests of its own waited in a queue of the kernel and none was at a device; NULL: not told
-  storage_device_ns     -- of storage_ns, while a device had requests of its own; the rest is neither: see docs/kernel-layer.md
+  storage_queue_ns,     -- the part of storage_ns while requests of its own were in a queue of the kernel and none was at a device; NULL: not reported
+  storage_device_ns     -- the part of storage_ns while a device had requests of its own; the rest is neither: see docs/kernel-layer.md
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe,
   CAST(COALESCE(command,
@@ -133,7 +133,7 @@ CREATE VIEW threads (
 ) AS
 SELECT upid, tid, start_ns, end_ns FROM thread;
 
--- The environment variables that were asked for by name or name the job of a workflow manager, for each image.
+-- The environment variables that were recorded by name or that name the job of a workflow manager, for each image.
 CREATE VIEW environment (
   upid,  -- process image that had it at its exec, or that was forked from it
   name,  -- variable
@@ -142,30 +142,32 @@ CREATE VIEW environment (
 SELECT process.upid, name, value
 FROM process JOIN environment_variable AS v ON v.upid = process.environment_upid;
 
--- What a program began with as descriptors 0 to 9: redirections and pipes, where the first program of the run had something else.
+-- The descriptors 0 to 9 that a program began with: redirections and pipes, where the first program of the run had something
+-- else.
 CREATE VIEW descriptors (
   upid,     -- process image that began by an exec
   fd,       -- descriptor
-  target,   -- path at that moment, then " (deleted)" if the file had no name left, or the kernel's text, such as pipe:[7]
+  target,   -- path at that time, then " (deleted)" if the file had no name left, or the kernel's text, such as pipe:[7]
   flags,    -- open flags that are still in force
   position  -- position in the file, bytes
 ) AS
 SELECT upid, fd, target, flags, position FROM descriptor;
 
--- Programs that began with a here-document of a shell, kept where the shell wrote it into a pipe, and no other process did.
+-- Programs that began with a here-document of a shell. It is stored if the shell wrote it into a pipe, and no other process wrote
+-- there.
 CREATE VIEW here_documents (
   upid,    -- process image that began by an exec
   fd,      -- its descriptor, mostly 0
-  content  -- what lay there to be read
+  content  -- text of the here-document that was still unread
 ) AS
 SELECT h.upid, h.fd, CAST(substr(kept.content, -h.bytes) AS TEXT)
 FROM here_document AS h JOIN here_document AS kept ON kept.channel_id = h.channel_id AND kept.content IS NOT NULL;
 
--- What else a program began with, for the first program of the run and for each that began with something else.
+-- Other properties that a program began with, for the first program of the run and for each program that began with others.
 CREATE VIEW settings (
   upid,        -- process image that began by an exec
   umask,       -- file mode creation mask
-  environment, -- equal for equal environments within the run, but for what is recorded by name and what shells and make count in
+  environment, -- equal for equal environments within the run, without variables recorded by name and those in which shells and make count
   cpus,        -- CPUs that its affinity mask allowed when it began, as 0-3,8; NULL: all that are online
   cpu_quota_ns -- CPU time that the quotas of its control groups (cpu.max) allowed then in each second; NULL: no quota
 ) AS
@@ -199,8 +201,8 @@ SELECT file_id, name, from_ns, to_ns, name_raw FROM file_name WHERE directory_id
 -- Every file seen: an inode, shown under its name at the end; of several (hard links) the first.
 CREATE VIEW files (
   file_id,    -- own id, never reused in this file
-  path,       -- name at the end, of several the first; without any, the last it had; all are in file_names
-  kind,       -- file, directory, symlink, fifo, socket, char, block; absent: looked for and not found
+  path,       -- name at the end, the first of several; the last one for a file that has none any more; all are in file_names
+  kind,       -- file, directory, symlink, fifo, socket, char, block; absent: looked up and not found
   size_bytes, -- size when last seen
   first_ns,   -- first sight
   last_ns,    -- end of the last call on it; NULL until the run has ended
@@ -213,16 +215,16 @@ SELECT file_id,
 FROM file JOIN file_kind AS k ON k.kind = file.kind
 JOIN fidelity AS f ON f.fidelity = file.coverage;
 
--- Every file call, one row each, quickly found by start_ns; by anything else all are read.
+-- Every file call, one row each. A search by start_ns is fast; any other search reads all rows.
 CREATE VIEW calls (
   call_id,     -- own id, in the order of time
   start_ns,    -- arrival of the request
-  duration_ns, -- until the reply
+  duration_ns, -- time until the reply
   upid,        -- process image; NULL: the kernel itself, or not known
   tid,         -- thread
   op,          -- operation, see operations
   file_id,     -- file
-  path,        -- name of the file, as in files; that at the time is in file_names
+  path,        -- name of the file, as in files; its name at the time of the call is in file_names
   offset,      -- position of data calls
   length,      -- bytes asked for, or the value set
   result,      -- bytes or value; negative errno on failure
@@ -246,18 +248,18 @@ CREATE VIEW operations (
 ) AS
 SELECT name, class, meaning FROM operation;
 
--- What the labels of fidelity promise.
+-- The meaning of each label of fidelity.
 CREATE VIEW fidelities (
   fidelity, -- label, as in calls
-  meaning   -- what it promises
+  meaning   -- meaning of the label
 ) AS
 SELECT name, meaning FROM fidelity;
 
--- What each process image did to each file, summed over its successful calls.
+-- The accesses of each process image to each file, summed over its successful calls.
 CREATE VIEW file_access (
   upid,        -- process image
   file_id,     -- file
-  relation,    -- the strongest of create > write > read > none (only looked at)
+  relation,    -- the strongest of create > write > read > none (attributes only)
   opens,       -- times it was opened
   creates,     -- times it was created
   reads,       -- read calls
@@ -268,7 +270,7 @@ CREATE VIEW file_access (
   write_ns,    -- time in write calls
   first_ns,    -- begin of the first call
   last_ns,     -- end of the last call
-  read_opens,  -- opens that allowed reading; what a mapping then read is not seen
+  read_opens,  -- opens that allowed reading; reads through a mapping are not seen
   write_opens, -- opens that allowed writing
   calls        -- calls of any kind
 ) AS
@@ -310,7 +312,7 @@ CREATE VIEW channels (
 ) AS
 SELECT channel_id, kind, name, capacity_bytes, inode FROM channel;
 
--- Who held which end of a channel, and when.
+-- Holders of the ends of channels over time.
 CREATE VIEW channel_ends (
   channel_id, -- the channel
   upid,       -- process image
@@ -319,19 +321,19 @@ CREATE VIEW channel_ends (
   from_ns,    -- first seen
   to_ns,      -- found closed, at most that late; NULL: to the end of the image
   bytes,      -- bytes moved through this end; NULL: not known
-  used,       -- 0: no data moved, or it held both ends of the pipe and nothing tells which it used; 1: data moved; NULL: it may have
+  used,       -- 0: no data moved, or the image had both ends of the pipe open and nothing says which it used; 1: data moved; NULL: it may have
   at_most_bytes -- no more bytes than these; NULL: not known
 ) AS
 SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes, used, at_most_bytes
 FROM channel_end;
 
--- What a process image moved through one side of a channel, counted call by call; only with --layer kernel.
+-- Traffic of a process image through one side of a channel, counted call by call; only with --layer kernel.
 CREATE VIEW channel_traffic (
   channel_id,  -- the channel
   upid,        -- process image
   side,        -- read, write; of a socket received and sent
   calls,       -- calls that returned, those at the end of the data and failed ones included
-  bytes,       -- bytes that they moved; NULL: not told (tee, vmsplice; recvmmsg and sendmmsg, where programs in the kernel could not read it)
+  bytes,       -- bytes that they moved; NULL: not known (tee, vmsplice; recvmmsg and sendmmsg, where eBPF programs could not read it)
   duration_ns, -- sum of their durations
   first_ns,    -- begin of the first one
   last_ns,     -- end of the last one
@@ -341,17 +343,17 @@ SELECT channel_id, upid, side, calls, bytes, duration_ns, first_ns, last_ns, exa
 
 -- Every call that moved data through a pipe or socket, or tried to, one row each; only with --layer kernel --calls channels.
 CREATE VIEW channel_calls (
-  start_ns,    -- its entry
-  duration_ns, -- until it returned
+  start_ns,    -- entry of the call
+  duration_ns, -- time until it returned
   upid,        -- process image
   tid,         -- thread
   channel_id,  -- channel; NULL: a socket that is none
   inode,       -- inode of a socket that is no channel; NULL: it is one
   side,        -- read, write; of a socket received and sent
-  length,      -- bytes asked for; NULL: only the memory of the program tells (recvmmsg and sendmmsg; see docs/kernel-layer.md)
-  result,      -- what it returned: bytes, or messages of recvmmsg and sendmmsg; negative errno on failure, that of EINTR where a signal cut it off, after which it may have been made again
-  bytes,       -- bytes that it moved, none where it only looked (MSG_PEEK); NULL: not told (tee, vmsplice; recvmmsg and sendmmsg, where programs in the kernel could not read it)
-  fidelity     -- exact; lossy: records were dropped while the image lived, it may be another channel's
+  length,      -- bytes asked for; NULL: only the memory of the program has the number (recvmmsg and sendmmsg; see docs/kernel-layer.md)
+  result,      -- result: bytes, or messages of recvmmsg and sendmmsg; negative errno on failure, EINTR if a signal interrupted the call, after which it may have been made again
+  bytes,       -- bytes that it moved, 0 if it only peeked (MSG_PEEK); NULL: not known (tee, vmsplice; recvmmsg and sendmmsg, where eBPF programs could not read it)
+  fidelity     -- exact; lossy: records were dropped while the image lived, the call may belong to another channel
 ) AS
 SELECT c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), c.channel_id, c.inode,
   CASE c.what & 1 WHEN 1 THEN 'write' ELSE 'read' END, CASE c.what & 6 WHEN 6 THEN NULL ELSE c.length END, COALESCE(c.result, c.length, 0),
@@ -359,23 +361,24 @@ SELECT c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), c.channel_id, 
   CASE c.what & 8 WHEN 8 THEN 'lossy' ELSE 'exact' END
 FROM channel_call AS c LEFT JOIN process AS p ON p.upid = c.upid;
 
--- What threads were doing: sampled, consecutive equal samples being one row (of a wait of 0.1 s and more until the thread ran), or as the scheduler told it.
+-- The activities of threads: sampled, with consecutive equal samples in one row (and a wait of 0.1 s and more in one row until
+-- the thread ran), or as the scheduler reported them.
 CREATE VIEW samples (
   t_ns,        -- begin of the interval
   upid,        -- process image
   tid,         -- thread
-  state,       -- running, runnable, blocked, stopped; tracer: held by who traces it, flowtrace or a debugger of the run
+  state,       -- running, runnable, blocked, stopped; tracer: stopped by its tracer, flowtrace or a debugger of the run
   op,          -- system call it was blocked in
   channel_id,  -- channel it was blocked on
-  file_id,     -- file it was blocked on, where that is on the traced view: that of its longest call in the interval
+  file_id,     -- file it was blocked on, if that is on the traced mount: the file of its longest call in the interval
   end_ns,      -- end of the interval
   duration_ns, -- end_ns - t_ns
-  samples,     -- number of samples, which says how certain the duration is; exact: duration in steps of 0.1 ms
-  reason,      -- what it was blocked on, see activities
+  samples,     -- number of samples, from which the error of the duration follows; exact: duration in steps of 0.1 ms
+  reason,      -- object of the wait, see activities
   side,        -- side of the channel: read, write
   object,      -- inode of the pipe, FIFO or socket; pid of the child waited for; address of the futex
   sample_id,   -- own id
-  exact,       -- 1: the scheduler told it, of several short intervals of one kind the sum; 0: samples did
+  exact,       -- 1: reported by the scheduler, several short intervals of one kind as their sum; 0: seen by samples
   waker_upid,  -- exact: process image of the thread that ended the wait; NULL: not known, nobody of the run, or several
   waker_tid    -- that thread
 ) AS
@@ -392,7 +395,8 @@ SELECT t_ns, upid, tid, a.state, op,
   end_ns, end_ns - t_ns, samples, a.reason, side, object, sample_id, exact, waker_upid, waker_tid
 FROM sample AS s JOIN activity AS a USING (activity);
 
--- Every wait of a thread with each process that it may have waited for: whoever held the other end of the channel at that time, or the children that lived. A wait without one has one row.
+-- Every wait of a thread with each process that it may have waited for: every process that had the other end of the channel open
+-- at that time, or the children that lived. A wait without such a process has one row.
 CREATE VIEW waits (
   wait_id,          -- sample_id; the same for all counterparts of a wait
   from_ns,          -- begin
@@ -400,16 +404,16 @@ CREATE VIEW waits (
   duration_ns,      -- to_ns - from_ns
   upid,             -- process image that waited
   tid,              -- thread
-  reason,           -- what it waited for, see activities; stopped: by job control
+  reason,           -- object of the wait, see activities; stopped: by job control
   op,               -- system call
   side,             -- read: for a writer, write: for a reader
   channel_id,       -- channel
   file_id,          -- file
   object,           -- inode of the pipe, FIFO or socket; pid of the child waited for; address of the futex
   counterpart_upid, -- process image at the other end, the child, or else the waker; NULL: not known
-  overlap_ns,       -- part of the wait during which it lived, and held that end
-  used,             -- 0: it only kept that end open and moved no data through it; 1: it did; NULL: it may have, or is no channel
-  waker_upid,       -- process image of the thread that ended the wait; NULL: not known (samples do not tell), nobody of the run, or several
+  overlap_ns,       -- part of the wait during which the counterpart lived and had that end open
+  used,             -- 0: the counterpart only had that end open and moved no data through it; 1: it moved data; NULL: it may have, or there is no channel
+  waker_upid,       -- process image of the thread that ended the wait; NULL: not known (samples do not show it), nobody of the run, or several
   waker_tid         -- that thread
 ) AS
 SELECT DISTINCT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'channel', s.op,
@@ -452,13 +456,14 @@ SELECT sample_id, t_ns, end_ns, duration_ns, upid, tid, COALESCE(reason, state),
 FROM samples
 WHERE state = 'stopped' OR state = 'blocked' AND reason NOT IN ('channel', 'child');
 
--- Where the time of each process image went, five rows each, which sum to its thread_ns; beside it what the samples say, which is independent but for the split of storage and wait.
+-- The time accounting of each process image, five rows each, which sum to its thread_ns. Beside it the shares by samples, which
+-- are independent except for the division between storage and wait.
 CREATE VIEW time_shares (
   upid,       -- process image
   part,       -- on_cpu, run_queue, storage, wait, tracer
   ns,         -- thread time, from the kernel's totals at the end
-  sampled_ns, -- the same from the share of its samples, or of what the scheduler told; NULL: none
-  samples     -- its samples in this part: of n in all, the share p is off by about sqrt(p*(1-p)/n)
+  sampled_ns, -- the same from the share of its samples, or of the intervals that the scheduler reported; NULL: none
+  samples     -- its samples in this part; of n in all, the share p is off by about sqrt(p*(1-p)/n)
 ) AS
 SELECT x.upid, x.part, x.ns,
   CASE WHEN p.sampled_ns > 0
@@ -479,20 +484,20 @@ LEFT JOIN (
   FROM sample AS s JOIN activity AS a USING (activity)
   GROUP BY 1, 4) AS y ON y.upid = x.upid AND y.part = x.part;
 
--- What a thread can be doing.
+-- The activities of a thread.
 CREATE VIEW activities (
   state,   -- as in samples
   reason,  -- as in samples and waits
   storage, -- 1: counts as time blocked on storage
-  meaning  -- when a thread is said to do that
+  meaning  -- condition under which a thread has this activity
 ) AS
 SELECT state, reason, storage, meaning FROM activity;
 
 -- The counters of the machines.
 CREATE VIEW counters (
   counter, -- name, as in host_samples
-  unit,    -- ns, bytes, count: a total since boot; present bytes, present count: at that moment
-  meaning  -- what it counts
+  unit,    -- ns, bytes, count: a total since boot; present bytes, present count: at the time of the sample
+  meaning  -- meaning of the value
 ) AS
 SELECT name, unit, meaning FROM counter;
 
@@ -523,20 +528,20 @@ SELECT host.name, 1.0 * received / NULLIF(expected, 0), received, expected, igno
   period_ms, drift_ppb, final
 FROM node LEFT JOIN host USING (host_id);
 
--- Where packets were captured.
+-- The places where packets were captured.
 CREATE VIEW captures (
   capture_id,  -- own id
   host,        -- machine
   interface,   -- interface; of a file that does not name it, the name of the file
   snap_length, -- bytes kept of each packet
-  from_ns,     -- first moment covered
-  to_ns,       -- last moment covered; NULL: the recording was cut short
+  from_ns,     -- begin of the covered time
+  to_ns,       -- end of the covered time; NULL: the recording was cut short
   received,    -- packets seen by the kernel's filter, dropped ones included; NULL: not known
   dropped,     -- packets lost by the kernel; NULL: not known
   host_id,     -- machine, as in hosts
   source,      -- ring: captured by flowtrace itself; file: imported
   file,        -- path of the imported file
-  link_type,   -- what its frames begin with (LINKTYPE_ number of tcpdump.org)
+  link_type,   -- kind of header that its frames begin with (LINKTYPE_ number of tcpdump.org)
   namespace,   -- inode of the network namespace; NULL: not known
   unstored,    -- packets taken from the kernel, and lost because the trace could not be written as fast
   ignored      -- frames that are no packets of IP, or whose headers are cut or broken
@@ -547,7 +552,7 @@ SELECT capture_id, h.name, interface, snap_length,
   received, dropped, host_id, source, file, link_type, namespace, unstored, ignored
 FROM capture LEFT JOIN host AS h USING (host_id);
 
--- What each capture saw of each flow. The two captures at the ends of a flow should agree.
+-- The packets of each flow by the capture that saw them. The two captures at the ends of a flow should agree.
 CREATE VIEW flow_captures (
   flow_id,      -- the flow
   capture_id,   -- the capture
@@ -566,7 +571,7 @@ FROM (
   SELECT flow_id, capture_id, first_ns, last_ns, out_packets, out_bytes, back_packets, back_bytes
   FROM flow_capture
   UNION ALL
-  -- A recording that was cut short has no sums: they are made of its packets.
+  -- A recording that was cut short has no sums: they are computed from its packets.
   SELECT p.flow_id, p.what >> 3, MIN(p.at >> 6), MAX(p.at >> 6),
     SUM(p.what & 1 = 0), SUM(CASE p.what & 1 WHEN 0 THEN p.payload_bytes ELSE 0 END),
     SUM(p.what & 1), SUM(CASE p.what & 1 WHEN 1 THEN p.payload_bytes ELSE 0 END)
@@ -576,7 +581,7 @@ FROM (
   GROUP BY p.flow_id, p.what >> 3) AS f
 JOIN capture AS c USING (capture_id) JOIN host AS h USING (host_id);
 
--- Conversations on the network, one row per address and port pair, and per connection where there are several over the same pair.
+-- The network flows, one row per address and port pair, and per connection if there are several over the same pair.
 CREATE VIEW flows (
   flow_id,    -- own id
   src,        -- address of the side that spoke first
@@ -584,14 +589,14 @@ CREATE VIEW flows (
   dst,        -- address of the other side
   dport,      -- its port
   proto,      -- tcp, udp, icmp, icmpv6, sctp; ip-N for protocol number N
-  src_upid,   -- process at src, when local; of several that of flow_main_owners
+  src_upid,   -- process at src, when local; the one of flow_main_owners if there are several
   dst_upid,   -- process at dst, when local
   first_ns,   -- first packet
   last_ns,    -- last packet
-  packets,    -- packets, both directions, each as the capture that saw most of them counts
+  packets,    -- packets, both directions, each as counted by the capture that saw most of them
   bytes,      -- payload bytes, both directions
-  out_packets,  -- of packets, those from src to dst
-  out_bytes,    -- of bytes, those
+  out_packets,  -- the part of packets from src to dst
+  out_bytes,    -- the part of bytes from src to dst
   back_packets, -- packets from dst to src
   back_bytes,   -- their bytes
   captures,   -- number of captures that saw it
@@ -600,7 +605,7 @@ CREATE VIEW flows (
   src_mss,    -- largest segment that src announced
   dst_mss,    -- largest segment that dst announced
   src_sack,   -- 1: src allows selective acknowledgements; NULL: no SYN seen
-  dst_sack    -- 1: dst does
+  dst_sack    -- 1: dst allows selective acknowledgements
 ) AS
 SELECT f.flow_id, src, sport, dst, dport, proto,
   o.src_upid, o.dst_upid,
@@ -614,9 +619,10 @@ FROM flow AS f LEFT JOIN (
   FROM flow_captures GROUP BY flow_id) AS s ON s.flow_id = f.flow_id
 LEFT JOIN flow_main_owners AS o ON o.flow_id = f.flow_id;
 
--- The process at each end of a flow. Of several that held the socket one after another or side by side it is a program that has it as
--- a standard descriptor, as servers hand it on; else the only one that a server forked while it held the connection, and that executed nothing; else
--- the one that held it longest, and rather none that was forked by the one that connected: it inherited the socket, and rarely uses it.
+-- The process at each end of a flow. If several had the socket open, one after another or side by side, it is a program that has
+-- the socket as a standard descriptor, as servers pass it on; else the only one that a server forked while it had the connection
+-- open, and that executed nothing; else the one that had it open longest. A fork of the process that connected comes last: it
+-- inherited the socket, and rarely uses it.
 CREATE VIEW flow_main_owners (
   flow_id,   -- the flow
   src_upid,  -- process image at src; NULL: not known
@@ -636,19 +642,19 @@ WITH held AS (
 SELECT flow_id, MAX(CASE side WHEN 'src' THEN upid END), MAX(CASE side WHEN 'dst' THEN upid END)
 FROM ranked WHERE place = 1 GROUP BY flow_id;
 
--- The processes at the ends of flows, and when.
+-- The processes at the ends of flows over time.
 CREATE VIEW flow_owners (
   flow_id, -- the flow
   side,    -- src or dst
   upid,    -- process image
-  from_ns, -- since when, at the latest; NULL: not known
-  to_ns,   -- until when, at the earliest; NULL: to its end
+  from_ns, -- begin, at the latest; NULL: not known
+  to_ns,   -- end, at the earliest; NULL: the end of the flow or image
   fd,      -- its descriptor, the lowest of several; NULL: not known
-  evidence -- calls: its system calls; descriptors: a look at its descriptors
+  evidence -- calls: its system calls; descriptors: its open descriptors
 ) AS
 WITH same AS (
   SELECT *, LAG(first_ns) OVER ports AS previous_ns, LEAD(first_ns) OVER ports AS next_ns FROM flow
-  WHERE EXISTS (SELECT 1 FROM socket_end) -- else nobody asks, and of a million flows the order takes seconds
+  WHERE EXISTS (SELECT 1 FROM socket_end) -- else there is no row, and sorting a million flows takes seconds
   WINDOW ports AS (PARTITION BY capture_id, proto, src, sport, dst, dport ORDER BY first_ns, flow_id)
 ), ends AS (
   SELECT flow_id, 'src' AS side, proto, src AS address, sport AS port, dst AS peer,
@@ -674,7 +680,7 @@ SELECT m.flow_id, m.side, m.upid, m.from_ns, m.to_ns, m.fd, 'calls'
 FROM met AS m JOIN capture AS c ON c.capture_id = m.capture_id AND (c.host_id = m.host_id
   OR m.address NOT LIKE '127.%' AND m.peer NOT LIKE '127.%' AND m.address <> '::1' AND m.peer <> '::1')
 WHERE (m.own = m.address OR m.own IN ('0.0.0.0', '::') AND (
-  -- Bound to no address it is at an end that is on its own host; where the packets do not tell which that is, at any.
+  -- A socket bound to no address is at an end that is on its own host; if the packets do not show which end that is, at any.
   SELECT COALESCE(MAX(x.is_here), MAX(x.is_other) IS NULL) FROM (
     SELECT CASE WHEN CASE m.side WHEN 'src' THEN src_local ELSE dst_local END THEN h.host_id = m.host_id END AS is_here,
       CASE WHEN h.host_id = m.host_id THEN COALESCE(src_local, dst_local) END AS is_other
@@ -682,22 +688,22 @@ WHERE (m.own = m.address OR m.own IN ('0.0.0.0', '::') AND (
   AND m.first_ns <= COALESCE(m.to_ns, m.end_ns, m.first_ns)
   AND m.from_ns <= COALESCE((SELECT MAX(last_ns) FROM flow_capture AS x
     WHERE x.flow_id = m.flow_id) + 1000000000, m.from_ns)
-  -- Of connections over the same ports the one that had begun last when the end was met.
+  -- Of connections over the same ports, the one that had begun last when the end was met.
   AND (m.proto <> 'tcp' OR (m.previous_ns IS NULL OR m.from_ns >= m.first_ns)
     AND (m.next_ns IS NULL OR m.from_ns < m.next_ns));
 
--- What the kernel says of the TCP connections of this machine, about once a second.
+-- State of the TCP connections of this machine, as the kernel reports it about once a second.
 CREATE VIEW flow_samples (
-  t_ns,              -- when
+  t_ns,              -- time of the sample
   flow_id,           -- the flow
-  side,              -- the end that was asked: src or dst
+  side,              -- the end whose kernel was asked: src or dst
   rtt_ns,            -- smoothed round trip time
-  min_rtt_ns,        -- smallest round trip time lately
+  min_rtt_ns,        -- smallest recent round trip time
   retransmits,       -- segments sent again, in all
   rwnd_limited_ns,   -- time limited by the receiver's window
   sndbuf_limited_ns, -- time limited by the send buffer
   busy_ns,           -- time with data in flight
-  delivery_rate,     -- bytes a second that arrived lately
+  delivery_rate,     -- recent rate of arrival, bytes a second
   bytes_acked,       -- payload sent and acknowledged
   bytes_received,    -- payload received
   congestion         -- congestion control
@@ -706,10 +712,10 @@ SELECT t_ns, flow_id, side, rtt_ns, min_rtt_ns, retransmits, rwnd_limited_ns, sn
   busy_ns, delivery_rate, bytes_acked, bytes_received, congestion
 FROM flow_sample;
 
--- Every captured packet, once per capture that saw it; quickly read in the order of time, by anything else all are read.
+-- Every captured packet, once per capture that saw it. Reading in the order of time is fast; any other search reads all rows.
 CREATE VIEW packets (
   t_ns,          -- timestamp of the kernel that captured, on the common scale of all hosts
-  capture_id,    -- where it was seen
+  capture_id,    -- capture that saw it
   flow_id,       -- flow it belongs to
   dir,           -- 0: src to dst, 1: back
   seq,           -- TCP sequence number
@@ -741,8 +747,8 @@ CREATE VIEW edges (
   dst_id,   -- upid, file_id, channel_id or flow_id
   kind,     -- create, write, read; fork, exec; send, receive: of a captured flow, whose socket may be a channel, too
   bytes,    -- bytes moved; NULL: not a data edge, or not known
-  first_ns, -- first moment
-  last_ns   -- last moment
+  first_ns, -- begin
+  last_ns   -- end
 ) AS
 SELECT 'process', upid, 'file', file_id, relation, write_bytes, first_ns, last_ns
 FROM file_access WHERE relation IN ('create', 'write')
@@ -782,13 +788,13 @@ UNION ALL
 SELECT 'flow', flow_id, 'process', src_upid, 'receive', back_bytes, first_ns, last_ns
 FROM flows WHERE src_upid IS NOT NULL AND back_bytes > 0;
 
--- What is known to be missing from this file; no row means nothing. Of a run that was cut short (runs.end_ns is NULL)
--- what came in its last quarter of a second is missing, too.
+-- The known losses of this file; no row means no known loss. If a run was cut short (runs.end_ns is NULL), the rows of its last
+-- quarter of a second are missing, too.
 CREATE VIEW losses (
   source,   -- part that lost it: store, files, processes, packets, samples, analysis
   counter,  -- name of the counter
-  value,    -- how many
-  meaning,  -- what was lost and what that means for the reader
+  value,    -- number of losses
+  meaning,  -- meaning of the loss for the reader
   severity  -- info, notice, data_loss, error
 ) AS
 SELECT source, counter, value, meaning, severity FROM loss;

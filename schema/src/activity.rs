@@ -1,9 +1,9 @@
-//! What a sampled thread is doing. `sql/activities.sql` is the same list for SQL clients, with
-//! the meanings; a test compares both, in both directions.
+//! The activities of a sampled thread. `sql/activities.sql` is the same list for SQL clients, with the
+//! meanings; a test compares both, in both directions.
 
 macro_rules! activities {
     ($($number:literal $variant:ident $state:literal $reason:expr,)*) => {
-        /// What a thread is doing; the meaning of each is in `sql/activities.sql`.
+        /// The activity of a thread; the meaning of each is in `sql/activities.sql`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Activity {
@@ -19,7 +19,7 @@ macro_rules! activities {
                 match self { $(Activity::$variant => $state),* }
             }
 
-            /// What a blocked thread waits for.
+            /// The reason for which a blocked thread waits; `None`: the thread is not blocked.
             pub const fn reason(self) -> Option<&'static str> {
                 match self { $(Activity::$variant => $reason),* }
             }
@@ -45,7 +45,7 @@ activities! {
 }
 
 impl Activity {
-    /// Neither running, nor wanting to, nor held by the tracer.
+    /// True if the thread neither runs, nor wants to run, nor is stopped by the tracer.
     pub const fn is_waiting(self) -> bool {
         !matches!(
             self,
@@ -53,18 +53,18 @@ impl Activity {
         )
     }
 
-    /// The one that rows name by this number.
+    /// The activity that rows of `sample` name by this number.
     pub fn of_number(number: i64) -> Option<Activity> {
         let place = usize::try_from(number).ok()?;
         Activity::ALL.get(place).copied()
     }
 
-    /// Doing something itself: on a processor, ready to be, or in storage.
+    /// True if the thread does something itself: it is on a CPU, ready to be, or in storage.
     pub const fn is_at_work(self) -> bool {
         matches!(self, Activity::Running | Activity::Runnable) || self.is_storage()
     }
 
-    /// Whether the wait is one for storage.
+    /// True if the thread waits for storage.
     pub const fn is_storage(self) -> bool {
         matches!(self, Activity::File | Activity::Fault)
     }

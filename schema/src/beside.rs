@@ -1,4 +1,4 @@
-//! Files beside a trace: the logs of SQLite and what is named after it.
+//! Files beside a trace: the logs of SQLite, and files named after the trace.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! What a trace consists of: the statements that make its tables and views, and the numbers by which it is known.
+//! The contents of a trace: the statements that make its tables and views, and the numbers that identify it.
 //!
-//! A trace that holds nothing yet is made of them once, when this crate is built (`build.rs`): SQLite takes some 10 ms for
-//! the statements, and every command that is traced would wait for that.
+//! An empty trace is made from them once, when this crate is built (`build.rs`): SQLite takes some 10 ms for
+//! the statements, and every traced command would wait for that.
 
 /// `PRAGMA application_id` of a trace: ASCII `FLTR`.
 pub const APPLICATION_ID: u32 = 0x464c_5452;

@@ -24,16 +24,16 @@ macro_rules! counters {
 }
 
 counters! {
-    CpuUser "cpu.user" "ns" "processors in user mode, summed over all of them; steps of 10 ms, as all of cpu",
-    CpuNice "cpu.nice" "ns" "processors in user mode for processes of low priority",
-    CpuSystem "cpu.system" "ns" "processors in the kernel",
-    CpuInterrupt "cpu.interrupt" "ns" "processors serving interrupts",
-    CpuIdle "cpu.idle" "ns" "processors idle",
-    CpuIoWait "cpu.io_wait" "ns" "processors idle while a task that ran there waits for a disk; a hint at most",
-    CpuSteal "cpu.steal" "ns" "virtual processors that were ready while the host ran others",
+    CpuUser "cpu.user" "ns" "CPUs in user mode, summed over all of them; steps of 10 ms, as all of cpu",
+    CpuNice "cpu.nice" "ns" "CPUs in user mode for processes of low priority",
+    CpuSystem "cpu.system" "ns" "CPUs in the kernel",
+    CpuInterrupt "cpu.interrupt" "ns" "CPUs serving interrupts",
+    CpuIdle "cpu.idle" "ns" "CPUs idle",
+    CpuIoWait "cpu.io_wait" "ns" "CPUs idle while a task that ran there waits for a disk; a hint at most",
+    CpuSteal "cpu.steal" "ns" "virtual CPUs that were ready while the host ran others",
     Switches "tasks.switches" "count" "context switches",
     Forks "tasks.created" "count" "processes and threads created",
-    Running "tasks.running" "present count" "threads on a processor or waiting for one",
+    Running "tasks.running" "present count" "threads on a CPU or waiting for one",
     Blocked "tasks.blocked" "present count" "threads waiting for a disk",
     MemoryAvailable "memory.available" "present bytes" "memory that programs could have without swapping",
     MemoryFree "memory.free" "present bytes" "memory without any use",
@@ -58,13 +58,13 @@ counters! {
     NetSendBytes "net.*.send_bytes" "bytes" "bytes it sent",
     NetSendPackets "net.*.send_packets" "count" "packets it sent",
     NetSendDropped "net.*.send_dropped" "count" "packets it could not send, those with errors included",
-    PressureCpuSome "pressure.cpu.some" "ns" "time during which some task waited for a processor (Documentation/accounting/psi.rst)",
+    PressureCpuSome "pressure.cpu.some" "ns" "time during which some task waited for a CPU (Documentation/accounting/psi.rst)",
     PressureIoSome "pressure.io.some" "ns" "time during which some task waited for a disk",
     PressureIoFull "pressure.io.full" "ns" "time during which all that were not idle did",
     PressureMemorySome "pressure.memory.some" "ns" "time during which some task waited for memory",
     PressureMemoryFull "pressure.memory.full" "ns" "time during which all that were not idle did",
-    FlowtraceCpu "flowtrace.cpu" "ns" "processor time of flowtrace itself, all of its threads",
-    FlowtraceSamplerCpu "flowtrace.sampler_cpu" "ns" "of that, what sampling the threads took",
+    FlowtraceCpu "flowtrace.cpu" "ns" "CPU time of flowtrace itself, all of its threads",
+    FlowtraceSamplerCpu "flowtrace.sampler_cpu" "ns" "the part of flowtrace.cpu that sampling the threads took",
 }
 
 impl HostCounter {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-/// More CPUs than any machine has.
+/// A number above that of any CPU.
 const MOST: u32 = 1 << 16;
 
-/// The list of a set of CPUs.
+/// A set of CPUs in the list format.
 pub fn cpu_list(cpus: &BTreeSet<u32>) -> String {
     let cpus: Vec<u32> = cpus.iter().copied().collect();
     let runs = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
@@ -15,7 +15,7 @@ pub fn cpu_list(cpus: &BTreeSet<u32>) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// The CPUs of such a list; parts that are no number or range are left out.
+/// The CPUs of a text in the list format; parts that are no number or range are left out.
 pub fn cpus_of_list(text: &str) -> BTreeSet<u32> {
     let range = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

@@ -14,7 +14,7 @@ pub struct Relation {
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// What one row is.
+    /// Description of one row.
     pub comment: String,
     /// Its columns in order, each with its description.
     pub columns: Vec<(String, String)>,
@@ -96,7 +96,7 @@ pub fn page() -> String {
          a `kill -9` the file opens and holds all but that (keep the `-wal` file beside it).\n\
          With `--force` the older trace is kept as `NAME.older-PID` until the command runs, and comes back\n\
          if it cannot; one that is left there is whole.\n\n\
-         Calls are kept in the order of time. Those of a moment are found at once, and so are those of a\n\
+         Calls are kept in the order of time. Those of an instant are found at once, and so are those of a\n\
          file between its `first_ns` and `last_ns`, or of a process while it was alive (the release of a\n\
          file may come later). Any other query reads all calls, about 0.1 s for a million; whoever has\n\
          many of one kind for a large trace can make an index. Packets are kept in the order of time, too.\n\n\
@@ -130,7 +130,7 @@ pub fn page() -> String {
     }
     page.push_str(
         "\n## Counters\n\nThose of the view `host_samples`; `*` stands for a device. A total counts from the boot of the\n\
-         machine, a present value is one of that moment. A counter is stored when it differs from the\n\
+         machine, a present value is that of the sample. A counter is stored when it differs from the\n\
          sample before, and one that is 0 from the beginning not at all.\n\n\
          | counter | unit | meaning |\n|---|---|---|\n",
     );

@@ -1,12 +1,12 @@
-//! What can go wrong with a trace file.
+//! Errors of a trace file.
 
 use std::path::PathBuf;
 
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a trace could not be created, opened or queried. The text says what failed, on which
-/// file and why; it fits on one line.
+/// The reason why a trace could not be created, opened or queried. The text says what failed, on which file
+/// and why; it fits on one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The output exists and may not be replaced.
@@ -18,17 +18,17 @@ pub enum Error {
     /// There is no such file, or it cannot be read.
     #[error("cannot open {path}: {source}")]
     Open {
-        /// File that was asked for.
+        /// The file to open.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The output cannot be written where it was asked for.
+    /// The output cannot be written at the path asked for.
     #[error("cannot create {path}: {source}")]
     Create {
-        /// File that was to be made.
+        /// The file to create.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The output is a symbolic link that leads nowhere.
@@ -36,7 +36,7 @@ pub enum Error {
     Dangling {
         /// The link.
         path: PathBuf,
-        /// What it holds.
+        /// Path that the link contains.
         target: PathBuf,
     },
     /// The file is not a SQLite database.
@@ -48,7 +48,7 @@ pub enum Error {
     /// A SQLite database of some other program.
     #[error("{path} is a SQLite database, but not of flowtrace (application id {found:#010x})")]
     Foreign {
-        /// File that was asked for.
+        /// The file to open.
         path: PathBuf,
         /// Its `application_id`.
         found: u32,
@@ -56,7 +56,7 @@ pub enum Error {
     /// Written by an older flowtrace.
     #[error("{path} has schema version {found}, this flowtrace knows {known} and no older ones")]
     Older {
-        /// File that was asked for.
+        /// The file to open.
         path: PathBuf,
         /// Its `user_version`.
         found: i64,
@@ -66,7 +66,7 @@ pub enum Error {
     /// Written by a newer flowtrace.
     #[error("{path} has schema version {found}, this flowtrace knows up to {known}")]
     Newer {
-        /// File that was asked for.
+        /// Path asked for.
         path: PathBuf,
         /// Its `user_version`.
         found: i64,
@@ -76,7 +76,7 @@ pub enum Error {
     /// The file is shorter than its own header says.
     #[error("{path} is truncated: {found} bytes of {expected}")]
     Truncated {
-        /// File that was asked for.
+        /// The file to open.
         path: PathBuf,
         /// Bytes there are.
         found: u64,
@@ -86,27 +86,27 @@ pub enum Error {
     /// The file is a trace, but parts of it are not as a recording makes them.
     #[error("{path} is damaged: {what}")]
     Damaged {
-        /// File that was asked for.
+        /// The file to open.
         path: PathBuf,
-        /// Which part, and what it is instead.
+        /// The damaged part, and what is in its place.
         what: String,
     },
     /// SQLite refused an operation on the file.
     #[error("{what} {path}: {source}")]
     Sqlite {
-        /// What was tried, as a verb: "cannot read".
+        /// The operation that failed, as a verb: "cannot read".
         what: &'static str,
-        /// File that it concerned.
+        /// The file of the operation.
         path: PathBuf,
-        /// What SQLite said.
+        /// Error of SQLite.
         source: rusqlite::Error,
     },
     /// Files that cannot be merged.
     #[error("{what}")]
     Merge {
-        /// Which, and why.
+        /// The files, and the reason.
         what: String,
-        /// What to do.
+        /// The action that helps.
         hint: String,
     },
     /// A query of the user is wrong.
@@ -115,16 +115,16 @@ pub enum Error {
     /// A query would change the trace.
     #[error("query refused: a trace is opened read-only, and this statement would write")]
     Writes,
-    /// The query text held more than one statement, or none.
+    /// The query text contains more than one statement, or none.
     #[error("query refused: {0}")]
     NotOneStatement(&'static str),
-    /// A sink given by the caller failed while rows were handed to it.
+    /// A sink given by the caller failed while it was given rows.
     #[error("{0}")]
     Sink(#[from] std::io::Error),
 }
 
 impl Error {
-    /// Whether the disk, or the user's share of it, has no room.
+    /// True if the disk is full, or the user's share of it.
     pub fn is_for_want_of_space(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         match self {

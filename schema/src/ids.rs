@@ -1,4 +1,4 @@
-//! Ids of this file's own. None is ever reused within a database; 0 is never given out.
+//! Ids that this crate assigns. None is ever reused within a database; 0 is never assigned.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -25,7 +25,7 @@ id! {
     Upid
 }
 id! {
-    /// A file: an inode, not a path. Given out one after the other: the writer keeps a list by them.
+    /// A file: an inode, not a path. Assigned in sequence: the writer keeps a list indexed by them.
     FileId
 }
 id! {
@@ -33,7 +33,7 @@ id! {
     ChannelId
 }
 id! {
-    /// A place where packets were captured.
+    /// A place where packets were captured, as one interface.
     CaptureId
 }
 id! {

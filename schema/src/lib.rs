@@ -4,7 +4,7 @@
 //! files with a comment on every column; [`doc`] turns them into `docs/schema.md`.
 //!
 //! Invariants:
-//! - this crate has no behaviour: it stores what it is told, but for [secrets], and returns what is stored;
+//! - this crate has no behaviour: it stores what it is given, but for [secrets], and returns what is stored;
 //! - views use built-in SQL functions only, so that any SQLite client can query a trace;
 //! - columns of views are added, never removed and never given another meaning;
 //! - a file that is not ours, newer than us, or damaged is refused and never changed.
@@ -52,16 +52,16 @@ pub use record::{
 pub use store::log_bytes;
 pub use system::{is_system_path, may_be_made};
 pub use text::{Text, quote_argv};
-// What is stored of what was inferred.
+// Results of analyses that are stored in the trace.
 pub use trace::ClockCorrection;
 // One pass over all calls.
 pub use trace::{AccessRow, CallRow, Kind};
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
-    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow,
-    SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, Table, TimesRow, ToldRow, Trace,
+    FileRow, HereDocumentRow, LastSampleRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow,
+    ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow,
+    SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, Table, TimesRow, Trace,
     TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{

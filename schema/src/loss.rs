@@ -1,7 +1,7 @@
-//! The one list of what can be missing from a trace. Every part that drops something counts it
-//! here, and every report ends with the counters that are not 0.
+//! The one list of what can be missing from a trace. Every part that drops something counts it with one of
+//! these counters, and every report ends with the counters that are not 0.
 
-/// How much a loss matters to the reader of a trace.
+/// The importance of a loss to the reader of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Known and harmless.
@@ -28,7 +28,7 @@ impl Severity {
 
 macro_rules! losses {
     ($($variant:ident $source:literal $counter:literal $severity:ident $meaning:literal,)*) => {
-        /// A counter of something lost.
+        /// A counter of losses.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Loss {
             $(#[doc = $meaning] $variant,)*
@@ -38,7 +38,7 @@ macro_rules! losses {
             /// All counters.
             pub const ALL: &'static [Loss] = &[$(Loss::$variant),*];
 
-            /// Part of flowtrace that lost it, name of the counter, severity, and meaning.
+            /// Part of flowtrace that lost something, name of the counter, severity, and meaning.
             pub const fn describe(self) -> (&'static str, &'static str, Severity, &'static str) {
                 match self {
                     $(Loss::$variant => ($source, $counter, Severity::$severity, $meaning)),*
@@ -50,23 +50,23 @@ macro_rules! losses {
 
 losses! {
     StoreFull "store" "disk_full" Error
-        "times the disk of the trace was full; rows of those moments are missing",
+        "times the disk of the trace was full; rows of that time are missing",
     StoreFailed "store" "write_failed" Error
-        "times the trace could not be written for another reason; rows of those moments are missing",
+        "times the trace could not be written for another reason; rows of that time are missing",
     RowsDropped "store" "rows_dropped" DataLoss
         "rows not stored because the trace could not be written",
     FilesNotTraced "files" "not_traced" Notice
         "directories whose file calls could not be seen on this machine; run flowtrace doctor",
     InheritedFiles "files" "inherited_unseen" Notice
-        "open files that the command inherited, other than its standard streams: what it does with them is not seen",
+        "open files that the command inherited, other than its standard streams: what the command does with them is not seen",
     PathNotSeen "files" "own_path_not_seen" Notice
         "directories mounted at another path: calls that use the usual absolute path are not seen",
     MountsInside "files" "mounts_inside" Notice
-        "mounts that the workflow made below a traced directory: of files there only opens are seen",
+        "mounts that the workflow made below a traced directory: only opens of files there are seen",
     UnknownCaller "files" "unknown_caller" Notice
         "file calls whose process could not be identified",
     OutOfDescriptors "files" "out_of_descriptors" Error
-        "file calls that failed because flowtrace had no descriptor left; without it they may have worked: raise ulimit -Hn",
+        "file calls that failed because flowtrace had no descriptor left; without flowtrace they might have worked; raise ulimit -Hn",
     WritebackPages "files" "writeback_calls" Info
         "writes of changed pages by the kernel, whose true writer is not known",
     WritebackRefused "files" "writeback_refused" DataLoss
@@ -76,63 +76,63 @@ losses! {
     CallsDropped "files" "calls_dropped" DataLoss
         "reads and writes that have no row because the kernel dropped their records, or those of their descriptors, when flowtrace was behind; offsets that follow from them are unknown",
     OtherCallsDropped "files" "other_calls_dropped" DataLoss
-        "calls that open, duplicate or close descriptors, or wait, of which the kernel dropped the records because flowtrace was behind: rows of what was open then may name the wrong file",
+        "calls that open, duplicate or close descriptors, or wait, whose records the kernel dropped because flowtrace was behind: later rows may name the wrong file",
     DescriptorsNotFollowed "files" "descriptors_not_followed" DataLoss
-        "descriptors that a process was sent over a socket, took from another one, opened by a handle or inherited while another thread changed them, of traced files or unknown: what it read and wrote through them is not told",
+        "descriptors that a process was sent over a socket, took from another one, opened by a handle or inherited while another thread changed them, of traced files or unknown: reads and writes through them are not recorded",
     CallsUnreconciled "files" "calls_unreconciled" Notice
-        "process images of which the kernel counted other numbers of reads and writes than tracepoints told of: rows of them may be missing",
+        "process images for which the kernel counted other numbers of reads and writes than tracepoints reported: rows of theirs may be missing",
     ForeignPrograms "files" "foreign_programs" Notice
-        "programs of another architecture (32-bit): of their reads and writes only those on files of traced views are told",
+        "programs of another architecture (32-bit): of their reads and writes only those on files of traced mounts are recorded",
     AsyncIo "files" "async_io_unseen" Notice
-        "processes that began to use io_submit: what they do so with files that they had open before is not seen",
+        "processes that began to use io_submit: their io_submit calls on files that they had open before are not seen",
     Rings "files" "io_uring_used" Notice
-        "processes that began to use io_uring: not all that they read and write is seen. What they do at the current position (offset -1) of files of a view that they had open before may go to a wrong place, so that these files differ from those of an untraced run (docs/filesystem.md)",
+        "processes that began to use io_uring: not all that they read and write is seen. Reads and writes at the current position (offset -1) of files of a traced mount that they had open before may go to a wrong place, so that these files differ from those of an untraced run (docs/filesystem.md)",
     StaleLookup "files" "reply_failed" Notice
         "replies that the kernel no longer wanted, as after an interrupted call",
     ProcUnreadable "processes" "proc_unreadable" Notice
-        "process images about which /proc could not be read in part or whole",
+        "process images whose files in /proc could not be read in part or whole",
     ExitUnseen "processes" "exit_unseen" Notice
-        "processes of which the end was not seen: no longer followed, or over unheard",
+        "processes whose end was not seen: they were no longer followed, or the kernel dropped the event",
     SecretsMasked "processes" "secrets_masked" Info
         "passwords and keys in command lines that were masked; --keep-secrets stores them",
     ArgumentsCut "processes" "arguments_cut" Notice
         "process images with more than 128 KiB of arguments, of which the rest is not stored: command ends with …",
     StillRunning "processes" "still_running" Info
-        "processes that were still running when the recording ended, as the shell that works in a mounted view",
+        "processes that were still running when the recording ended, as the shell that works in a traced mount",
     SetuidExec "processes" "setuid_not_granted" Notice
-        "programs with set-user-id, set-group-id or file capabilities that ran without them because an ordinary user traces, or mounts a view",
+        "programs with set-user-id, set-group-id or file capabilities that ran without them because an ordinary user traces, or serves a traced mount",
     TracerRefused "processes" "tracer_refused" Notice
         "programs that trace others (strace, gdb, …) and failed: a process can have one tracer; flowtrace run --no-ptrace leaves it to them",
     LetGo "processes" "let_go" Info
-        "processes that outlived the command and were let go by --detach; what they did later is not known",
+        "processes that outlived the command and were detached by --detach; what they did later is not known",
     ThreadsNotSampled "samples" "threads_not_sampled" Notice
-        "threads not sampled, for want of descriptors or of the right to look at them",
+        "threads not sampled, for want of descriptors or of the right to read their state",
     SamplesSkipped "samples" "samples_skipped" Info
-        "samples left out so that sampling takes at most 1.5 % of a processor; durations of states are less exact",
+        "samples left out so that sampling takes at most 1.5 % of a CPU; durations of states are less exact",
     SwitchesDropped "samples" "switches_dropped" Notice
-        "records of the scheduler that the kernel dropped because flowtrace was behind: what threads that lived then did is not exact",
+        "records of the scheduler that the kernel dropped because flowtrace was behind: the states of threads that lived then are not exact",
     TopologyUnseen "processes" "topology_not_seen" Notice
         "runs whose system calls on names and channels could not be stopped: files outside the traced directories and channels that open and close between two execs are not seen",
     TopologyLeftOut "processes" "topology_left_out" Info
         "runs whose calls on names and channels were not asked for (--no-topology, or --detach): files outside the traced directories and channels that open and close between two execs are not seen",
     DescriptorsUnreadable "processes" "descriptors_unreadable" Notice
-        "looks into the descriptors of a process that failed: pipes and sockets that it held may be missing",
+        "processes whose open descriptors could not be read: pipes and sockets that they had open may be missing",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
     EventsDropped "processes" "events_dropped" DataLoss
         "announcements of forks, execs and exits, of the whole machine, that the kernel dropped: processes may be missing",
     CostsDropped "processes" "costs_dropped" Notice
-        "records of what ended threads of the whole machine used that the kernel dropped: costs may be too low",
+        "records of the costs of ended threads, of the whole machine, that the kernel dropped: costs may be too low",
     ClocksNotRelated "merge" "clocks_not_related" Notice
         "machines whose clocks were put on one scale by wall clocks of unknown error: times across machines may be off",
     CostsSampled "processes" "costs_sampled" Info
-        "processes whose costs are at best those of the last look into /proc before they ended",
+        "processes whose costs are at best those of the last reading of /proc before they ended",
     NotCaptured "packets" "not_captured" Notice
         "interfaces whose packets could not be captured; run flowtrace doctor",
     InterfaceGone "packets" "interface_gone" DataLoss
-        "interfaces that were deleted or left the network namespace while they were captured: what passed under their name later is not in the trace",
+        "interfaces that were deleted or left the network namespace while they were captured: packets under their name later are not in the trace",
     InterfaceEnded "packets" "interface_ended" Info
-        "interfaces that were deleted, or left a network namespace that the workflow made, while they were captured: their captures end there, one that comes under the same name has its own",
+        "interfaces that were deleted, or left a network namespace that the workflow made, while they were captured: their captures end there; a later interface of the same name has a capture of its own",
     PacketsDropped "packets" "kernel_dropped" DataLoss
         "packets that the kernel dropped before they could be captured: what is computed from packets lacks them",
     PacketsUnstored "packets" "unstored" DataLoss
@@ -140,7 +140,7 @@ losses! {
     DropsUnknown "packets" "drops_unknown" Info
         "imported captures that do not say whether packets were dropped while they were made",
     CaptureDamaged "packets" "damaged_files" DataLoss
-        "imported captures that end amid a record, are damaged or no captures: what is behind that place is missing",
+        "imported captures that end within a record, are damaged or are no captures: packets behind that place are missing",
     FramesBroken "packets" "broken_frames" Notice
         "frames whose headers contradict themselves or their length; they are not in the trace",
     HeadersCut "packets" "headers_cut" Notice

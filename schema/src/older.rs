@@ -1,4 +1,4 @@
-//! An older trace, which is kept until what replaces it has begun.
+//! An older trace, which is kept until the trace that replaces it has begun.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,43 +6,43 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::beside::{LOGS, beside};
 
-/// What the names of the file and of what SQLite keeps beside it end with.
+/// Endings of the names of the file and of those that SQLite keeps beside it.
 const ENDINGS: [&str; 4] = ["", LOGS[0], LOGS[1], LOGS[2]];
 
-/// The names of all files that belong to a trace while it is recorded, those of an older one that it replaces among
-/// them.
+/// The names of all files that belong to a trace while it is recorded, those of an older trace that it
+/// replaces among them.
 pub fn own_files(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let aside = aside(path);
+    let older = older_path(path);
     let names = move |path: &Path| ENDINGS.map(|ending| beside(path, ending));
-    names(path).into_iter().chain(names(&aside))
+    names(path).into_iter().chain(names(&older))
 }
 
-/// Where an older trace is kept meanwhile.
-fn aside(path: &Path) -> PathBuf {
+/// The path where an older trace is kept meanwhile.
+fn older_path(path: &Path) -> PathBuf {
     beside(path, &format!(".older-{}", std::process::id()))
 }
 
-/// The older trace at the path of a new one, if there was one. All clones are of the same.
+/// The older trace at the path of a new one, if there was one. All clones are of the same trace.
 #[derive(Clone, Debug)]
 pub struct Older {
     path: Arc<Mutex<Option<PathBuf>>>,
 }
 
 impl Older {
-    /// There was none.
+    /// There was no older trace.
     pub(crate) fn none() -> Older {
         Older {
             path: Arc::default(),
         }
     }
 
-    /// Sets the trace at `path` aside.
+    /// Renames the trace at `path`, so that a new one can be made there.
     ///
     /// # Errors
-    /// When a file cannot be renamed; then all is as before.
-    pub(crate) fn set_aside(path: &Path) -> io::Result<Older> {
-        if let Err(error) = rename(path, &aside(path)) {
-            let _ = rename(&aside(path), path);
+    /// If a file cannot be renamed; then all files have their names as before.
+    pub(crate) fn move_away(path: &Path) -> io::Result<Older> {
+        if let Err(error) = rename(path, &older_path(path)) {
+            let _ = rename(&older_path(path), path);
             return Err(error);
         }
         Ok(Older {
@@ -50,26 +50,26 @@ impl Older {
         })
     }
 
-    /// Whether it is still there.
+    /// True if the older trace is still there.
     pub fn is_kept(&self) -> bool {
         let path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
         path.is_some()
     }
 
-    /// It is of no use any more: what replaces it has begun.
+    /// Removes the older trace: the one that replaces it has begun.
     pub fn remove(&self) {
         if let Some(path) = self.take() {
-            let aside = aside(&path);
+            let older = older_path(&path);
             for ending in ENDINGS {
-                let _ = std::fs::remove_file(beside(&aside, ending));
+                let _ = std::fs::remove_file(beside(&older, ending));
             }
         }
     }
 
-    /// What was to replace it, and is gone, never began.
+    /// Gives the older trace its name again: the trace that was to replace it never began, and is gone.
     pub(crate) fn put_back(&self) {
         if let Some(path) = self.take() {
-            let _ = rename(&aside(&path), &path);
+            let _ = rename(&older_path(&path), &path);
         }
     }
 
@@ -109,7 +109,7 @@ mod tests {
         };
         fs::write(&path, "old").unwrap();
         fs::write(beside(&path, "-wal"), "log").unwrap();
-        let older = Older::set_aside(&path).unwrap();
+        let older = Older::move_away(&path).unwrap();
         assert!(!path.exists());
         let known: Vec<PathBuf> = own_files(&path).collect();
         assert!(
@@ -123,8 +123,12 @@ mod tests {
         assert_eq!(names(), ["t.db", "t.db-wal"]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         older.remove();
-        assert_eq!(names(), ["t.db", "t.db-wal"], "it is nobody's any more");
-        Older::set_aside(&path).unwrap().remove();
+        assert_eq!(
+            names(),
+            ["t.db", "t.db-wal"],
+            "the older trace is left as it is"
+        );
+        Older::move_away(&path).unwrap().remove();
         assert!(names().is_empty());
         Older::none().put_back();
     }

@@ -1,7 +1,7 @@
 //! The operations of file calls. `sql/operations.sql` is the same list for SQL clients; a test
 //! compares both, in both directions.
 
-/// What an operation does, the grouping used by views and analyses.
+/// The effect of an operation, the grouping used by views and analyses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Makes an open file.
@@ -14,7 +14,7 @@ pub enum Class {
     Write,
     /// Changes names.
     Namespace,
-    /// Looks at, or changes, attributes.
+    /// Reads or changes attributes.
     Attribute,
     /// Lists names.
     Directory,
@@ -44,7 +44,7 @@ macro_rules! operations {
                 match self { $(Op::$variant => $name),* }
             }
 
-            /// What the operation does.
+            /// The effect of the operation.
             pub const fn class(self) -> Class {
                 match self { $(Op::$variant => Class::$class),* }
             }
@@ -97,7 +97,7 @@ operations! {
 }
 
 impl Op {
-    /// The operation of a number of the table `operation`; `None`: of a later version.
+    /// The operation of a number of the table `operation`; `None`: an operation of a later version.
     pub fn from_number(number: u8) -> Option<Op> {
         let op = Op::ALL.get(usize::from(number).checked_sub(1)?)?;
         (*op as u8 == number).then_some(*op)
@@ -125,7 +125,7 @@ impl Class {
 /// The table `call` has six bits for the operation.
 const _: () = assert!((Op::ALL[Op::ALL.len() - 1] as u8) < 64);
 
-/// How exactly a call stands for what the application did.
+/// How exactly a row stands for a call of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fidelity {
@@ -137,13 +137,13 @@ pub enum Fidelity {
     Writeback = 2,
     /// Known only because the file was opened.
     Open = 3,
-    /// A call as it was made, but where and on which file may be wrong: something before it was lost.
+    /// A call as it was made, but its position and file may be wrong: an earlier event was lost.
     Lossy = 4,
 }
 
-/// The table `call` has three bits for it: two beside the operation, and one above the flags.
+/// The table `call` has three bits for the fidelity: two beside the operation, and one above the flags.
 pub(crate) const HIGH_FIDELITY_SHIFT: u32 = 46;
-/// Flags and 1 in that table, 33 bits.
+/// Mask of the flags plus 1 in the table `call`, 33 bits.
 pub(crate) const FLAGS_MASK: i64 = (1 << 33) - 1;
 
 impl Fidelity {
@@ -156,7 +156,7 @@ impl Fidelity {
         Fidelity::Lossy,
     ];
 
-    /// That of a row of `call`.
+    /// The fidelity of a row of `call`, from its column `what`.
     pub(crate) fn of_what(what: i64) -> Fidelity {
         let number = what >> 6 & 3 | what >> HIGH_FIDELITY_SHIFT & 4;
         let known = Fidelity::ALL.get(number as usize);

@@ -1,11 +1,12 @@
-//! Files that only their owner may read: a trace has command lines, and names below directories that others cannot list.
+//! Files that only their owner may read: a trace contains command lines, and names below directories that
+//! others cannot list.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::Path;
 
-/// Makes a file, mode 0600 less what the umask takes. As root through sudo it is the caller's.
+/// Makes a file, mode 0600 less the umask. Root through sudo gives the file to the user who called sudo.
 ///
 /// # Errors
 /// As [`File::create_new`].
@@ -14,13 +15,14 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     let options = options.read(true).write(true).create_new(true).mode(0o600);
     let file = options.open(path)?;
     if let Some((user, group)) = caller() {
-        // Who may not give files away is not root, whatever the environment says: the file stays as it is.
+        // A user who may not give files away is not root, whatever the environment says: the file stays as it
+        // is.
         let _ = fchown(&file, Some(user), Some(group));
     }
     Ok(file)
 }
 
-/// Who called sudo, as it says itself.
+/// The user and group who called sudo, as sudo says in the environment.
 fn caller() -> Option<(u32, u32)> {
     let id = |name: &str| std::env::var(name).ok()?.parse().ok();
     Some((id("SUDO_UID")?, id("SUDO_GID")?))

@@ -1,4 +1,4 @@
-//! What a recorder hands to the writer: one struct per table, no behaviour.
+//! The records that a recorder gives to the writer: one struct per table, no behaviour.
 //!
 //! Times are nanoseconds since the start of the run on the monotonic clock, sizes bytes.
 
@@ -54,19 +54,19 @@ pub enum Record {
     ProcessEnd(Box<ProcessEnd>),
     /// A thread lived.
     Thread(ThreadRecord),
-    /// What a thread did over some time, or that it went on for longer.
+    /// The activity of a thread over some time, or a longer end of that time.
     Sample(Box<SampleRecord>),
-    /// How much of a process image was sampled.
+    /// Totals of the samples of a process image.
     Sampled(SampledTotals),
     /// A counter of a machine is recorded from now on.
     Counter(Box<CounterRecord>),
     /// A counter of a machine has another value.
     HostSample(HostSample),
-    /// As [`Record::HostSample`], but not measured: between its neighbours.
+    /// As [`Record::HostSample`], but interpolated between its neighbours, not measured.
     Interpolated(HostSample),
-    /// What a collector knows of a machine that it watched; replaces what it knew before.
+    /// State of a machine that a collector watched; replaces the last one.
     Node(NodeRecord),
-    /// An environment variable that was asked for by name.
+    /// An environment variable that was recorded by name.
     Environment {
         /// Process image that had it at its exec, when the image before it had others.
         upid: Upid,
@@ -75,7 +75,7 @@ pub enum Record {
         /// Its value.
         value: Text,
     },
-    /// What a program began with as one of its descriptors.
+    /// A descriptor that a program had open when it began.
     Descriptor(Box<DescriptorRecord>),
     /// A program began with a here-document of a shell.
     HereDocument {
@@ -85,18 +85,18 @@ pub enum Record {
         fd: i32,
         /// The pipe.
         channel: ChannelId,
-        /// What nobody had read by then.
+        /// Bytes that were still unread in the pipe.
         bytes: u32,
-        /// That itself; `None`: it is the end of what was recorded for that pipe before.
+        /// These bytes; `None`: they are the end of what was recorded for that pipe before.
         content: Option<String>,
     },
-    /// What else a program began with.
+    /// Other properties that a program began with.
     Setting {
         /// Process image that began by an exec.
         upid: Upid,
         /// File mode creation mask.
         umask: Option<u32>,
-        /// Equal for equal environments within the run.
+        /// Hash of the environment: equal for equal environments within the run.
         environment: Option<u64>,
         /// CPUs that its affinity mask allows, as `0-3,8`; `None`: all.
         cpus: Option<String>,
@@ -105,7 +105,7 @@ pub enum Record {
     },
     /// A file is seen for the first time.
     File(FileRecord),
-    /// The size of a file is known anew.
+    /// A file has another size.
     FileSize {
         /// The file.
         file: FileId,
@@ -118,11 +118,11 @@ pub enum Record {
     NameEnd {
         /// The file.
         file: FileId,
-        /// The directory that held the name.
+        /// The directory that has the name.
         directory: FileId,
         /// The name.
         name: Text,
-        /// When it ended.
+        /// Time of the end.
         at_ns: u64,
     },
     /// A directory has a path from now on.
@@ -131,25 +131,26 @@ pub enum Record {
         directory: FileId,
         /// Its absolute path.
         path: Text,
-        /// Since when.
+        /// Begin of the time for which it has the path.
         from_ns: u64,
     },
     /// The path of a directory ends.
     DirectoryPathEnd {
         /// The directory.
         directory: FileId,
-        /// When it ended.
+        /// Time of the end.
         at_ns: u64,
     },
     /// A channel is seen for the first time.
     Channel(Box<ChannelRecord>),
-    /// A process image holds one end of a channel from now on.
+    /// A process image has one end of a channel open from now on.
     ChannelEnd(ChannelEndRecord),
-    /// It holds it no more, or has ended.
+    /// A process image has closed its end of a channel, or has ended.
     ChannelEndClosed(ChannelEndClosed),
-    /// What a process image that is over moved through one side of a channel.
+    /// Bytes that a process image, which is over, moved through one side of a channel.
     ChannelTraffic(Box<ChannelTraffic>),
-    /// There is a [`Record::ChannelTraffic`] for all that this process image, which is over, moved through channels.
+    /// Says that all bytes that this process image, which is over, moved through channels are recorded as
+    /// [`Record::ChannelTraffic`].
     AllTraffic(Upid),
     /// Packets are captured at a place from now on.
     Capture(Box<CaptureRecord>),
@@ -157,30 +158,29 @@ pub enum Record {
     CaptureEnd(Box<CaptureEnd>),
     /// A flow is seen for the first time.
     Flow(Box<FlowRecord>),
-    /// An end of a TCP connection announced something in its SYN.
+    /// An end of a TCP connection announced options in its SYN.
     FlowOptions(FlowOptions),
-    /// What a capture saw of a flow, or what it saw more of it.
+    /// The packets of a flow that a capture saw, or more of them.
     FlowSeen(Box<FlowSeen>),
     /// A process image is at an end of a flow, or was.
     FlowOwner(Box<FlowOwner>),
     /// The addresses of an end of a channel are known.
     SocketEnd(Box<SocketEnd>),
-    /// What the kernel says of a connection.
+    /// State of a connection as the kernel reports it.
     FlowSample(Box<FlowSample>),
-    /// Everything handed over before is to be committed now; the sender is told when it is, and
-    /// whether all could be stored.
+    /// Commits all earlier records. The answer comes when that is done: true if all could be stored.
     Settle(SyncSender<bool>),
     /// Something was lost.
     Lost {
-        /// Which counter.
+        /// The counter.
         loss: Loss,
-        /// By how much it grows.
+        /// Added to the counter.
         count: u64,
     },
 }
 
 impl Record {
-    /// Takes off what a process was called with beyond [`MOST_ARGUMENTS`]; says whether there was more.
+    /// Cuts the arguments of a process at [`MOST_ARGUMENTS`]; true if there were more.
     pub(crate) fn cut_arguments(&mut self) -> bool {
         match self {
             Record::ProcessStart(start) => start.argv.as_mut().is_some_and(process::cut_arguments),
@@ -188,7 +188,7 @@ impl Record {
         }
     }
 
-    /// Masks passwords and keys in what a process was called with; says how many there were.
+    /// Masks passwords and keys in the arguments of a process; returns the number of secrets.
     pub(crate) fn mask_secrets(&mut self) -> u64 {
         match self {
             Record::ProcessStart(start) => start.argv.as_mut().map_or(0, secrets::mask_arguments),

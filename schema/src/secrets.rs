@@ -1,6 +1,6 @@
-//! Passwords and keys in command lines, which have no place in a trace.
+//! Passwords and keys in command lines, which do not belong in a trace.
 //!
-//! What is masked, in any argument and within scripts that are one (`sh -c '…'`), is the value of
+//! Masked, in any argument and within scripts that are one (`sh -c '…'`), is the value of
 //!
 //! - a name whose last word is one of [`WORDS`], as `--db-password=x`, `--token x`, `GITHUB_TOKEN=x`, `X-Api-Key: x`;
 //! - `Authorization:` headers;
@@ -26,7 +26,7 @@ pub const WORDS: [&str; 9] = [
     "secret-key",
 ];
 
-/// What stands in place of a secret.
+/// The text that replaces a secret.
 pub const MASK: &str = "***";
 
 /// A name that ends with one of [`WORDS`], which may be written in one or by `_` or `.`, too.
@@ -35,13 +35,13 @@ fn name() -> String {
     format!(r"(?:[a-z0-9]+[-_.])*?(?:{words})")
 }
 
-/// A name with its value, or a URL with its password; the two groups are what stays.
+/// A name with its value, or a URL with its password; the two groups are the text that stays.
 static VALUES: LazyLock<Regex> = LazyLock::new(|| {
     let (name, value) = (name(), r#"(?:"[^"]*"|'[^']*'|[^\s'"&;|]+)"#);
     let assigned = format!(r"(?:^|[^a-z0-9])(?:{name}=|--?{name}\s+|{name}:\s*)");
     let header = r"authorization:\s*(?:[a-z]+\s+)?";
     let url = r"[a-z][a-z0-9+.-]*://[^/\s:@]*:";
-    // Of an option and its value as two words the second is no option.
+    // In an option and its value as two words, the second word is no option.
     pattern(&format!(
         r"(?i-u)({assigned}|{header}){value}|({url})[^/\s@]+@"
     ))
@@ -54,7 +54,7 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the patterns are those of this file")
 }
 
-/// A text without its secrets, and how many these were.
+/// A text with its secrets masked, and their number.
 pub fn masked(text: &[u8]) -> (Cow<'_, [u8]>, u64) {
     let mut count = 0;
     let masked = VALUES.replace_all(text, |found: &Captures<'_>| {
@@ -68,7 +68,7 @@ pub fn masked(text: &[u8]) -> (Cow<'_, [u8]>, u64) {
     (masked, count)
 }
 
-/// Masks arguments that are each ended by a NUL; says how many secrets there were.
+/// Masks arguments that are each ended by a NUL; returns the number of secrets.
 pub(crate) fn mask_arguments(argv: &mut Vec<u8>) -> u64 {
     let mut count = 0;
     let mut is_value = false;

@@ -1,7 +1,7 @@
 //! Creating, checking and opening the file.
 //!
 //! The protocol: a new file is complete, `application_id` and `user_version` included, before SQLite opens it.
-//! Whoever opens one looks at the header before SQLite does, so that a foreign or damaged file is named as such.
+//! The header is checked before SQLite opens a file, so that a foreign or damaged file is named as such.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -19,13 +19,13 @@ use crate::contract::{APPLICATION_ID, SCHEMA_VERSION};
 use crate::older::Older;
 use crate::{Error, Result, private};
 
-/// A trace that holds nothing yet: what [`crate::contract`] makes.
+/// An empty trace, made from [`crate::contract`].
 const BLANK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blank.db"));
 
 pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
-/// Queries that stand in others, where these have their name in parentheses.
+/// Queries that are parts of others, which contain the name in parentheses.
 const PLACE_MAKERS: (&str, &str) = ("(PLACE_MAKERS)", include_str!("../sql/place_makers.sql"));
 const TOKENS: (&str, &str) = ("(TOKEN_PIPES)", include_str!("../sql/token_pipes.sql"));
 const CHANNELS: &str = "(CHANNELS)";
@@ -47,21 +47,21 @@ fn with(text: &str, queries: &[(&str, &str)]) -> String {
     queries.iter().fold(text.to_owned(), put_in)
 }
 
-/// Makes a new trace at `path` and opens it for recording. The lock that comes along tells
-/// others that it is being recorded for as long as it is held.
+/// Makes a new trace at `path` and opens it for recording. While the returned file is locked, other processes
+/// see that the trace is being recorded.
 ///
 /// # Errors
-/// [`Error::Exists`] when there is a file and `replace` is not set, or when the file there is
-/// not a trace; [`Error::Recording`] when it is being written; [`Error::Dangling`] and
-/// [`Error::Create`] when it cannot be made; an older trace is still there then.
+/// [`Error::Exists`] if there is a file and `replace` is not set, or if the file is not a trace;
+/// [`Error::Recording`] if it is being written; [`Error::Dangling`] and [`Error::Create`] if it cannot be
+/// made; an older trace is still there then.
 pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File, Older)> {
     let create_error = |source| Error::Create {
         path: path.to_owned(),
         source,
     };
     let older = match check_place(path, replace)? {
-        true => Older::set_aside(path)
-            // Its name is too long for that, say.
+        true => Older::move_away(path)
+            // Renaming fails if the new name is too long, for example.
             .or_else(|_| std::fs::remove_file(path).map(|()| Older::none()))
             .map_err(create_error)?,
         false => Older::none(),
@@ -83,9 +83,9 @@ fn create_new(path: &Path) -> Result<(Connection, File)> {
     remove_logs(path).map_err(create_error)?;
     // SQLite's own message for a missing directory is "unable to open database file".
     let mut lock = private::create_new(path).map_err(create_error)?;
-    // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
+    // Not all filesystems have locks. Without one, a trace being recorded reads as one cut short.
     let _ = lock.try_lock();
-    // Half a trace is of no use to anybody, and it was ours alone.
+    // Half a trace is of no use, and nobody else has it.
     let give_up = || {
         let _ = std::fs::remove_file(path);
     };
@@ -96,7 +96,7 @@ fn create_new(path: &Path) -> Result<(Connection, File)> {
     let open = || -> rusqlite::Result<Connection> {
         let db = Connection::open(path)?;
         db.execute_batch(LOGGING)?;
-        // The log is opened by the first to read: from now on it shows that, and which, trace is written.
+        // The first read opens the log: from now on the log shows that the trace is written, and which one.
         db.execute_batch("SELECT COUNT(*) FROM sqlite_schema")?;
         Ok(db)
     };
@@ -110,12 +110,12 @@ fn create_new(path: &Path) -> Result<(Connection, File)> {
     })
 }
 
-/// An unsynced commit survives the death of this process, which is what is promised. A sync would
-/// also force out whatever the workflow wrote to the same disk, and stall it.
+/// An unsynced commit survives the death of this process, which is all that is promised. A sync would also
+/// write out what the workflow wrote to the same disk, and stall the workflow.
 pub(crate) const LOGGING: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
      PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;";
 
-/// Whether there is a file at `path` that may be replaced by a new trace; `false`: there is none.
+/// True if there is a file at `path` that a new trace may replace; false if there is no file.
 ///
 /// # Errors
 /// As for [`create`].
@@ -160,12 +160,12 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
     }
 }
 
-/// So long a flowtrace may take to end when it was killed.
+/// Longest time that a killed flowtrace may take to end.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// Whether a flowtrace is writing the trace at this moment.
+/// True if a flowtrace is writing the trace now.
 pub(crate) fn is_being_recorded(path: &Path) -> bool {
-    // Released at once, when the descriptor is closed.
+    // The lock is released at once, when the descriptor is closed.
     File::open(path)
         .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
@@ -183,12 +183,12 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Connection> {
     )
 }
 
-/// Opens an existing trace to read it and to store what was inferred of it.
+/// Opens an existing trace to read it and to store results of analyses.
 ///
 /// # Errors
 /// Likewise.
 pub(crate) fn open_to_store(path: &Path) -> Result<Connection> {
-    // As the recording itself: nobody waits for the disk.
+    // Unsynced as in a recording: no need to wait for the disk.
     open_as(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -197,10 +197,11 @@ pub(crate) fn open_to_store(path: &Path) -> Result<Connection> {
     )
 }
 
-/// Different questions that a summary asks.
+/// Number of different queries of a summary.
 const QUESTIONS: usize = 64;
 
-/// Bytes of the longest value that is read or computed. A statement can make a longer one of nothing, as `zeroblob` does.
+/// Bytes of the longest value that is read or computed. A statement can make a longer one from nothing, as
+/// `zeroblob` does.
 const LONGEST: i32 = 16 << 20;
 
 fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Result<Connection> {
@@ -220,22 +221,23 @@ fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Res
         .map_err(error)?;
     check_version(&db, path)?;
     check_schema(&db, path)?;
-    // Only now: it forbids views of one's own, too.
+    // Only now, for `query_only` also forbids the temporary views made above.
     db.execute_batch(how).map_err(error)?;
     Ok(db)
 }
 
-/// Bytes of the write-ahead log beside a trace, which belongs to it: SQLite could not move them into it yet, or for the disk
-/// was full or the recording was killed not at all.
+/// Bytes of the write-ahead log beside a trace, which belongs to the trace: SQLite could not move them into
+/// the trace yet, or could not at all because the disk was full or the recording was killed.
 pub fn log_bytes(path: &Path) -> u64 {
     beside(path, "-wal").metadata().map_or(0, |log| log.len())
 }
 
-/// The tables and views of the contract: kind, name and statement, as SQLite keeps it.
+/// The tables and views of the contract: kind, name and statement, as SQLite stores them.
 const STATEMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/statements.rs"));
 
-/// Makes sure that what is asked of a trace is what this program knows: tables that hold rows and compute nothing, and
-/// its own views. Others can write a trace, and a view of theirs may never end or name its columns in bytes that are no text.
+/// Makes sure that queries read what this program knows: tables that contain rows and compute nothing, and
+/// its own views. Others can write a trace, and a view of theirs may never end or name its columns in bytes
+/// that are no text.
 fn check_schema(db: &Connection, path: &Path) -> Result<()> {
     let error = |source| Error::Sqlite {
         what: "cannot read",
@@ -270,7 +272,7 @@ fn check_schema(db: &Connection, path: &Path) -> Result<()> {
                     return Err(damaged(format!("{name} is no table of rows")));
                 }
             }
-            // Whoever asks for it hears that it is not there.
+            // A query of the missing table says that there is none.
             ("table", None) => {}
             _ => {
                 let own = sql.replacen("CREATE VIEW", "CREATE TEMP VIEW", 1);
@@ -311,7 +313,7 @@ fn check_version(db: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Looks at the 100 byte header (<https://www.sqlite.org/fileformat.html>, section 1.3).
+/// Checks the 100 byte header (<https://www.sqlite.org/fileformat.html>, section 1.3).
 fn check_header(path: &Path) -> Result<()> {
     let open_error = |source| Error::Open {
         path: path.to_owned(),
@@ -354,7 +356,7 @@ fn check_header(path: &Path) -> Result<()> {
         size => u64::from(size),
     };
     let expected = page_size * u64::from(u32_at(28));
-    // What is missing may be in the write-ahead log: a full disk can stop the folding halfway.
+    // The missing pages may be in the write-ahead log: a full disk can stop the copying of the log halfway.
     if metadata.len() < expected && log_bytes(path) == 0 {
         return Err(Error::Truncated {
             path: path.to_owned(),
@@ -426,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_newer_are_told_apart() {
+    fn foreign_and_newer_are_distinguished() {
         let mut bytes = sample();
         bytes[60..64].copy_from_slice(&7u32.to_be_bytes());
         assert_eq!(
@@ -445,7 +447,7 @@ mod tests {
         );
     }
 
-    /// A trace that SQL changed, and what is said of it when a view is asked.
+    /// Changes a trace by SQL, and returns the answer or error of a query of it.
     fn asked(change: &str, question: &str) -> std::result::Result<i64, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.db");
@@ -464,7 +466,7 @@ mod tests {
     fn views_are_those_of_the_reader() {
         let count = "SELECT COUNT(*) FROM runs";
         assert_eq!(asked("", count), Ok(0));
-        // One that never ends, and none.
+        // A view that never ends, and a missing view.
         let endless = "DROP VIEW runs; CREATE VIEW runs AS
             WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS run_id FROM r";
         assert_eq!(asked(endless, count), Ok(0));

@@ -1,5 +1,4 @@
-//! Which files belong to the machine and its programs, not to the workflow: the one place where
-//! that is decided.
+//! Distinguishes the files of the machine and its programs from those of the workflow. No other place decides that.
 
 /// Directories of the machine itself. `/usr/local` is among them: programs are installed there.
 const DIRECTORIES: &[&[u8]] = &[
@@ -35,13 +34,12 @@ const PACKAGES: &[&[u8]] = &[
     b"/lib/perl5/",
 ];
 
-/// Whether the file at this absolute path is part of the machine: a program, a library, a
-/// setting, a device. A workflow reads such files by the hundred and they tell nothing about it.
-/// Decided by the name alone.
+/// True if the file at this absolute path is part of the machine: a program, a library, a setting, a device.
+/// A workflow reads such files by the hundred, and they say nothing about the workflow. Decided by the path
+/// alone.
 pub fn is_system_path(path: &[u8]) -> bool {
     if let Some(device) = path.strip_prefix(b"/dev/") {
-        // Shared memory holds what the workflow put there, but for the semaphores of sem_open: they hold no
-        // data.
+        // Shared memory has data of the workflow, but for the semaphores of sem_open, which have no data.
         return !device.starts_with(b"shm/") || device.starts_with(b"shm/sem.");
     }
     DIRECTORIES
@@ -51,9 +49,9 @@ pub fn is_system_path(path: &[u8]) -> bool {
         || is_shared_library(path)
 }
 
-/// Whether a file is the workflow's own if it made or wrote it, though its path is one of the machine: a
-/// result in `/opt`, an installed program. The kernel's files are not, nor what Python keeps of modules
-/// that it has read.
+/// True if a file is the workflow's own in case it made or wrote the file, though the path is one of the
+/// machine: a result in `/opt`, an installed program. Files of the kernel are not, nor the caches that Python
+/// writes for modules it has read.
 pub fn may_be_made(path: &[u8]) -> bool {
     let is_kernels = [&b"/proc/"[..], b"/sys/", b"/dev/"]
         .iter()

@@ -4,18 +4,18 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// A text whose bytes need not be UTF-8. Stored as TEXT with U+FFFD for what is not UTF-8, and
-/// then as a BLOB with the exact bytes beside it.
+/// A text whose bytes need not be UTF-8. It is stored as TEXT with U+FFFD in place of bytes that are not
+/// UTF-8, and then also as a BLOB with the exact bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Text(Vec<u8>);
 
 impl Text {
-    /// What goes into the TEXT column.
+    /// The value of the TEXT column.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 
-    /// What goes into the `*_raw` column: the exact bytes when [`Text::text`] is not exact.
+    /// The value of the `*_raw` column: the exact bytes if [`Text::text`] is not exact.
     pub fn raw(&self) -> Option<&[u8]> {
         std::str::from_utf8(&self.0)
             .is_err()
@@ -70,7 +70,7 @@ impl From<&std::path::Path> for Text {
 }
 
 /// Joins arguments into one line that a POSIX shell splits back into the same arguments. Control
-/// characters use the `$'…'` form, so that the line holds none and can be printed safely.
+/// characters use the `$'…'` form, so that the line has none and can be printed safely.
 pub fn quote_argv<A: AsRef<[u8]>>(argv: impl IntoIterator<Item = A>) -> Text {
     let mut line = Vec::new();
     for argument in argv {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     proptest! {
-        /// The reader of a trace can paste a command: bash splits it into the same arguments.
+        /// The reader of a trace can paste a command: bash splits the line into the same arguments.
         #[test]
         fn bash_reads_back_what_was_quoted(
             argv in prop::collection::vec(prop::collection::vec(1u8..=255, 0..12), 1..5)

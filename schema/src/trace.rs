@@ -26,15 +26,15 @@ pub use report::CallCost;
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, CaptureRow, ChannelEndRow, ChannelRow, CostRow,
     CounterRow, DescriptorRow, FifoEndRow, FileRow, FlowBetween, FlowCaptureRow, FlowMeasure,
-    FlowOwnerRow, FlowRow, HereDocumentRow, HostRow, HostSampleRow, LockCallRow, LossRow, NameRow,
-    NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow, ProgramRow, RawNameRow,
-    ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow, SocketTrafficRow,
-    SocketWaitsRow, StopRow, StorageRow, TimesRow, ToldRow, TracedDirectoryRow, VariableRow,
+    FlowOwnerRow, FlowRow, HereDocumentRow, HostRow, HostSampleRow, LastSampleRow, LockCallRow,
+    LossRow, NameRow, NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow, ProgramRow,
+    RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow, SocketTrafficRow,
+    SocketWaitsRow, StopRow, StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 use rows::{FromRow, Texts, amounts};
 pub use timeline::Sequence;
 
-/// A trace opened for reading. Opened by [`Trace::open`] it never changes the file.
+/// A trace opened for reading. [`Trace::open`] never changes the file.
 #[derive(Debug)]
 pub struct Trace {
     db: Connection,
@@ -46,7 +46,7 @@ pub struct Trace {
 pub struct CallRow {
     /// Arrival of the request, ns.
     pub start_ns: i64,
-    /// Until the reply, ns.
+    /// Time until the reply, ns.
     pub duration_ns: i64,
     /// Process image; `None`: the kernel itself, or not known.
     pub upid: Option<i64>,
@@ -54,7 +54,7 @@ pub struct CallRow {
     pub tid: Option<i64>,
     /// Operation; `None`: one that this version does not know.
     pub op: Option<Op>,
-    /// What the row promises.
+    /// How exactly the row stands for a call.
     pub fidelity: Fidelity,
     /// Open flags, rename flags or mode.
     pub flags: Option<i64>,
@@ -110,7 +110,7 @@ impl Trace {
         })
     }
 
-    /// Opens a trace to read it and to store what is inferred of it.
+    /// Opens a trace to read it and to store results of analyses.
     ///
     /// # Errors
     /// Likewise.
@@ -126,7 +126,7 @@ impl Trace {
         &self.path
     }
 
-    /// Whether a flowtrace is still writing this trace.
+    /// True if a flowtrace is still writing this trace.
     pub fn is_being_recorded(&self) -> bool {
         store::is_being_recorded(&self.path)
     }
@@ -139,7 +139,7 @@ impl Trace {
         self.rows("SELECT * FROM runs ORDER BY run_id")
     }
 
-    /// The directories under trace.
+    /// The traced directories.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -155,7 +155,8 @@ impl Trace {
         self.rows("SELECT * FROM processes ORDER BY upid")
     }
 
-    /// What ran as each process image, in the order of their ids: read in a fifth of the time of the whole rows.
+    /// The program of each process image, in the order of their ids: read in a fifth of the time of the whole
+    /// rows.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -180,7 +181,8 @@ impl Trace {
         self.rows("SELECT * FROM file_names ORDER BY file_id, from_ns")
     }
 
-    /// The names of those files of which it is no UTF-8, as the view `files` has them, byte for byte, in the order of files.
+    /// The raw names of files whose name is no UTF-8, as the view `files` has them, byte for byte, in the
+    /// order of files.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -195,7 +197,7 @@ impl Trace {
         )
     }
 
-    /// Hands every file call to `each`, in the order of time, without holding them.
+    /// Calls `each` with every file call, in the order of time, without storing the calls in memory.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -203,7 +205,7 @@ impl Trace {
         self.for_each_call_within(i64::MIN..=i64::MAX, each)
     }
 
-    /// The same for calls that began within a time.
+    /// As [`Trace::for_each_call`], for calls that began within a time.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -245,7 +247,7 @@ impl Trace {
         read().map_err(|source| self.unreadable(source))
     }
 
-    /// When the call began that comes `skipped` calls after the first one at or after `from_ns`.
+    /// Start of the call that comes `skipped` calls after the first one at or after `from_ns`.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -262,7 +264,7 @@ impl Trace {
             .map_err(|source| self.unreadable(source))
     }
 
-    /// What programs began with as descriptors, in the order of images.
+    /// The descriptors that programs had open when they began, in the order of images.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -278,7 +280,7 @@ impl Trace {
         self.rows("SELECT * FROM here_documents ORDER BY upid, fd")
     }
 
-    /// What else programs began with, in the order of images.
+    /// Other properties that programs began with, in the order of images.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -308,7 +310,7 @@ impl Trace {
         self.rows("SELECT * FROM environment ORDER BY upid, name")
     }
 
-    /// What process images did to files and names, in the order of time.
+    /// The changes of files and names by process images, in the order of time.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -328,9 +330,9 @@ impl Trace {
         )
     }
 
-    /// The pipes and FIFOs that every holder held by both ends throughout, in order: they hand out
-    /// places to run, as the jobserver of make does, or wake their only holder. No data goes through
-    /// them from one process to another.
+    /// The pipes and FIFOs of which every holder had both ends open throughout, in order: they pass tokens
+    /// for places to run, as the jobserver of make does, or wake their only holder. No data goes through them
+    /// from one process to another.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -367,7 +369,7 @@ impl Trace {
         ))
     }
 
-    /// What threads were doing, by the samples, in the order of images and time.
+    /// The activities of threads, by the samples, in the order of images and time.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -375,7 +377,7 @@ impl Trace {
         self.rows(store::ACTIVITY)
     }
 
-    /// What is known to be missing, the worst first.
+    /// The losses of the trace, the worst first.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -404,7 +406,7 @@ impl Trace {
         amounts::checked(last, 0, "start_ns").map_err(|source| self.unreadable(source))
     }
 
-    /// Whether a view has no row.
+    /// True if a view has no row.
     ///
     /// # Errors
     /// When the file cannot be read, or has no such view.
@@ -412,7 +414,7 @@ impl Trace {
         self.value(&format!("SELECT NOT EXISTS (SELECT 1 FROM {})", view.name))
     }
 
-    /// Runs one statement of the user and hands its rows to `table`.
+    /// Runs one statement of the user and passes its rows to `table`.
     ///
     /// # Errors
     /// When the statement is wrong, would write, or is not exactly one; when `table` refuses.
@@ -421,7 +423,8 @@ impl Trace {
             rusqlite::Error::MultipleStatement => {
                 Error::NotOneStatement("one statement at a time, please")
             }
-            // A change to a view fails before it could be known as one.
+            // SQLite reports a change to a view as an error before this crate can see that the statement
+            // writes.
             error if query_error(&error).starts_with("cannot modify") => Error::Writes,
             error => Error::Query(query_error(&error)),
         })?;
@@ -454,7 +457,7 @@ impl Trace {
 
     fn rows<T: FromRow>(&self, sql: &str) -> Result<Vec<T>> {
         let rows = || {
-            // Several parts of a summary ask for the same, and most of what that takes is to understand the question.
+            // Several parts of a summary run the same query, and preparing it takes most of the time.
             let mut statement = self.db.prepare_cached(sql)?;
             let columns = T::COLUMNS.iter();
             let at = columns
@@ -482,7 +485,7 @@ impl Trace {
     }
 }
 
-/// What SQLite said, without the statement that the user has just typed.
+/// The error of SQLite, without the statement that the user has just typed.
 fn query_error(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),

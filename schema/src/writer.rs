@@ -2,7 +2,7 @@
 //!
 //! Recorders never wait for SQLite itself. They wait only when the queue or their ring is full,
 //! so no file call is ever dropped while the disk accepts rows. Rows are committed at most
-//! [`COMMIT_INTERVAL`] or [`COMMIT_ROWS`] after they arrived: what a `kill -9` can cost.
+//! [`COMMIT_INTERVAL`] or [`COMMIT_ROWS`] after they arrived: a `kill -9` costs no more than that.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -37,11 +37,11 @@ pub use rings::{CallRing, ChannelCallRing, PacketRing};
 use rings::{FULL, Rings};
 pub use summary::{Displaced, Summary};
 
-/// Longest time between the arrival of a row and its commit, less what the commit itself takes.
+/// Longest time between the arrival of a row and its commit, without the time of the commit itself.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
 /// Records that may wait in the queue before a recorder waits.
 const QUEUE: usize = 8192;
-/// Sleep of the writer when there is nothing to do. It adds to the age of uncommitted rows.
+/// Sleep of the writer when there is nothing to do. The sleep adds to the age of uncommitted rows.
 const IDLE: Duration = Duration::from_millis(30);
 
 /// The writing end of a trace. [`Writer::finish`] completes the file; dropping the writer
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// Hands records to the writer. Cheap to clone; usable from any thread.
+/// Gives records to the writer. Cheap to clone; usable from any thread.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: SyncSender<Record>,
@@ -88,15 +88,15 @@ impl Writer {
     /// Makes a new trace at `path` and starts its writer.
     ///
     /// # Errors
-    /// When there is a file already and `replace` is not set, when the file there is not a
-    /// trace, when it cannot be made, or when its disk has no room.
+    /// If there is a file already and `replace` is not set, if the file there is not a trace, if it cannot be
+    /// made, or if its disk is full.
     pub fn create(path: &Path, replace: bool) -> Result<(Writer, Recorder)> {
         let fail = |source| Error::Create {
             path: path.to_owned(),
             source,
         };
-        // First, so that a disk without room costs no older trace.
-        let ballast = batch::Ballast::beside(path).map_err(fail)?;
+        // First, so that a full disk costs no older trace.
+        let reserved = batch::ReservedSpace::beside(path).map_err(fail)?;
         let (db, lock, older) = store::create(path, replace)?;
         let shared = Shared::new(false);
         let (queue, records) = sync_channel(QUEUE);
@@ -104,7 +104,7 @@ impl Writer {
             .name("trace-writer".into())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || run(&db, ballast, &records, &shared)
+                move || run(&db, reserved, &records, &shared)
             })
             .map_err(fail)?;
         let recorder = Recorder {
@@ -124,7 +124,7 @@ impl Writer {
         ))
     }
 
-    /// The trace that is replaced, which is kept until it is removed or the recording finished.
+    /// The older trace that this one replaces. It is kept until it is removed or the recording is finished.
     pub fn older(&self) -> Older {
         self.older.clone()
     }
@@ -134,8 +134,8 @@ impl Writer {
         &self.path
     }
 
-    /// Stores everything handed over so far, closes the run, and leaves one single file. What a
-    /// thread records later is forgotten.
+    /// Stores all records so far, closes the run, and leaves one single file. Later records of any thread are
+    /// dropped.
     pub fn finish(mut self, recorder: &Recorder, end: RunEnd) -> Summary {
         recorder.record(Record::RunEnd(end));
         self.shared.stop.store(true, Ordering::Release);
@@ -147,12 +147,12 @@ impl Writer {
         });
         summary.displaced = displaced(&self.lock, &self.path);
         self.older.remove();
-        // Closing is not enough: a process that was just forked has the descriptor, too.
+        // Closing the lock file is not enough: a process that was just forked has the descriptor, too.
         let _ = self.lock.unlock();
         summary
     }
 
-    /// Gives up a recording that never began, and removes its file; an older trace is there again.
+    /// Gives up a recording that never began, and removes its file; an older trace gets its name again.
     pub fn discard(mut self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -166,9 +166,9 @@ impl Writer {
 }
 
 impl Recorder {
-    /// A recorder whose records go nowhere: for running the same code without a trace.
+    /// A recorder that drops its records: for running the same code without a trace.
     pub fn nowhere() -> Recorder {
-        // Without its receiving end the queue takes records and forgets them.
+        // Without its receiving end the queue takes records and drops them.
         let (queue, _) = sync_channel(0);
         let shared = Shared::new(true);
         Recorder {
@@ -183,9 +183,9 @@ impl Recorder {
         self.shared.keeps_secrets.store(true, Ordering::Relaxed);
     }
 
-    /// Hands over a record; waits while the queue is full.
+    /// Adds a record to the queue; waits while the queue is full.
     pub fn record(&self, mut record: Record) {
-        // Here, so that what waits in the queue has a bound.
+        // Cut here, so that the memory of records in the queue has a bound.
         if record.cut_arguments() {
             self.lost(Loss::ArgumentsCut, 1);
         }
@@ -198,7 +198,7 @@ impl Recorder {
 
     #[cold]
     fn wait_and_record(&self, mut record: Record) {
-        // A send that blocks would be woken, and the writer interrupted, for every single place.
+        // A blocking send would be woken, and the writer interrupted, for every single place.
         while let Err(TrySendError::Full(back)) = self.queue.try_send(record) {
             record = back;
             self.writer.unpark();
@@ -206,8 +206,8 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything handed over so far is committed, or could not be; `false`: some record since the
-    /// begin could not be stored, or the writer is gone.
+    /// Waits until all earlier records are committed, or could not be. False if some record since the begin
+    /// could not be stored, or if the writer is gone.
     pub fn settle(&self) -> bool {
         let (done, settled) = sync_channel(1);
         self.record(Record::Settle(done));
@@ -225,14 +225,14 @@ impl Recorder {
     /// A ring for the calls of the calling thread.
     pub fn call_ring(&self) -> CallRing {
         let (producer, consumer) = RingBuffer::new(rings::CALLS);
-        // A ring whose other end is gone takes calls and forgets them.
+        // A ring whose other end is gone takes calls and drops them.
         self.shared
             .calls
             .add(consumer, || self.shared.stop.load(Ordering::Acquire));
         self.ring(producer)
     }
 
-    /// A ring for calls on pipes and sockets that the calling thread tells of.
+    /// A ring for calls on pipes and sockets that the calling thread records.
     pub fn channel_call_ring(&self) -> ChannelCallRing {
         let (producer, consumer) = RingBuffer::new(rings::CALLS);
         self.shared
@@ -255,7 +255,7 @@ impl Recorder {
     }
 }
 
-/// What became of the name `path` of the open file `file`.
+/// Fate of the name `path` of the open file `file`; `None`: it still names the file.
 fn displaced(file: &File, path: &Path) -> Option<Displaced> {
     let own = file.metadata().ok()?;
     let is_own = |there: Metadata| (there.dev(), there.ino()) == (own.dev(), own.ino());
@@ -266,23 +266,23 @@ fn displaced(file: &File, path: &Path) -> Option<Displaced> {
     }
 }
 
-/// The writer thread: drain, store, commit, sleep; until told to stop and nothing is left.
+/// The writer thread: drain, store, commit, sleep; until `stop` is set and nothing is left.
 fn run(
     db: &Connection,
-    ballast: batch::Ballast,
+    reserved: batch::ReservedSpace,
     records: &Receiver<Record>,
     shared: &Shared,
 ) -> Summary {
-    let mut batches = Batches::new(db, ballast);
+    let mut batches = Batches::new(db, reserved);
     let mut calls = Vec::new();
     let mut channel_calls = Vec::new();
     let mut packets = Vec::new();
     let mut settling = Vec::new();
     let mut last_commit = Instant::now();
     loop {
-        // Read before draining: what was handed over before the flag is then surely seen.
+        // Read before draining, so that all records before the flag are drained.
         let stopping = shared.stop.load(Ordering::Acquire);
-        // Before the queue, for that holds the flow of each of these packets.
+        // Before the queue, for the queue has the flow of each of these packets.
         shared.packets.drain(&mut packets);
         let keeps_secrets = shared.keeps_secrets.load(Ordering::Relaxed);
         let mut drained = drain_queue(&mut batches, records, &mut settling, keeps_secrets);
@@ -310,8 +310,8 @@ fn run(
         for done in settling.drain(..) {
             let _ = done.send(!batches.has_failed());
         }
-        // One pass after the flag was seen takes all that came before it: the queue is shorter
-        // than what one pass takes. Waiting for silence could be waiting for a busy process.
+        // One pass after the flag takes all records before the flag: the queue is shorter than what one pass
+        // takes. Waiting until no record comes could be waiting for a busy process.
         if stopping {
             shared.calls.clear();
             shared.channel_calls.clear();
@@ -324,7 +324,7 @@ fn run(
     }
 }
 
-/// Moves the records that wait into the open transaction, at most about one transaction's worth.
+/// Moves waiting records into the open transaction, at most about one transaction's worth.
 fn drain_queue(
     batches: &mut Batches<'_>,
     records: &Receiver<Record>,
@@ -336,7 +336,7 @@ fn drain_queue(
         match records.try_recv() {
             Ok(Record::Settle(done)) => settling.push(done),
             Ok(mut record) => {
-                // Here, where nobody waits for it.
+                // Here, where nobody waits for the result.
                 let count = if keeps_secrets {
                     0
                 } else {

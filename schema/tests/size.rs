@@ -1,10 +1,10 @@
-//! How large a trace gets, everything included.
+//! The size of a trace, everything included.
 
 mod workloads;
 
 use workloads::{Play, WORKLOADS};
 
-/// Of a finished file for each call in it.
+/// Most bytes of a finished file for each call in it.
 const BYTES: u64 = 40;
 
 #[test]
@@ -13,7 +13,8 @@ fn a_call_takes_at_most_forty_bytes_of_the_file() {
     for (name, run) in WORKLOADS {
         let path = directory.path().join(name);
         let mut play = Play::new(&path);
-        // Enough for what every trace has, its tables and views with their comments, to fade.
+        // Enough calls that the fixed size of a trace, its tables and views with their comments, does not
+        // count.
         run(&mut play, 2);
         let calls = play.calls;
         assert_eq!(play.finish(), 0, "{name}: rows were dropped");

@@ -1,4 +1,4 @@
-//! What the views make of samples: whom a wait was for, and where the time of a process went.
+//! Views on samples: the counterpart of each wait, and the time accounting of a process.
 
 use std::path::Path;
 
@@ -113,8 +113,8 @@ fn rows(db: &Connection, sql: &str) -> Vec<Vec<Option<i64>>> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// Process 2 reads pipe 77 and process 3 writes it; 4 holds its writing end for a while, 5 reads
-/// it, too, and 6 writes it when nobody waits any more.
+/// Process 2 reads pipe 77 and process 3 writes it; 4 has its writing end open for a while, 5 reads it, too,
+/// and 6 writes it when nobody waits any more.
 fn pipe(db: &Connection) {
     db.execute_batch(
         "INSERT INTO channel (channel_id, host_id, kind, inode) VALUES (9, 1, 'pipe', 77);
@@ -127,7 +127,7 @@ fn pipe(db: &Connection) {
 }
 
 #[test]
-fn a_wait_names_who_held_the_other_end_then() {
+fn a_wait_names_the_holder_of_the_other_end() {
     let scratch = tempfile::tempdir().unwrap();
     let db = play(&scratch.path().join("t.db"), |play| {
         for upid in 1..=6 {
@@ -231,10 +231,10 @@ fn an_interval_grows() {
     assert_eq!(polled, [[Some(7)], [Some(8)]]);
 }
 
-/// Nobody else held the other end of the pipe, as where one waits for its own pipe in which a signal handler writes, or the
-/// channel is not known: who ended the wait is known all the same.
+/// Nobody else has the other end of the pipe open, as when a process waits for its own pipe in which a signal
+/// handler writes, or the channel is not known: the waker is known all the same.
 #[test]
-fn a_waker_is_the_counterpart_where_nobody_holds_the_other_end() {
+fn a_waker_is_the_counterpart_where_nobody_has_the_other_end_open() {
     let scratch = tempfile::tempdir().unwrap();
     let db = play(&scratch.path().join("t.db"), |play| {
         play.process(1, None, 0, 1000, Usage::default());

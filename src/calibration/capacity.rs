@@ -1,8 +1,8 @@
-//! Capacities of a machine, as they are kept and read.
+//! Capacities of a machine, as they are stored and read.
 
 use serde::{Deserialize, Serialize};
 
-/// A capacity with what is known of its spread.
+/// A capacity, with its spread if it is known.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Median of the rounds: bytes per second; operations per second of `cpu_*`.
@@ -33,7 +33,7 @@ impl Measured {
     }
 }
 
-/// Everything that was measured of a machine.
+/// All measured capacities of a machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Capacities {
     /// Always `flowtrace capacities`.
@@ -43,7 +43,7 @@ pub(crate) struct Capacities {
     pub(crate) cores: usize,
     /// Directory whose disk was measured.
     pub(crate) directory: String,
-    /// Whether the page cache was passed by; otherwise the disk's figures are too good.
+    /// True if the page cache was bypassed; otherwise the disk's figures are too good.
     pub(crate) is_direct: bool,
     pub(crate) disk_read: Option<Measured>,
     pub(crate) disk_write: Option<Measured>,
@@ -54,7 +54,7 @@ pub(crate) struct Capacities {
     pub(crate) cpu_all: Option<Measured>,
     pub(crate) loopback: Option<Measured>,
     pub(crate) network: Option<Measured>,
-    /// What each machine sent and received while all sent to all; then `network` is the lesser of both, the
+    /// Rates of each machine while all sent to all; then `network` is the lesser of sent and received, as the
     /// median over the machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) shuffle: Vec<InShuffle>,

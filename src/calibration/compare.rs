@@ -1,4 +1,5 @@
-//! How much the capacities of several machines differ: disks of one model do by a tenth and more (Krevat et al.).
+//! Differences of the capacities of several machines: disks of one model differ by a tenth and more (Krevat
+//! et al.).
 
 use flowtrace_render::table::{Align, Table};
 use flowtrace_render::units;
@@ -10,14 +11,14 @@ use super::capacity::{Capacities, Measured};
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Variation {
     capacity: &'static str,
-    /// Machines of which it is known.
+    /// Number of machines whose capacity is known.
     machines: usize,
     mean: f64,
     /// Standard deviation over the machines as a share of the mean.
     deviation: f64,
-    /// The slowest machine, and what it does as a share of the mean.
+    /// The slowest machine, and its capacity as a share of the mean.
     slowest: (String, f64),
-    /// The fastest, likewise.
+    /// The fastest machine, likewise.
     fastest: (String, f64),
 }
 
@@ -34,7 +35,7 @@ const ALL: [(&str, Of); 8] = [
     ("network to the others", |c| c.network),
 ];
 
-/// What varies how much; of a capacity that only one machine has, nothing.
+/// The variation of each capacity that several machines have.
 pub(crate) fn variations(machines: &[Capacities]) -> Vec<Variation> {
     let of = |(capacity, of): &(&'static str, Of)| {
         let known = machines
@@ -119,7 +120,7 @@ mod tests {
             machine("n3", 60e6, None),
         ];
         let found = variations(&machines);
-        // The network of one machine alone varies from nothing.
+        // One machine alone has no variation of its network.
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].machines, found[0].mean), (3, 90e6));
         // Squares of 20, 10 and 30 over two.

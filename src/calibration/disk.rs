@@ -1,5 +1,5 @@
-//! The disk, past the page cache: a file that is written, read, and has no name from the start, so
-//! that nothing of it stays whatever happens.
+//! The disk, past the page cache: a file that is written, read, and has no name from the start, so that
+//! nothing of the file stays whatever happens.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,38 +15,39 @@ const SMALL: usize = 4096;
 const RANDOM_SECONDS: f64 = 0.7;
 /// A sequential round stops after this, even if the file is not complete.
 const SEQUENTIAL_SECONDS: f64 = 4.0;
-/// Less than this says nothing.
+/// Smallest file that gives a meaningful rate, bytes.
 const LEAST: u64 = 32 << 20;
 
-/// What a disk has room for.
+/// Free space of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Room {
+struct FreeSpace {
     /// Bytes that an ordinary user may still take.
     free: u64,
     /// Bytes that stay free for others, see [`kept`].
     kept: u64,
 }
 
-impl Room {
-    /// How much may be written, of what is wanted; `None`: too little to measure with.
+impl FreeSpace {
+    /// The bytes that may be written, at most `wanted`; `None`: too few to measure with.
     fn allows(self, wanted: u64) -> Option<u64> {
         let bytes = self.free.saturating_sub(self.kept).min(wanted) / PIECE as u64 * PIECE as u64;
         (bytes >= LEAST).then_some(bytes)
     }
 }
 
-/// The room on the disk of a directory.
-fn room(directory: &Path) -> io::Result<Room> {
+/// The free space on the disk of a directory.
+fn free_space(directory: &Path) -> io::Result<FreeSpace> {
     let stat = nix::sys::statvfs::statvfs(directory)?;
     let unit = stat.fragment_size() as u64;
     let total = stat.blocks() as u64 * unit;
-    Ok(Room {
+    Ok(FreeSpace {
         free: stat.blocks_available() as u64 * unit,
         kept: kept(total),
     })
 }
 
-/// How much of a disk of so many bytes stays free: a tenth, 1 GB at least, and no more than 4 GB of a large one.
+/// The bytes that stay free on a disk of so many bytes: a tenth, 1 GB at least, and no more than 4 GB of a
+/// large disk.
 fn kept(total: u64) -> u64 {
     (total / 10).clamp(1_000_000_000, 4_000_000_000)
 }
@@ -71,14 +72,15 @@ pub(super) fn measure(
         Failure::new(1, format!("cannot {what} in {shown}: {error}"))
             .hint("name a directory that can be written with --dir")
     };
-    let room = room(directory).map_err(|error| cannot("look at the disk", error))?;
-    let Some(size) = room.allows(most_bytes) else {
+    let space =
+        free_space(directory).map_err(|error| cannot("read the free space of the disk", error))?;
+    let Some(size) = space.allows(most_bytes) else {
         return Err(Failure::new(
             1,
             format!(
                 "the disk of {shown} is too full to measure: {} free, of which {} stay free",
-                flowtrace_render::units::bytes(room.free as i64),
-                flowtrace_render::units::bytes(room.kept as i64)
+                flowtrace_render::units::bytes(space.free as i64),
+                flowtrace_render::units::bytes(space.kept as i64)
             ),
         )
         .hint("name a directory on another disk with --dir"));
@@ -88,14 +90,15 @@ pub(super) fn measure(
     fill(buffer.bytes());
     for _ in 0..rounds_wanted {
         let error = |error| cannot("measure the disk", error);
-        // A new one each time, as workflows write: to write over what a file has already is faster on some filesystems.
+        // A new file each time, as workflows write: overwriting a file is faster on some filesystems.
         let (file, is_direct) =
             nameless(directory).map_err(|error| cannot("make a file", error))?;
         rounds.is_direct = is_direct;
         let (written, rate) = write(&file, &mut buffer, size).map_err(error)?;
         rounds.write.push(rate);
         forget(&file);
-        // Read in sequence later: a disk that has taken data faster than it keeps them is busy for a while.
+        // Read in sequence later: a disk that has taken data faster than it can store them is busy for a
+        // while.
         rounds
             .random_read
             .push(random(&file, written, false).map_err(error)?);
@@ -133,7 +136,7 @@ fn nameless(directory: &Path) -> io::Result<(File, bool)> {
     Err(io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Takes what is cached of the file out of the page cache, as far as the kernel does that.
+/// Removes the cached pages of the file from the page cache, as far as the kernel does that.
 fn forget(file: &File) {
     let _ = file.sync_data();
     let advice = nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED;
@@ -144,7 +147,7 @@ fn write(file: &File, buffer: &mut Aligned, size: u64) -> io::Result<(u64, f64)>
     let begin = Instant::now();
     let mut at = 0;
     while at < size && begin.elapsed().as_secs_f64() < SEQUENTIAL_SECONDS {
-        // No two pieces are equal, for disks that compress or look for what they have already.
+        // No two pieces are equal, for disks that compress or deduplicate.
         buffer.bytes()[..8].copy_from_slice(&at.to_le_bytes());
         file.write_all_at(buffer.bytes(), at)?;
         at += PIECE as u64;
@@ -202,7 +205,7 @@ pub(super) fn next(mut state: u64) -> u64 {
     state ^ state << 17
 }
 
-/// A buffer that begins at a multiple of a page, as direct access wants it.
+/// A buffer that begins at a multiple of a page, as direct access requires.
 struct Aligned {
     all: Vec<u8>,
     from: usize,
@@ -231,13 +234,13 @@ mod tests {
         assert_eq!(kept(gigabyte / 2), gigabyte);
         assert_eq!(kept(20 * gigabyte), 2 * gigabyte);
         assert_eq!(kept(250 * gigabyte), 4 * gigabyte);
-        let room = |free, kept| Room { free, kept };
-        assert_eq!(room(10 << 30, 1 << 30).allows(256 << 20), Some(256 << 20));
+        let space = |free, kept| FreeSpace { free, kept };
+        assert_eq!(space(10 << 30, 1 << 30).allows(256 << 20), Some(256 << 20));
         assert_eq!(
-            room((1 << 30) + (64 << 20), 1 << 30).allows(256 << 20),
+            space((1 << 30) + (64 << 20), 1 << 30).allows(256 << 20),
             Some(64 << 20)
         );
-        assert_eq!(room((1 << 30) + 1000, 1 << 30).allows(256 << 20), None);
-        assert_eq!(room(0, 1 << 30).allows(256 << 20), None);
+        assert_eq!(space((1 << 30) + 1000, 1 << 30).allows(256 << 20), None);
+        assert_eq!(space(0, 1 << 30).allows(256 << 20), None);
     }
 }

@@ -7,7 +7,7 @@ use super::store::FORMAT;
 use super::{disk, network, speed};
 use crate::failure::Failure;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) directory: &'a Path,
@@ -20,8 +20,11 @@ pub(crate) struct Plan<'a> {
     pub(crate) shuffle: &'a [String],
 }
 
-/// Measures this machine. `tell` hears what is measured next.
-pub(crate) fn measure(plan: &Plan<'_>, tell: &mut dyn FnMut(&str)) -> Result<Capacities, Failure> {
+/// Measures this machine. `report` is called with the name of each measurement before it.
+pub(crate) fn measure(
+    plan: &Plan<'_>,
+    report: &mut dyn FnMut(&str),
+) -> Result<Capacities, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut found = Capacities {
         format: FORMAT.into(),
@@ -33,19 +36,19 @@ pub(crate) fn measure(plan: &Plan<'_>, tell: &mut dyn FnMut(&str)) -> Result<Cap
         directory: plan.directory.display().to_string(),
         ..Capacities::default()
     };
-    tell("disk");
+    report("disk");
     let disk = disk::measure(plan.directory, plan.most_bytes, plan.rounds)?;
     found.is_direct = disk.is_direct;
     found.disk_write = Measured::of(disk.write);
     found.disk_read = Measured::of(disk.read);
     found.disk_random_write = Measured::of(disk.random_write);
     found.disk_random_read = Measured::of(disk.random_read);
-    tell("memory");
+    report("memory");
     found.memory_copy = Measured::of((0..plan.rounds).map(|_| speed::memory()).collect());
-    tell("processors");
+    report("CPUs");
     found.cpu_one = Measured::of((0..plan.rounds).map(|_| speed::cpu(1)).collect());
     found.cpu_all = Measured::of((0..plan.rounds).map(|_| speed::cpu(cores)).collect());
-    tell("network");
+    report("network");
     let loopback: Vec<f64> = (0..plan.rounds)
         .filter_map(|_| network::loopback().ok())
         .collect();
@@ -61,13 +64,13 @@ pub(crate) fn measure(plan: &Plan<'_>, tell: &mut dyn FnMut(&str)) -> Result<Cap
         found.network = Measured::of(rounds);
     }
     if !plan.shuffle.is_empty() {
-        tell("network, all to all");
+        report("network, all to all");
         shuffle(plan, &mut found)?;
     }
     Ok(found)
 }
 
-/// Krevat's N for n nodes: what a node moves while all send to all.
+/// Krevat's N for n nodes: the bytes that a node moves while all send to all.
 pub(super) fn shuffle(plan: &Plan<'_>, found: &mut Capacities) -> Result<(), Failure> {
     let peers = plan.shuffle;
     let (mut sent, mut received) = (vec![Vec::new(); peers.len()], vec![Vec::new(); peers.len()]);

@@ -1,5 +1,5 @@
-//! The network: streams of bytes over TCP for a while, counted by those that receive them; from one machine to
-//! another, or from each of several to all others at once, as a shuffle moves them (Krevat et al.).
+//! The network: streams of bytes over TCP for a while, counted by the receivers; from one machine to another,
+//! or from each of several to all others at once, as a shuffle moves them (Krevat et al.).
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_millis(1000);
-/// A shuffle takes longer: its streams do not begin in the same moment.
+/// A shuffle takes longer, for its streams do not begin at the same time.
 const SHUFFLE: Duration = Duration::from_millis(3000);
 const PIECE: usize = 256 << 10;
-/// What a connection begins with, so that nobody else's is taken: a stream to be counted, or the peers to send to.
+/// First bytes of a connection, so that foreign connections are refused: a stream to count, or the peers to
+/// send to.
 const RATE: &[u8; 16] = b"flowtrace rate 2";
 const SEND: &[u8; 16] = b"flowtrace send 2";
-/// The answer: nothing is sent to who does not expect it.
+/// The answer: nothing is sent to a peer that does not expect it.
 const HERE: &[u8; 16] = b"flowtrace here 2";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections at once, and bytes of a list of peers.
@@ -36,7 +37,7 @@ pub(super) fn to(peer: &str) -> io::Result<f64> {
     send(connect(peer, RATE)?, LONG)
 }
 
-/// What every one of several machines sent to every other one, all at once.
+/// Rates between several machines that all sent to each other at once.
 #[derive(Debug)]
 pub(super) struct Shuffled {
     /// Bytes per second from the first to the second; of a machine to itself, 0.
@@ -54,7 +55,7 @@ impl Shuffled {
 /// Lets every peer, each of which runs [`serve`], send to all others at once.
 ///
 /// # Errors
-/// When one of them cannot be reached, or cannot reach another one; with both names.
+/// If one of them cannot be reached, or cannot reach another one; with both names.
 pub(super) fn shuffle(peers: &[String]) -> io::Result<Shuffled> {
     let one = |at: usize| -> io::Result<Vec<f64>> {
         let of = |peer: &str, error: &dyn std::fmt::Display| {
@@ -100,10 +101,10 @@ pub(super) fn shuffle(peers: &[String]) -> io::Result<Shuffled> {
     Ok(Shuffled { rates })
 }
 
-/// Answers measurements until the process ends. `tell` hears of each.
-pub(crate) fn serve(address: &str, tell: &mut (dyn FnMut(&str) + Send)) -> io::Result<()> {
+/// Answers measurements until the process ends. `report` is called with a line for each.
+pub(crate) fn serve(address: &str, report: &mut (dyn FnMut(&str) + Send)) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
-    tell(&format!(
+    report(&format!(
         "waiting at {}; Ctrl-C ends that",
         listener.local_addr()?
     ));
@@ -112,7 +113,7 @@ pub(crate) fn serve(address: &str, tell: &mut (dyn FnMut(&str) + Send)) -> io::R
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for line in said {
-                tell(&line);
+                report(&line);
             }
         });
         answers(&listener, &connected, &move |line: String| {
@@ -121,34 +122,35 @@ pub(crate) fn serve(address: &str, tell: &mut (dyn FnMut(&str) + Send)) -> io::R
     })
 }
 
-/// Answers every connection, each in a thread of its own, for a machine sends and receives at once.
+/// Answers every connection, each in a thread of its own, because a machine sends and receives at once.
 fn answers(
     listener: &TcpListener,
     connected: &Arc<AtomicUsize>,
-    tell: &(impl Fn(String) + Clone + Send + 'static),
+    report: &(impl Fn(String) + Clone + Send + 'static),
 ) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
-        let (connected, tell) = (Arc::clone(connected), tell.clone());
+        let (connected, report) = (Arc::clone(connected), report.clone());
         if connected.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
             connected.fetch_sub(1, Ordering::AcqRel);
             continue;
         }
         std::thread::spawn(move || {
             match answer(stream) {
-                Ok(bytes) if bytes > 0 => tell(format!(
+                Ok(bytes) if bytes > 0 => report(format!(
                     "received {}",
                     flowtrace_render::units::bytes(bytes as i64)
                 )),
-                Ok(_) => tell("sent to the others".into()),
-                Err(error) => tell(format!("a measurement failed: {error}")),
+                Ok(_) => report("sent to the others".into()),
+                Err(error) => report(format!("a measurement failed: {error}")),
             }
             connected.fetch_sub(1, Ordering::AcqRel);
         });
     }
 }
 
-/// Receives one stream and says how many bytes it had, or sends to those who are named; returns bytes received.
+/// Receives one stream and answers with the number of its bytes, or sends to the named peers; returns the
+/// bytes received.
 fn answer(mut stream: TcpStream) -> io::Result<u64> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
@@ -184,11 +186,13 @@ fn answer(mut stream: TcpStream) -> io::Result<u64> {
             }
             Ok(0)
         }
-        _ => Err(io::Error::other("that was no flowtrace of this version")),
+        _ => Err(io::Error::other(
+            "the other end was no flowtrace of this version",
+        )),
     }
 }
 
-/// Sends to all peers of a list at once; bytes per second to each, not a number where that failed.
+/// Sends to all peers of a list at once; bytes per second to each, not a number if that failed.
 fn send_to_all(list: &str) -> Vec<f64> {
     std::thread::scope(|scope| {
         let peers: Vec<_> = list
@@ -202,7 +206,7 @@ fn send_to_all(list: &str) -> Vec<f64> {
     })
 }
 
-/// A connection to a peer that said it is one.
+/// A connection to a peer that has answered as one.
 fn connect(peer: &str, hello: &[u8; 16]) -> io::Result<TcpStream> {
     let address = peer.to_socket_addrs()?.next();
     let address = address.ok_or_else(|| io::Error::other("no such host"))?;
@@ -227,7 +231,7 @@ fn send(mut stream: TcpStream, long: Duration) -> io::Result<f64> {
         stream.write_all(&buffer)?;
     }
     stream.shutdown(std::net::Shutdown::Write)?;
-    // The answer comes when all of it has arrived.
+    // The answer comes when all bytes have arrived.
     let mut count = [0; 8];
     stream.read_exact(&mut count)?;
     Ok(u64::from_le_bytes(count) as f64 / begin.elapsed().as_secs_f64())

@@ -1,9 +1,9 @@
-//! Memory and processors.
+//! Memory and CPUs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Bytes per second that one core copies, of memory that no cache holds.
+/// Bytes per second that one core copies, of memory that does not fit a cache.
 pub(super) fn memory() -> f64 {
     const SIZE: usize = 64 << 20;
     let from = vec![1_u8; SIZE];

@@ -1,4 +1,4 @@
-//! Where capacities are kept.
+//! Files of capacities.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use super::capacity::{Capacities, host_name};
 use crate::failure::Failure;
 
-/// What every file of capacities says it is.
+/// The format that every file of capacities names.
 pub(super) const FORMAT: &str = "flowtrace capacities";
 /// A file of capacities is smaller than this, bytes.
 const MOST: u64 = 64 << 10;
 
-/// The file that is used where none is named: one for each host, in the user's data directory.
+/// The default file: one for each host, in the user's data directory.
 pub(crate) fn default_path() -> Option<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
@@ -27,7 +27,7 @@ pub(crate) fn default_path() -> Option<PathBuf> {
     )
 }
 
-/// Reads a file of capacities. Never more than it may be long, and never from a device.
+/// Reads a file of capacities. Reads no more than the longest such file, and never from a device.
 pub(crate) fn read(path: &Path) -> Result<Capacities, Failure> {
     let cannot = |why: &dyn std::fmt::Display| {
         Failure::usage(format!(
@@ -47,12 +47,12 @@ pub(crate) fn read(path: &Path) -> Result<Capacities, Failure> {
         .map_err(|error| cannot(&error))?;
     let found: Capacities = serde_json::from_str(&text).map_err(|error| cannot(&error))?;
     if found.format != FORMAT {
-        return Err(cannot(&"it holds something else"));
+        return Err(cannot(&"it contains something else"));
     }
     Ok(found)
 }
 
-/// Writes capacities: a new file, or one that held capacities before. Anything else is refused.
+/// Writes capacities: to a new file, or over a file of capacities. Any other file is refused.
 pub(crate) fn write(path: &Path, capacities: &Capacities) -> Result<(), Failure> {
     let refuse = |why: &str| {
         Failure::usage(format!("will not write {}: {why}", path.display()))
@@ -65,7 +65,7 @@ pub(crate) fn write(path: &Path, capacities: &Capacities) -> Result<(), Failure>
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.is_file() => return Err(refuse("it is no regular file")),
         Ok(_) if read(path).is_err() => {
-            return Err(refuse("it is there already and holds something else"));
+            return Err(refuse("it is there already and contains something else"));
         }
         _ => {}
     }

@@ -11,14 +11,15 @@ use crate::failure::Failure;
 
 /// Watch this machine for a collector: samples of its counters in small signed datagrams
 ///
-/// Sends totals of CPUs, memory, disks and network, those and as often as the collector says, until a
-/// signal or until the collector stops it; the last totals go over TCP. Lost datagrams cost resolution, never a total.
+/// Sends totals of CPUs, memory, disks and network until a signal, or until the collector stops it; the
+/// collector chooses the counters and the rate. The last totals go over TCP. Lost datagrams cost resolution,
+/// never a total.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace agent --to head:4790 --key ~/.flowtrace.key &
   pdsh -w n[1-8] flowtrace agent --to head:4790 --key ~/.flowtrace.key --for 600
 
-Exit status: 0 the last totals were handed over; 1 they were not; 2 wrong use.")]
+Exit status: 0 the last totals arrived; 1 they did not; 2 wrong use.")]
 pub(crate) struct Args {
     /// Address of the collector
     #[arg(long, value_name = "HOST:PORT")]

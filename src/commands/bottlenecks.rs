@@ -19,10 +19,10 @@ use crate::explained::{self, Explained};
 use crate::failure::Failure;
 use crate::{graphviz, output};
 
-/// Find the step, or the channel between steps, that limits the run, and when it does
+/// Find the step, or the channel between steps, that limits the run, and the time when it does
 ///
-/// Algorithms 1 to 3 of Battré et al. over windows of time, on any recorded workflow: pipes,
-/// sockets and files are the channels. Shells and workflow managers never count.
+/// Algorithms 1 to 3 of Battré et al. over windows of time, on any recorded workflow: pipes, sockets and
+/// files are the channels. Shells and workflow managers never count.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// What counts as one step: rule, exe, command, host, dir, env:NAME, regex:PATTERN
+    /// Unit that is one step: rule, exe, command, host, dir, env:NAME, regex:PATTERN
     #[arg(long, default_value = "rule", value_parser = By::parse)]
     by: By,
     /// A step is a bottleneck when it processes for more than this share of a window
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Length of a window in seconds [default: a twentieth of the run, at most 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     window: Option<f64>,
-    /// Say how many instances of which step to run, on N cores [default: those of the machine]
+    /// Advise how many instances of each step to run, on N cores [default: those of the machine]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0", value_parser = clap::value_parser!(u16).range(0..=10_000))]
     cores: Option<u16>,
     /// Ask again every SECONDS, until the recording ends; each time up to where the trace is complete, some 5 s ago at most
@@ -146,7 +146,7 @@ fn once(args: &Args) -> crate::failure::Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the summary says first, where that is something else than the bottleneck: it is about rules.
+/// The first statement of the summary, if that is not the bottleneck; the summary is about rules.
 fn why(args: &Args, read: &Explained, result: &Bottlenecks) -> Result<Option<String>, Failure> {
     if !matches!(args.by, By::Rule) {
         return Ok(None);

@@ -10,7 +10,7 @@ use crate::calibration::{self, Capacities, Measured, Plan, compare};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 
-/// Measure what this machine can do: disk, memory, processors, network
+/// Measure the capacities of this machine: disk, memory, CPUs, network
 ///
 /// Takes less than a minute and writes a file of 256 MB or less, past the page cache, that is gone
 /// afterwards; a tenth of the disk stays free, 1 to 4 GB. `flowtrace ideal` and `resources` use the result.
@@ -26,10 +26,10 @@ pub(crate) struct Args {
     /// Directory on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// How often to measure everything; the median counts
+    /// Number of measurements; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
     rounds: u8,
-    /// Most that is written to the disk in a round, MB
+    /// Most MB that are written to the disk in a round
     #[arg(long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(32..=100_000))]
     size: u32,
     /// Measure the network to a machine that runs `flowtrace calibrate --serve`, too
@@ -44,16 +44,16 @@ pub(crate) struct Args {
         conflicts_with = "to"
     )]
     shuffle: Vec<String>,
-    /// Measure nothing, but answer others who do
+    /// Measure nothing, but answer the measurements of other machines
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "shuffle", "output"])]
     serve: Option<String>,
-    /// Measure nothing, but say how much the capacities of several machines differ, of each a file
+    /// Measure nothing, but report how much the capacities of several machines differ, of each a file
     #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["to", "shuffle", "serve", "output"])]
     compare: Vec<PathBuf>,
     /// Keep the result in FILE [default: one for each host in the user's data directory]
     #[arg(short, long, value_name = "FILE", value_parser = output::ending::only("json"))]
     output: Option<PathBuf>,
-    /// Text, or JSON as it is kept
+    /// Text, or JSON as it is stored
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -67,9 +67,9 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mut tell = |line: &str| message!("flowtrace: {line}");
+    let mut report = |line: &str| message!("flowtrace: {line}");
     if let Some(address) = &args.serve {
-        return match calibration::serve(address, &mut tell) {
+        return match calibration::serve(address, &mut report) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => Err(
                 Failure::new(1, format!("cannot listen at {address}: {error}"))
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             .hint("--shuffle a:4711,b:4711, or --to a:4711 for one"));
     }
     let output = args.output.clone().or_else(calibration::default_path);
-    // Better to hear of a file that cannot be written before than after.
+    // Checked first: a file that cannot be written is better reported before the measurement.
     if let Some(path) = args
         .output
         .as_deref()
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         && (!path.is_file() || calibration::read(path).is_err())
     {
         return Err(Failure::usage(format!(
-            "will not write {}: it is there already and holds no capacities",
+            "will not write {}: it is there already and contains no capacities",
             path.display()
         ))
         .hint("name a new file with -o"));

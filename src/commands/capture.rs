@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Capture this port of TCP, UDP and SCTP alone; may be given several times
     #[arg(long = "port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     ports: Vec<u16>,
-    /// Bytes of each packet that are looked at
+    /// Bytes of each packet that are read
     #[arg(long, value_name = "BYTES", default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=65535))]
     snap: u32,
     /// Stop after so many seconds; a command is ended then (SIGTERM, 5 s later SIGKILL; what it started
@@ -103,7 +103,7 @@ pub(crate) fn run(args: Args) -> crate::failure::Outcome {
             failure.with_code(crate::failure::USAGE)
         }
     })?;
-    tell(&options, &report, args.quiet);
+    print_report(&options, &report, args.quiet);
     Ok(match report.end {
         None => ExitCode::SUCCESS,
         Some(End::Exited(code)) => ExitCode::from(code as u8),
@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     })
 }
 
-fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
+fn print_report(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
     if let Some(how) = report.trace.displaced {
         return message!("flowtrace: {}", conclude::displaced(&options.output, how));
     }
@@ -139,7 +139,7 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
             live.unstored,
             "because the trace could not be written as fast",
         ),
-        // Of these most are packets, but not all need be.
+        // Most of these rows are packets, but not all need be.
         (
             report.trace.dropped,
             "rows because the trace could not be written",
@@ -150,7 +150,7 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
     }
     lost.extend(live.gone.iter().map(|name| {
         let name = plain(name);
-        format!("what passed {name} after it was deleted or left the network namespace")
+        format!("packets of {name} after it was deleted or left the network namespace")
     }));
     let lost = match lost.as_slice() {
         [] => "none lost".into(),

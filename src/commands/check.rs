@@ -17,9 +17,9 @@ use crate::{output, progress};
 
 /// Compare declared dependencies with the real ones of a traced build
 ///
-/// Says which files were read without being declared (with -j they may be read before they are
-/// there, or their changes go unnoticed), which declared ones were not read, and which files
-/// were made that no rule declares. Exit status 1: something is missing; 2: nothing could be checked.
+/// Lists files that were read without being declared (with -j they may be read before they are there, or
+/// their changes go unnoticed), declared files that were not read, and files that were made though no rule
+/// declares them. Exit status 1: something is missing; 2: nothing could be checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   make clean; flowtrace run -o ../trace.db -- make -j4
@@ -30,10 +30,10 @@ use crate::{output, progress};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// What is declared, `-` for standard input [default: asks the traced build itself]
+    /// Declared dependencies, `-` for standard input [default: asks the traced build itself]
     #[arg(long, value_name = "FILE", requires = "kind")]
     declared: Option<PathBuf>,
-    /// What FILE is
+    /// Kind of FILE
     #[arg(long, value_enum, requires = "declared")]
     kind: Option<FileKind>,
     /// Text for people, or JSON [default: by the ending of FILE, else text]
@@ -51,7 +51,7 @@ enum FileKind {
     Ninja,
     /// Output of snakemake --detailed-summary
     Snakemake,
-    /// A line for each dependency: what is needed, a tab or blanks, what is made of it
+    /// A line for each dependency: the needed file, a tab or blanks, the file made from it
     Edges,
 }
 
@@ -69,7 +69,10 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     if let (Some(output), Some(declared)) = (args.output.path(), &args.declared)
         && same(output, declared)
     {
-        let what = format!("cannot write {}: it is what is declared", output.display());
+        let what = format!(
+            "cannot write {}: it has the declared dependencies",
+            output.display()
+        );
         return Err(Failure::usage(what).hint("name another file with -o"));
     }
     let trace = Trace::open(&args.trace)?;
@@ -126,7 +129,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
                 }
             );
             return Err(Failure::usage(what).hint(
-                "a make that calls itself is not looked into: trace such a call by itself; cmake -G Ninja makes rules without them",
+                "rules of a make that another make calls are not read: trace such a call by itself; cmake -G Ninja makes rules without them",
             ));
         }
         let made: Vec<&str> = findings
@@ -192,14 +195,14 @@ struct Build {
     command: Arc<str>,
     /// The directory in which it was started.
     directory: Arc<str>,
-    /// Its process images: several where the run began it several times (`make clean && make`).
+    /// Its process images: several if the run began it several times (`make clean && make`).
     upids: Vec<i64>,
 }
 
-/// The build that a run consists of, wherever a script, a wrapper or cmake starts it; `None`: there is none.
+/// The build that a run consists of, whether a script, a wrapper or cmake starts it; `None`: there is none.
 ///
 /// # Errors
-/// When the run has builds of different rules.
+/// If the run has builds of different rules.
 fn builder(trace: &Trace, root: &str) -> Result<Option<Build>, Failure> {
     let rows = trace.processes()?;
     let of: HashMap<i64, &ProcessRow> = rows.iter().map(|row| (row.upid, row)).collect();
@@ -209,9 +212,10 @@ fn builder(trace: &Trace, root: &str) -> Result<Option<Build>, Failure> {
             .is_some_and(|command| knowing(&unquote(command)).is_some_and(|words| !is_query(words)))
     };
     let builds: HashSet<i64> = rows.iter().filter(is_build).map(|row| row.upid).collect();
-    // make calls itself for directories below, and begins again in its own place after it has made a file that it includes.
+    // make calls itself for directories below, and execs itself again after it has made a file that it
+    // includes.
     let is_first = |row: &&ProcessRow| {
-        // The image before has a smaller id in every sound trace.
+        // The image before has a smaller id in every valid trace.
         let before = |row: &ProcessRow| {
             let before = of.get(&row.prev_upid.or(row.parent_upid)?).copied();
             before.filter(|before| before.upid < row.upid)
@@ -227,7 +231,7 @@ fn builder(trace: &Trace, root: &str) -> Result<Option<Build>, Failure> {
             upids: vec![row.upid],
         });
     }
-    // What cmake builds to try the compiler is gone when the run ends.
+    // The files that cmake builds to try the compiler are gone when the run ends.
     if builds
         .iter()
         .any(|build| Path::new(&*build.directory).is_dir())
@@ -251,7 +255,8 @@ fn builder(trace: &Trace, root: &str) -> Result<Option<Build>, Failure> {
     Ok(Some(last))
 }
 
-/// Where the rules of a build come from: its program, the directory, and the options that name a file of rules or set a variable.
+/// The source of the rules of a build: its program, the directory, and the options that name a file of rules
+/// or set a variable.
 fn rules_of(build: &Build) -> (String, String, Vec<String>) {
     let argv = unquote(&build.command);
     let words = knowing(&argv).unwrap_or(&argv);
@@ -271,7 +276,7 @@ fn rules_of(build: &Build) -> (String, String, Vec<String>) {
     )
 }
 
-/// Whether a build is only asked for something and builds nothing.
+/// True if a build only answers a query and builds nothing.
 fn is_query(words: &[String]) -> bool {
     let is_ninja = words.first().is_some_and(|word| base(word) == "ninja");
     let is_tool = |word: &String| is_ninja && word.starts_with("-t");
@@ -280,7 +285,8 @@ fn is_query(words: &[String]) -> bool {
         .any(|word| word == "--version" || is_tool(word))
 }
 
-/// The directory that a build goes to before it reads its rules (`-C`), from the one where it was started.
+/// The directory to which a build changes before it reads its rules (`-C`), relative to the one where it was
+/// started.
 fn base_of(command: &str, directory: &str) -> String {
     let argv = unquote(command);
     let mut words = knowing(&argv).unwrap_or(&argv).iter().skip(1);
@@ -301,7 +307,7 @@ fn base_of(command: &str, directory: &str) -> String {
     base.to_string_lossy().into_owned()
 }
 
-/// The words of a command that knows its rules, without the interpreter that runs it.
+/// The words of a command that has rules, without the interpreter that runs it.
 fn knowing(argv: &[String]) -> Option<&[String]> {
     let knows = |words: &[String]| {
         let first = words.first().map(|word| base(word));
@@ -315,7 +321,7 @@ fn knowing(argv: &[String]) -> Option<&[String]> {
 /// Bytes of the names of targets that are given to ninja at most: the kernel takes 2 MiB of arguments.
 const MOST_TARGETS: usize = 1 << 20;
 
-/// Lets the build that was traced tell its rules: the same command, told to print and not to build.
+/// Asks the traced build for its rules: the same command, with options to print and not to build.
 fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
     let argv = unquote(command);
     let argv = knowing(&argv).unwrap_or(&argv);
@@ -329,7 +335,7 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
             (Kind::Make, vec![given])
         }
         "ninja" => {
-            // Of its options only where the rules are.
+            // Only its options for the place of the rules.
             let mut kept: Vec<&str> = Vec::new();
             let mut words = given.iter();
             while let Some(&word) = words.next() {
@@ -382,7 +388,7 @@ fn printed(program: &str, arguments: &[&str], root: &Path) -> Result<String, Fai
             let failure = Failure::usage(format!("cannot run {} in {place}: {error}", shown()));
             match root.is_dir() {
                 true => failure,
-                false => failure.hint("the directory of the build is gone; give what is declared with --declared FILE"),
+                false => failure.hint("the directory of the build is gone; give the declared dependencies with --declared FILE"),
             }
         })?;
     if !output.status.success() {
@@ -395,7 +401,7 @@ fn printed(program: &str, arguments: &[&str], root: &Path) -> Result<String, Fai
             output.status,
             last.unwrap_or("it said nothing")
         ))
-        .hint("give what is declared with --declared FILE"));
+        .hint("give the declared dependencies with --declared FILE"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

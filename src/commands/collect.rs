@@ -1,4 +1,4 @@
-//! `flowtrace collect`: gathers what agents send into one trace.
+//! `flowtrace collect`: collects the samples of agents in one trace.
 
 use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
@@ -27,12 +27,12 @@ use screen::Screen;
 /// Longest time between samples, seconds.
 const SLOWEST: f64 = 3600.0;
 
-/// Collect what agents on many machines send into one trace, and show it while they run
+/// Collect the samples of agents on many machines in one trace, and show them while they run
 ///
-/// Machines are put on this machine's clock by round trips, with the error stated. What is missing
-/// is filled in between its neighbours and marked. On a terminal all machines are shown while they
-/// run, and keys change their rates and stop their agents; else lines on standard input do: 'rate 5' for
-/// all machines, 'rate n3 0.1' for one, 'stop' and 'stop n3'.
+/// Machines are put on this machine's clock by round trips, with the error stated. Missing samples are filled
+/// in between their neighbours and marked. On a terminal all machines are shown while they run, and keys
+/// change their rates and stop their agents; else lines on standard input do: 'rate 5' for all machines,
+/// 'rate n3 0.1' for one, 'stop' and 'stop n3'.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace collect -o nodes.db --key ~/.flowtrace.key
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         until_final: args.until,
     };
     let shows = !args.quiet && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    // Threads begin after the signals were blocked, or those would go to them.
+    // Threads begin after the signals were blocked, or the signals would go to them.
     let (lines, screen) = (RefCell::new(None), RefCell::new(None));
     let mut controls = || match (lines.borrow_mut().as_mut(), screen.borrow_mut().as_mut()) {
         (_, Some(screen)) => Screen::keys(screen),
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     if !args.quiet {
         message!("{}", ending(&report, &options));
     }
-    // What is not in the trace is not exact, whoever sent it.
+    // Samples that are not in the trace are not exact, even if an agent sent them.
     let is_exact =
         report.summary.write_error.is_none() && report.nodes.iter().all(|node| node.is_final);
     Ok(ExitCode::from(u8::from(!is_exact)))
@@ -218,7 +218,7 @@ fn ending(report: &CollectReport, options: &CollectOptions) -> String {
     );
     if report.refused > 0 {
         text.push_str(&format!(
-            "  {} refused: of strangers, repeated, or of an older session\n",
+            "  {} refused: not signed with the key, repeated, or of an older session\n",
             units::counted(report.refused as i64, "message", "messages")
         ));
     }

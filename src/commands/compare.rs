@@ -13,8 +13,8 @@ use crate::{output, progress};
 /// Compare two runs: what is new, gone, slower, reads more, waits longer
 ///
 /// Steps are aligned by rule, files by the pattern of their names; of packets the rates, periods, messages
-/// and balance are compared. Differences as two equal runs have them are no findings, but another duration
-/// is always said. Exit status 1: there is a finding.
+/// and balance are compared. Differences that two equal runs have as well are no findings, but another
+/// duration is always reported. Exit status 1: there is a finding.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace compare before.db after.db
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     output::write_to(&args.output, &args.b, |out| {
         match format {
             Format::Text => {
-                // Whoever reads it from a pipe or a file wants each finding on its line.
+                // A reader of a pipe or file wants each finding on its line.
                 let is_terminal = path.is_none() && std::io::stdout().is_terminal();
                 let width = is_terminal.then(|| output::width(path));
                 output::text(out, &text::text(&comparison, width))?;

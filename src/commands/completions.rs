@@ -18,7 +18,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, mut command: clap::Command) -> crate::failure::Outcome {
-    // The generator writes as if nothing could fail, so not to the closed end of a pipe.
+    // The generator panics on a failed write, so it does not write to a pipe that may be closed.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "flowtrace", &mut script);
     std::io::stdout().lock().write_all(&script)?;

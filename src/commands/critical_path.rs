@@ -16,9 +16,8 @@ use crate::{explained, output};
 
 /// Show the chain of steps that decided how long the run took
 ///
-/// Each process on it worked while everything after waited. For each rule it says what would
-/// be gained if that took half its time, for each process how much later it could have ended
-/// (slack, in JSON).
+/// Each process on the chain worked while everything after it waited. For each rule it reports the gain if
+/// that took half its time, for each process how much later it could have ended (slack, in JSON).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace critical-path trace.db

@@ -10,10 +10,10 @@ use crate::output;
 
 /// Write the workflow as a graph of processes and files
 ///
-/// Ellipses are processes, boxes files, dotted lines forks; red is the one critical path that
-/// `flowtrace critical-path` names. On an edge stand the bytes that moved along it, and the bytes per second of
-/// the time in the calls that moved them; the width of its line shows either (`--width`). Every picture has its
-/// legend. The edges of data never make a cycle; what would is left out and counted. `flowtrace export` has
+/// Ellipses are processes, boxes files, dotted lines forks; red is the one critical path that `flowtrace
+/// critical-path` names. An edge shows the bytes that moved along it, and the bytes per second of the time in
+/// the calls that moved them; the width of its line shows either (`--width`). Every picture has its legend.
+/// The edges of data never make a cycle; an edge that would is left out and counted. `flowtrace export` has
 /// further formats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -1,4 +1,4 @@
-//! `flowtrace doctor`: what works here.
+//! `flowtrace doctor`: the facilities that work here.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::failure::Outcome;
 
-/// Say what can be traced on this machine, what cannot, and the remedy
+/// Report what can be traced on this machine, what cannot, and the remedy
 ///
 /// Tries everything for real. Exit status 1 when something is missing.
 #[derive(Debug, clap::Args)]

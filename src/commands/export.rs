@@ -75,8 +75,8 @@ enum Format {
     Perfetto,
     /// A CSV file of every view, in a directory
     Csv,
-    /// A dataset for DuckDB, Polars, Spark: every view as Parquet files, partitioned by run and host,
-    /// in a directory that may hold those of many traces
+    /// A dataset for DuckDB, Polars, Spark: every view as Parquet files, partitioned by run and host, in a
+    /// directory that may have those of many traces
     Parquet,
     /// Packets for Wireshark and tcpdump, with the processes that sent them as comments; hardware
     /// addresses, checksums and payload are not in a trace
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             return whole(&trace, args, format, target);
         }
     };
-    // Programs want everything; a picture has to fit a page.
+    // Programs need everything; a picture has to fit a page.
     let is_picture = graphviz::picture(&format).is_some();
     let default = (!is_picture).then_some(drawing::By::Process);
     args.view.write(&trace, graph_format, default, target)?;
@@ -202,12 +202,12 @@ fn packets(trace: &Trace, path: &Path, target: &output::Target) -> crate::failur
 fn dataset(trace: &Trace, target: &output::Target) -> crate::failure::Outcome {
     let Some(directory) = target.path() else {
         return Err(Failure::usage("parquet writes a directory for every view")
-            .hint("name a directory with -o DIR; it may hold the views of other traces"));
+            .hint("name a directory with -o DIR; it may have the views of other traces"));
     };
     let written = parquet::write(trace, directory).map_err(|error| match error {
         parquet::Error::Trace(error) => error.into(),
         error @ parquet::Error::Output { .. } => Failure::new(1, error.to_string())
-            .hint("what was written before stands; make room, or name another directory with -o"),
+            .hint("earlier files stay; free space there, or name another directory with -o"),
         error => Failure::new(1, error.to_string()),
     })?;
     message!(
@@ -233,12 +233,12 @@ fn views(trace: &Trace, path: &Path, target: &output::Target) -> crate::failure:
         .and_then(|()| write_views(trace, path, target, directory));
     let (rows, views) = written.map_err(|failure| {
         for above in made {
-            // Only those that are empty.
+            // Only the empty directories.
             let _ = std::fs::remove_dir(above);
         }
         failure
             .detail("nothing of this export was kept")
-            .or_hint("make room there, or name another directory with -o")
+            .or_hint("free space there, or name another directory with -o")
     })?;
     message!(
         "flowtrace: {rows} rows of {views} views in {}",
@@ -247,7 +247,7 @@ fn views(trace: &Trace, path: &Path, target: &output::Target) -> crate::failure:
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes all views or none; how many rows, and of how many views.
+/// Writes all views or none; returns the numbers of rows and views.
 fn write_views(
     trace: &Trace,
     path: &Path,

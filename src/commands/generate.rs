@@ -12,10 +12,10 @@ use crate::{output, progress};
 
 /// Write the traced workflow as a specification that runs again
 ///
-/// Each command that the workflow's script or make started becomes a step, a pipeline one step,
-/// with the files that it read and wrote and everything that must come before it. What ran one
-/// after the other then runs in parallel where the data allow. Exit status 1: a step cannot be
-/// written down, and the output says which and why.
+/// Each command that the workflow's script or make started becomes a step, a pipeline one step, with the
+/// files that it read and wrote and everything that must come before it. Steps that ran one after the other
+/// then run in parallel where the data allow. Exit status 1: a step cannot be written down, and the output
+/// says which and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace run -o ../trace.db -- sh script.sh
@@ -24,11 +24,10 @@ use crate::{output, progress};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// What to write [default: by the ending of FILE, else make]
+    /// Format to write [default: by the ending of FILE, else make]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Take the environment of steps as it will be then, even where the trace tells that the script
-    /// changed it
+    /// Take the environment of steps as it will be then, even if the trace shows that the script changed it
     #[arg(long)]
     ignore_environment: bool,
     #[command(flatten)]
@@ -39,7 +38,7 @@ pub(crate) struct Args {
 enum Format {
     /// Makefile for GNU make 4.3 or newer
     Make,
-    /// Script for bash that runs steps at once and waits for what they need
+    /// Script for bash that runs steps at once and waits for their inputs
     Shell,
     /// Snakefile
     Snakemake,
@@ -93,7 +92,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     }
     if refused.len() > SHOWN {
         message!(
-            "flowtrace: +{} more: each is named in what was written",
+            "flowtrace: +{} more: each is named in the output",
             refused.len() - SHOWN
         );
     }
@@ -101,7 +100,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     message!(
-        "flowtrace: {} of {} steps are missing in what was written; it stops there",
+        "flowtrace: {} of {} steps are missing in the output, which stops there",
         refused.len(),
         plan.steps.len()
     );

@@ -14,8 +14,8 @@ use crate::{calibration, explained, output};
 
 /// Compare a run with the shortest time that its data and the machine allow
 ///
-/// Each phase takes at best as long as its slowest resource: disk, network, memory, processors.
-/// The rest is broken down and sums exactly. Without a trace: the bound of a map–reduce job (Krevat et al.).
+/// Each phase takes at best as long as its slowest resource: disk, network, memory, CPUs. The rest is divided
+/// into causes and sums exactly. Without a trace: the bound of a map–reduce job (Krevat et al.).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,25 +37,25 @@ pub(crate) struct Args {
     /// Its local sort writes and reads the data once more
     #[arg(long)]
     two_phase: bool,
-    /// Its map phase writes a copy of what it makes
+    /// Its map phase writes a copy of its output
     #[arg(long)]
     backup: bool,
-    /// What a node's disk reads, MB/s
+    /// Rate at which a node's disk reads, MB/s
     #[arg(long, value_name = "MB/S", value_parser = rate)]
     disk_read: Option<f64>,
-    /// What it writes, MB/s
+    /// Rate at which it writes, MB/s
     #[arg(long, value_name = "MB/S", value_parser = rate)]
     disk_write: Option<f64>,
-    /// What a node's network carries, MB/s
+    /// Rate of a node's network, MB/s
     #[arg(long, value_name = "MB/S", value_parser = rate)]
     network: Option<f64>,
-    /// What a core copies in memory, MB/s
+    /// Rate at which a core copies memory, MB/s
     #[arg(long, value_name = "MB/S", value_parser = rate)]
     memory: Option<f64>,
     /// Capacities from a file of `flowtrace calibrate` [default: the one of this host]
     #[arg(long, value_name = "FILE")]
     capacities: Option<PathBuf>,
-    /// Moments at which phases end, in seconds from the start of the command [default: where no step is alive]
+    /// Times at which phases end, in seconds from the start of the command [default: where no step is alive]
     #[arg(long, value_name = "S,S…", value_delimiter = ',', value_parser = super::bottlenecks::seconds)]
     phases: Vec<f64>,
     /// Text, or JSON with exact numbers [default: by the ending of FILE, else text]
@@ -80,7 +80,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The capacities in a file; without one those that are kept for this host, if there are any.
+/// The capacities in a file; without a file those stored for this host, if there are any.
 pub(super) fn stored(path: Option<&Path>) -> Result<Option<calibration::Capacities>, Failure> {
     match path {
         Some(path) => calibration::read(path).map(Some),
@@ -94,7 +94,7 @@ pub(super) fn stored(path: Option<&Path>) -> Result<Option<calibration::Capaciti
 pub(crate) fn run(args: &Args) -> Outcome {
     let is_given = args.disk_read.is_some() && args.disk_write.is_some();
     let kept = match stored(args.capacities.as_deref()) {
-        // Nothing has to be read where everything is said.
+        // No file has to be read if all capacities are given.
         Err(_) if is_given && args.capacities.is_none() => None,
         kept => kept?,
     };
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let kept = kept.unwrap_or_default();
     let missing = |what: &str| {
         Failure::usage(format!("the {what} of the disk is not known")).hint(format!(
-            "measure it with flowtrace calibrate, or say it with --disk-{what} MB/S"
+            "measure it with flowtrace calibrate, or give it as --disk-{what} MB/S"
         ))
     };
     let mega = |rate: f64| rate * 1e6;
@@ -178,7 +178,7 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
         return Err(Failure::new(
             1,
             format!(
-                "{}: nothing ran, or the number of processors is not recorded",
+                "{}: nothing ran, or the number of CPUs is not recorded",
                 trace.display()
             ),
         ));

@@ -13,11 +13,11 @@ use crate::output;
 
 /// Make a trace of packet captures: pcap and pcapng, plain or compressed by gzip or zstd
 ///
-/// Headers are kept, payload is not. Each file is the capture of one host, named by --host, by the
-/// file itself when flowtrace wrote it, or else after the file. A trace holds about two years: of a
-/// capture with times further apart the bulk of the packets is kept. Exit status 1: a file could be read
-/// only in part, or nothing of it, or packets of another time are left out; what could is in the trace.
-/// 2: no file is a capture; there is no trace.
+/// Headers are kept, payload is not. Each file is the capture of one host, named by --host, by the file
+/// itself when flowtrace wrote it, or else after the file. A trace covers about two years: of a capture with
+/// times further apart the bulk of the packets is kept. Exit status 1: a file could be read only in part, or
+/// not at all, or packets of another time are left out; the rest is in the trace. 2: no file is a capture;
+/// there is no trace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace import run.pcapng -o trace.db
@@ -90,7 +90,8 @@ pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     for file in &report.files {
         complain(file);
     }
-    // A file that was not read to its end, or frames of another time, or something of which nothing could be read.
+    // A file that was not read to its end, or frames of another time, or input of which nothing could be
+    // read.
     let is_partial = |file: &Imported| file.damage.is_some() || file.out_of_time > 0;
     let is_damaged = report.files.iter().any(is_partial);
     let is_damaged = is_damaged || !report.refused.is_empty();
@@ -101,7 +102,7 @@ pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     })
 }
 
-/// What of a file is not in the trace though it should be.
+/// Reports the parts of a file that are missing in the trace though they should be there.
 fn complain(file: &Imported) {
     let name = file.path.display();
     if let Some(damage) = &file.damage {

@@ -58,7 +58,7 @@ fn write_all(command: clap::Command, directory: &Path) -> std::io::Result<()> {
     fs::write(path, page(command)?)
 }
 
-/// A page as people expect it: what the options take in the synopsis, and the examples under their name.
+/// A page in the usual form: the values of options in the synopsis, and the examples under their name.
 fn page(mut command: clap::Command) -> std::io::Result<String> {
     let usage = command.render_usage().to_string();
     let source = concat!("flowtrace ", env!("CARGO_PKG_VERSION"));

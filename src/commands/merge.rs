@@ -33,7 +33,7 @@ pub(crate) struct Args {
     inputs: Vec<PathBuf>,
     /// Directory that all machines share: a path below it is the same file everywhere
     ///
-    /// Within one machine files are known again by device and inode.
+    /// Within one machine files are matched by device and inode.
     #[arg(long, value_name = "PREFIX")]
     shared: Vec<PathBuf>,
     /// Replace an older trace
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     let shows_progress = !args.quiet && std::io::stderr().is_terminal();
     let mut progress = |table: &str, rows| {
         if shows_progress {
-            // Who reads it may be gone: the merge goes on all the same.
+            // The reader of standard error may be gone: the merge goes on all the same.
             let _ = write!(
                 std::io::stderr(),
                 "\r\x1b[Kflowtrace: merging {table}: {} rows",
@@ -118,7 +118,7 @@ fn text(options: &MergeOptions, report: &MergeReport) -> String {
     }
     let related = [
         (ClockMethod::Packets, "packets that both captured"),
-        (ClockMethod::Exchange, "asking for the time"),
+        (ClockMethod::Exchange, "exchanged times"),
         (ClockMethod::WallClock, "wall clocks"),
     ];
     let related = related
@@ -139,13 +139,13 @@ fn text(options: &MergeOptions, report: &MergeReport) -> String {
         ));
     }
     if report.is_resumed {
-        text.push_str("  an interrupted merge was taken up where it stopped\n");
+        text.push_str("  an interrupted merge was continued where it stopped\n");
     }
     text.push_str(&format!("  next: flowtrace summary {shown}"));
     text
 }
 
-/// How many hosts were related in one way, and how well.
+/// Number of hosts that were related in one way, with their largest error.
 fn related_by(report: &MergeReport, method: ClockMethod, by: &str) -> Option<String> {
     let hosts = report
         .hosts

@@ -1,4 +1,4 @@
-//! One file per subcommand: its arguments, whose doc comments are the help, and one function.
+//! One file per subcommand: its arguments, with doc comments that are the help, and one function.
 
 pub(crate) mod agent;
 pub(crate) mod bottlenecks;
@@ -35,7 +35,7 @@ use clap::CommandFactory;
 use crate::args::{Args, Command};
 use crate::failure::Outcome;
 
-/// The whole command line, for what is generated from it.
+/// The whole command line, for the manual pages and completions.
 fn command_line() -> clap::Command {
     crate::json::add(Args::command())
 }

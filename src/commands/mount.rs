@@ -1,4 +1,4 @@
-//! `flowtrace mount`: a traced view of a directory.
+//! `flowtrace mount`: a traced mount of a directory.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use flowtrace_tracer::session::{Attach, AttachOptions};
 use crate::failure::{Failure, OWN_FAILURE, Outcome};
 use crate::{conclude, output, seeing};
 
-/// Mount a traced view of a directory; whatever works inside it is traced
+/// Mount a directory for tracing; all calls through the mount are recorded
 ///
 /// Calls that are made through the path of the directory itself, or were open before, are not seen.
 /// Stays in the background until `flowtrace unmount MOUNTPOINT`, which completes the trace.
@@ -23,7 +23,7 @@ Examples:
 pub(crate) struct Args {
     /// Directory to trace
     source: PathBuf,
-    /// Existing directory at which its traced view appears
+    /// Existing directory at which the traced mount appears
     mountpoint: PathBuf,
     /// Trace file to write
     #[arg(short, long, default_value = "trace.db", value_parser = output::ending::only(output::ending::TRACE))]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     seeing: seeing::Args,
-    /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
+    /// Rate at which to record counters of the machine (CPUs, memory, disks, network), a second; 0: never
     #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
     host_sample: u32,
     /// Store passwords and keys of command lines as they are: otherwise they are masked, and counted
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     in_background(&options)
 }
 
-/// Forks the daemon and waits until its view is ready, or it says why there is none.
+/// Forks the daemon and waits until its mount is ready, or until it reports why there is none.
 fn in_background(options: &AttachOptions) -> Outcome {
     let system = |what: &str, e: std::io::Error| Failure::new(OWN_FAILURE, format!("{what}: {e}"));
     let (mut ours, theirs) =
@@ -99,7 +99,7 @@ fn in_background(options: &AttachOptions) -> Outcome {
                 Some((&code, message)) => Err(Failure::new(code, String::from_utf8_lossy(message))),
                 None => Err(Failure::new(
                     OWN_FAILURE,
-                    "the daemon ended before the view was ready",
+                    "the daemon ended before the mount was ready",
                 )),
             }
         }
@@ -115,7 +115,7 @@ fn daemon(options: &AttachOptions, mut ready: UnixStream) -> Outcome {
         Ok(attach) => {
             let _ = ready.write_all(&[0]);
             drop(ready);
-            // There is nobody to tell; rules that could not be stored are inferred by readers.
+            // Nobody reads messages here; rules that could not be stored are inferred by readers.
             if attach.serve().trace.displaced.is_none() {
                 let _ = conclude::conclude(&options.output, false);
             }

@@ -72,7 +72,7 @@ fn check_format(question: &Question, format: Format) -> Result<(), Failure> {
     match is_fit {
         true => Ok(()),
         false => Err(Failure::usage(
-            "only topology and matrix are graphs, and only they, series and cdf can be pictures",
+            "only topology and matrix are graphs, and only topology, matrix, series and cdf can be pictures",
         )
         .hint("use --format table, json or csv here: .txt, .json, .csv")),
     }

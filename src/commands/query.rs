@@ -11,7 +11,7 @@ use flowtrace_schema::{Table, Trace, Value, doc};
 use crate::failure::Failure;
 use crate::output;
 
-/// Run one SQL query on a trace, or list what can be queried
+/// Run one SQL query on a trace, or list the views
 ///
 /// Without SQL, lists the views with their columns. Any other SQLite client can be used as well.
 #[derive(Debug, clap::Args)]
@@ -94,7 +94,7 @@ fn failure(error: flowtrace_schema::Error) -> Failure {
     failure
 }
 
-/// The views for programs: a row per column.
+/// The list of views for programs: a row per column.
 fn list_views(table: &mut dyn Table) -> io::Result<()> {
     table.columns(&["view", "column", "meaning"].map(String::from))?;
     for view in doc::views() {
@@ -105,7 +105,7 @@ fn list_views(table: &mut dyn Table) -> io::Result<()> {
     Ok(())
 }
 
-/// The views for people. Those without a row are named last, in one line.
+/// The list of views for people. Those without a row are named last, in one line.
 fn catalogue(trace: &Trace) -> Result<String, Failure> {
     let mut page = String::from(
         "Times are nanoseconds since the start of the recording, sizes bytes; NULL is unknown.\n",

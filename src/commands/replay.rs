@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     }
     if workload.recorded.calls == 0 {
         return Err(Failure::usage(format!(
-            "nothing to play: {} holds no file calls",
+            "nothing to play: {} has no file calls",
             args.trace.display()
         ))
         .hint("record it with flowtrace run"));
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         }
     })?;
     let (recorded, recorded_ns) = (workload.recorded, workload.recorded_ns);
-    let (left_out, held) = (workload.left_out, workload.held);
+    let (left_out, delays) = (workload.left_out, workload.held);
     let warnings = workload.warnings.clone();
     let root = output::resolved(&args.into);
     let (taken, played, failed, used) = play(workload, &root).map_err(|error| {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         )
     })?;
     let taken_ns = i64::try_from(taken.as_nanos()).unwrap_or(i64::MAX);
-    // The exit status tells of failed calls also where nobody reads the rest.
+    // The exit status reports failed calls even if nobody reads the rest.
     output::print(|out| {
         match args.format {
             Format::Text => {
@@ -94,14 +94,14 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
                 writeln!(text, "  recorded    {}", sums(&recorded))?;
                 writeln!(
                     text,
-                    "  processors  computed {}, recorded {}; waited for one {}, recorded {}",
+                    "  CPUs        computed {}, recorded {}; waited for one {}, recorded {}",
                     time(used.cpu_ns),
-                    duration(held.cpu_ns),
+                    duration(delays.cpu_ns),
                     time(used.run_queue_ns),
-                    duration(held.run_queue_ns)
+                    duration(delays.run_queue_ns)
                 )?;
-                if held.run_queue_ns.max(held.tracer_ns) > 0 {
-                    writeln!(text, "  not played  {}", not_played(&held))?;
+                if delays.run_queue_ns.max(delays.tracer_ns) > 0 {
+                    writeln!(text, "  not played  {}", not_played(&delays))?;
                 }
                 if left_out > 0 {
                     writeln!(
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
                 if failed.impatient > 0 {
                     writeln!(
                         text,
-                        "  order       {} did not wait for what came before: it did not come",
+                        "  order       {} did not wait any longer for an earlier call, which did not come",
                         counted(failed.impatient as i64, "call", "calls")
                     )?;
                 }
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             Format::Json => {
                 let report = serde_json::json!({
                     "played_ns": taken_ns, "recorded_ns": recorded_ns, "played": played, "recorded": recorded,
-                    "left_out": left_out, "recorded_held": held, "played_held": used, "warnings": warnings,
+                    "left_out": left_out, "recorded_held": delays, "played_held": used, "warnings": warnings,
                     "failed": failed.calls, "first_failure": failed.first, "out_of_order": failed.impatient,
                 });
                 writeln!(out, "{report:#}")?;
@@ -144,17 +144,17 @@ fn time(ns: u64) -> String {
     duration(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
-/// Why a replay is shorter than what it plays where processors were short.
-fn not_played(held: &Held) -> String {
-    let times = [held.cpu_ns, held.run_queue_ns, held.tracer_ns];
+/// Reason why a replay takes less time than its recording where CPUs were busy.
+fn not_played(delays: &Held) -> String {
+    let times = [delays.cpu_ns, delays.run_queue_ns, delays.tracer_ns];
     let of = times.map(|ns| ns as f64).iter().sum::<f64>().max(1.0);
     let share = |ns: i64| format!("{:.0} %", ns as f64 / of * 100.0);
     format!(
-        "recorded processes waited {} for a processor ({} of the time that they wanted one) and were held {} by the tracer ({})",
-        duration(held.run_queue_ns),
-        share(held.run_queue_ns),
-        duration(held.tracer_ns),
-        share(held.tracer_ns)
+        "recorded processes waited {} for a CPU ({} of the time that they wanted one) and were stopped {} by the tracer ({})",
+        duration(delays.run_queue_ns),
+        share(delays.run_queue_ns),
+        duration(delays.tracer_ns),
+        share(delays.tracer_ns)
     )
 }
 
@@ -167,7 +167,7 @@ fn sums(totals: &Totals) -> String {
     )
 }
 
-/// The same under `flowtrace run`, over the directory in which the new one is made.
+/// Plays under `flowtrace run`, over the directory in which the new one is made.
 fn recorded(args: &Args, record: &Path) -> crate::failure::Outcome {
     if record.exists() {
         return Err(Failure::usage(format!(

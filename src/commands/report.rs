@@ -13,8 +13,8 @@ use crate::{output, progress};
 
 /// Write one HTML file that shows the run: timeline, graph, tree, tables
 ///
-/// The file needs nothing else: it opens from disk in any browser, without a network, and can be
-/// sent to somebody. Without -o it is named like the trace, and lies in the current directory.
+/// The file needs nothing else: it opens from disk in any browser, without a network, and can be sent to
+/// others. Without -o it is named like the trace, and lies in the current directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace report trace.db
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Write to FILE; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace what stands there even if flowtrace did not write it, or somebody changed it since
+    /// Replace an existing file even if flowtrace did not write it, or somebody changed it since
     #[arg(long)]
     force: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 enum Format {
     /// One self-contained page
     Html,
-    /// What the page shows as one object; times in nanoseconds, sizes in bytes
+    /// The data of the page as one object; times in nanoseconds, sizes in bytes
     Json,
 }
 

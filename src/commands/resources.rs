@@ -15,11 +15,11 @@ use flowtrace_schema::{Table, Value};
 use crate::explained::{self, Explained};
 use crate::{graphviz, output};
 
-/// Say where the time went: CPU, memory, disk in sequence or not, network, waiting
+/// Report where the time went: CPU, memory, disk in sequence or not, network, waiting
 ///
-/// Per machine and over time from its counters, per step and process from what they did. The
-/// shares always sum to 1. Several traces of the same work are compared, by the number of their machines:
-/// speed-up and shares.
+/// Per machine and over time from its counters, per step and process from their activity. The shares always
+/// sum to 1. Several traces of the same work are compared, by the number of their machines: speed-up and
+/// shares.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace resources trace.db
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Traces to read
     #[arg(required = true)]
     traces: Vec<PathBuf>,
-    /// What the network can carry, both directions together, in MB/s
+    /// Rate of the network, both directions together, in MB/s
     #[arg(long, value_name = "MB/S", value_parser = super::ideal::rate)]
     network: Option<f64>,
     /// Text, JSON with everything, CSV with a row per machine and interval, or a plot [default: by the ending of FILE, else text]

@@ -45,20 +45,20 @@ pub(crate) struct Args {
     /// As root, / stands for all directories below it but those of the kernel and /run.
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// Mount nothing: what is opened, renamed and removed is seen of all files, and no other file call
+    /// Mount nothing: opens, renames and removals are recorded for all files, and no other file call
     ///
-    /// With --layer kernel every read and write, too. The command meets the directories themselves,
-    /// and calls on files cost it less. Not seen are attributes, listings, locks and mappings.
+    /// With --layer kernel every read and write, too. The command uses the directories themselves, and calls
+    /// on files cost it less. Not recorded are attributes, listings, locks and mappings.
     #[arg(long, conflicts_with_all = ["directories", "include", "exclude", "fidelity", "stat", "transport"])]
     no_mount: bool,
     #[command(flatten)]
     seeing: seeing::Args,
-    /// How often a second to look at what every thread is doing; 0: never
+    /// Rate at which to sample every thread, a second; 0: never
     ///
-    /// The rate falls by itself where it would take more than 1.5 % of a processor.
+    /// The rate falls by itself where it would take more than 1.5 % of a CPU.
     #[arg(long, value_name = "HZ", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=1000))]
     sample: u32,
-    /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
+    /// Rate at which to record counters of the machine (CPUs, memory, disks, network), a second; 0: never
     #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
     host_sample: u32,
     /// Stop no system calls: files outside the traced directories are not seen, nor pipes and sockets
@@ -67,39 +67,38 @@ pub(crate) struct Args {
     no_topology: bool,
     /// Follow processes by ptrace, also as root
     ///
-    /// As root, programs in the kernel tell of every process, what it has open, and the calls by
-    /// which it came by that, and nobody is held; they cost some 0.1 µs for each call of any
-    /// process. ptrace holds each process for a moment when it begins, runs a program, ends, and
-    /// makes such a call, and costs nothing else. It follows in any case with --net, --detach or
-    /// --no-topology, under mpirun and the like, for ordinary users, in containers, and before
-    /// Linux 6.9.
+    /// As root, eBPF programs report every process, its open files, and the calls that opened them, and no
+    /// process is stopped; they cost some 0.1 µs for each call of any process. ptrace stops each process for
+    /// a short time when it begins, runs a program, ends, and makes such a call, and costs nothing else. It
+    /// follows in any case with --net, --detach or --no-topology, under mpirun and the like, for ordinary
+    /// users, in containers, and before Linux 6.9.
     #[arg(long, conflicts_with = "no_ptrace")]
     ptrace: bool,
     /// Follow processes without ptrace in any case, for commands that use debuggers or tracers themselves
     ///
-    /// As root by programs in the kernel; with --no-topology these tell of lifetimes alone, which
-    /// costs hardly anything. Elsewhere processes are known from what the kernel
-    /// announces (proc connector, taskstats) or from looks into /proc, which miss short ones, and
-    /// pipes, sockets and files outside the traced directories are not seen. This is also what
-    /// happens by itself where ptrace is not allowed.
+    /// As root by eBPF programs; with --no-topology these report only lifetimes, which costs hardly anything.
+    /// Elsewhere processes are known from the kernel's announcements (proc connector, taskstats) or from
+    /// reading /proc at intervals, which misses short ones, and pipes, sockets and files outside the traced
+    /// directories are not seen. This is also what happens by itself where ptrace is not allowed.
     #[arg(long)]
     no_ptrace: bool,
-    /// Who tells of reads and writes: FUSE, or tracepoints while the kernel serves the data by itself
+    /// Source of reads and writes: FUSE, or tracepoints while the kernel serves the data by itself
     /// (experimental; root)
     ///
-    /// Both give the same rows; kernel costs less where much is read and written in small calls. auto is
-    /// fuse for now.
+    /// Both give the same rows; kernel costs less if much is read and written in small calls. auto is fuse
+    /// for now.
     #[arg(long, value_enum, default_value_t = LayerChoice::Auto)]
     layer: LayerChoice,
-    /// Which calls have rows of their own
+    /// Calls that have rows of their own
     ///
-    /// With channels those on pipes and sockets, too, of which otherwise the sums are recorded: a pipeline that
-    /// hands on a gigabyte makes a million. They are in the view channel_calls. Needs --layer kernel.
+    /// With channels, calls on pipes and sockets have rows, too; otherwise their sums are recorded. A
+    /// pipeline that passes a gigabyte makes a million rows. They are in the view channel_calls. Needs
+    /// --layer kernel.
     #[arg(long, value_enum, default_value_t = CallsChoice::Files, value_name = "WHICH")]
     calls: CallsChoice,
     /// Record these environment variables of every program, too; may be given several times
     ///
-    /// PATTERN is a name, or like 'MY_*'. Those by which workflow managers, batch systems and MPI
+    /// PATTERN is a name, or like 'MY_*'. The variables by which workflow managers, batch systems and MPI
     /// number their jobs, tasks and ranks are always recorded, no other ever is.
     #[arg(long = "env", value_name = "PATTERN")]
     environment: Vec<String>,
@@ -108,7 +107,7 @@ pub(crate) struct Args {
     keep_secrets: bool,
     /// Capture packets, too, of all interfaces that are up, loopback included
     ///
-    /// Needs CAP_NET_RAW; without, the rest of the trace goes on.
+    /// Needs CAP_NET_RAW; without it, the rest of the trace goes on.
     #[arg(long)]
     net: bool,
     /// Capture packets of this interface alone; may be given several times
@@ -117,10 +116,10 @@ pub(crate) struct Args {
     /// Capture packets of this port alone; may be given several times
     #[arg(long = "port", value_name = "PORT", requires = "net", value_parser = clap::value_parser!(u16).range(1..))]
     ports: Vec<u16>,
-    /// Let go of processes that outlive the command, instead of waiting for their end
+    /// Detach from processes that outlive the command, instead of waiting for their end
     ///
-    /// They run on untraced. Where they still use the traced directories, a flowtrace in the
-    /// background serves those until the last of them has ended.
+    /// They run on untraced. If they still use the traced directories, a flowtrace in the background serves
+    /// those until the last of them has ended.
     #[arg(long)]
     detach: bool,
     /// Print nothing but errors
@@ -129,10 +128,10 @@ pub(crate) struct Args {
     /// Print notices, but no summary at the end
     #[arg(long)]
     no_summary: bool,
-    /// Mount the same views and record nothing (for benchmarks)
+    /// Mount the same directories and record nothing (for benchmarks)
     #[arg(long, hide = true)]
     bare: bool,
-    /// Mount the same views and record the processes alone (for benchmarks)
+    /// Mount the same directories and record the processes alone (for benchmarks)
     #[arg(long, hide = true)]
     without_calls: bool,
     /// Command to run, with its arguments
@@ -142,7 +141,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LayerChoice {
-    /// The cheapest that is exact and proven here
+    /// The cheapest source that is exact and proven here
     Auto,
     /// Tracepoints
     Kernel,
@@ -152,9 +151,9 @@ enum LayerChoice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum CallsChoice {
-    /// Those on files
+    /// Calls on files
     Files,
-    /// And those on pipes and sockets
+    /// Calls on files, pipes and sockets
     Channels,
 }
 
@@ -168,18 +167,18 @@ impl LayerChoice {
     }
 }
 
-/// What --layer kernel cannot do without, or makes no sense with.
+/// Refuses options that --layer kernel contradicts, and options that need it.
 fn check_layer(args: &Args) -> Result<(), Failure> {
     let contradictions = [
         (
             args.no_topology,
             "--no-topology",
-            "it must see who uses io_uring",
+            "it must see which programs use io_uring",
         ),
         (
             args.detach,
             "--detach",
-            "nobody would read the calls of those let go",
+            "nobody would read the calls of detached processes",
         ),
         (args.bare, "--bare", "that records nothing"),
         (
@@ -190,15 +189,15 @@ fn check_layer(args: &Args) -> Result<(), Failure> {
         (
             args.seeing.is_cached(),
             "--fidelity cached",
-            "that lets the page cache answer reads, and this sees them all",
+            "with it the page cache answers reads, and --layer kernel records all reads",
         ),
     ];
     if args.calls == CallsChoice::Channels && args.layer != LayerChoice::Kernel {
         return Err(Failure::new(
             OWN_FAILURE,
-            "--calls channels needs --layer kernel: no other sees every call on pipes and sockets",
+            "--calls channels needs --layer kernel: no other layer sees every call on pipes and sockets",
         )
-        .hint("add --layer kernel, which flowtrace doctor says whether it can be had"));
+        .hint("add --layer kernel; flowtrace doctor says if it works here"));
     }
     let given = contradictions.iter().find(|(given, ..)| *given);
     match given {
@@ -228,7 +227,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         directories: args.directories,
         mount: !args.no_mount,
         output: output::resolved(reserved.as_deref().unwrap_or(&args.output)),
-        // A name that was reserved is an empty file of our own.
+        // A reserved name is an empty file of this process.
         replace: args.force || reserved.is_some(),
         launch,
         seeing,
@@ -289,7 +288,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(end_as(report.end))
 }
 
-/// What follows the command's end; whatever fails here must not change its exit status.
+/// Concludes a recording after the command's end; a failure here must not change its exit status.
 fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: bool) {
     let Some(trace) = &report.trace else { return };
     if let Some(how) = trace.displaced {
@@ -340,7 +339,7 @@ fn describe(notice: &Notice) -> String {
              hint: flowtrace doctor says what is missing"
         ),
         Notice::SeenAlready { directory } => format!(
-            "another flowtrace shows {} already (an outer run, or flowtrace mount): no second view is mounted over it, its \
+            "another flowtrace shows {} already (an outer run, or flowtrace mount): no second mount is made over it, its \
              files are seen by open only",
             directory.display()
         ),
@@ -349,7 +348,7 @@ fn describe(notice: &Notice) -> String {
             trace.display()
         ),
         Notice::FewDescriptors { limit } => format!(
-            "flowtrace may have {limit} files open here, and each that is open in a traced directory takes one: with more \
+            "flowtrace may have {limit} files open here, and each open file in a traced directory takes one: with more \
              than some {} at once, all programs together, the command's calls fail\n  hint: ulimit -Sn limits the command alone; ulimit -Hn 1048576, or LimitNOFILE= of the service, is for both",
             limit / 8 * 7
         ),
@@ -359,7 +358,7 @@ fn describe(notice: &Notice) -> String {
             has_costs,
         } => not_traced(refused.as_deref(), *layer, *has_costs),
         Notice::StillRunning { processes } => format!(
-            "the command has ended; waiting for what it left behind: {}; Ctrl-C ends that",
+            "the command has ended; waiting for processes that it left behind: {}; Ctrl-C ends that",
             named(processes)
         ),
         Notice::NotCaptured(refused) => format!(
@@ -367,7 +366,7 @@ fn describe(notice: &Notice) -> String {
             refused.interface, refused.reason
         ),
         Notice::LetGo { processes } => format!(
-            "the command has ended; what it left behind runs on untraced: {}",
+            "the command has ended; processes that it left behind run on untraced: {}",
             named(processes)
         ),
     }
@@ -380,17 +379,17 @@ fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> St
     };
     let how = match layer {
         ProcessLayer::Ebpf | ProcessLayer::Tracepoints => {
-            "programs in the kernel tell of every process; what finds no room is counted"
+            "eBPF programs report every process; events that find no space are counted"
         }
         ProcessLayer::Connector => {
-            "processes are known from the kernel's announcements; what is dropped is counted"
+            "processes are known from the kernel's announcements; dropped ones are counted"
         }
-        _ => "processes are looked for in /proc every 50 ms or less often; short ones are missed",
+        _ => "processes are read from /proc every 50 ms or less often; short ones are missed",
     };
     let costs = if has_costs {
         ""
     } else {
-        "; their costs are those of the last look"
+        "; their costs are those of the last reading"
     };
     let hint = match (layer, has_costs) {
         (ProcessLayer::Ebpf | ProcessLayer::Tracepoints | ProcessLayer::Connector, true) => "",

@@ -33,13 +33,13 @@ const FINE_BINS: usize = 200;
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// What to show
+    /// Table to show
     #[arg(value_enum, default_value_t = Kind::Overview)]
     table: Kind,
-    /// What a distribution is of (cdf, hist) [default: latency]
+    /// Quantity of a distribution (cdf, hist) [default: latency]
     #[arg(long, value_enum)]
     of: Option<Of>,
-    /// What rows of sequentiality stand for [default: rule]
+    /// Grouping of the rows of sequentiality [default: rule]
     #[arg(long, value_enum)]
     by: Option<By>,
     /// Only series whose name has TEXT in it (cdf, hist)
@@ -72,11 +72,11 @@ enum Kind {
     Cdf,
     /// Counts by doubling
     Hist,
-    /// Whether requests follow each other in the file
+    /// Requests that follow each other in the file, and others
     Sequentiality,
     /// Bytes over time
     Throughput,
-    /// Counters of the machines, and how much of what their agents sent came
+    /// Counters of the machines, and the share of their agents' samples that came
     Machines,
     /// Calls that failed
     Failed,
@@ -94,7 +94,7 @@ enum Of {
     Latency,
     /// Bytes of read and write requests, by rule
     RequestSize,
-    /// Bytes each process read and wrote, by rule
+    /// Bytes that each process read and wrote, by rule
     ProcessBytes,
     /// Life times of processes, by rule
     Life,
@@ -135,7 +135,7 @@ impl Args {
         self.of.unwrap_or(Of::Latency).of()
     }
 
-    /// Fails if something was asked for that means nothing to the table.
+    /// Fails if an option was given that means nothing for the table.
     fn check(&self) -> Result<(), Failure> {
         let is_distribution = matches!(self.table, Kind::Cdf | Kind::Hist);
         for (is_given, has_meaning, what) in [
@@ -220,7 +220,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             Format::Json => overview_json(&sheets, &mut out)?,
             _ => {
                 let most = if args.full { usize::MAX } else { SHOWN };
-                // Only a terminal has an edge at which to cut.
+                // Only a terminal has an edge at which to cut lines.
                 let is_free = target.is_some() || !std::io::stdout().is_terminal();
                 let width = output::width(target).max(if is_free { 240 } else { 0 });
                 let texts: Vec<String> = sheets.iter().map(|s| s.text(width, most)).collect();
@@ -238,7 +238,7 @@ fn sheets(
     (workflow, calls): (&Workflow, &CallStatistics),
     machines: &Machines,
 ) -> Vec<Sheet> {
-    let rules = || statistics::phases(&phases::by_rule(workflow), "what each rule did", "rule");
+    let rules = || statistics::phases(&phases::by_rule(workflow), "the work of each rule", "rule");
     let distributions = || distributions(args, workflow, calls);
     let of = args.of();
     vec![match args.table {
@@ -247,7 +247,7 @@ fn sheets(
         Kind::Rules => rules(),
         Kind::Levels => {
             let levels = phases::by_level(workflow, &graph::steps(workflow));
-            statistics::phases(&levels, "what each level of the graph did", "level")
+            statistics::phases(&levels, "the work of each level of the graph", "level")
         }
         Kind::Cdf if format == Format::Text => statistics::percentiles(&distributions(), of),
         Kind::Cdf => statistics::cdf(&distributions(), of),

@@ -8,7 +8,7 @@ use flowtrace_profiler::text::summary::{self, Style};
 
 use crate::{explained, output};
 
-/// Summarise a run: how it ended, where the time went, what data moved
+/// Summarise a run: its end, its time, its data
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Trace to read

@@ -11,10 +11,10 @@ use crate::{explained, output};
 
 /// Show the tree of processes with their times and the bytes they moved
 ///
-/// Moments count from the start of the command; JSON has those of the recording, as the database.
-/// Processes alike (same step, same ending, same kinds of children) share a line, with ×N and
-/// their sums. A process that called exec is shown as its last program. The longest chain, always to
-/// the child that lived longest, is marked.
+/// Times count from the start of the command; JSON has those of the recording, as the database. Processes
+/// alike (same step, same ending, same kinds of children) share a line, with ×N and their sums. A process
+/// that called exec is shown as its last program. The longest chain, always to the child that lived longest,
+/// is marked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace tree trace.db

@@ -9,18 +9,18 @@ use flowtrace_tracer::session::{DetachError, Detached, Holder, detach};
 use crate::conclude;
 use crate::failure::{Failure, Outcome};
 
-/// Unmount a traced view and complete its trace
+/// Unmount a traced mount and complete its trace
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the view is mounted
+    /// Path of the mount
     mountpoint: PathBuf,
-    /// Take the view away now, even if something uses it; the trace is complete when that ends
+    /// Unmount now, even if a process uses the mount; the trace is complete when that process ends
     #[arg(long)]
     lazy: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    // This process must not hold what it is to release.
+    // This process must not use the mount that it is to unmount.
     let mountpoint = std::path::absolute(&args.mountpoint).unwrap_or(args.mountpoint.clone());
     let _ = std::env::set_current_dir("/");
     let shown = args.mountpoint.display();
@@ -40,10 +40,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 trace.map_or_else(|| "the trace".to_owned(), |path| path.display().to_string());
             message!(
                 "flowtrace: {shown} is gone from its path; {trace} is complete when the last user \
-                 of the view ends"
+                 of the mount ends"
             );
             if holders.is_empty() {
-                message!("  who that is cannot be told: another user's, or in another namespace");
+                message!("  its processes are not known: they are another user's, or in another namespace");
             }
             for holder in &holders {
                 message!("  {}", describe(holder));
@@ -58,17 +58,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         Err(DetachError::NotMounted(path)) => Err(Failure::usage(format!(
-            "{} is not a mounted view of flowtrace",
+            "{} is not a mount of flowtrace",
             path.display()
         ))),
         Err(DetachError::OfRun(path)) => Err(Failure::new(
             1,
             format!(
-                "cannot unmount {}: it is the view of the flowtrace run that this command is part of",
+                "cannot unmount {}: it is a mount of the flowtrace run that this command is part of",
                 path.display()
             ),
         )
-        .hint("it ends with the command that flowtrace run was given")),
+        .hint("flowtrace run unmounts it when its command ends")),
         Err(DetachError::Busy(holders)) => {
             let mut failure = Failure::new(1, format!("cannot unmount {shown}: it is in use"));
             for holder in &holders {
@@ -88,5 +88,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn describe(holder: &Holder) -> String {
     let command = flowtrace_render::units::shorten(&holder.command, 60);
-    format!("held by {command} (pid {}): {}", holder.pid, holder.holds)
+    format!("in use by {command} (pid {}): {}", holder.pid, holder.holds)
 }

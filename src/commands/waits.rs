@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{explained, output};
 
-/// Say who waited for whom, and for what in the end
+/// Report which process waited for which, and the causes in the end
 ///
 /// Late writers and readers of pipes and sockets, children, locks, storage; root causes along the
 /// chain of waits; steps of scripts that run one after another though nothing connects them; time
@@ -37,7 +37,7 @@ enum Format {
     Text,
     /// One object; times in nanoseconds
     Json,
-    /// A row for each waiting step, kind and culprit
+    /// A row for each waiting step, kind and blocker
     Csv,
 }
 

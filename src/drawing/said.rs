@@ -1,4 +1,4 @@
-//! What standard error says of a graph that is drawn.
+//! Messages on standard error about a graph that is drawn.
 
 use std::collections::BTreeSet;
 
@@ -62,19 +62,19 @@ fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) -> String {
     }
 }
 
-/// Says what was not followed where somebody asked what depends on what.
+/// Reports the edges that were not followed in a question about dependencies.
 pub(super) fn cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
     if dropped.is_empty() {
         return;
     }
     message!(
-        "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
+        "flowtrace: the answer may be incomplete: edges behind {} are not followed everywhere, because they would close a cycle",
         named_edges(workflow, dag, dropped)
     );
 }
 
-/// Says where data may have gone on as arguments, which nothing tells.
-pub(super) fn handed(workflow: &Workflow, part: &Dag) {
+/// Reports processes that may have passed data on as arguments, which the trace cannot show.
+pub(super) fn passed_as_arguments(workflow: &Workflow, part: &Dag) {
     let processes = part.graph.node_weights().filter_map(|node| match node {
         Node::Process { id, .. } => Some(*id),
         Node::File { .. } => None,
@@ -90,20 +90,20 @@ pub(super) fn handed(workflow: &Workflow, part: &Dag) {
             more => format!("{}, +{more} more", shown.join(", ")),
         }
     };
-    for handed in arguments::handed(workflow, &processes.collect())
+    for passed in arguments::handed(workflow, &processes.collect())
         .iter()
         .take(NAMED)
     {
         message!(
-            "flowtrace: {} had got answers from {} when it started {}: whether these have them as arguments is not known, and not followed",
-            named(&BTreeSet::from([handed.by])),
-            named(&handed.from),
-            named(&handed.to)
+            "flowtrace: {} had got answers from {} when it started {}: it is not known if these have the answers as arguments, and that is not followed",
+            named(&BTreeSet::from([passed.by])),
+            named(&passed.from),
+            named(&passed.to)
         );
     }
 }
 
-/// Says what was left out of a graph, and which forks are drawn though they contradict it.
+/// Reports edges that were left out of a graph, and forks that are drawn though they contradict it.
 pub(super) fn dropped(workflow: &Workflow, dag: &Dag, is_drawn: bool) {
     let (data, forks): (Vec<Dropped>, Vec<Dropped>) =
         dag.dropped.iter().partition(|d| d.edge.kind.is_data());
@@ -121,7 +121,7 @@ pub(super) fn dropped(workflow: &Workflow, dag: &Dag, is_drawn: bool) {
     if !forks.is_empty() && is_drawn {
         let count = units::counted(forks.len() as i64, "fork leads", "forks lead");
         message!(
-            "flowtrace: {count} against the order of the data (the parent read what the child gave, or what came later than it): drawn as such, and no part of the order"
+            "flowtrace: {count} against the order of the data (the parent read data of the child, or data that came later than the child): drawn as such, and no part of the order"
         );
     }
 }

@@ -52,18 +52,19 @@ const ENDINGS: [(&str, &[&str]); 37] = [
     ("sqlite3", &[TRACE]),
 ];
 
-/// Endings that say nothing of the format.
+/// Endings that do not name a format.
 const NEUTRAL: [&str; 9] = [
     "out", "log", "tmp", "temp", "new", "old", "bak", "orig", "part",
 ];
 
-/// The ending of a file name in lower case: what follows the last dot, where that could name a format (a version
-/// or the random letters of `mktemp` could not); a name without a dot that is in the list, as Makefile.
+/// The ending of a file name in lower case: the part after the last dot, if that could name a format (a
+/// version or the random letters of `mktemp` could not); or a name without a dot that is in the list, as
+/// Makefile.
 fn ending(path: &Path) -> Option<String> {
     let known = |ending: &&str| ENDINGS.iter().any(|(known, _)| known == ending);
     let Some(extension) = path.extension().and_then(OsStr::to_str) else {
         let name = path.file_name()?.to_str()?;
-        // A file called "json" is one that somebody calls so; a Makefile is a format.
+        // A file called "json" has just that name; a Makefile is a format.
         let name = name.ends_with("file").then(|| name.to_lowercase());
         return name.filter(|name| known(&name.as_str()));
     };
@@ -78,10 +79,10 @@ fn ending(path: &Path) -> Option<String> {
     (is_word && is_of_one_case && !NEUTRAL.contains(&lower.as_str())).then_some(lower)
 }
 
-/// The format of which `-o` names a file; `None`: its name says nothing of it.
+/// The format that the ending of FILE in `-o FILE` names; `None`: the name does not name one.
 ///
 /// # Errors
-/// A name that promises what this command cannot write.
+/// A name of a format that this command cannot write.
 pub(super) fn format<F: ValueEnum>(path: &Path) -> Result<Option<F>, Failure> {
     let Some(ending) = ending(path) else {
         return Ok(None);
@@ -119,7 +120,7 @@ fn shown(ending: &str) -> String {
     }
 }
 
-/// A file that only ever holds one format, which any ending may have but those of others.
+/// Accepts a file name for `format` alone: any ending but those of other formats.
 pub(crate) fn only(format: &'static str) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |path| {
         let ending = ending(&path).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What a terminal gets, of any format: a cell of CSV can hold an escape as well as a sentence can.
+//! Output to a terminal, of any format: a cell of CSV can contain an escape sequence as well as a sentence
+//! can.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ const LONGEST: usize = 1 << 16;
 /// The colours that flowtrace itself uses.
 const COLOURS: [&str; 4] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m"];
 
-/// Passes on text whose characters a terminal shows, and the colours of flowtrace.
+/// Writes text without control characters and escape sequences, except the colours of flowtrace.
 #[derive(Debug)]
 pub(super) struct Shown<W> {
     out: W,

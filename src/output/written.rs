@@ -1,7 +1,7 @@
-//! Which files flowtrace wrote: these may be replaced, any other is somebody's work.
+//! Marks of files that flowtrace wrote: these may be replaced, any other file may be somebody's work.
 //!
-//! What is written is marked by an extended attribute with the size and time of change that it then has, so that
-//! what was edited since counts as somebody's. Pages of a report are known by their head as well.
+//! A written file is marked by an extended attribute with its size and time of change, so that a file edited
+//! since counts as somebody's. Pages of a report are recognised by their head as well.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,14 +12,14 @@ use rustix::fs::{XattrFlags, fsetxattr, getxattr};
 
 const MARK: &str = "user.flowtrace.written";
 
-/// Marks a file that is complete. Where the filesystem has no such attributes it stays as it is.
+/// Marks a complete file. If the filesystem has no extended attributes, the file stays as it is.
 pub(super) fn mark(file: &File) -> io::Result<()> {
     let state = state(&file.metadata()?);
     let _ = fsetxattr(file, MARK, state.as_bytes(), XattrFlags::empty());
     Ok(())
 }
 
-/// Whether a file may be replaced: it is as flowtrace wrote it, or empty.
+/// True if a file may be replaced: it is as flowtrace wrote it, or empty.
 pub(super) fn is_own(path: &Path) -> io::Result<bool> {
     let metadata = path.metadata()?;
     if metadata.len() == 0 {
@@ -41,7 +41,7 @@ fn state(metadata: &std::fs::Metadata) -> String {
     )
 }
 
-/// Whether it is a page of `flowtrace report`.
+/// True if the file is a page of `flowtrace report`.
 fn is_page(path: &Path) -> io::Result<bool> {
     let mut begin = Vec::new();
     File::open(path)?.take(500).read_to_end(&mut begin)?;

@@ -234,7 +234,7 @@ fn the_view_of_a_run_is_not_unmounted_from_inside() {
         let said = finish(&mut run).expect(0).stderr;
         assert!(said.contains("trace the outer command alone"), "{said}");
         assert!(!said.contains("hint: flowtrace unmount"), "{said}");
-        let refused = "is the view of the flowtrace run that this command is part of";
+        let refused = "is a mount of the flowtrace run that this command is part of";
         assert_eq!(said.matches(refused).count(), 2, "{said}");
         let trace = flowtrace_schema::Trace::open(&trace).unwrap();
         let names = trace.file_names().unwrap();

@@ -88,7 +88,7 @@ fn an_inner_run_says_that_it_mounts_no_second_view() {
     let finished = nested(&[], &options, &scratch);
     assert_eq!(finished.stdout_text(), PRINTED);
     let notices: Vec<&str> = finished.stderr.lines().collect();
-    let said = |notice: &&str| notice.contains("no second view is mounted");
+    let said = |notice: &&str| notice.contains("no second mount is made");
     assert_eq!(
         notices.iter().filter(|notice| said(notice)).count(),
         1,
@@ -152,7 +152,7 @@ fn an_ordinary_user_may_nest_runs() {
     }
 }
 
-/// A directory that a mount session shows is given no second view either.
+/// A directory that a mount session shows gets no second mount either.
 #[test]
 fn a_run_in_a_mounted_view_works() {
     let Some(view) = crate::mount::View::open() else {
@@ -165,7 +165,7 @@ fn a_run_in_a_mounted_view_works() {
     let finished = finish(command.current_dir(&view.point)).expect(0);
     assert_eq!(finished.stdout_text(), "result\n");
     assert!(
-        finished.stderr.contains("no second view"),
+        finished.stderr.contains("no second mount"),
         "{}",
         finished.stderr
     );

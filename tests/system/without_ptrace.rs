@@ -363,7 +363,11 @@ fn a_user_is_told_what_is_seen() {
         "{}",
         finished.stderr
     );
-    assert!(finished.stderr.contains("last look"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("last reading"),
+        "{}",
+        finished.stderr
+    );
     let trace = Trace::open_complete(&user.home.join("trace.db"));
     let layer: String = trace.one("SELECT process_layer FROM runs");
     assert!(["connector", "scan"].contains(&layer.as_str()), "{layer}");

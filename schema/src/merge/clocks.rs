@@ -1,24 +1,24 @@
 //! One scale of time for all files.
 //!
-//! Recordings of one boot of one kernel share its monotonic clock: their moments are related
-//! exactly, time namespaces and steps of the wall clock or not. Between kernels the wall clocks
-//! say it, as well as they are synchronised; their error is what the kernels knew of it. A file of
-//! `flowtrace collect` says it better, whose agents asked for the time, and packets that two of them
-//! captured best ([`KernelClocks`]); both tell the drift, too.
+//! Recordings of one boot of one kernel share its monotonic clock: their times are related exactly, even
+//! across time namespaces and steps of the wall clock. Between kernels the wall clocks relate them, as well
+//! as they are synchronised; the error is the one that the kernels report. A file of `flowtrace collect`
+//! relates them better, for its agents asked for the time, and packets that two machines captured do best
+//! ([`KernelClocks`]); both also give the drift.
 
 use std::collections::HashMap;
 
 use super::input::{Host, Input};
 use super::options::{ClockMethod, KernelClocks};
 
-/// Where a file lies on the scale.
+/// The place of a file on the scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Added to its times, ns.
+    /// Added to the times of the file, ns.
     pub(super) shift_ns: i64,
-    /// Taken off then, parts per billion of what came out, for it runs fast.
+    /// Subtracted then, parts per billion of the sum, for the clock runs fast.
     pub(super) drift_ppb: i64,
-    /// Added at last, ns.
+    /// Added last, ns.
     pub(super) offset_ns: i64,
     pub(super) method: ClockMethod,
     /// Bound of the error against the first file's clock; `None`: not known.
@@ -27,10 +27,11 @@ pub(super) struct Place {
 
 impl Place {
     /// A time of the file on the scale.
-    pub(super) fn moment(&self, t_ns: i64) -> i64 {
+    pub(super) fn on_scale(&self, t_ns: i64) -> i64 {
         let t_ns = t_ns.saturating_add(self.shift_ns);
         let drift = match self.drift_ppb {
-            // Of most machines: wide division costs more than all else here, for every time of every row.
+            // So it is for most machines; the wide division costs more than all else here, for every time of
+            // every row.
             0 => 0,
             ppb => {
                 let drift = i128::from(t_ns) * i128::from(ppb) / 1_000_000_000;
@@ -50,7 +51,7 @@ pub(super) struct Scale {
 
 /// A clock that several files share.
 struct Clock {
-    /// Wall clock at its 0, ns, as each file saw it.
+    /// Wall clock at time 0 of the clock, ns, as each file saw it.
     zeros: Vec<i64>,
     error_ns: Option<i64>,
 }
@@ -59,7 +60,8 @@ fn monotonic(host: &Host) -> Option<(&str, i64)> {
     Some((host.boot.as_deref()?, host.monotonic_ns?))
 }
 
-/// The scale of all files, by what they say of their clocks, and by packets where `packets` says more.
+/// The scale of all files, by what the files say of their clocks, and by packets where `packets` has better
+/// relations.
 pub(super) fn scale(inputs: &[Input], packets: Option<&KernelClocks>) -> Scale {
     let (mut scale, anchors) = by_wall_clocks(inputs);
     by_exchange(&mut scale, inputs, &anchors);
@@ -74,7 +76,7 @@ pub(super) fn scale(inputs: &[Input], packets: Option<&KernelClocks>) -> Scale {
 impl Scale {
     /// Makes time 0 the begin of the earliest recording again.
     fn begin_at_0(&mut self) {
-        let earliest = self.places.iter().map(|place| place.moment(0)).min();
+        let earliest = self.places.iter().map(|place| place.on_scale(0)).min();
         let earliest = earliest.unwrap_or(0);
         for place in &mut self.places {
             place.offset_ns = place.offset_ns.saturating_sub(earliest);
@@ -83,7 +85,7 @@ impl Scale {
     }
 }
 
-/// Relates machines to the first one over a file that knows both by asking for the time.
+/// Relates machines to the first one through a file that relates both by exchanged times.
 fn by_exchange(scale: &mut Scale, inputs: &[Input], anchors: &[Option<Host>]) {
     let Some((reference, reference_ns)) =
         anchors.first().and_then(|host| monotonic(host.as_ref()?))
@@ -109,7 +111,7 @@ fn by_exchange(scale: &mut Scale, inputs: &[Input], anchors: &[Option<Host>]) {
         });
         let known = known.filter_map(|(own, other)| {
             let zeros = (own.monotonic_ns?, other.monotonic_ns?);
-            // That of the file itself was not asked for, and has no error.
+            // The file's own machine was not asked, and has no error.
             own.asked.or(other.asked)?;
             let (own, other) = (
                 own.asked.unwrap_or_default(),
@@ -133,7 +135,7 @@ fn by_exchange(scale: &mut Scale, inputs: &[Input], anchors: &[Option<Host>]) {
     }
 }
 
-/// Corrects what packets say to be off.
+/// Corrects the clocks by the relations that packets give.
 fn by_packets(scale: &mut Scale, inputs: &[Input], packets: &KernelClocks) {
     let kernel = |input: &Input| match &input.hosts[..] {
         [host] => Some(host.kernel().to_owned()),
@@ -162,9 +164,10 @@ fn by_packets(scale: &mut Scale, inputs: &[Input], packets: &KernelClocks) {
     }
 }
 
-/// As well as can be without asking anybody, and the machine on whose clock each file stands.
+/// The best relations without exchanges and packets, and the machine whose clock each file uses.
 fn by_wall_clocks(inputs: &[Input]) -> (Scale, Vec<Option<Host>>) {
-    // Every file stands on the clock of one of its machines, of a boot that another has if it can.
+    // Every file uses the clock of one of its machines, of a boot that another file has, too, if there is
+    // one.
     let mut files_of: HashMap<&str, u32> = HashMap::new();
     for input in inputs {
         for (boot, _) in input.hosts.iter().filter_map(monotonic) {
@@ -173,7 +176,7 @@ fn by_wall_clocks(inputs: &[Input]) -> (Scale, Vec<Option<Host>>) {
     }
     let anchor = |input: &'_ Input| -> Option<Host> {
         let files = |host: &&Host| monotonic(host).map_or(0, |(boot, _)| files_of[boot]);
-        // Not one that was only asked; the first of several that are equal.
+        // Prefer a machine that was not only asked; of equal ones the first.
         let rank = |host: &&Host| (host.asked.is_none(), files(host));
         input.hosts.iter().rev().max_by_key(rank).cloned()
     };
@@ -195,7 +198,7 @@ fn by_wall_clocks(inputs: &[Input]) -> (Scale, Vec<Option<Host>>) {
         }
     }
     for clock in clocks.values_mut() {
-        // The median: a wall clock that was set once is outvoted.
+        // The median: a wall clock that was set by one step is outvoted.
         clock.zeros.sort_unstable();
     }
     let begin = |host: &Host| match monotonic(host) {
@@ -318,9 +321,9 @@ mod tests {
         };
         let scale = scale(&inputs, Some(&clocks));
         // By the wall clocks b began 1000 before a; by packets 2200, and its clock runs a tenth fast.
-        let moments: Vec<i64> = scale.places.iter().map(|p| p.moment(0)).collect();
-        assert_eq!(moments, [2_200, 0, 450]);
-        assert_eq!(scale.places[1].moment(1_000), 900);
+        let times: Vec<i64> = scale.places.iter().map(|p| p.on_scale(0)).collect();
+        assert_eq!(times, [2_200, 0, 450]);
+        assert_eq!(scale.places[1].on_scale(1_000), 900);
         assert_eq!(scale.epoch_unix_ns, 1_000 - 1_200);
         let errors: Vec<_> = scale
             .places
@@ -358,11 +361,11 @@ mod tests {
             asked,
         ];
         let scale = scale(&inputs, None);
-        // Of the collector's time a began at 400, b at 2002.
-        let moments: Vec<i64> = scale.places.iter().map(|p| p.moment(0)).collect();
-        assert_eq!(moments, [400, 2_002, 0]);
+        // By the collector's clock a began at 400, b at 2002.
+        let times: Vec<i64> = scale.places.iter().map(|p| p.on_scale(0)).collect();
+        assert_eq!(times, [400, 2_002, 0]);
         assert_eq!(
-            scale.places[1].moment(10_000) - scale.places[1].moment(0),
+            scale.places[1].on_scale(10_000) - scale.places[1].on_scale(0),
             10_010
         );
         let errors: Vec<_> = scale.places.iter().map(|p| p.error_ns).collect();

@@ -1,8 +1,8 @@
-//! What each column of each table is: an id to be renumbered, a moment to be shifted, a number of
-//! a dictionary, or a plain value. By name, so that a new table is copied right as long as it
-//! keeps to the names that all tables share.
+//! The kind of each column of each table: an id to renumber, a time to shift, a number of a dictionary, or a
+//! plain value. Recognised by name, so that a new table is copied correctly as long as it keeps to the names
+//! that all tables share.
 
-/// Something that is counted from 1 in every file.
+/// Ids that are counted from 1 in every file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
     Run,
@@ -16,7 +16,7 @@ pub(super) enum Space {
 }
 
 impl Space {
-    /// All of them, with the table and column that give the ids out.
+    /// All spaces, with the table and column that define the ids.
     pub(super) const ALL: [(Space, &'static str, &'static str); 8] = [
         (Space::Run, "run", "run_id"),
         (Space::Upid, "process", "upid"),
@@ -39,20 +39,20 @@ pub(super) enum Dictionary {
     Activity,
 }
 
-/// What is done with a value on its way into the merged file.
+/// The change of a value on its way into the merged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Nothing.
     Keep,
-    /// It is a moment.
+    /// A time, which is shifted.
     Time,
-    /// It is an id.
+    /// An id, which is renumbered.
     Id(Space),
-    /// It is a number of a dictionary.
+    /// A number of a dictionary.
     Name(Dictionary),
     /// Operation, fidelity and flags of a call in one number.
     What,
-    /// It is the key of a packet: a moment and a number.
+    /// The key of a packet: a time and a number.
     PacketKey,
     /// Capture, way and direction of a packet in one number; the direction turns round with the flow.
     PacketWhat,
@@ -60,7 +60,7 @@ pub(super) enum Change {
     Side,
 }
 
-/// What is done with a column.
+/// The change of the values of a column.
 pub(super) fn change(table: &str, column: &str) -> Change {
     match (table, column) {
         ("call", "what") => Change::What,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::{contract, doc};
 
-    /// Columns that look like ids or moments and are neither.
+    /// Columns that have names of ids or times and are neither.
     const PLAIN: &[(&str, &str)] = &[("host", "boot_id")];
 
     #[test]

@@ -1,5 +1,5 @@
-//! Copying of tables, row by row: nothing is held in memory but one row, or a few of each file
-//! where the rows of all files are put in the order of time.
+//! Copying of tables, row by row: memory has one row only, or a few of each file where the rows of all files
+//! are put in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -184,7 +184,7 @@ impl Source<'_> {
         self.columns.names.len() + 1
     }
 
-    /// The moment of the next row; `None`: there is none.
+    /// The time of the next row; `None`: there is none.
     fn peek(&mut self, table: &str, many: usize) -> Result<Option<i64>> {
         if self.next >= self.rows.len() {
             if self.is_over {
@@ -196,7 +196,7 @@ impl Source<'_> {
             }
         }
         match self.rows[self.next + 1 + self.key] {
-            Value::Integer(moment) => Ok(Some(moment)),
+            Value::Integer(time) => Ok(Some(time)),
             _ => Ok(Some(i64::MIN)),
         }
     }
@@ -239,8 +239,8 @@ impl Source<'_> {
     }
 }
 
-/// Copies a table of all files in the order of its column `key`, and goes on where it stopped.
-/// Where `is_unique`, of several rows at one moment the later ones are put later.
+/// Copies a table of all files in the order of its column `key`, and goes on where it stopped. If
+/// `is_unique`, and several rows have one time, the later ones get later times.
 ///
 /// # Errors
 /// When one of the files refuses.
@@ -279,8 +279,8 @@ pub(super) fn ordered(
     }
     let mut heap = BinaryHeap::new();
     for (place, source) in sources.iter_mut().enumerate() {
-        if let Some(moment) = source.peek(table, many)? {
-            heap.push(Reverse((moment, place)));
+        if let Some(time) = source.peek(table, many)? {
+            heap.push(Reverse((time, place)));
         }
     }
     let mut last = match is_unique {
@@ -295,13 +295,13 @@ pub(super) fn ordered(
     let mut inserts: HashMap<Vec<String>, Statement<'_>> = HashMap::new();
     let mut count = 0u64;
     work.sql("BEGIN IMMEDIATE")?;
-    while let Some(Reverse((mut moment, place))) = heap.pop() {
+    while let Some(Reverse((mut time, place))) = heap.pop() {
         let source = &mut sources[place];
         if is_unique {
             if let Some(last) = last {
-                moment = moment.max(last + 1);
+                time = time.max(last + 1);
             }
-            last = Some(moment);
+            last = Some(time);
         }
         if !inserts.contains_key(&source.columns.names) {
             let insert = work
@@ -317,7 +317,7 @@ pub(super) fn ordered(
         let mut store = || -> rusqlite::Result<()> {
             for (place, value) in row[1..].iter().enumerate() {
                 let value = if is_unique && place == source.key {
-                    ValueRef::Integer(moment)
+                    ValueRef::Integer(time)
                 } else {
                     value.into()
                 };
@@ -330,8 +330,8 @@ pub(super) fn ordered(
             source.stored = Some(id);
         }
         source.next += source.width();
-        if let Some(moment) = source.peek(table, many)? {
-            heap.push(Reverse((moment, place)));
+        if let Some(time) = source.peek(table, many)? {
+            heap.push(Reverse((time, place)));
         }
         count += 1;
         if count.is_multiple_of(COMMIT_ROWS) {

@@ -1,4 +1,4 @@
-//! The files to be merged: that each is a whole trace, and none is there twice.
+//! The files to merge. Each is a whole trace, and none is there twice.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -21,21 +21,21 @@ pub(super) struct Host {
     pub(super) epoch_unix_ns: i64,
     pub(super) monotonic_ns: Option<i64>,
     pub(super) wall_error_ns: Option<i64>,
-    /// How its clock was asked for, if that is how the file knows it.
+    /// Result of an exchange of times; `None`: the file knows the machine without one.
     pub(super) asked: Option<Asked>,
 }
 
-/// What an exchange of times told of a clock.
+/// A clock as an exchange of times found it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     /// Bound of the error.
     pub(super) error_ns: i64,
-    /// By how much the file's clock runs faster than this one, parts per billion.
+    /// The file's clock runs faster than this one by so many parts per billion.
     pub(super) gains_ppb: i64,
 }
 
 impl Host {
-    /// What tells kernels apart: inodes and the monotonic clock are the same within one.
+    /// Identifies a kernel: inodes and the monotonic clock are the same within one.
     pub(super) fn kernel(&self) -> &str {
         self.boot.as_deref().unwrap_or(&self.name)
     }
@@ -54,7 +54,7 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    /// Size and time of the last change: what was copied in part must not have changed since.
+    /// Size and time of the last change: a file that was copied in part must not have changed since.
     pub(super) state: (i64, i64),
     pub(super) hosts: Vec<Host>,
     pub(super) runs: Vec<Run>,
@@ -63,10 +63,10 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// A connection of its own.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// When the file cannot be read any more.
+    /// If the file cannot be read any more.
     pub(super) fn connect(&self) -> Result<Connection> {
         let db = store::open_read_only(&self.path)?;
         // Hundreds of files may be open at once, and each is read from begin to end.
@@ -75,7 +75,7 @@ impl Input {
         Ok(db)
     }
 
-    /// The columns of a table that this file has; none: not the table either.
+    /// The columns of a table that this file has; empty if it has no such table.
     pub(super) fn columns(&self, db: &Connection, table: &str) -> Result<Vec<String>> {
         columns(db, table).map_err(|source| unreadable(&self.path, source))
     }
@@ -104,10 +104,10 @@ fn unreadable(path: &Path, source: rusqlite::Error) -> Error {
     }
 }
 
-/// Opens and checks all of them.
+/// Opens and checks all files.
 ///
 /// # Errors
-/// Names the file that does not belong here, and why.
+/// The file that does not belong here, and the reason.
 pub(super) fn open(options: &MergeOptions) -> Result<Vec<Input>> {
     let inode = |path: &Path| path.metadata().ok().map(|m: Metadata| (m.dev(), m.ino()));
     let output = inode(&options.output);
@@ -154,7 +154,7 @@ pub(super) fn open(options: &MergeOptions) -> Result<Vec<Input>> {
                 let earlier = inputs.get(earlier).map_or(path, |input| &input.path);
                 return Err(refuse(
                     format!(
-                        "{} and {} hold the same recording",
+                        "{} and {} contain the same recording",
                         earlier.display(),
                         path.display()
                     ),
@@ -215,7 +215,7 @@ fn open_one(
     let (hosts, runs, highest) = describe(&db).map_err(|e| input.error(e))?;
     if runs.is_empty() {
         return Err(refuse(
-            format!("{} holds no recording", path.display()),
+            format!("{} contains no recording", path.display()),
             "leave it out: its recording ended before it began",
         ));
     }
@@ -300,7 +300,7 @@ fn check_jobs(inputs: &[Input]) -> Result<()> {
             let (Some(launcher), Some(job)) = (&run.launcher, &run.job) else {
                 continue;
             };
-            // The step is part of the job.
+            // A step is part of its job.
             let job = job.split('.').next().unwrap_or(job);
             let (known, path) = *first.entry(launcher).or_insert((job, &input.path));
             if known != job {

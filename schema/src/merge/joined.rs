@@ -13,7 +13,7 @@ use super::translation::Translation;
 use super::work::Work;
 use crate::Result;
 
-/// What of a joined thing both files say, and how the two are reconciled.
+/// Statements that reconcile the rows of two files about one joined thing.
 const RECONCILE: &[(&str, &str)] = &[
     (
         "file",
@@ -41,7 +41,7 @@ const RECONCILE: &[(&str, &str)] = &[
            dst_sack = COALESCE(dst_sack, excluded.dst_sack)",
     ),
     (
-        // One collector after the other.
+        // Collectors ran one after the other.
         "node",
         "INSERT INTO node ({columns}) VALUES ({values}) ON CONFLICT (host_id) DO UPDATE SET
            received = received + excluded.received, expected = expected + excluded.expected,
@@ -55,12 +55,12 @@ const RECONCILE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whether rows of this table are reconciled with those of other files.
+/// True if rows of this table are reconciled with those of other files.
 pub(super) fn is_reconciled(table: &str) -> bool {
     RECONCILE.iter().any(|(name, _)| *name == table)
 }
 
-/// Copies a table of which some rows are there already.
+/// Copies a table of which some rows are in the merged file already.
 ///
 /// # Errors
 /// When one of the files refuses.
@@ -142,19 +142,19 @@ impl Turn {
     }
 }
 
-/// The tables that say which names a file or a directory had when: their key beside the times.
+/// The tables of names of files and directories over time: their key beside the times.
 const NAMES: &[(&str, &[&str])] = &[
     ("directory_path", &["directory_id", "path"]),
     ("file_name", &["file_id", "directory_id", "name"]),
 ];
 
-/// Whether this is a table of names over time.
+/// True if this is a table of names over time.
 pub(super) fn is_of_names(table: &str) -> bool {
     NAMES.iter().any(|(name, _)| *name == table)
 }
 
-/// Copies names over time. One that a file had in both is one row: from the earlier begin to the
-/// end that one of them saw, or to none.
+/// Copies names over time. A name that a file has in both inputs becomes one row: from the earlier begin to
+/// the end that one of them saw, or without an end.
 ///
 /// # Errors
 /// When one of the files refuses.
@@ -244,7 +244,7 @@ pub(super) fn names(
     Ok(count)
 }
 
-/// The time for which a name held; no end: to the end of the recording.
+/// The time for which a name was valid; without an end: to the end of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Period {
     from: i64,
@@ -263,8 +263,8 @@ impl Period {
         }
     }
 
-    /// Both in one, where they meet. Who saw the name end knows better than who did not, unless
-    /// that one saw it begin later.
+    /// Both periods in one, where they meet. An end that one of them saw counts, unless the other saw the
+    /// name begin after that end.
     fn with(self, other: Period) -> Option<Period> {
         let from = self.from.min(other.from);
         let later = self.from.max(other.from);
@@ -277,7 +277,7 @@ impl Period {
     }
 }
 
-/// Completes the rows of the runs of one file with what only merging knows.
+/// Completes the rows of the runs of one file with facts that only merging knows.
 ///
 /// # Errors
 /// When the merged file cannot be written.
@@ -290,7 +290,7 @@ pub(super) fn runs(
     let source = input.path.to_string_lossy();
     let first = translation.offset(Space::Run);
     for (at, run) in input.runs.iter().enumerate() {
-        // Their numbers are counted from 1; a gap finds no row.
+        // Run numbers are counted from 1; a gap finds no row.
         let number = first.saturating_add(at as i64 + 1);
         work.db
             .execute(

@@ -1,8 +1,8 @@
-//! What several files have seen of one thing: a file on storage that they share, a pipe between
-//! two traced commands, a connection recorded at both of its ends. Each becomes one row.
+//! Joins of things that several files have seen: a file on storage that they share, a pipe between two traced
+//! commands, a connection recorded at both of its ends. Each becomes one row.
 //!
-//! Everything that may be met again is kept in a table of the unfinished file under a key (a path,
-//! an inode, a pair of addresses); memory is needed for what is joined alone.
+//! Everything that may appear again is kept in a table of the unfinished file under a key (a path, an inode,
+//! a pair of addresses); memory is needed only for joined things.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::translation::{Moved, Translation};
 use super::work::Work;
 use crate::Result;
 
-/// How far apart two looks at one connection may lie, beside what the clocks may be wrong, ns.
+/// Largest time between two observations of one connection, beside the error of the clocks, ns.
 const SLACK_NS: i64 = 1_000_000_000;
 
 /// A thing that another file may have seen, too. Times are those of the merged file.
@@ -26,11 +26,11 @@ pub(super) struct Seen {
     pub(super) inode: Option<(i64, i64)>,
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
-    /// Its two sides are the other way round than in the key.
+    /// True if its two sides are the other way round than in the key.
     pub(super) is_turned: bool,
 }
 
-/// An earlier one of the same key.
+/// An earlier thing of the same key.
 pub(super) struct Known {
     pub(super) id: i64,
     pub(super) kind: i64,
@@ -48,7 +48,7 @@ impl Known {
     }
 }
 
-/// The space of what is joined, and its name in the work tables.
+/// The space of the joined things, and its name in the work tables.
 pub(super) fn space_name(space: Space) -> &'static str {
     match space {
         Space::File => "file",
@@ -63,7 +63,7 @@ pub(super) struct Joiner<'a> {
     space: Space,
     at: usize,
     offset: i64,
-    /// New ids that this input has met: two things of one file never become one.
+    /// New ids that this input has matched: two things of one file never become one.
     taken: HashSet<i64>,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Joiner<'a> {
             }
             None => seen.id.saturating_add(self.offset),
         };
-        // As the one that it was joined with is seen from the key.
+        // Its sides are those of the thing that it was joined with, relative to the key.
         for key in &seen.keys {
             let (dev, ino) = seen.inode.unzip();
             db.prepare_cached(
@@ -152,7 +152,7 @@ impl<'a> Joiner<'a> {
     }
 }
 
-/// What of an input was joined with others: the pairs, and those that are turned.
+/// The things of an input that were joined with others: the pairs of ids, and those that are turned.
 pub(super) fn moved(work: &Work, space: Space, at: usize) -> Result<(Moved, Vec<i64>)> {
     let read = || -> rusqlite::Result<(Moved, Vec<i64>)> {
         let mut find = work.db.prepare_cached(
@@ -171,7 +171,7 @@ pub(super) fn moved(work: &Work, space: Space, at: usize) -> Result<(Moved, Vec<
     read().map_err(|e| work.error(e))
 }
 
-/// Kernels whose machines several files have seen.
+/// Kernels of which several files have seen machines.
 pub(super) fn shared_kernels(inputs: &[Input]) -> HashSet<String> {
     let mut files: HashMap<&str, usize> = HashMap::new();
     for input in inputs {
@@ -256,7 +256,7 @@ pub(super) fn files(
     run().map_err(|e| input.error(e))
 }
 
-/// Score of one file seen twice: same inode first, then the nearest in time.
+/// Score of a match of two files: the same inode first, then the nearest in time.
 fn is_same_file(known: &Known, seen: &Seen, by_path: bool) -> Option<i64> {
     if known.kind != seen.kind {
         return None;
@@ -265,7 +265,7 @@ fn is_same_file(known: &Known, seen: &Seen, by_path: bool) -> Option<i64> {
     match (known.inode, seen.inode) {
         (None, None) => Some(known.distance_ns(seen).min(far)),
         (Some(a), Some(b)) if a == b => Some(known.distance_ns(seen).min(far)),
-        // Other machines number the device otherwise.
+        // Other machines have other device numbers.
         (Some(a), Some(b)) if by_path && a.1 == b.1 => {
             Some(far.saturating_add(known.distance_ns(seen).min(far)))
         }
@@ -292,7 +292,7 @@ pub(super) fn prefixes(paths: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The shared directories below which the merged file has nothing.
+/// The shared directories below which the merged file has no file.
 pub(super) fn unmatched(db: &Connection, shared: &[PathBuf]) -> rusqlite::Result<Vec<PathBuf>> {
     let mut left: Vec<(Vec<u8>, &PathBuf)> = prefixes(shared).into_iter().zip(shared).collect();
     if left.is_empty() {
@@ -308,8 +308,8 @@ pub(super) fn unmatched(db: &Connection, shared: &[PathBuf]) -> rusqlite::Result
     Ok(left.into_iter().map(|(_, path)| path.clone()).collect())
 }
 
-/// Two addresses in an order that both ends agree on, and whether they were turned for that.
-/// Those of loopback and of no interface mean something else on every machine.
+/// Two addresses in an order that both ends agree on, and true if they were swapped for that. `None` for
+/// addresses of loopback or of no interface, which mean something else on every machine.
 pub(super) fn endpoints(a: &str, b: &str) -> Option<(String, String, bool)> {
     let is_turned = b < a;
     let (a, b) = if is_turned { (b, a) } else { (a, b) };

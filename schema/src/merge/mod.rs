@@ -1,10 +1,9 @@
 //! Many traces become one: of the ranks of a parallel run, of several machines, of several runs.
 //!
-//! Every table of every file is copied row by row with its ids renumbered and its moments shifted
-//! to one scale. What several files saw of one thing becomes one row (`joins`). File calls,
-//! packets and counters of machines are kept in the order of time across all files. The work can be
-//! interrupted and goes on where it stopped (`work`). Memory is needed for one row of every file,
-//! some buffers, and two numbers for each thing that was joined.
+//! Every table of every file is copied row by row with its ids renumbered and its times shifted to one scale.
+//! A thing that several files saw becomes one row (`joins`). File calls, packets and counters of machines are
+//! kept in the order of time across all files. The work can be interrupted and goes on where it stopped
+//! (`work`). Memory is needed for one row of every file, some buffers, and two numbers for each joined thing.
 
 use std::collections::HashSet;
 
@@ -29,8 +28,8 @@ pub use options::{ClockMethod, KernelClocks, MergeOptions, MergeReport, MergedHo
 use translation::{Hosts, Translation};
 use work::Work;
 
-/// The tables whose rows stay in the order of time over all files: table, column, whether no two
-/// rows may have the same moment.
+/// The tables whose rows stay in the order of time over all files: table, column, and true if no two rows may
+/// have the same time.
 const ORDERED: &[(&str, &str, bool)] = &[
     ("call", "start_ns", true),
     ("channel_call", "start_ns", false),
@@ -48,15 +47,15 @@ const DICTIONARIES: &[&str] = &[
     "host",
 ];
 
-/// What [`MergeOptions::packets_only`] copies.
+/// The tables that [`MergeOptions::packets_only`] copies.
 const OF_PACKETS: &[&str] = &["run", "capture", "flow", "flow_capture", "packet"];
 
-/// Merges traces into a new one. `progress` is told the table at hand and the rows done so far.
+/// Merges traces into a new one. `progress` is called with the table and the rows done so far.
 ///
 /// # Errors
-/// [`Error::Merge`](crate::Error::Merge) where the files do not belong together; what is wrong with a file that is no
-/// trace; when the output cannot be written. What was done until then is kept, and taken up when
-/// the same is asked for again.
+/// [`Error::Merge`](crate::Error::Merge) if the files do not belong together; an error that names a file that
+/// is no trace; or an error of writing the output. The work done until then is kept, and goes on if the same
+/// merge is asked for again.
 pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Result<MergeReport> {
     if options.inputs.is_empty() {
         return Err(refuse(
@@ -108,8 +107,8 @@ pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Res
     Ok(report)
 }
 
-/// How to merge the packets alone, beside the output, where they can say more of the clocks than
-/// the files do: captured by several kernels. What comes out is to be read and removed.
+/// Options to merge the packets alone, beside the output. `None` if the packets cannot improve the relations
+/// of the clocks, for which several kernels must have captured some. The result is to be read and removed.
 ///
 /// # Errors
 /// As [`merge`].
@@ -159,7 +158,7 @@ fn copy_table(
     Ok(copied)
 }
 
-/// Finds what several files have seen of one thing.
+/// Finds things that several files have seen.
 fn join(
     options: &MergeOptions,
     work: &Work,
@@ -181,7 +180,7 @@ fn join(
             let db = input.connect()?;
             let from = (at, input, &db);
             if options.packets_only {
-                // How far the clocks are apart is what is to be found out.
+                // The distance of the clocks is not known yet; it is the result of this step.
                 return joins::flows(work, from, translation, i64::MAX);
             }
             joins::files(work, from, translation, (&kernels, &prefixes))?;

@@ -1,27 +1,27 @@
-//! What is asked of a merge and what it reports.
+//! Options of a merge, and its report.
 
 use std::path::PathBuf;
 
 use crate::{ClockCorrection, Error};
 
-/// What to merge, and how.
+/// Options of a merge.
 #[derive(Clone, Debug, Default)]
 pub struct MergeOptions {
     /// The traces; the first one's clock is what the errors of the others refer to.
     pub inputs: Vec<PathBuf>,
     /// The trace to write.
     pub output: PathBuf,
-    /// Whether an older trace there may be replaced.
+    /// True if an older trace there may be replaced.
     pub replace: bool,
     /// Directories that all machines share: a path below one of them is one file everywhere.
     pub shared: Vec<PathBuf>,
-    /// Whether traces are taken that were not closed.
+    /// True if traces are taken that were not closed.
     pub unfinished: bool,
-    /// Whether recordings of different jobs of one launcher are put into one file.
+    /// True if recordings of different jobs of one launcher are put into one file.
     pub mixed_jobs: bool,
     /// Relations of the clocks by packets; see [`packets_alone`](super::packets_alone).
     pub clocks: Option<KernelClocks>,
-    /// Whether only packets and their flows are copied, to find out about clocks.
+    /// True if only packets and their flows are copied, to relate clocks.
     pub packets_only: bool,
 }
 
@@ -30,13 +30,13 @@ pub struct MergeOptions {
 pub struct MergedHost {
     /// Its name.
     pub name: String,
-    /// How its clock was related to that of the first file.
+    /// Method by which its clock was related to that of the first file.
     pub method: String,
-    /// Bound of the error of that, ns; `None`: not known.
+    /// Bound of the error of this relation, ns; `None`: not known.
     pub error_ns: Option<i64>,
 }
 
-/// What became of a merge.
+/// Result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
     /// Recordings in the merged trace.
@@ -51,9 +51,9 @@ pub struct MergeReport {
     pub joined_channels: u64,
     /// Flows, likewise.
     pub joined_flows: u64,
-    /// Those of [`MergeOptions::shared`] below which no trace has a file.
+    /// The directories of [`MergeOptions::shared`] below which no trace has a file.
     pub unmatched: Vec<PathBuf>,
-    /// Whether an interrupted merge was taken up.
+    /// True if an interrupted merge was continued.
     pub is_resumed: bool,
 }
 
@@ -64,25 +64,26 @@ pub(super) fn refuse(what: impl Into<String>, hint: impl Into<String>) -> Error 
     }
 }
 
-/// How the clock of a machine was related to the scale.
+/// Method by which the clock of a machine was related to the scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockMethod {
-    /// It is that of the first file, or of the same boot.
+    /// The clock of the first file, or of the same boot.
     SameBoot,
     /// By the wall clocks of both.
     WallClock,
-    /// By asking for the time, as agents ask the collector.
+    /// By exchanged times, as agents ask the collector.
     Exchange,
     /// By packets that both captured.
     Packets,
 }
 
-/// What packets say of the clocks of kernels, on the scale of a merge that knew nothing of it.
+/// Relations of the clocks of kernels by packets, on the scale of a merge without these relations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelClocks {
     /// The kernel that the others are related to: its boot, or the name of its machine.
     pub reference: String,
-    /// The others, likewise named, each with what brings its times to those of the reference.
+    /// The other kernels, named likewise, each with the correction that brings its times to those of the
+    /// reference.
     pub others: Vec<(String, ClockCorrection)>,
 }
 

@@ -238,7 +238,7 @@ fn totals_are_the_sums_of_the_parts_and_calls_stay_in_order() {
 }
 
 #[test]
-fn calls_of_one_moment_are_put_one_after_the_other() {
+fn calls_of_one_time_are_put_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();
     simple(&directory.path().join("a.db"), &NODE, (100, 3));
     let other = Made {
@@ -326,7 +326,7 @@ fn what_does_not_belong_together_is_refused() {
     );
     assert_eq!(
         refused(&["a.db", "copy.db"]),
-        "/a.db and /copy.db hold the same recording"
+        "/a.db and /copy.db contain the same recording"
     );
     assert_eq!(
         refused(&["a.db", "b.db"]),
@@ -435,5 +435,5 @@ fn merging_what_was_merged_is_merging_all_at_once() {
         output: at("x.db"),
         ..options(directory.path(), &["ab.db", "b.db"])
     };
-    assert!(refused(&again).contains("hold the same recording"));
+    assert!(refused(&again).contains("contain the same recording"));
 }

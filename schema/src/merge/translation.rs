@@ -12,11 +12,11 @@ use crate::Result;
 use crate::op::{FLAGS_MASK, HIGH_FIDELITY_SHIFT};
 use crate::writer::PACKET_BITS;
 
-/// Ids that do not go where their offset says, because what they name was joined with what
-/// another file has: pairs of old and new, in the order of the old.
+/// Ids that do not change by their offset, because their things were joined with things of another file:
+/// pairs of old and new, in the order of the old.
 pub(super) type Moved = Vec<(i64, i64)>;
 
-/// How the rows of one file change.
+/// The changes of the rows of one file.
 #[derive(Debug)]
 pub(super) struct Translation {
     place: Place,
@@ -31,12 +31,12 @@ pub(super) struct Translation {
     kinds: HashMap<i64, i64>,
     fidelities: HashMap<i64, i64>,
     activities: HashMap<i64, i64>,
-    /// `None`: the same numbers in both, as ever but across versions.
+    /// New numbers of operations; `None`: they are the same in both files, as always within one version.
     operations: Option<[i64; 64]>,
 }
 
 impl Translation {
-    /// Reads the dictionaries of `input` and adds to those of the merged file what it lacks.
+    /// Reads the dictionaries of `input` and adds missing entries to those of the merged file.
     ///
     /// # Errors
     /// When `input` has operations or activities that this version does not know.
@@ -107,7 +107,7 @@ impl Translation {
         let named = |names: &HashMap<i64, i64>| names.get(&value).copied().unwrap_or(value);
         match change {
             Change::Keep | Change::Side => value,
-            Change::Time => self.place.moment(value),
+            Change::Time => self.place.on_scale(value),
             Change::Id(space) => self.id(space, value),
             Change::Name(Dictionary::Host) => named(&self.hosts),
             Change::Name(Dictionary::Counter) => named(&self.counters),
@@ -117,10 +117,8 @@ impl Translation {
             Change::What => self.what(value),
             Change::PacketKey => {
                 let number = value & ((1 << PACKET_BITS) - 1);
-                let moment = self.place.moment(value >> PACKET_BITS);
-                moment
-                    .saturating_mul(1 << PACKET_BITS)
-                    .saturating_add(number)
+                let time = self.place.on_scale(value >> PACKET_BITS);
+                time.saturating_mul(1 << PACKET_BITS).saturating_add(number)
             }
             Change::PacketWhat => self.id(Space::Capture, value >> 3) << 3 | value & 7,
         }
@@ -253,13 +251,13 @@ impl Hosts {
                 },
             )?;
             let (system, cpus, memory, offset, drift, error) = own;
-            // What was still to be added to its times stays to be added; the drift counts from
-            // time 0, which has moved.
-            let moved = i128::from(drift) * i128::from(place.moment(0)) / 1_000_000_000;
+            // An offset that was still to be added stays to be added; the drift counts from time 0, which has
+            // moved.
+            let moved = i128::from(drift) * i128::from(place.on_scale(0)) / 1_000_000_000;
             let offset = offset.saturating_add(i64::try_from(moved).unwrap_or(0));
             let error = match input.hosts.len() {
                 1 => place.error_ns,
-                // It was related to the others of its file with that error already.
+                // The machine was related to the others of its file with that error already.
                 _ => place.error_ns.zip(error).map(|(a, b)| a.saturating_add(b)),
             };
             merged
@@ -281,14 +279,14 @@ impl Hosts {
                     drift,
                     error,
                     place.method.name(),
-                    host.monotonic_ns.map(|m| m.saturating_sub(place.moment(0))),
+                    host.monotonic_ns.map(|m| m.saturating_sub(place.on_scale(0))),
                     host.wall_error_ns,
                 ])?;
         }
         Ok(numbers)
     }
 
-    /// How many there are.
+    /// Number of machines.
     pub(super) fn len(&self) -> usize {
         self.of.len()
     }

@@ -37,7 +37,7 @@ impl Work {
     /// Takes up the merge of the same files where it was interrupted, or begins anew.
     ///
     /// # Errors
-    /// When the output may not be replaced or made, or another flowtrace is at it.
+    /// If the output may not be replaced or made, or another flowtrace is writing it.
     pub(super) fn begin(options: &MergeOptions, inputs: &[Input]) -> Result<Work> {
         store::check_place(&options.output, options.replace)?;
         let part = crate::beside::beside(&options.output, ".part");
@@ -58,7 +58,7 @@ impl Work {
             },
             None => {
                 let (db, lock, older) = store::create(&part, true)?;
-                // That of another plan.
+                // The file of another plan.
                 older.remove();
                 let work = Work {
                     db,
@@ -120,7 +120,7 @@ impl Work {
         self.db.execute_batch(sql).map_err(|e| self.error(e))
     }
 
-    /// Where the reading of a table of an input stopped.
+    /// The place where the reading of a table of an input stopped.
     pub(super) fn cursor(&self, table: &str, input: usize) -> Result<Option<i64>> {
         self.db
             .query_row(
@@ -142,7 +142,7 @@ impl Work {
             .map_err(|e| self.error(e))
     }
 
-    /// Makes it one whole file under its own name.
+    /// Makes the work one whole file under its own name.
     ///
     /// # Errors
     /// When the file cannot be written or renamed.
@@ -172,7 +172,7 @@ impl Work {
     }
 }
 
-/// What is merged, and how: an interrupted merge of anything else is of no use.
+/// The inputs and options of the merge as a text: an interrupted merge of another plan is of no use.
 fn plan(options: &MergeOptions, inputs: &[Input]) -> String {
     let mut plan = format!("flowtrace {}\n", env!("CARGO_PKG_VERSION"));
     for input in inputs {
@@ -188,7 +188,7 @@ fn plan(options: &MergeOptions, inputs: &[Input]) -> String {
 }
 
 fn resume(part: &Path, plan: &str) -> Option<(Connection, File)> {
-    // Only what is certainly ours is opened for writing.
+    // A file is opened for writing only if it is certainly a trace.
     drop(store::open_read_only(part).ok()?);
     let lock = File::options().write(true).open(part).ok()?;
     match lock.try_lock() {

@@ -1,8 +1,8 @@
-//! Pipes and sockets between processes, and who held them.
+//! Pipes and sockets between processes, and the processes that have them open.
 
 use crate::{ChannelId, HostId, Side, Text, Tid, Upid};
 
-/// What carries data between processes.
+/// A kind of channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelKind {
     /// A pipe without a name.
@@ -40,7 +40,7 @@ pub struct ChannelRecord {
     pub id: ChannelId,
     /// Host on which it was seen.
     pub host: HostId,
-    /// What it is.
+    /// Kind of channel.
     pub kind: ChannelKind,
     /// Inode of the pipe, or of the socket that was seen first.
     pub inode: u64,
@@ -50,7 +50,7 @@ pub struct ChannelRecord {
     pub capacity_bytes: Option<u64>,
 }
 
-/// What a descriptor allows.
+/// Allowed uses of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// Reading.
@@ -72,7 +72,7 @@ impl Direction {
     }
 }
 
-/// An image begins to hold an end of a channel (table `channel_end`).
+/// An image has an end of a channel open from now on (table `channel_end`).
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelEndRecord {
     /// Row id.
@@ -83,33 +83,33 @@ pub struct ChannelEndRecord {
     pub upid: Upid,
     /// The lowest descriptor.
     pub fd: i32,
-    /// What it allows.
+    /// Direction that the descriptor allows.
     pub direction: Direction,
-    /// When it was first seen there.
+    /// Time when it was first seen there.
     pub from_ns: u64,
 }
 
-/// What became of a row of `channel_end`.
+/// The end of a row of `channel_end`.
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelEndClosed {
     /// Row id.
     pub id: u32,
-    /// When it was found closed; `None`: held to the end of the image.
+    /// Time when it was found closed; `None`: open to the end of the image.
     pub to_ns: Option<u64>,
-    /// Whether data moved through it; `None`: it may have.
+    /// True if data moved through it; `None`: it may have.
     pub used: Option<bool>,
     /// Bytes moved through it, where that is certain.
     pub bytes: Option<u64>,
-    /// No more than these.
+    /// Upper bound of these bytes.
     pub at_most_bytes: Option<u64>,
 }
 
 /// A call that moved data through a pipe or socket, or tried to (table `channel_call`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelCall {
-    /// Its entry.
+    /// Entry of the call.
     pub start_ns: u64,
-    /// Until it returned.
+    /// Time until it returned.
     pub duration_ns: u64,
     /// Process image.
     pub upid: Upid,
@@ -119,30 +119,30 @@ pub struct ChannelCall {
     pub channel: Option<ChannelId>,
     /// Inode of the pipe or socket.
     pub inode: u64,
-    /// What it did there; of a socket received and sent.
+    /// Side of the channel; of a socket received and sent data.
     pub side: Side,
-    /// Bytes asked for; `None`: only the program's memory tells.
+    /// Bytes asked for; `None`: only the program's memory has the number.
     pub length: Option<u64>,
-    /// What it returned, or a negative errno.
+    /// Result of the call; negative errno on failure.
     pub result: i64,
-    /// Bytes that it moved; `None`: the result does not tell.
+    /// Bytes that it moved; `None`: they do not follow from the result.
     pub bytes: Option<u64>,
-    /// Records were dropped while the image lived, so that it may be another channel's.
+    /// Records were dropped while the image lived, so that the call may belong to another channel.
     pub lossy: bool,
 }
 
-/// What an image moved through one side of a channel (table `channel_sum`).
+/// Traffic of an image through one side of a channel (table `channel_sum`).
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelTraffic {
     /// The channel.
     pub channel: ChannelId,
     /// Process image.
     pub upid: Upid,
-    /// What it did there.
+    /// Side of the channel.
     pub side: Side,
     /// Calls that returned.
     pub calls: u64,
-    /// Bytes that they moved; `None`: their results do not tell.
+    /// Bytes that they moved; `None`: they do not follow from the results.
     pub bytes: Option<u64>,
     /// Sum of their durations, ns.
     pub duration_ns: u64,
@@ -150,6 +150,6 @@ pub struct ChannelTraffic {
     pub first_ns: u64,
     /// End of the last one.
     pub last_ns: u64,
-    /// None is missing.
+    /// True if no call is missing.
     pub exact: bool,
 }

@@ -8,7 +8,7 @@ use crate::{Fidelity, FileId, HostId, Op, Text, Tid, Upid};
 pub enum FileKind {
     /// Regular file.
     File = 0,
-    /// Looked for and not found.
+    /// A name that was looked up and not found.
     Absent = 1,
     /// Directory.
     Directory = 2,
@@ -56,11 +56,11 @@ impl FileKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Coverage {
-    /// Every call.
+    /// Every call is recorded.
     Exact = Fidelity::Exact as u8,
     /// Calls that the page cache did not answer.
     Cached = Fidelity::Cached as u8,
-    /// That it was opened.
+    /// Only its opens.
     Open = Fidelity::Open as u8,
 }
 
@@ -79,7 +79,7 @@ pub struct FileRecord {
     pub size_bytes: Option<u64>,
     /// First sight.
     pub first_ns: u64,
-    /// How it is seen.
+    /// Coverage of its calls.
     pub coverage: Coverage,
 }
 
@@ -92,7 +92,7 @@ pub struct NameRecord {
     pub directory: Option<FileId>,
     /// Last component.
     pub name: Text,
-    /// Since when.
+    /// Begin of the time for which it has the name.
     pub from_ns: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct NameRecord {
 pub struct Call {
     /// Arrival of the request.
     pub start_ns: u64,
-    /// Until the reply.
+    /// Time until the reply.
     pub duration_ns: u64,
     /// Process image; `None`: the kernel itself, or not known.
     pub upid: Option<Upid>,
@@ -120,6 +120,6 @@ pub struct Call {
     pub flags: Option<u32>,
     /// Bytes or value; negative errno on failure.
     pub result: i64,
-    /// How exactly it stands for what the application did.
+    /// How exactly the row stands for a call of the application.
     pub fidelity: Fidelity,
 }

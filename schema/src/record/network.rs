@@ -1,8 +1,8 @@
-//! Records of packets: captures, flows, who holds them, and the packets themselves.
+//! Records of packets: captures, flows, their owners, and the packets themselves.
 
 use crate::{CaptureId, FlowId, HostId, Text, Upid};
 
-/// Where packets of a capture come from.
+/// Origin of the packets of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureSource {
     /// From the kernel, by flowtrace itself.
@@ -26,11 +26,11 @@ impl CaptureSource {
 pub struct CaptureRecord {
     /// Its id.
     pub id: CaptureId,
-    /// Machine whose clock its times are of.
+    /// Machine whose clock gives the times.
     pub host: HostId,
     /// Interface, or name of the file.
     pub interface: String,
-    /// Where the packets come from.
+    /// Origin of the packets.
     pub source: CaptureSource,
     /// Path of the file.
     pub file: Option<Text>,
@@ -40,24 +40,24 @@ pub struct CaptureRecord {
     pub namespace: Option<u64>,
     /// Bytes kept of each packet.
     pub snap_length: Option<u32>,
-    /// First moment covered, when it is known already.
+    /// Begin of the covered time, if it is known already.
     pub from_ns: Option<i64>,
 }
 
-/// What became of a capture. One with the id of an earlier one replaces it.
+/// The end of a capture. A record with the id of an earlier one replaces it.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureEnd {
-    /// Which one.
+    /// The capture.
     pub id: CaptureId,
-    /// First moment covered.
+    /// Begin of the covered time.
     pub from_ns: Option<i64>,
-    /// Last moment covered.
+    /// End of the covered time.
     pub to_ns: Option<i64>,
     /// Packets that the kernel saw, dropped ones included.
     pub received: Option<u64>,
-    /// Of these, lost by the kernel.
+    /// Packets of these that the kernel dropped.
     pub dropped: Option<u64>,
-    /// Taken from the kernel and lost here.
+    /// Packets that flowtrace took from the kernel and could not store.
     pub unstored: u64,
     /// Frames that are no packets of IP, or cannot be read.
     pub ignored: u64,
@@ -68,7 +68,7 @@ pub struct CaptureEnd {
 pub struct FlowRecord {
     /// Its id.
     pub id: FlowId,
-    /// Where it was seen first.
+    /// Capture that saw it first.
     pub capture: CaptureId,
     /// Address of the side that spoke first.
     pub src: std::net::IpAddr,
@@ -80,7 +80,7 @@ pub struct FlowRecord {
     pub dport: Option<u16>,
     /// Protocol number of IP.
     pub protocol: u8,
-    /// When, by the clock of the capture's host.
+    /// Time of the first packet, by the clock of the capture's host.
     pub first_ns: i64,
 }
 
@@ -103,7 +103,7 @@ impl End {
     }
 }
 
-/// What one end of a TCP connection announced in its SYN.
+/// Options that one end of a TCP connection announced in its SYN.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowOptions {
     /// The flow.
@@ -114,11 +114,11 @@ pub struct FlowOptions {
     pub window_scale: Option<u8>,
     /// Largest segment that it takes.
     pub mss: Option<u16>,
-    /// Whether it allows selective acknowledgements.
+    /// True if it allows selective acknowledgements.
     pub sack: bool,
 }
 
-/// What one capture saw of one flow (table `flow_capture`).
+/// The packets of one flow that one capture saw (table `flow_capture`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowSeen {
     /// The flow.
@@ -133,16 +133,16 @@ pub struct FlowSeen {
     pub packets: [u64; 2],
     /// Their payload.
     pub bytes: [u64; 2],
-    /// Whether src, and dst, are known to be on the capture's host.
+    /// True if src, and dst, are known to be on the capture's host.
     pub local: [bool; 2],
 }
 
-/// How a flow's owner is known.
+/// Evidence for the owner of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// From its system calls.
+    /// Its system calls.
     Calls,
-    /// From a look at its descriptors.
+    /// Its open descriptors.
     Descriptors,
 }
 
@@ -159,19 +159,19 @@ impl Evidence {
 /// A process image at one end of a flow (table `flow_owner`).
 #[derive(Clone, Copy, Debug)]
 pub struct FlowOwner {
-    /// Number of the row; another record with it takes its place.
+    /// Number of the row; another record with this number replaces it.
     pub row: u32,
     /// The flow.
     pub flow: FlowId,
-    /// Which end.
+    /// The end.
     pub end: End,
     /// Process image.
     pub upid: Upid,
-    /// Since when, at the latest.
+    /// Begin, at the latest.
     pub from_ns: Option<i64>,
-    /// Until when, at the earliest; `None`: to its end.
+    /// End, at the earliest; `None`: the end of the flow.
     pub to_ns: Option<i64>,
-    /// How that is known.
+    /// Evidence for the owner.
     pub evidence: Evidence,
 }
 
@@ -184,22 +184,22 @@ pub struct SocketEnd {
     pub is_udp: bool,
     /// Its own address.
     pub local: std::net::SocketAddr,
-    /// That of the other end; `None`: any.
+    /// Address of the other end; `None`: any.
     pub peer: Option<std::net::SocketAddr>,
 }
 
-/// What the kernel says of a TCP connection at one moment (table `flow_sample`).
+/// State of a TCP connection at one instant, as the kernel reports it (table `flow_sample`).
 #[derive(Clone, Debug)]
 pub struct FlowSample {
-    /// When.
+    /// Time of the sample.
     pub t_ns: i64,
     /// The flow.
     pub flow: FlowId,
-    /// The end that was asked.
+    /// The end whose kernel was asked.
     pub end: End,
     /// Smoothed round trip time.
     pub rtt_ns: Option<u64>,
-    /// Smallest round trip time lately.
+    /// Smallest recent round trip time.
     pub min_rtt_ns: Option<u64>,
     /// Segments sent again, in all.
     pub retransmits: Option<u64>,
@@ -209,7 +209,7 @@ pub struct FlowSample {
     pub sndbuf_limited_ns: Option<u64>,
     /// Time with data in flight.
     pub busy_ns: Option<u64>,
-    /// Bytes a second that arrived lately.
+    /// Recent rate of arrival, bytes a second.
     pub delivery_rate: Option<u64>,
     /// Payload sent and acknowledged.
     pub bytes_acked: Option<u64>,
@@ -219,7 +219,7 @@ pub struct FlowSample {
     pub congestion: Option<String>,
 }
 
-/// How a frame passed the place where it was captured.
+/// Way of a frame past the place of its capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Way {
@@ -234,7 +234,7 @@ pub enum Way {
     Other = 3,
 }
 
-/// What is special about a packet; the bits of `marks`.
+/// Special properties of a packet; the bits of `marks`.
 pub mod marks {
     /// Several segments in one frame: segmentation is left to the device.
     pub const SEGMENTS: u8 = 1;
@@ -248,7 +248,7 @@ pub mod marks {
     pub const LATER: u8 = 16;
 }
 
-/// What a packet of TCP has beside its length.
+/// Fields of a TCP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpFields {
     /// Sequence number.
@@ -268,13 +268,13 @@ pub struct TcpFields {
 pub struct Packet {
     /// Timestamp of the kernel, by the clock of the capture's host.
     pub t_ns: i64,
-    /// Where it was seen.
+    /// Capture that saw it.
     pub capture: CaptureId,
     /// Flow it belongs to.
     pub flow: FlowId,
     /// From dst to src.
     pub back: bool,
-    /// How it passed the capture.
+    /// Its way past the capture.
     pub way: Way,
     /// See [`marks`].
     pub marks: u8,

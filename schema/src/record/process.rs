@@ -2,7 +2,7 @@
 
 use crate::{HostId, Text, Tid, Upid};
 
-/// How a process image began.
+/// The way in which a process image began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// By an exec.
@@ -24,14 +24,14 @@ impl Origin {
     }
 }
 
-/// Bytes of the arguments of a process that are stored, with their ends: as many as xargs(1) gives to a program, and as the
-/// longest argument has. A reader of arguments needs no more than one byte beyond.
+/// Limit of the stored arguments of a process, in bytes, with their ends: as many as xargs(1) gives to a
+/// program, and as the longest argument has. A reader of arguments needs no more than one byte beyond.
 pub const MOST_ARGUMENTS: usize = 128 << 10;
 
 /// The last argument of those that were cut to [`MOST_ARGUMENTS`].
 pub const CUT: &str = "…";
 
-/// Takes off the arguments that lie beyond [`MOST_ARGUMENTS`], and puts [`CUT`] in their place; says whether there were any.
+/// Removes the arguments beyond [`MOST_ARGUMENTS`], and puts [`CUT`] in their place; true if there were any.
 pub(super) fn cut_arguments(argv: &mut Vec<u8>) -> bool {
     if argv.len() <= MOST_ARGUMENTS {
         return false;
@@ -58,7 +58,7 @@ pub struct ProcessStart {
     pub parent: Option<Upid>,
     /// Image before the exec.
     pub prev: Option<Upid>,
-    /// How it began.
+    /// Event that began it.
     pub origin: Origin,
     /// Executable.
     pub exe: Option<Text>,
@@ -67,10 +67,10 @@ pub struct ProcessStart {
     pub argv: Option<Vec<u8>>,
     /// Working directory.
     pub cwd: Option<Text>,
-    /// Image whose recorded environment variables this one has, too, itself or an earlier one;
-    /// `None`: it has none that are recorded.
+    /// Image whose recorded environment variables this one has, too: this image itself or an earlier one;
+    /// `None`: the image has no recorded variables.
     pub environment: Option<Upid>,
-    /// When.
+    /// Begin.
     pub start_ns: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct DescriptorRecord {
     pub position: u64,
 }
 
-/// What a process image used, its own threads only, never its children. `None`: not readable.
+/// Costs of a process image, of its own threads only, never of its children. `None`: not readable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time in user mode.
@@ -100,7 +100,7 @@ pub struct Usage {
     pub on_cpu_ns: Option<u64>,
     /// Time runnable but waiting for a CPU.
     pub run_queue_ns: Option<u64>,
-    /// Time held in stops by the tracer.
+    /// Time in stops by the tracer.
     pub tracer_ns: Option<u64>,
     /// Sum of the lifetimes of its threads.
     pub thread_ns: Option<u64>,
@@ -131,9 +131,9 @@ pub struct Usage {
 /// The end of a process image.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessEnd {
-    /// Which one.
+    /// The process image.
     pub upid: Upid,
-    /// When; `None` when only its usage is known.
+    /// Time of the end; `None` when only its usage is known.
     pub end_ns: Option<u64>,
     /// Exit code.
     pub exit_code: Option<i32>,
@@ -141,7 +141,7 @@ pub struct ProcessEnd {
     pub exit_signal: Option<i32>,
     /// Process id in the innermost pid namespace that it lived in, when that is a nested one.
     pub inner_pid: Option<u32>,
-    /// What it used.
+    /// Its costs.
     pub usage: Usage,
 }
 

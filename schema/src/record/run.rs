@@ -1,4 +1,4 @@
-//! The machine, the run, and what counts on the machine as a whole.
+//! The machine, the run, and counters of the machine as a whole.
 
 use crate::{HostId, RunId, Text};
 
@@ -13,7 +13,7 @@ pub struct HostRecord {
     pub boot_id: Option<String>,
     /// Kernel name, release and machine.
     pub system: String,
-    /// Processors available to the recording.
+    /// CPUs available to the recording.
     pub cpus: Option<u32>,
     /// Physical memory.
     pub memory_bytes: Option<u64>,
@@ -21,10 +21,10 @@ pub struct HostRecord {
     pub epoch_unix_ns: i64,
 }
 
-/// What relates the clock of a recording to others (table `host`).
+/// Relation of the clock of a recording to others (table `host`).
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock {
-    /// Which machine.
+    /// The machine.
     pub host: HostId,
     /// `CLOCK_MONOTONIC` of this boot at time 0, whatever a time namespace adds to it.
     pub monotonic_ns: i64,
@@ -32,10 +32,10 @@ pub struct HostClock {
     pub wall_error_ns: Option<i64>,
 }
 
-/// As what a launcher started the recording (table `run`).
+/// Launcher, job and rank of a recording that a launcher started (table `run`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchRecord {
-    /// Which run.
+    /// The run.
     pub run: RunId,
     /// Name of the launcher.
     pub launcher: String,
@@ -45,18 +45,19 @@ pub struct LaunchRecord {
     pub rank: Option<i64>,
 }
 
-/// How file calls are seen.
+/// The layer of file calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileLayer {
     /// FUSE direct I/O plus kernel passthrough: exact reads and writes, coherent mappings.
     DirectPassthrough,
-    /// The kernel serves the data by itself, and tracepoints tell of reads and writes: exact.
+    /// The kernel serves the data by itself, and tracepoints report reads and writes: exact.
     Kernel,
     /// FUSE direct I/O that allows mappings: exact reads and writes, mappings seen as pages.
     DirectMmap,
     /// FUSE direct I/O on a kernel that then refuses shared mappings.
     Direct,
-    /// Through the page cache of the mount: writes are exact, reads are what the cache lacked.
+    /// Through the page cache of the mount: writes are exact, reads are only those that the cache could not
+    /// answer.
     Cached,
     /// File calls are not seen.
     None,
@@ -76,18 +77,18 @@ impl FileLayer {
     }
 }
 
-/// How processes are seen.
+/// The layer of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessLayer {
     /// By ptrace events: every process, however short.
     Ptrace,
-    /// By programs in the kernel, which also tell what each process has open: nobody waits.
+    /// By eBPF programs, which also report the open descriptors of each process: nothing waits.
     Ebpf,
-    /// By programs in the kernel, of lifetimes alone.
+    /// By eBPF programs, lifetimes only.
     Tracepoints,
     /// By the kernel's announcements of forks, execs and exits, which may be dropped.
     Connector,
-    /// By looks into /proc: only those that live long enough.
+    /// By reading /proc at intervals: only processes that live long enough.
     Scan,
     /// By the file requests they make: only those that make one.
     Requests,
@@ -117,24 +118,24 @@ pub struct RunRecord {
     pub id: RunId,
     /// Host that records.
     pub host: HostId,
-    /// What is run, quoted for a shell.
+    /// The command, quoted for a shell.
     pub command: Option<Text>,
     /// Working directory.
     pub cwd: Text,
     /// Version of flowtrace.
     pub version: &'static str,
-    /// How file calls are seen.
+    /// Layer of file calls.
     pub file_layer: FileLayer,
-    /// How processes are seen.
+    /// Layer of processes.
     pub process_layer: ProcessLayer,
 }
 
 /// The end of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct RunEnd {
-    /// Which one.
+    /// The run.
     pub id: RunId,
-    /// When.
+    /// Time of the end.
     pub end_ns: u64,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
@@ -142,7 +143,7 @@ pub struct RunEnd {
     pub exit_signal: Option<i32>,
 }
 
-/// A directory under trace (table `traced_directory`).
+/// A traced directory (table `traced_directory`).
 #[derive(Clone, Debug)]
 pub struct TracedDirectory {
     /// Run that it belongs to.
@@ -151,11 +152,11 @@ pub struct TracedDirectory {
     pub path: Text,
     /// Real directory, when it lies elsewhere.
     pub source: Option<Text>,
-    /// How its file calls are seen.
+    /// Layer of its file calls.
     pub file_layer: FileLayer,
     /// FUSE INIT flags granted.
     pub fuse_flags: Option<u64>,
-    /// How long the kernel answers by itself.
+    /// Time for which the kernel answers attributes from its cache, ns.
     pub attribute_ttl_ns: u64,
     /// Type of the filesystem that the real directory is on.
     pub filesystem: Option<String>,
@@ -170,14 +171,14 @@ pub struct CounterRecord {
     pub name: String,
     /// Unit of its values.
     pub unit: &'static str,
-    /// What it counts.
+    /// Meaning of the values.
     pub meaning: &'static str,
 }
 
-/// The value of a counter at one moment (table `host_sample`).
+/// The value of a counter at one instant (table `host_sample`).
 #[derive(Clone, Copy, Debug)]
 pub struct HostSample {
-    /// When.
+    /// Time of the sample.
     pub t_ns: u64,
     /// Machine.
     pub host: HostId,
@@ -190,7 +191,7 @@ pub struct HostSample {
 /// A machine that an agent watched (table `node`).
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRecord {
-    /// Which machine.
+    /// The machine.
     pub host: HostId,
     /// Samples that came in time.
     pub received: u64,
@@ -202,9 +203,9 @@ pub struct NodeRecord {
     pub sessions: u64,
     /// Time between samples, ms.
     pub period_ms: u32,
-    /// Whether its last totals are exact.
+    /// True if its last totals are exact.
     pub is_final: bool,
-    /// Bound of the error of its moments, ns.
+    /// Bound of the error of its times, ns.
     pub error_ns: Option<u64>,
     /// Drift of its clock, parts per billion.
     pub drift_ppb: i32,

@@ -1,13 +1,13 @@
-//! What the sampler saw threads do.
+//! Records of the activity of threads.
 
 use crate::{Activity, ChannelId, FileId, Tid, Upid};
 
-/// Which side of a channel a thread waited at.
+/// Side of a channel at which a thread waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// For something to read, or a connection to accept.
+    /// It waited for something to read, or a connection to accept.
     Read,
-    /// For room to write, or a connection to be made.
+    /// It waited for space to write, or a connection to be made.
     Write,
 }
 
@@ -21,7 +21,7 @@ impl Side {
     }
 }
 
-/// What a thread waited for.
+/// The object of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitObject {
     /// Inode of the pipe, FIFO, socket or file; the pid of the child.
@@ -41,7 +41,7 @@ pub struct Waker {
     pub tid: Tid,
 }
 
-/// What a thread did over an interval (table `sample`). One with the id of an earlier one
+/// The activity of a thread over an interval (table `sample`). A record with the id of an earlier one
 /// replaces its end.
 #[derive(Clone, Debug)]
 pub struct SampleRecord {
@@ -55,23 +55,23 @@ pub struct SampleRecord {
     pub upid: Upid,
     /// Thread.
     pub tid: Tid,
-    /// What it did.
+    /// Its activity.
     pub activity: Activity,
     /// System call it was in.
     pub op: Option<&'static str>,
-    /// What it waited for; several when it waited for any of them.
+    /// The objects of the wait; several if any of them ends it.
     pub objects: Vec<WaitObject>,
     /// File.
     pub file: Option<FileId>,
     /// Samples that agree; of an exact interval its length in steps of 0.1 ms.
     pub samples: u32,
-    /// The scheduler told it; otherwise samples did.
+    /// True if the scheduler reported the interval; otherwise samples did.
     pub exact: bool,
-    /// Who ended the wait.
+    /// The thread that ended the wait.
     pub waker: Option<Waker>,
 }
 
-/// What all samples of a process image sum up to.
+/// Totals of all samples of a process image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledTotals {
     /// Process image.
@@ -80,16 +80,16 @@ pub struct SampledTotals {
     pub samples: u64,
     /// Thread time they stand for.
     pub sampled_ns: u64,
-    /// Of it, waiting for anything.
+    /// The part of it in any wait.
     pub waiting_ns: u64,
-    /// Of that, waiting for storage.
+    /// The part of that in waits for storage.
     pub storage_ns: u64,
-    /// Of that, while requests of the thread itself waited in a queue; `None`: not told.
+    /// The part of that while requests of the thread itself were in a queue; `None`: not reported.
     pub queue_ns: Option<u64>,
-    /// Likewise, while a device had them.
+    /// The same while a device had them.
     pub device_ns: Option<u64>,
-    /// Held by the tracer.
+    /// Time in stops by the tracer.
     pub tracer_ns: u64,
-    /// The scheduler told all of it; otherwise these are samples.
+    /// True if the scheduler reported all of it; otherwise these are samples.
     pub exact: bool,
 }

@@ -1,12 +1,12 @@
-//! The view `file_access` from sums that somebody has made already.
+//! The view `file_access` from sums that the caller has made already.
 
 use rusqlite::params;
 
 use super::Trace;
 use crate::Result;
 
-/// What a process image did to a file: a row of the view `file_access`, where these are the columns of the
-/// same names; the relation follows from them.
+/// The sums over the calls of a process image on a file: a row of the view `file_access`, whose columns have
+/// the same names; the relation follows from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "docs/schema.md has them")]
 pub struct AccessRow {
@@ -45,11 +45,11 @@ const COLUMNS: &str = "upid, file_id, relation, opens, creates, reads, read_byte
     write_bytes, write_ns, first_ns, last_ns, read_opens, write_opens, calls";
 
 impl Trace {
-    /// Queries of this connection see `rows` as the view `file_access`, and `edges` made of them. The file
-    /// stays as it is. Does nothing for a trace whose view has other columns, as of another version.
+    /// Makes queries of this connection see `rows` as the view `file_access`, and `edges` made from them. The
+    /// file stays as it is. Does nothing for a trace whose view has other columns, as one of another version.
     ///
     /// # Errors
-    /// When the file cannot be read, or there is no room for a temporary table.
+    /// If the file cannot be read, or there is no space for a temporary table.
     pub fn sum_accesses(&self, rows: &[AccessRow]) -> Result<()> {
         let mut columns = COLUMNS.split(',').map(str::trim);
         let kinds = self.column_kinds("file_access")?;
@@ -98,7 +98,7 @@ impl Trace {
             self.db.execute_batch(&format!("{edges}; COMMIT;"))
         };
         let written = write();
-        // What failed leaves the views as they were.
+        // A failure leaves the views as they were.
         let restored = self.db.execute_batch(match self.db.is_autocommit() {
             true => "PRAGMA query_only = ON",
             false => "ROLLBACK; PRAGMA query_only = ON",

@@ -1,26 +1,26 @@
-//! What the profiler infers and stores: the derived columns of a trace.
+//! The results that the profiler infers and stores: the derived columns of a trace.
 
 use super::Trace;
 use crate::{Error, HostId, Result, Upid, store};
 
-/// How the clock of a host relates to the common scale: `common = t + offset_ns - t * drift_ppb /
-/// 10^9` for its time `t`.
+/// The relation of the clock of a host to the common scale: `common = t + offset_ns - t * drift_ppb / 10^9`
+/// for its time `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockCorrection {
     /// To add at time 0.
     pub offset_ns: i64,
-    /// By how much it runs faster, parts per billion.
+    /// The clock runs faster than the scale by so many parts per billion.
     pub drift_ppb: i64,
     /// Bound of the error of both; `None`: not estimated.
     pub error_ns: Option<i64>,
 }
 
-/// Of a trace that was opened by [`Trace::open_to_store`].
+/// For a trace that was opened by [`Trace::open_to_store`].
 impl Trace {
     /// Stores the rules that the profiler inferred.
     ///
     /// # Errors
-    /// When the file cannot be written, or another program holds it.
+    /// If the file cannot be written, or another program has locked it.
     pub fn store_rules(&self, rules: impl IntoIterator<Item = (Upid, String)>) -> Result<()> {
         self.change("cannot store rules in", |transaction| {
             let mut update = transaction.prepare("UPDATE process SET rule = ?2 WHERE upid = ?1")?;
@@ -31,8 +31,9 @@ impl Trace {
         })
     }
 
-    /// Stores what the looks at threads tell of the ends of pipes and FIFOs, once a recording is complete: who was seen to
-    /// wait at a side uses it, even a fork that closed neither side and of which nothing else tells that.
+    /// Stores ends of pipes and FIFOs that samples show to be used, once a recording is complete: a process
+    /// that was seen to wait at a side uses it, even a fork that closed neither side and of which no other
+    /// record says so.
     ///
     /// # Errors
     /// Likewise.
@@ -42,7 +43,8 @@ impl Trace {
         })
     }
 
-    /// Stores how the clocks of hosts relate, which the profiler finds from packets; the views apply it.
+    /// Stores the relations of the clocks of hosts, which the profiler finds from packets; the views apply
+    /// them.
     ///
     /// # Errors
     /// Likewise.

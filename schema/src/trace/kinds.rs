@@ -1,8 +1,8 @@
-//! What the columns of the views hold, for formats that want to know before the first row.
+//! Types of the columns of the views, for formats that need them before the first row.
 
 use super::{Error, Result, Trace};
 
-/// What a column holds beside NULL.
+/// Type of the values of a column that are not NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Integers of 64 bits.
@@ -15,12 +15,12 @@ pub enum Kind {
     Blob,
 }
 
-/// Of an expression SQLite knows at most an affinity, which is BLOB for want of a better one. These are
-/// texts, and what is not named here is an integer.
+/// For an expression SQLite knows an affinity at most, which is BLOB if there is no better one. The columns
+/// named here are texts; any other such column is an integer.
 const TEXTS: [&str; 8] = [
     "dst_kind", "evidence", "kind", "part", "reason", "relation", "side", "src_kind",
 ];
-/// And these are real numbers.
+/// Columns of real numbers.
 const REALS: [&str; 1] = ["confidence"];
 
 fn kind(name: &str, declared: &str) -> Kind {
@@ -34,7 +34,7 @@ fn kind(name: &str, declared: &str) -> Kind {
 }
 
 impl Trace {
-    /// The columns of view `view` in order, and what each holds.
+    /// The columns of view `view` in order, with their types.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -1,4 +1,4 @@
-//! Reading what is known of the network: hosts, captures, flows, and packets as a stream.
+//! Reading the network: hosts, captures, flows, and packets as a stream.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use crate::{Result, Trace, marks};
 pub struct PacketRow {
     /// Timestamp on the common scale of all hosts.
     pub t_ns: i64,
-    /// Where it was seen.
+    /// Capture that saw it.
     pub capture_id: i64,
     /// Flow it belongs to.
     pub flow_id: i64,
@@ -42,13 +42,13 @@ pub struct PacketRow {
 }
 
 impl PacketRow {
-    /// Whether it stands for several segments on the wire.
+    /// True if the packet stands for several segments on the wire.
     pub fn has_segments(&self) -> bool {
         self.marks & marks::SEGMENTS != 0
     }
 }
 
-/// What a flow joins.
+/// The ends of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowEnds<'a> {
     /// Its id.
@@ -81,8 +81,8 @@ const CORRECTED: &str = "
   WHERE t_ns >= ?1 >> 6
   ORDER BY t_ns, at";
 
-/// What is told of a packet beside its time: two numbers of 32 bits in one where they come together. Handing
-/// a column over takes longer than making one of two, and there are millions.
+/// The fields of a packet beside its time: two numbers of 32 bits in one where they come together. Reading a
+/// column takes longer than joining two, and there are millions of rows.
 const FIELDS: &str = "flow_id << 32 | what, payload_bytes << 32 | header_bytes, flags,
   seq << 32 | (ack & 4294967295), window";
 
@@ -95,8 +95,8 @@ impl Trace {
         self.rows("SELECT * FROM hosts ORDER BY host_id")
     }
 
-    /// The machines of the run: those of which something was seen, a process, a counter or a packet. A collector, which
-    /// only writes down what agents send, is none; where nothing was seen of any, all are.
+    /// The machines of the run: those of which a process, a counter or a packet was seen. A collector that
+    /// only writes what agents send is none; if nothing was seen of any machine, all are returned.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -140,9 +140,9 @@ impl Trace {
         self.rows("SELECT * FROM flows ORDER BY flow_id")
     }
 
-    /// Hands the flows with ids above this one to `each`, in the order of ids: without their sums, which for
-    /// a trace that is being recorded are made of all its packets each time. While a trace grows nothing of
-    /// a flow changes here but its owners.
+    /// Calls `each` with the flows above this id, in the order of ids: without their sums, which for a trace
+    /// that is being recorded are made of all its packets each time. While a trace grows, only the owners of
+    /// a flow change here.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -182,7 +182,7 @@ impl Trace {
         )
     }
 
-    /// How much was captured; `None`: nothing.
+    /// Amount of captured data; `None`: nothing was captured.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -197,7 +197,7 @@ impl Trace {
         Ok(rows.into_iter().next().filter(|totals| totals.flows > 0))
     }
 
-    /// What the kernels said of each flow, by the end that was asked.
+    /// The measures of each flow by the kernels, by the end that was asked.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -210,7 +210,7 @@ impl Trace {
         )
     }
 
-    /// What each capture saw of each flow.
+    /// The packets of each flow by the capture that saw them.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -218,7 +218,7 @@ impl Trace {
         self.rows("SELECT * FROM flow_captures ORDER BY flow_id, capture_id")
     }
 
-    /// The same in any order: of millions SQLite need not sort them.
+    /// As [`Trace::flow_captures`], in any order: SQLite need not sort millions of rows.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -234,8 +234,8 @@ impl Trace {
         self.rows("SELECT * FROM flow_owners ORDER BY flow_id, side, from_ns")
     }
 
-    /// Hands every packet to `each`, in the order of time on the common scale, until it breaks.
-    /// Memory does not grow with their number.
+    /// Calls `each` with every packet, in the order of time on the common scale, until it breaks. Memory does
+    /// not grow with the number of packets.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -243,8 +243,8 @@ impl Trace {
         self.stream(i64::MIN, true, each)
     }
 
-    /// The same from a moment on, ns, without the timestamps of TCP. Where all hosts have one clock the
-    /// others are not read.
+    /// As [`Trace::packets`], from a time on, ns, without the timestamps of TCP. If all hosts have one clock,
+    /// earlier packets are not read.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -296,7 +296,7 @@ fn unsigned(value: Option<i64>) -> Option<u32> {
     value.map(|value| value as u32)
 }
 
-/// A packet but for its timestamps.
+/// A packet without its timestamps.
 fn packet(row: &rusqlite::Row<'_>) -> rusqlite::Result<PacketRow> {
     let both = |packed: i64| ((packed >> 32) as u32, packed as u32);
     let (flow_id, what) = both(integer(row, 1)?.unwrap_or(0));
@@ -321,7 +321,7 @@ fn packet(row: &rusqlite::Row<'_>) -> rusqlite::Result<PacketRow> {
     })
 }
 
-/// A number, without what a conversion asks of each.
+/// A number, read without the checks of a conversion.
 fn integer(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
     Ok(row.get_ref(at)?.as_i64_or_null()?)
 }

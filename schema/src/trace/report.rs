@@ -1,4 +1,5 @@
-//! What a report shows beside the model: sums of single calls, counters of the machines, waits.
+//! Reading the data that a report shows beside the model: sums of single calls, counters of the machines,
+//! waits.
 
 use rusqlite::Connection;
 
@@ -7,24 +8,24 @@ use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow, amounts};
 use crate::Result;
 use crate::op::Op;
 
-/// One file call, as far as its size and time go.
+/// Size and time of a file call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallCost {
     /// Arrival of the request, ns.
     pub start_ns: i64,
-    /// Until the reply, ns.
+    /// Time until the reply, ns.
     pub duration_ns: i64,
     /// Process image; `None`: the kernel itself, or not known.
     pub upid: Option<i64>,
-    /// What it was.
+    /// Operation.
     pub op: Op,
     /// Bytes or value returned; negative errno.
     pub result: i64,
 }
 
 impl Trace {
-    /// Hands every file call to `take`, in the order of time, without keeping them: there may be
-    /// many millions.
+    /// Calls `take` with every file call, in the order of time, without storing the calls in memory: there
+    /// may be many millions.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -61,7 +62,7 @@ impl Trace {
         self.rows("SELECT channel_id, kind, name, capacity_bytes FROM channels ORDER BY channel_id")
     }
 
-    /// The conversations on the network with the most bytes, `most` at most.
+    /// The network flows with the most bytes, `most` at most.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -71,7 +72,7 @@ impl Trace {
         ))
     }
 
-    /// How many conversations there are.
+    /// Number of network flows.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -83,8 +83,8 @@ rows! {
         filesystem: Option<String>,
     }
 
-    /// What a thread was doing over an interval of samples; one that waited for several channels
-    /// at once has a row for each.
+    /// The activity of a thread over an interval of samples; a thread that waited for several channels at
+    /// once has a row for each.
     ActivityRow {
         /// The interval, the same in all rows of one.
         sample_id: i64,
@@ -96,7 +96,7 @@ rows! {
         upid: i64,
         /// Thread.
         tid: i64,
-        /// What it was doing, a number of [`crate::Activity`].
+        /// Activity, a number of [`crate::Activity`].
         activity: i64,
         /// Samples that agree; of an exact interval its length in steps of 0.1 ms.
         samples: i64,
@@ -139,7 +139,7 @@ rows! {
     ChannelEndRow {
         /// The channel.
         channel_id: i64,
-        /// What it is.
+        /// Kind of channel.
         kind: Arc<str>,
         /// Process image.
         upid: i64,
@@ -147,17 +147,17 @@ rows! {
         direction: String,
         /// First seen.
         from_ns: i64,
-        /// Given up; `None`: at the end of the image.
+        /// Time of the close; `None`: the end of the image.
         to_ns: Option<i64>,
         /// Bytes that went through it; `None`: not counted.
         bytes: Option<i64>,
-        /// No more bytes than these did.
+        /// Upper bound of these bytes.
         at_most_bytes: Option<i64>,
         /// 0: no data moved; 1: data moved; `None`: it may have.
         used: Option<i64>,
     }
 
-    /// What a thread was doing over an interval in which all looks at it agree.
+    /// The activity of a thread over an interval in which all samples agree.
     SampleRow {
         /// Own id.
         sample_id: i64,
@@ -171,33 +171,33 @@ rows! {
         tid: i64,
         /// Number of the activity: place in `Activity::ALL`.
         activity: i64,
-        /// Whether it was blocked in `futex(2)`: on a lock in its own memory.
+        /// True if it was blocked in `futex(2)`: on a lock in its own memory.
         is_futex: bool,
-        /// Side of a channel, or of a terminal, it waited at.
+        /// Side of the channel or terminal at which it waited.
         side: Option<String>,
-        /// Looks.
+        /// Number of samples.
         samples: i64,
         /// Channel it waited for.
         channel_id: Option<i64>,
         /// Child it waited for; `None`: any.
         child_pid: Option<i64>,
-        /// Process image of the thread that ended the wait, where the scheduler told.
+        /// Process image of the thread that ended the wait, where the scheduler reported it.
         waker_upid: Option<i64>,
     }
 
-    /// What an image moved through one side of a socket, as it was counted.
+    /// Counted traffic of an image through one side of a socket.
     SocketTrafficRow {
         channel_id: i64,
         upid: i64,
         /// `read` or `write`.
         side: String,
-        /// Bytes; `None`: the calls do not tell.
+        /// Bytes; `None`: they do not follow from the calls.
         bytes: Option<i64>,
         /// 1: none is missing.
         exact: i64,
     }
 
-    /// How often an image was seen to wait at a socket.
+    /// Numbers of waits of an image at a socket.
     SocketWaitsRow {
         channel_id: i64,
         upid: i64,
@@ -211,12 +211,12 @@ rows! {
         read_polls: i64,
         /// Until it could read it or others.
         interests: i64,
-        /// 1: after a wait in a call that reads it waited there again, so that the first one brought data.
+        /// 1: after a wait in a call that reads it waited there again, so that the first wait brought data.
         went_on: i64,
     }
 
-    /// Up to when what a thread did is known.
-    ToldRow {
+    /// The time up to which the activity of a thread is known.
+    LastSampleRow {
         upid: i64,
         last_ns: i64,
     }
@@ -230,7 +230,7 @@ rows! {
 
     /// One of several channels that a thread waited for at once.
     PolledRow {
-        /// Which sample.
+        /// The sample.
         sample_id: i64,
         /// Side of the channel.
         side: String,
@@ -238,8 +238,8 @@ rows! {
         channel_id: Option<i64>,
     }
 
-    /// How long the processes of a step were blocked on storage, and in which part of that requests of
-    /// their own were in a queue or at a device, ns.
+    /// Time for which the processes of a step were blocked on storage, and the parts of it in which requests
+    /// of their own were in a queue or at a device, ns.
     StorageRow {
         step: String,
         storage_ns: i64,
@@ -247,7 +247,7 @@ rows! {
         device_ns: i64,
     }
 
-    /// The books of a process image, from the view `processes`.
+    /// The time accounting of a process image, from the view `processes`.
     TimesRow {
         upid: i64,
         host: Option<Arc<str>>,
@@ -267,13 +267,13 @@ rows! {
         max_rss_bytes: Option<i64>,
     }
 
-    /// A counter of a machine at one moment.
+    /// A counter of a machine at one instant.
     CounterRow {
         /// Machine.
         host_id: i64,
         /// Name, as in the view `counters`.
         counter: Arc<str>,
-        /// When.
+        /// Time of the sample.
         t_ns: i64,
         /// Its value.
         value: i64,
@@ -311,11 +311,11 @@ rows! {
         cpu_quota_ns: Option<i64>,
     }
 
-    /// A call that took or freed locks of a file for which somebody waited, or that closed it.
+    /// A call that took or freed locks of a file for which another process waited, or that closed the file.
     LockCallRow {
         /// Begin.
         start_ns: i64,
-        /// End: of a call that takes a lock when it had it.
+        /// End: for a call that takes a lock, the time when it had the lock.
         end_ns: i64,
         /// Process image.
         upid: i64,
@@ -323,7 +323,7 @@ rows! {
         op: i64,
         /// Kind of lock as `fcntl(2)` numbers it.
         kind: Option<i64>,
-        /// Result: negative of one that failed.
+        /// Result: negative if the call failed.
         result: i64,
         /// File.
         file_id: i64,
@@ -333,13 +333,13 @@ rows! {
         length: Option<i64>,
     }
 
-    /// A name under which nothing had been found, and what then had that name.
+    /// A name under which nothing had been found, and the file that then had the name.
     AppearedRow {
-        /// The file that was not there.
+        /// The row of the absent file.
         absent_id: i64,
         /// The file that came.
         file_id: i64,
-        /// When.
+        /// Time when it had the name.
         from_ns: i64,
     }
 
@@ -349,14 +349,14 @@ rows! {
         channel_id: i64,
         /// Process image.
         upid: i64,
-        /// When it had opened it.
+        /// Time when it had opened the end.
         from_ns: i64,
         /// `read`, `write` or `both`.
         direction: String,
     }
 
-    /// What a process image did to a file or name, of which the generator of specifications makes
-    /// the order of steps: calls of one kind together, those that change names one by one.
+    /// Accesses of a process image to a file or name, from which the generator of specifications derives the
+    /// order of steps: calls of one kind are one row, those that change names one row each.
     ActionRow {
         /// Process image.
         upid: i64,
@@ -368,13 +368,13 @@ rows! {
         class: Arc<str>,
         /// Open flags or mode.
         flags: Option<i64>,
-        /// Whether it failed.
+        /// True if it failed.
         failed: bool,
         /// Begin of the first.
         first_ns: i64,
         /// End of the last.
         last_ns: i64,
-        /// How many.
+        /// Number of calls.
         calls: i64,
         /// Bytes moved, by reads and writes.
         bytes: i64,
@@ -402,7 +402,7 @@ rows! {
     ReplayedCallRow {
         /// Begin.
         start_ns: i64,
-        /// Until the reply.
+        /// Time until the reply.
         duration_ns: i64,
         /// Process image.
         upid: i64,
@@ -418,7 +418,7 @@ rows! {
         result: i64,
         /// Open flags, rename flags or mode.
         flags: Option<i64>,
-        /// Of the file, as in the view `files`.
+        /// Kind of file, as in the view `files`.
         kind: Arc<str>,
     }
 
@@ -442,7 +442,7 @@ rows! {
         write_bytes: Option<i64>,
     }
 
-    /// A time in which job control had stopped a thread.
+    /// A time for which job control had stopped a thread.
     StopRow {
         upid: i64,
         t_ns: i64,
@@ -466,28 +466,28 @@ rows! {
     }
 }
 
-/// How the views call a layer that was not there.
+/// Name of a missing layer in the views.
 const NO_LAYER: &str = "none";
 
 impl TracedDirectoryRow {
-    /// Whether the calls on its files were recorded.
+    /// True if the calls on its files were recorded.
     pub fn is_seen(&self) -> bool {
         self.file_layer != NO_LAYER
     }
 }
 
 impl RunRow {
-    /// Whether calls on files were recorded, at least those that move data.
+    /// True if calls on files were recorded, at least those that move data.
     pub fn sees_file_calls(&self) -> bool {
         self.file_layer != NO_LAYER
     }
 
-    /// Whether it was recorded what ran.
+    /// True if processes were recorded.
     pub fn sees_processes(&self) -> bool {
         self.process_layer != NO_LAYER
     }
 
-    /// Whether it was looked into the descriptors of processes: redirections, pipes and sockets are known.
+    /// True if the descriptors of processes were read: redirections, pipes and sockets are known.
     pub fn sees_descriptors(&self) -> bool {
         ["ptrace", "ebpf"].contains(&&*self.process_layer)
     }

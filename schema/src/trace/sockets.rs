@@ -1,13 +1,14 @@
-//! Reading what tells which way data went through sockets.
+//! Reading the evidence for the direction of data through sockets.
 
 use super::Trace;
 use super::rows::{SocketPortsRow, SocketTrafficRow, SocketWaitsRow};
 use crate::{Activity, Result};
 
 impl Trace {
-    /// What was counted of the sides of sockets, call by call, in the order of channels; empty where nobody counted.
+    /// The traffic of the sides of sockets, counted call by call, in the order of channels; empty if it was
+    /// not counted.
     pub fn socket_traffic(&self) -> Vec<SocketTrafficRow> {
-        // Traces of before have no such view.
+        // Traces of earlier versions have no such view.
         let rows = self.rows(
             "SELECT channel_id, upid, side, bytes, exact
              FROM channel_traffic JOIN channels USING (channel_id)
@@ -16,9 +17,9 @@ impl Trace {
         rows.unwrap_or_default()
     }
 
-    /// How often images were seen to wait at sockets, in the order of channels. An event loop waits until it can read
-    /// each of its sockets, also those through which it only writes: of a socket that it wants to write, that counts
-    /// alone.
+    /// Numbers of waits of images at sockets, in the order of channels. An event loop waits until it can read
+    /// each of its sockets, also those through which it only writes; for a socket that it wants to write,
+    /// only the waits for writing are counted.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -1,4 +1,4 @@
-//! Rows that say what happened when: samples of threads, ends of channels, counters of machines.
+//! Reading rows with times: samples of threads, ends of channels, counters of machines.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,8 +6,8 @@ use rusqlite::Connection;
 
 use super::Trace;
 use super::rows::{
-    AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, StopRow, StorageRow,
-    TimesRow, ToldRow, VariableRow,
+    AppearedRow, CounterRow, FifoEndRow, LastSampleRow, LockCallRow, PolledRow, SampleRow, StopRow,
+    StorageRow, TimesRow, VariableRow,
 };
 use crate::op::FLAGS_MASK;
 use crate::{Activity, FileKind, Op, Result};
@@ -22,7 +22,7 @@ pub struct Sequence {
 }
 
 impl Trace {
-    /// What threads were doing, by thread and time. `channel_id` of one that waited for several
+    /// The activities of threads, by thread and time. `channel_id` of a thread that waited for several
     /// channels is NULL: [`Trace::polled`] has them.
     ///
     /// # Errors
@@ -40,7 +40,8 @@ impl Trace {
         )
     }
 
-    /// When job control had stopped threads: image, begin and end in ns, in the order of images and time.
+    /// Times for which job control had stopped threads: image, begin and end in ns, in the order of images
+    /// and time.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -51,12 +52,13 @@ impl Trace {
         ))
     }
 
-    /// Up to when what each thread did is known, of the threads that have not ended of images that have not: image and ns.
+    /// The time up to which the activity of each thread is known, of the threads that have not ended of
+    /// images that have not: image and ns.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn threads_alive(&self) -> Result<Vec<(i64, i64)>> {
-        let rows: Vec<ToldRow> = self.rows(
+        let rows: Vec<LastSampleRow> = self.rows(
             "SELECT s.upid AS upid, MAX(s.end_ns) AS last_ns
              FROM sample AS s JOIN process AS p ON p.upid = s.upid AND p.end_ns IS NULL
              WHERE NOT EXISTS (SELECT 1 FROM thread AS t
@@ -69,7 +71,7 @@ impl Trace {
             .collect())
     }
 
-    /// Whether a thread was seen to wait for a lock, and nobody told who freed it.
+    /// True if a thread was seen to wait for a lock, and no record says who freed it.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -104,7 +106,7 @@ impl Trace {
         ))
     }
 
-    /// The same of some files, those that failed as well, by file.
+    /// As [`Trace::lock_calls`], of some files, by file, with the calls that failed.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -129,8 +131,8 @@ impl Trace {
         ))
     }
 
-    /// Names that were looked for before they were there, in the order of time. The order of the join is that of the text: by
-    /// its own choice SQLite pairs every name with every absent file.
+    /// Names that were looked up before they were there, in the order of time. The text fixes the order of
+    /// the join: by its own choice SQLite pairs every name with every absent file.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -145,7 +147,8 @@ impl Trace {
         ))
     }
 
-    /// Who opened the ends of FIFOs, in the order of FIFOs and time: an open waits for the other end.
+    /// The processes that opened the ends of FIFOs, in the order of FIFOs and time: an open waits for the
+    /// other end.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -157,9 +160,9 @@ impl Trace {
         )
     }
 
-    /// Whether what threads were doing was told by the scheduler throughout, and nothing by samples.
+    /// True if the scheduler reported all activities of threads, and samples none.
     pub fn is_exact(&self) -> bool {
-        // Traces of before have no such column.
+        // Traces of earlier versions have no such column.
         let found = self.value("SELECT COUNT(*) > 0 AND MIN(exact) = 1 FROM sample");
         found.unwrap_or(None) == Some(true)
     }
@@ -177,7 +180,7 @@ impl Trace {
         )
     }
 
-    /// The books of every process image, in the order of their ids.
+    /// The time accounting of every process image, in the order of their ids.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -190,10 +193,10 @@ impl Trace {
         )
     }
 
-    /// Waits for storage by step, the longest first, where the recorder was told what became of requests to
-    /// devices; empty elsewhere.
+    /// Waits for storage by step, the longest first, where the states of requests to devices were recorded;
+    /// empty elsewhere.
     pub fn storage(&self) -> Vec<StorageRow> {
-        // Traces of before have no such columns.
+        // Traces of earlier versions have no such columns.
         let rows = self.rows(
             "SELECT COALESCE(rule, exe, 'pid ' || pid) AS step, SUM(storage_ns) AS storage_ns,
                SUM(storage_queue_ns) AS queue_ns, SUM(storage_device_ns) AS device_ns
@@ -234,7 +237,7 @@ impl Trace {
         Ok(wanted.map(|row| (row.upid, row.value)).collect())
     }
 
-    /// The last moment that a sample or a counter of the machine tells of, ns.
+    /// The time of the last sample of a thread or counter of the machine, ns.
     ///
     /// # Errors
     /// When the file cannot be read.

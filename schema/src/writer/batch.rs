@@ -16,38 +16,38 @@ use super::insert;
 use super::packets::PacketTable;
 use crate::{Call, ChannelCall, Loss, Packet, Record, RunEnd, Summary};
 
-/// How long to leave a failing disk alone before the next attempt.
+/// Time between attempts to write to a failing disk.
 const RETRY: Duration = Duration::from_millis(250);
-/// Time allowed for other readers to let go of the file at the end.
+/// Time allowed for other readers to close the file at the end.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Most rows about processes that are kept for later while the disk is full.
 const MOST_OWED: usize = 65_536;
-/// Rows of these that are tried at once at the end.
+/// Number of these rows that are tried at once at the end.
 const OWED_AT_ONCE: usize = 8;
 
-/// Disk space held back for the rows that say that the disk was full, and how the run ended.
+/// Disk space reserved for the rows that say that the disk was full, and how the run ended.
 ///
 /// Unlinked files beside the trace: closing one frees its space, and nothing is left behind
 /// whatever happens to this process.
 #[derive(Default)]
-pub(super) struct Ballast {
-    /// Given up when the disk is full for the first time; later rows may take the space, too.
+pub(super) struct ReservedSpace {
+    /// Freed when the disk is full for the first time; later rows may take the space, too.
     first: Option<File>,
-    /// Given up at the end.
+    /// Freed at the end.
     last: Option<File>,
 }
 
-impl Ballast {
+impl ReservedSpace {
     const FIRST: i64 = 512 * 1024;
     const LAST: i64 = 128 * 1024;
 
-    /// Empty where the filesystem offers neither unnamed files nor allocation; then a full disk
-    /// is still reported on the terminal, but maybe not in the trace.
+    /// Empty if the filesystem has neither unnamed files nor allocation; then a full disk is still reported
+    /// on the terminal, but maybe not in the trace.
     ///
     /// # Errors
-    /// When the disk has not even that space: a trace there could not say what it lacks.
-    pub(super) fn beside(path: &Path) -> io::Result<Ballast> {
+    /// If the disk has not even that space: a trace there could not record its losses.
+    pub(super) fn beside(path: &Path) -> io::Result<ReservedSpace> {
         let hold = |bytes| match Self::hold(path, bytes) {
             Ok(file) => Ok(Some(file)),
             Err(error) => match error.kind() {
@@ -55,7 +55,7 @@ impl Ballast {
                 _ => Ok(None),
             },
         };
-        Ok(Ballast {
+        Ok(ReservedSpace {
             first: hold(Self::FIRST)?,
             last: hold(Self::LAST)?,
         })
@@ -91,16 +91,16 @@ fn allocate(file: &File, bytes: i64) -> io::Result<()> {
 
 /// Rows on their way into transactions.
 ///
-/// When SQLite refuses a transaction its rows are dropped and counted, the recording goes on,
-/// and storing is tried again after [`RETRY`]: the traced workflow must not suffer. Few rows tell most:
-/// those about processes are kept and come first when there is room again.
+/// When SQLite refuses a transaction its rows are dropped and counted, the recording goes on, and storing is
+/// tried again after [`RETRY`]: the traced workflow must not suffer. The few rows about processes matter
+/// most: they are kept and come first when there is space again.
 pub(super) struct Batches<'db> {
     db: &'db Connection,
     call_table: CallTable<'db>,
     channel_call_table: ChannelCallTable<'db>,
     packet_table: PacketTable<'db>,
     commands: Commands,
-    ballast: Ballast,
+    reserved: ReservedSpace,
     /// Ends of runs, kept for the last transaction: a disk that is full until then must not
     /// leave a run without its end.
     ends: Vec<RunEnd>,
@@ -118,14 +118,14 @@ pub(super) struct Batches<'db> {
 }
 
 impl<'db> Batches<'db> {
-    pub(super) fn new(db: &'db Connection, ballast: Ballast) -> Self {
+    pub(super) fn new(db: &'db Connection, reserved: ReservedSpace) -> Self {
         Batches {
             db,
             call_table: CallTable::default(),
             channel_call_table: ChannelCallTable::default(),
             packet_table: PacketTable::default(),
             commands: Commands::default(),
-            ballast,
+            reserved,
             ends: Vec::new(),
             written: Vec::new(),
             owed: Vec::new(),
@@ -140,7 +140,7 @@ impl<'db> Batches<'db> {
         }
     }
 
-    /// Whether something could not be stored.
+    /// True if something could not be stored.
     pub(super) fn has_failed(&self) -> bool {
         self.summary.write_error.is_some()
     }
@@ -159,7 +159,7 @@ impl<'db> Batches<'db> {
             self.ends.push(*end);
             return;
         }
-        if !tells_most(record) {
+        if !matters_most(record) {
             if self.ready(1) {
                 self.insert(record, 1);
             }
@@ -188,7 +188,7 @@ impl<'db> Batches<'db> {
         self.drop_rows(too_many.len() as u64);
     }
 
-    /// Stores again what was refused earlier.
+    /// Stores again the rows that were refused earlier.
     fn pay(&mut self, owed: Vec<Record>) -> bool {
         let mut owed = owed.into_iter();
         while let Some(record) = owed.next() {
@@ -233,8 +233,8 @@ impl<'db> Batches<'db> {
         insert: impl Fn(&mut Self, &[Row]) -> rusqlite::Result<()>,
     ) {
         while !rows.is_empty() {
-            let room = COMMIT_ROWS.saturating_sub(self.pending).max(1);
-            let (now, later) = rows.split_at(room.min(rows.len()));
+            let limit = COMMIT_ROWS.saturating_sub(self.pending).max(1);
+            let (now, later) = rows.split_at(limit.min(rows.len()));
             rows = later;
             if !self.ready(now.len()) {
                 continue;
@@ -307,7 +307,7 @@ impl<'db> Batches<'db> {
     }
 
     fn store_run_ends(&mut self) {
-        self.ballast.last = None;
+        self.reserved.last = None;
         self.retry_at = None;
         // The end of the run has to fit before all else.
         let owed = std::mem::take(&mut self.owed);
@@ -323,7 +323,7 @@ impl<'db> Batches<'db> {
         self.commit();
         for rows in owed.chunks(OWED_AT_ONCE) {
             self.retry_at = None;
-            // What was refused a moment ago is owed again.
+            // Rows that were refused just now are owed again.
             if !self.owed.is_empty() || !self.ready(0) {
                 self.owe(rows.to_vec());
             } else if self.pay(rows.to_vec()) {
@@ -364,7 +364,7 @@ impl<'db> Batches<'db> {
         }
     }
 
-    /// A transaction could not be stored: `rows` more than those in it are lost.
+    /// Handles a transaction that could not be stored: `rows` more than those in it are lost.
     fn fail(&mut self, rows: usize, error: &rusqlite::Error) {
         // SQLite rolls back by itself on some errors; a second rollback is then an error of its own.
         let _ = self.db.execute_batch("ROLLBACK");
@@ -384,7 +384,7 @@ impl<'db> Batches<'db> {
         );
         self.summary.write_error = Some(error.to_string());
         self.retry_at = Some(Instant::now() + RETRY);
-        if self.ballast.first.take().is_some() {
+        if self.reserved.first.take().is_some() {
             self.retry_at = None;
             self.commit();
             self.retry_at = Some(Instant::now() + RETRY);
@@ -404,8 +404,8 @@ impl<'db> Batches<'db> {
     }
 }
 
-/// Whether a row is one of the few without which the others tell nothing.
-fn tells_most(record: &Record) -> bool {
+/// True if a row is one of the few without which the others mean nothing.
+fn matters_most(record: &Record) -> bool {
     matches!(
         record,
         Record::Host(_)

@@ -21,7 +21,7 @@ pub(super) struct Insert<'db, const N: usize> {
 }
 
 impl<'db, const N: usize> Inserts<'db, N> {
-    /// The statement for the largest number of rows, at most `most`, and that number.
+    /// The statement for the largest number of rows that is at most `most`, and that number.
     pub(super) fn of(
         &mut self,
         db: &'db Connection,
@@ -76,7 +76,7 @@ impl<'db, const N: usize> Insert<'db, N> {
     }
 }
 
-/// Whether there is a row with that key already.
+/// True if there is a row with that key already.
 pub(super) fn is_taken(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     code == Some(ffi::SQLITE_CONSTRAINT_PRIMARYKEY)

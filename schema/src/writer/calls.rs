@@ -61,8 +61,8 @@ impl<'db> CallTable<'db> {
         Ok(())
     }
 
-    /// As [`CallTable::insert`], where earlier calls have taken some of the moments, `taken` of
-    /// the first call among them. Returns the last moment that was used.
+    /// As [`CallTable::insert`], where earlier calls have taken some of the times, `taken` of the first call
+    /// among them. Returns the last time that was used.
     #[cold]
     fn insert_between(&mut self, db: &'db Connection, calls: &[Call], taken: i64) -> Result<i64> {
         let mut last_start = taken;
@@ -93,8 +93,8 @@ impl<'db> CallTable<'db> {
 
     fn note_caller(&mut self, call: &Call) {
         let Some(upid) = call.upid else { return };
-        // Nobody waits for a release or for what the page cache does by itself, and whoever waits
-        // for a lock does not wait for storage.
+        // Nothing waits for a release or for the page cache's own calls, and a thread that waits for a lock
+        // does not wait for storage.
         let waited_for = !matches!(call.op, Op::Release | Op::Releasedir | Op::Poll)
             && call.op.class() != Class::Lock
             && matches!(call.fidelity, Fidelity::Exact | Fidelity::Lossy);

@@ -19,11 +19,11 @@ const COLUMNS: [&str; 9] = [
 
 /// Bits of the column `what`.
 const WRITES: i64 = 1;
-const LOOKED: i64 = 2;
-const UNTOLD: i64 = 4;
+const PEEKED: i64 = 2;
+const NOT_COUNTED: i64 = 4;
 const LOSSY: i64 = 8;
-/// What it moved is in the place of the length that it asked for, which is not known.
-const SUMMED: i64 = LOOKED | UNTOLD;
+/// The bytes moved are in the place of the length asked for, which is not known.
+const SUMMED: i64 = PEEKED | NOT_COUNTED;
 
 /// The table of one connection.
 #[derive(Default)]
@@ -71,9 +71,9 @@ fn row(call: &ChannelCall) -> super::bulk::Row<{ COLUMNS.len() }> {
 
 fn what(call: &ChannelCall) -> i64 {
     let bytes = match call.bytes {
-        None => UNTOLD,
+        None => NOT_COUNTED,
         Some(bytes) if bytes == call.result.max(0).cast_unsigned() => 0,
-        Some(0) => LOOKED,
+        Some(0) => PEEKED,
         Some(_) => SUMMED,
     };
     let side = match call.side {
@@ -89,7 +89,7 @@ mod tests {
     use crate::{ChannelId, Tid, Upid, contract};
 
     #[test]
-    fn the_view_tells_what_was_recorded() {
+    fn the_view_shows_the_recorded_calls() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(contract::TABLES).unwrap();
         db.execute_batch(contract::VIEWS).unwrap();

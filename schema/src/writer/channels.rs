@@ -1,4 +1,4 @@
-//! Rows of channels and of what went through them.
+//! Rows of channels and of their traffic.
 
 use rusqlite::{Connection, Result, params};
 
@@ -54,8 +54,8 @@ pub(super) fn closed(db: &Connection, r: &ChannelEndClosed) -> Result<()> {
     Ok(())
 }
 
-/// Comes after all ends of the image are closed. What was counted stands in place of what was
-/// concluded, where the image had one end for the side: of several nobody knows which it was.
+/// Comes after all ends of the image are closed. Counted bytes replace inferred ones if the image had one end
+/// for the side: with several ends, nothing says which it was.
 pub(super) fn traffic(db: &Connection, r: &ChannelTraffic) -> Result<()> {
     db.prepare_cached(
         "INSERT INTO channel_sum (channel_id, upid, side, calls, bytes, duration_ns, first_ns,
@@ -89,7 +89,7 @@ pub(super) fn traffic(db: &Connection, r: &ChannelTraffic) -> Result<()> {
     Ok(())
 }
 
-/// It moved nothing but what [`traffic`] was told of.
+/// The image moved nothing but the bytes given to [`traffic`].
 pub(super) fn all_traffic(db: &Connection, upid: Upid) -> Result<()> {
     db.prepare_cached("INSERT OR IGNORE INTO channels_counted (upid) VALUES (?1)")?
         .execute(params![upid.0])?;
@@ -128,7 +128,7 @@ mod tests {
     fn what_was_counted_stands_in_place_of_what_was_concluded() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(contract::TABLES).unwrap();
-        let held = [
+        let open_ends = [
             (1, 1, Direction::Write),
             (2, 2, Direction::Both),
             (3, 3, Direction::Read),
@@ -136,7 +136,7 @@ mod tests {
             (5, 4, Direction::Read),
             (6, 5, Direction::Read),
         ];
-        for (id, upid, direction) in held {
+        for (id, upid, direction) in open_ends {
             let row = ChannelEndRecord {
                 id,
                 channel: ChannelId(1),
@@ -159,7 +159,7 @@ mod tests {
             sum(1, Side::Write, Some(7), true),
             sum(2, Side::Read, Some(30), true),
             sum(2, Side::Write, Some(4), true),
-            // Of two ends nobody knows which it was; lost and untold bytes conclude nothing.
+            // With two ends nothing says which it was; lost and uncounted bytes conclude nothing.
             sum(3, Side::Read, Some(8), true),
             sum(4, Side::Read, Some(9), false),
             sum(5, Side::Read, None, true),
@@ -184,7 +184,8 @@ mod tests {
     fn who_is_known_to_have_moved_nothing_else_used_no_other_end() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(contract::TABLES).unwrap();
-        // Ends 1 and 2 of who read 7 bytes, 3 of who read nothing, 4 of who may have.
+        // Ends 1 and 2 of the image that read 7 bytes, 3 of the one that read nothing, 4 of the one that may
+        // have.
         for (id, upid, direction) in [
             (1, 1, Direction::Read),
             (2, 1, Direction::Write),

@@ -1,4 +1,5 @@
-//! Command lines, each distinct one stored once: a fork repeats that of its parent, a loop the same few.
+//! Command lines. Each distinct one is stored once: a fork has that of its parent, and a loop runs the same
+//! few again.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -8,10 +9,10 @@ use rusqlite::{Connection, Result, params};
 
 use crate::{Text, Upid};
 
-/// Shorter ones take no more room than what would stand in their place.
+/// Shorter command lines take no more space than a reference to another row.
 const SHORT: usize = 32;
 
-/// The first image with each command line, by a number made of that.
+/// The first image with each command line, by a hash of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     first: HashMap<u64, Upid>,
@@ -19,7 +20,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// The image whose row has the same command line as that of `upid` is to have; `None`: that is to have it itself.
+    /// The image whose row has the command line of `upid`; `None`: the row of `upid` is to have it.
     ///
     /// # Errors
     /// When the trace cannot be read.
@@ -40,7 +41,7 @@ impl Commands {
                 return Ok(None);
             }
         };
-        // Numbers of two texts may be the same, and the row of the first may not have been stored.
+        // Two texts may have the same hash, and the row of the first may not have been stored.
         let mut same = db.prepare_cached(
             "SELECT 1 FROM process WHERE upid = ?1 AND command = ?2 AND argv_raw IS ?3",
         )?;

@@ -238,7 +238,7 @@ pub(super) fn record(db: &Connection, record: &Record, commands: &mut Commands) 
                 r.drift_ppb,
                 r.is_final
             ])?;
-            // Its moments are on the scale of the collector already: nothing remains to be added.
+            // The node's times are on the scale of the collector already: nothing remains to be added.
             db.prepare_cached(
                 "UPDATE host SET clock_error_ns = ?2, clock_method = 'exchange' WHERE host_id = ?1",
             )?
@@ -325,8 +325,8 @@ pub(super) fn record(db: &Connection, record: &Record, commands: &mut Commands) 
                 .execute(params![file.0, *size_bytes as i64])?;
         }
         Record::Name(r) => {
-            // Twice the same name from the same moment on: they may differ in bytes that are not
-            // UTF-8, but no two links are made in one ns.
+            // The same name twice from the same time on: the two may differ in bytes that are not UTF-8, but
+            // no two links are made in one ns.
             db.prepare_cached(
                 "INSERT OR IGNORE INTO file_name (file_id, directory_id, name, name_raw, from_ns)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -400,7 +400,7 @@ pub(super) fn record(db: &Connection, record: &Record, commands: &mut Commands) 
     Ok(())
 }
 
-/// A sample, and each thing that the thread waited for when there are several.
+/// A sample, and each object of the wait if there are several.
 fn sample(db: &Connection, r: &SampleRecord) -> Result<()> {
     let one = match r.objects[..] {
         [one] => Some(one),
@@ -431,7 +431,7 @@ fn sample(db: &Connection, r: &SampleRecord) -> Result<()> {
         r.waker.map(|waker| waker.upid.0),
         r.waker.map(|waker| waker.tid.0)
     ])?;
-    // Those of a row that is written again are there already.
+    // The objects of a row that is written again are stored already.
     if r.objects.len() > 1 {
         for object in &r.objects {
             db.prepare_cached(

@@ -1,4 +1,4 @@
-//! The statements for captures, flows and what is known about them.
+//! The statements for captures and flows.
 
 use std::net::IpAddr;
 
@@ -138,7 +138,7 @@ pub(super) fn flow_sample(db: &Connection, r: &FlowSample) -> Result<()> {
     Ok(())
 }
 
-/// An address as it is written everywhere; one of IPv4 in IPv6 as the former.
+/// An address as it is written everywhere; an IPv4 address in IPv6 is written as IPv4.
 fn address(address: IpAddr) -> String {
     address.to_canonical().to_string()
 }

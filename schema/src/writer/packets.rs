@@ -1,7 +1,7 @@
 //! Packets on their way into their table, which keeps them in the order of time.
 //!
-//! The key is the time with six more bits, which tell packets of the same ns apart: no index is
-//! needed to read them in the order of time, and a row has about 45 bytes.
+//! The key is the time with six more bits, which distinguish packets of the same ns: no index is needed to
+//! read them in the order of time, and a row has about 45 bytes.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::{FlowSeen, Packet};
 pub(crate) const PACKET_BITS: u32 = 6;
 /// Largest distance from time 0 that can be stored.
 const FURTHEST_NS: i64 = 1 << (61 - PACKET_BITS);
-/// Moments with many packets that are remembered, so that not all of theirs need be tried again.
+/// Times with many packets that are remembered, so that not all of their keys need be tried again.
 const CROWDED: usize = 4096;
 
 const COLUMNS: [&str; 11] = [
@@ -39,7 +39,7 @@ pub(super) struct PacketTable<'db> {
     inserts: Inserts<'db, { COLUMNS.len() }>,
     /// Time of the latest packet, and the last key used for it.
     latest: Option<(i64, i64)>,
-    /// Keys to try next for moments that were found full.
+    /// Keys to try next for times that were found full.
     crowded: HashMap<i64, i64>,
 }
 
@@ -101,7 +101,7 @@ impl<'db> PacketTable<'db> {
         Ok(())
     }
 
-    /// Stores what a capture saw of a flow; what it saw before is kept.
+    /// Stores the packets of a flow that a capture saw; those seen before are kept.
     pub(super) fn seen(db: &Connection, seen: &FlowSeen) -> Result<()> {
         db.prepare_cached(
             "INSERT INTO flow_capture (flow_id, capture_id, first_ns, last_ns, out_packets,

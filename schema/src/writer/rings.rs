@@ -1,5 +1,4 @@
-//! The rings through which threads hand many small rows to the writer, without a lock or an
-//! allocation.
+//! The rings through which threads pass many small rows to the writer, without a lock or an allocation.
 
 use std::sync::Mutex;
 use std::thread::{self, Thread};
@@ -11,16 +10,16 @@ use crate::{Call, ChannelCall, Packet};
 
 /// Calls that may wait in one ring before its thread waits.
 pub(super) const CALLS: usize = 1 << 12;
-/// Packets that may.
+/// Packets that may wait in one ring before its thread waits.
 pub(super) const PACKETS: usize = 1 << 14;
-/// How often a ring's owner looks whether the writer should be woken.
+/// Number of rows after which a ring's owner checks if the writer should be woken.
 const WAKE_EVERY: u32 = 1024;
 
-/// Hands the calls of one thread to the writer, without a lock or an allocation.
+/// Passes the calls of one thread to the writer, without a lock or an allocation.
 pub type CallRing = Ring<Call>;
-/// Hands the calls on pipes and sockets of one thread to the writer, without a lock or an allocation.
+/// Passes the calls on pipes and sockets of one thread to the writer, without a lock or an allocation.
 pub type ChannelCallRing = Ring<ChannelCall>;
-/// Hands the packets of one thread to the writer, without a lock or an allocation.
+/// Passes the packets of one thread to the writer, without a lock or an allocation.
 pub type PacketRing = Ring<Packet>;
 
 /// The end of a ring that belongs to the thread that records.
@@ -32,7 +31,7 @@ pub struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// Hands over a row; waits while the ring is full.
+    /// Adds a row to the ring; waits while the ring is full.
     #[inline]
     pub fn push(&mut self, row: T) {
         if self.ring.push(row).is_err() {
@@ -81,7 +80,7 @@ impl<T> Default for Rings<T> {
 }
 
 impl<T: Copy> Rings<T> {
-    /// Takes on a ring, unless the writer is about to end.
+    /// Adds a ring, unless the writer is about to end.
     pub(super) fn add(&self, ring: Consumer<T>, is_stopped: impl FnOnce() -> bool) {
         let mut rings = self.0.lock().expect("no panic while registering");
         if !is_stopped() {
@@ -89,7 +88,7 @@ impl<T: Copy> Rings<T> {
         }
     }
 
-    /// Takes what waits out of the rings, so that there is room in them while it is stored.
+    /// Takes the waiting rows out of the rings, so that the rings have space while these are stored.
     pub(super) fn drain(&self, rows: &mut Vec<T>) {
         let mut rings = self.0.lock().expect("no panic while registering");
         rings.retain_mut(|ring| {
@@ -103,11 +102,11 @@ impl<T: Copy> Rings<T> {
         });
     }
 
-    /// Forgets all rings: what is recorded later goes nowhere.
+    /// Drops all rings: later rows are dropped.
     pub(super) fn clear(&self) {
         self.0.lock().expect("no panic while registering").clear();
     }
 }
 
-/// Sleep of a recorder that finds no room.
+/// Sleep of a recorder whose ring is full.
 pub(super) const FULL: Duration = Duration::from_micros(50);

@@ -11,15 +11,15 @@ pub struct Summary {
     pub packets: u64,
     /// Rows that could not be stored.
     pub dropped: u64,
-    /// Why the last attempt to write failed, if one did.
+    /// Reason why the last attempt to write failed, if it did.
     pub write_error: Option<String>,
-    /// Why the file is not a single file without `-wal`, if so.
+    /// Reason why the file is not a single file without `-wal`, if so.
     pub not_folded: Option<String>,
-    /// What somebody did to the file meanwhile, so that it is no longer where it was made.
+    /// Change by another program that moved the file from its place.
     pub displaced: Option<Displaced>,
 }
 
-/// How a trace left its place while it was written.
+/// The way in which a trace left its place while it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Displaced {
     /// It has no name any more; its rows are lost.

@@ -102,7 +102,7 @@ fn calls_of_several_threads_all_arrive_and_one_file_is_left() {
 }
 
 #[test]
-fn calls_of_one_moment_are_all_kept_in_their_order() {
+fn calls_of_one_time_are_all_kept_in_their_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.db");
     let (writer, recorder) = Writer::create(&path, false).unwrap();
@@ -115,11 +115,11 @@ fn calls_of_one_moment_are_all_kept_in_their_order() {
             ..call(start_ns)
         });
     };
-    // The moments from 100 to 169 and 200, in statements of many rows and of one.
+    // Times 100 to 169 and 200, in statements of many rows and of one.
     (0..70).for_each(|i| push(100, i));
     push(200, 70);
     recorder.settle();
-    // Into them: before, among and between those that are stored.
+    // Calls before, among and between those that are stored.
     push(99, 80);
     (0..70).for_each(|i| push(168, 90 + i));
     recorder.settle();
@@ -400,8 +400,8 @@ fn what_a_full_disk_left_in_the_log_is_no_truncation() {
     let (_writer, recorder) = Writer::create(&path, false).unwrap();
     begin(&recorder);
     recorder.settle();
-    // As a folding that stopped halfway leaves it: the header promises pages that are only in
-    // the log.
+    // A copy as a checkpoint that stopped halfway leaves it: the header promises pages that are only in the
+    // log.
     let copy = directory.path().join("copy.db");
     std::fs::copy(
         crate::beside::beside(&path, "-wal"),
@@ -499,7 +499,7 @@ fn arguments_have_a_bound() {
     let argv = |arguments: usize| b"0123456789abcde\0".repeat(arguments);
     recorder.record(started(1, &argv(MOST_ARGUMENTS / 16)));
     recorder.record(started(2, &argv(MOST_ARGUMENTS / 16 + 1)));
-    // One that alone is more.
+    // An argument that alone is above the limit.
     recorder.record(started(3, &vec![b'y'; 2 * MOST_ARGUMENTS]));
     writer.finish(&recorder, END);
     let trace = Trace::open(&path).unwrap();

@@ -8,7 +8,7 @@ use flowtrace_schema::{
     RunId, RunRecord, Tid, Upid, Usage, Writer,
 };
 
-/// A workflow: its name, and what records `times` repetitions of it.
+/// A workflow: its name, and the function that records `times` repetitions of it.
 pub(crate) type Workload = (&'static str, fn(&mut Play, times: u64));
 
 /// All of them.
@@ -33,7 +33,7 @@ pub(crate) struct Play {
     pub(crate) calls: u64,
 }
 
-/// Who makes calls.
+/// The process and thread that make calls.
 #[derive(Clone, Copy)]
 struct Caller {
     upid: Upid,
@@ -333,7 +333,7 @@ fn build(play: &mut Play, times: u64) {
     }
 }
 
-/// Nothing but names: create, stat, unlink, and look for what is not there.
+/// Nothing but names: create, stat, unlink, and lookups of absent names.
 fn metadata(play: &mut Play, times: u64) {
     let upid = play.process(None, "python3 storm.py");
     let by = Caller {
@@ -384,7 +384,7 @@ fn random_read(play: &mut Play, times: u64) {
     }
 }
 
-/// Dear calls: by the threads of a late program, of large pieces of large files.
+/// Expensive calls: by the threads of a late program, of large pieces of large files.
 fn threads(play: &mut Play, times: u64) {
     play.now = 3_600_000_000_000;
     play.upids = 5000;

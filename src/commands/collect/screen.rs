@@ -15,10 +15,10 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 
-/// Moments of the little chart of a machine, where the terminal has room for it.
-const MOMENTS: usize = 20;
+/// Number of samples in the small chart of a machine, where the terminal has space for it.
+const CHART_SAMPLES: usize = 20;
 const WIDE: u16 = 120;
-/// A machine that was not heard for so long may be gone.
+/// A machine that sent nothing for so long may be gone.
 const SILENT_NS: u64 = 15_000_000_000;
 /// Shortest and longest time between samples, ms.
 const PERIODS_MS: (u32, u32) = (10, 3_600_000);
@@ -30,16 +30,16 @@ pub(super) struct Screen {
     view: View,
 }
 
-/// What is shown, and of which machine.
+/// The displayed state, and its machine.
 #[derive(Default)]
 struct View {
     table: TableState,
     order: Order,
     /// Keys are for all machines, not for the chosen one.
     of_all: bool,
-    /// Names and periods of what is shown, ms.
+    /// Names and periods of the displayed machines, ms.
     shown: Vec<(String, u32)>,
-    /// Processors in use, by machine.
+    /// CPUs in use, by machine.
     history: HashMap<String, Vec<f64>>,
 }
 
@@ -54,7 +54,7 @@ enum Order {
 }
 
 impl Screen {
-    /// Takes the terminal; `None`: it does not let itself be taken.
+    /// Takes the terminal; `None`: it cannot be taken.
     pub(super) fn open() -> Option<Screen> {
         let terminal = ratatui::try_init().ok()?;
         Some(Screen {
@@ -66,11 +66,11 @@ impl Screen {
     /// Draws the machines as they are now.
     pub(super) fn show(&mut self, nodes: &[NodeState]) {
         self.view.note(nodes);
-        // The next one may succeed.
+        // The next drawing may succeed.
         let _ = self.terminal.draw(|frame| self.view.draw(frame, nodes));
     }
 
-    /// What the keys pressed since the last call ask for.
+    /// The requests of the keys pressed since the last call.
     pub(super) fn keys(&mut self) -> Vec<Control> {
         let mut controls = Vec::new();
         while event::poll(Duration::ZERO).unwrap_or(false) {
@@ -93,12 +93,12 @@ impl Drop for Screen {
 }
 
 impl View {
-    /// Remembers what the chart shows.
+    /// Adds the values of the chart.
     fn note(&mut self, nodes: &[NodeState]) {
         for node in nodes {
             let past = self.history.entry(node.status.name.clone()).or_default();
             past.push(cores(node).unwrap_or(0.0));
-            if past.len() > MOMENTS {
+            if past.len() > CHART_SAMPLES {
                 past.remove(0);
             }
         }
@@ -120,7 +120,11 @@ impl View {
         let [head, body, foot] = Layout::vertical(parts).areas(frame.area());
         frame.render_widget(Line::from(title(&nodes)), head);
         let rows: Vec<Row<'_>> = nodes.iter().map(|node| self.row(node)).collect();
-        let chart = if body.width < WIDE { 0 } else { MOMENTS as u16 };
+        let chart = if body.width < WIDE {
+            0
+        } else {
+            CHART_SAMPLES as u16
+        };
         let widths = [16, 5, chart, 6, 8, 8, 8, 8, 5, 6, 7, 12].map(Constraint::Length);
         let names = [
             "machine", "cpu", "", "iowait", "read/s", "write/s", "in/s", "out/s", "came", "every",
@@ -202,7 +206,7 @@ impl View {
         Vec::new()
     }
 
-    /// The chosen machine, or `None` as its name for all, and its period, ms; `None`: there is none.
+    /// The chosen machine, or `None` as its name for all, and its period, ms; `None`: there is no machine.
     fn chosen(&self) -> Option<(Option<String>, u32)> {
         let (name, period_ms) = self.shown.get(self.table.selected()?)?;
         Some(((!self.of_all).then(|| name.clone()), *period_ms))
@@ -263,7 +267,7 @@ fn title(nodes: &[&NodeState]) -> String {
     let ended = nodes.iter().filter(|node| node.status.is_final).count();
     let busy: f64 = nodes.iter().filter_map(|node| cores(node)).sum();
     format!(
-        "flowtrace collect · {} · {busy:.1} processors busy · {ended} ended · {} silent",
+        "flowtrace collect · {} · {busy:.1} CPUs busy · {ended} ended · {} silent",
         units::counted(nodes.len() as i64, "machine", "machines"),
         silent.count()
     )
@@ -286,7 +290,7 @@ fn chart(values: &[f64]) -> String {
     values.iter().map(height).collect()
 }
 
-/// By how much these totals grew in a second, together.
+/// Growth of these totals together in a second.
 fn rate(node: &NodeState, counters: &[HostCounter]) -> Option<f64> {
     let (before, apart_ns) = node.before.as_ref().filter(|(_, apart_ns)| *apart_ns > 0)?;
     let value = |totals: &[(u8, u64)], counter: HostCounter| {
@@ -309,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine that used so many hundredths of a processor, and read so many bytes, in a second.
+    /// A machine that used so many hundredths of a CPU, and read so many bytes, in a second.
     fn node(name: &str, busy: u64, read: u64) -> NodeState {
         let counters = [
             (HostCounter::CpuUser, busy * 10_000_000),
@@ -358,7 +362,7 @@ mod tests {
         nodes[2].silent_ns = 20_000_000_000;
         let text = drawn(&mut view, &nodes);
         assert!(
-            text.contains("3 machines · 2.0 processors busy · 0 ended · 1 silent"),
+            text.contains("3 machines · 2.0 CPUs busy · 0 ended · 1 silent"),
             "{text}"
         );
         assert!(text.contains("silent 20 s"), "{text}");

@@ -1,4 +1,4 @@
-//! Which part of the trace a question is about, and who answers it.
+//! The part of the trace that a question is about, and the method that answers it.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use flowtrace_schema::Trace;
 use super::options::{ModeName, Options, PairArgs, Question, UnitName, Unity};
 use crate::failure::Failure;
 
-/// What a growing trace is asked again, with what was read of it before.
+/// State of a growing trace between answers; `None`: the trace is read once.
 pub(super) fn growing(options: &Options) -> Option<Growing> {
     // An interval that is given does not move with the trace.
     let moves = options.watch.is_some() && options.within.is_none();
@@ -39,8 +39,8 @@ fn selection(options: &Options, within_ns: Option<(i64, i64)>) -> Selection {
     }
 }
 
-/// Answers one question about a trace; of one that does not grow any more for the last time. `is_drawn`: a picture is
-/// wanted.
+/// Answers one question about a trace; if the trace no longer grows, for the last time. `is_drawn`: a picture
+/// is wanted.
 pub(super) fn ask(
     question: &Question,
     trace: &Trace,
@@ -89,20 +89,20 @@ fn asked(
         _ => run,
     };
     if run.nodes().is_empty() {
-        let aside: Vec<String> = run
+        let other: Vec<String> = run
             .coverage()
             .other_flows
             .iter()
             .map(ToString::to_string)
             .collect();
-        let instead = match aside.as_slice() {
+        let instead = match other.as_slice() {
             [] => "flowtrace import or capture brings them in".into(),
             all => format!(
-                "it holds {} (flowtrace network flows shows them)",
+                "it has {} (flowtrace network flows shows them)",
                 all.join("; ")
             ),
         };
-        let reason = format!("the trace holds no TCP packets between hosts; {instead}");
+        let reason = format!("the trace has no TCP packets between hosts; {instead}");
         return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }
     // Loopback may have two addresses.
@@ -110,7 +110,7 @@ fn asked(
     let are_within = packets.peek().is_some() && packets.all(|packet| packet.src == packet.dst);
     if run.nodes().len() == 1 || are_within {
         let reason = format!(
-            "all packets are between sockets of {}, and which are of which process is not known; \
+            "all packets are between sockets of {}, and their processes are not known; \
              --by endpoint takes each port for a process",
             wording::listed(run.nodes(), " or of ")
         );
@@ -127,7 +127,7 @@ fn asked(
     Ok(page)
 }
 
-/// The run with the options that methods have.
+/// The run with the options of the methods.
 fn with_options(run: &Run, options: &Options) -> Run {
     run.with(|settings| {
         settings.mode = match options.mode {
@@ -149,7 +149,7 @@ fn with_options(run: &Run, options: &Options) -> Run {
     })
 }
 
-/// Another trace, asked with the same options; its hosts may be others.
+/// Another trace, with the same options; its hosts may be others.
 fn other(path: &Path, options: &Options) -> Result<Run, Failure> {
     let alone = Selection {
         by: options.by.map(by),
@@ -181,7 +181,7 @@ fn answer(question: &Question, run: &Run, options: &Options) -> Result<Page, Fai
                 rows.push(calls::calibrated(&unloaded, &loaded).map_err(usage)?);
             }
             let table = SlowdownTable::new(rows).ok_or_else(|| {
-                Failure::usage("what does the load leave of a rate?")
+                Failure::usage("the effect of the load on a rate is not given")
                     .hint("--calibration UNLOADED,LOADED or --at RATE=FRACTION")
             })?;
             pages::slowdown_cdf(run, &table)
@@ -244,7 +244,7 @@ fn answer(question: &Question, run: &Run, options: &Options) -> Result<Page, Fai
                     .insert(run.node(process).map_err(usage)?, *factor);
             }
             if change == Change::default() {
-                return Err(Failure::usage("what should be different?")
+                return Err(Failure::usage("no change is given")
                     .hint("--scale PROCESS=FACTOR, --no-latency or --no-transfer"));
             }
             pages::what_if(run, &change)

@@ -6,7 +6,7 @@ use clap::{Subcommand, ValueEnum};
 
 use crate::output;
 
-/// What a parallel program does, from its packets alone
+/// Analyse a parallel program from its packets alone
 ///
 /// Needs packets of one or more hosts: flowtrace import, capture, or run --net. Without a
 /// subcommand, every question is answered in a line.
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     pub(super) common: CommonIfAlone,
 }
 
-/// The trace is needed only without a subcommand, which has its own.
+/// The trace, which is an argument here only without a subcommand, for a subcommand has its own.
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonIfAlone {
     /// Trace to read
@@ -50,21 +50,20 @@ pub(super) struct Options {
     /// Only the last SECONDS before the newest packet
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     pub(super) last: Option<f64>,
-    /// Only between two moments, seconds since the start of the trace, as 2.5..10
+    /// Only between two times, seconds since the start of the trace, as 2.5..10
     #[arg(long, value_name = "FROM..TO", value_parser = interval)]
     pub(super) within: Option<(f64, f64)>,
     /// A host (name or address) that belongs to the program; may be given several times
     /// [default: those that were captured]
     #[arg(long, value_name = "HOST")]
     pub(super) host: Vec<String>,
-    /// What counts as one process: an address, unless all packets are within one (loopback); then
-    /// the processes
+    /// Unit that is one process: an address, unless all packets are within one (loopback); then the processes
     #[arg(long, value_enum)]
     pub(super) by: Option<Unity>,
     /// Format of the answer [default: by the ending of FILE, else table]
     #[arg(long, value_enum)]
     pub(super) format: Option<Format>,
-    /// What the tool finds right, or the thesis to the digit
+    /// Rules of this tool, or those of the thesis to the digit
     #[arg(long, value_enum, default_value_t = ModeName::Default)]
     pub(super) mode: ModeName,
     /// Payload, or whole frames as online VTTIF counts
@@ -98,8 +97,8 @@ pub(super) struct Options {
     /// round trip of the pair]
     #[arg(long, value_name = "MICROSECONDS", value_parser = positive)]
     pub(super) threshold: Option<f64>,
-    /// Answer again every SECONDS while the trace grows, and when it is complete; less often where
-    /// answers take so long that this would need more than a sixtieth of a processor
+    /// Answer again every SECONDS while the trace grows, and when it is complete; less often if answers take
+    /// so long that they would need more than a sixtieth of a CPU
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = positive)]
     pub(super) watch: Option<f64>,
     /// Every row of the table
@@ -131,19 +130,19 @@ pub(super) struct PairArgs {
 pub(super) enum Question {
     /// Every question in a line
     Overview(Common),
-    /// Connections and other conversations: whose they are, how much they carried, how long
+    /// Connections and other flows: their processes, bytes and durations
     Flows(Common),
-    /// Who talks to whom: processes where they are known, else addresses
+    /// Pairs that communicate: processes where they are known, else addresses
     Peers(Common),
-    /// Who sent how much to whom (GetTrafficMatrix)
+    /// Bytes from each process to each other (GetTrafficMatrix)
     #[command(alias = "traffic_matrix")]
     Matrix(Common),
-    /// Which processes talk, and what pattern they form (GetSmoothedTopology)
+    /// Processes that communicate, and the pattern that they form (GetSmoothedTopology)
     #[command(alias = "smoothed_topology")]
     Topology(Common),
-    /// When the topology became another one
+    /// Times at which the topology changed
     Changes(Common),
-    /// How often each pair of processes iterates (GetRIRRate)
+    /// Iteration rate of each pair of processes (GetRIRRate)
     #[command(alias = "rir_rate")]
     Iterations(Common),
     /// The iteration rate over time
@@ -151,7 +150,7 @@ pub(super) enum Question {
     Series {
         #[command(flatten)]
         common: Common,
-        /// Of each pair by itself
+        /// For each pair by itself
         #[arg(long)]
         by_pair: bool,
     },
@@ -161,7 +160,7 @@ pub(super) enum Question {
     /// Distribution of the iteration rate (GetRIRCDF)
     #[command(alias = "rir_cdf")]
     Cdf(Common),
-    /// How long this run takes, from its speed and that of a base run of the same program
+    /// Duration of this run, from its speed and that of a base run of the same program
     #[command(alias = "predicted_time")]
     Predict {
         #[command(flatten)]
@@ -170,7 +169,7 @@ pub(super) enum Question {
         #[arg(long, value_name = "TRACE")]
         base: PathBuf,
     },
-    /// What a load would leave of this run's speed, by what it left of other programs' (Slowdown CDF)
+    /// Speed that a load would leave to this run, from its effect on other programs (Slowdown CDF)
     #[command(alias = "slowdown_cdf")]
     SlowdownCdf {
         #[command(flatten)]
@@ -183,7 +182,7 @@ pub(super) enum Question {
         #[arg(long, value_name = "RATE=FRACTION", value_parser = table_row)]
         at: Vec<(f64, f64)>,
     },
-    /// When a monitor that samples traffic would report, and which (reactive sampling)
+    /// Times at which a monitor that samples traffic would report, and its reports (reactive sampling)
     #[command(alias = "reactive")]
     Trigger {
         #[command(flatten)]
@@ -194,10 +193,10 @@ pub(super) enum Question {
         /// A pair is hot when two time stamps are closer, seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive)]
         bound: f64,
-        /// Report when traffic has held for so long, seconds
+        /// Report when traffic has lasted for so long, seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = positive)]
         hold: f64,
-        /// Report that it went quiet when no pair was hot for so long, seconds
+        /// Report the end of traffic when no pair was hot for so long, seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = positive)]
         wait: f64,
     },
@@ -224,13 +223,14 @@ pub(super) enum Question {
         #[arg(long, value_name = "DISTANCE", default_value_t = 0.3, value_parser = positive)]
         distance: f64,
     },
-    /// How long each process kept others waiting, and whom (GetGlobalBICDelay, GetPairBICDelay)
+    /// Time for which each process made others wait, by the waiting process (GetGlobalBICDelay,
+    /// GetPairBICDelay)
     #[command(aliases = ["bic_global", "bic_pair"])]
     Court(Common),
     /// Every gap behind these delays
     #[command(alias = "bic_records")]
     Records(Common),
-    /// Which process holds the others up (ComputeImbalanceGlobal)
+    /// The process that delays the others (ComputeImbalanceGlobal)
     #[command(alias = "imbalance_global")]
     Balance(Common),
     /// The same by pairs of processes (ComputeImbalanceInterProcessBias)
@@ -260,13 +260,13 @@ pub(super) enum Question {
     /// Bandwidth from one process to another over time (GetBWTime, GetAvgBW)
     #[command(aliases = ["transfer_time", "avg_bandwidth"])]
     Bandwidth(PairArgs),
-    /// Which processes are slower than the others, and what that cost; also where all send before
-    /// they receive
+    /// Processes that are slower than the others, and the cost of that; also where all send before they
+    /// receive
     Slowdown(Common),
     /// Parallel efficiencies (POP): load balance, communication, serialisation, transfer
     #[command(alias = "pop_metrics")]
     Pop(Common),
-    /// What the longest chain of work and messages consists of
+    /// Parts of the longest chain of work and messages
     #[command(alias = "critical_path")]
     CriticalPath(Common),
     /// The run with a process faster or slower, or with an ideal network
@@ -280,14 +280,14 @@ pub(super) enum Question {
         /// Messages arrive at once
         #[arg(long)]
         no_latency: bool,
-        /// Messages come in at once
+        /// Messages take no transfer time
         #[arg(long)]
         no_transfer: bool,
     },
-    /// Available bandwidth from passing traffic (Wren), and hosts that read too late
+    /// Available bandwidth from observed traffic (Wren), and hosts that read too late
     #[command(alias = "available_bandwidth")]
     State(Common),
-    /// Advice which process belongs on which host (VADAPT)
+    /// Advice on the host for each process (VADAPT)
     #[command(alias = "place")]
     Placement {
         #[command(flatten)]
@@ -297,14 +297,14 @@ pub(super) enum Question {
         #[arg(long, value_name = "A,B=BYTES_PER_SECOND", value_parser = capacity)]
         capacity: Vec<(String, String, f64)>,
     },
-    /// What is most out of balance: a process, latency or bandwidth (GetMostImbalancedComponent)
+    /// The largest imbalance: a process, latency or bandwidth (GetMostImbalancedComponent)
     #[command(alias = "most_imbalanced")]
     Component(Common),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// The answer and its rows, for people
+    /// The answer and its rows, as text
     Table,
     /// One object with exact numbers, interval and coverage
     Json,
@@ -331,7 +331,7 @@ pub(crate) enum Format {
 pub(super) enum Unity {
     /// A network address
     Host,
-    /// A process, where the trace knows whose a connection is
+    /// A process, if the trace knows the process of each connection
     Process,
     /// An address with its port
     Endpoint,
@@ -339,9 +339,9 @@ pub(super) enum Unity {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum ModeName {
-    /// What the tool finds right
+    /// Rules of this tool
     Default,
-    /// The thesis to the digit
+    /// Rules of the thesis to the digit
     Thesis,
 }
 
@@ -354,11 +354,11 @@ pub(super) enum UnitName {
 }
 
 pub(super) fn number(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if value.is_finite() {
         Ok(value)
     } else {
-        Err("it is no finite number".into())
+        Err("not a finite number".into())
     }
 }
 

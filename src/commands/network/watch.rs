@@ -1,22 +1,22 @@
-//! Looking on: when the next answer is due.
+//! Repeated answers: the time when the next one is due.
 
 use std::time::{Duration, Instant};
 
 use flowtrace_schema::Trace;
 use nix::time::{ClockId, clock_gettime};
 
-/// One in so many parts of a processor is for answers while the recording goes on: a third of a twentieth.
-/// The rest is for the last answer, which is about all of it.
+/// Answers while the recording goes on may take one part in so many of a CPU: a third of a twentieth. The
+/// rest is for the last answer, which is about the whole trace.
 const PART: u32 = 60;
-/// So soon it is seen that the recording has ended.
-const LOOK: Duration = Duration::from_millis(250);
+/// Longest time until the end of the recording is noticed.
+const CHECK: Duration = Duration::from_millis(250);
 
 /// The pace of the answers about a trace that grows.
 pub(super) struct Pace {
-    /// Wished for between two answers.
+    /// Requested time between two answers.
     every: Duration,
     started: Instant,
-    /// Taken of a processor by all answers but the last.
+    /// CPU time of all answers but the last.
     before: Duration,
 }
 
@@ -29,8 +29,8 @@ impl Pace {
         }
     }
 
-    /// Waits until the next answer is due, or there will be no other one before the last: the recording
-    /// has ended. The answer before was begun at `begun`.
+    /// Waits until the next answer is due, or until the recording has ended and only the last answer is left.
+    /// The answer before was begun at `begun`.
     pub(super) fn wait(&mut self, begun: Instant, trace: &Trace) {
         let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         let spent = spent.map_or_else(|_| begun.elapsed(), Duration::from);
@@ -42,13 +42,13 @@ impl Pace {
             if left.is_zero() {
                 break;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(CHECK));
         }
     }
 }
 
-/// When the next answer is due, from the start, where the one before was begun at `begun` and all of them
-/// will have taken so much of a processor: the next takes as long as that one at least.
+/// Time when the next answer is due, from the start. The one before was begun at `begun`, and all answers
+/// will have taken `spent` of a CPU: the next takes as long as that one at least.
 fn due(every: Duration, begun: Duration, spent: Duration) -> Duration {
     (begun + every).max(spent.saturating_mul(PART))
 }

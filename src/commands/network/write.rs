@@ -13,7 +13,7 @@ use super::options::Format;
 use crate::failure::Failure;
 use crate::graphviz::{self, Layout};
 
-/// Between two answers of `--watch`: a form feed for people, nothing for programs.
+/// Writes the separator between two answers of `--watch`: a form feed for people, nothing for programs.
 pub(super) fn separator(format: Format) -> Result<(), Failure> {
     if format == Format::Table {
         writeln!(std::io::stdout(), "---")?;

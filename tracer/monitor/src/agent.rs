@@ -1,4 +1,5 @@
-//! One machine's side: when to send what. Has no socket and no clock; the caller gives the time.
+//! One machine's side: the messages to send, and their times. Has no socket and no clock; the caller gives
+//! the time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,19 +12,19 @@ use super::wire::{Counters, Message, Nonce, Sample, Totals, Who, parse};
 /// The least time between samples, ms.
 pub(super) const LEAST_PERIOD_MS: u32 = 10;
 const MS: u64 = 1_000_000;
-/// First and longest time between two attempts to be heard.
+/// First and longest time between two hellos without an answer.
 const HELLO_NS: (u64, u64) = (500 * MS, 5_000 * MS);
-/// Between questions at the begin of a session, and later.
+/// Time between questions at the begin of a session, and later.
 const ASK_NS: (u64, u64) = (100 * MS, 5_000 * MS);
 /// Questions at the begin that find the shortest way.
 const FIRST_ASKS: u64 = 8;
-/// Questions without an answer after which the collector is taken for gone: where half of all
-/// datagrams are lost it takes so many to be sure.
+/// Questions without an answer after which the collector is taken for gone: if half of all datagrams are
+/// lost, it takes so many to be sure.
 const UNANSWERED: u32 = 20;
-/// By how much samples are rarer at most while the network is busy.
+/// Largest factor by which samples are rarer while the network is busy.
 const MOST_BACK_OFF: u32 = 16;
-/// Samples between two looks at how many of them came.
-const LOOK_AFTER: u64 = 20;
+/// Samples between two readings of the loss.
+const LOSS_AFTER: u64 = 20;
 
 /// State of an agent.
 #[derive(Debug)]
@@ -44,18 +45,18 @@ pub struct Agent {
     number: u64,
     period_ms: u32,
     back_off: u32,
-    /// Samples sent and received when the loss was looked at last.
-    looked: (u64, u64),
+    /// Samples sent and received at the last reading of the loss.
+    counted: (u64, u64),
     /// Counters that the collector wants.
     counters: Counters,
-    /// The collector wants no more.
+    /// True if the collector wants no more samples.
     is_stopped: bool,
     done: bool,
 }
 
 impl Agent {
-    /// An agent of the machine `name` of boot `boot`; `incarnation` is greater than in any session
-    /// before (the wall clock, ns), `nonce` was never used.
+    /// An agent of the machine `name` of boot `boot`. `incarnation` is greater than in any session before
+    /// (the wall clock, ns); `nonce` was never used before.
     pub fn new(key: Key, name: &str, boot: &str, incarnation: u64, nonce: Nonce) -> Agent {
         Agent {
             key,
@@ -77,14 +78,14 @@ impl Agent {
             number: 0,
             period_ms: 1000,
             back_off: 1,
-            looked: (0, 0),
+            counted: (0, 0),
             counters: Counters::default(),
             is_stopped: false,
             done: false,
         }
     }
 
-    /// Messages to send at `now`, and the time until the next call. `nonce` gives one for a new session.
+    /// Messages to send at `now`, and the time until the next call. `nonce` gives a nonce for a new session.
     pub fn poll(
         &mut self,
         now: u64,
@@ -109,7 +110,7 @@ impl Agent {
         if now >= self.next_ask {
             out.push(self.ask(now).sealed(&session));
         }
-        // Without the time at the collector a sample would have no place.
+        // Without its time on the collector's clock a sample would have no place.
         if self.exchange.relation(now).is_some() && now >= self.next_sample {
             let sample = self.sample(now, totals());
             out.push(Message::Sample(sample).sealed(&session));
@@ -124,7 +125,7 @@ impl Agent {
         (out, wait(now, next))
     }
 
-    /// Takes a message that came at `now`. What is not signed, not asked for, or of another session
+    /// Takes a message that came at `now`. A message that is not signed, not asked for, or of another session
     /// changes nothing.
     pub fn receive(&mut self, now: u64, bytes: &[u8]) {
         let Some(sealed) = parse(bytes) else { return };
@@ -162,7 +163,7 @@ impl Agent {
                 self.period_ms = period_ms.clamp(LEAST_PERIOD_MS, 3_600_000);
                 self.counters = counters;
                 self.is_stopped = stop;
-                self.look_at_loss(received);
+                self.adapt_to_loss(received);
             }
             Some(Message::Done { number, .. }) if number == self.number => self.done = true,
             _ => {}
@@ -176,11 +177,11 @@ impl Agent {
         Some(Message::Final(self.sample(now, totals)).sealed(session))
     }
 
-    /// Hands over the last totals by `exchange`, a reliable channel that sends a message and gives
-    /// the answer to it. A collector that does not know the session, or never did, is told anew.
+    /// Sends the last totals by `exchange`, a reliable channel that sends a message and returns the answer. A
+    /// collector that does not know the session, or never did, gets a new hello.
     ///
     /// # Errors
-    /// When the channel fails, or the collector does not take them.
+    /// If the channel fails, or the collector does not take them.
     pub fn conclude(
         &mut self,
         mut now: impl FnMut() -> u64,
@@ -214,7 +215,7 @@ impl Agent {
         ))
     }
 
-    /// True if the collector wants this agent to hand over its last totals and end.
+    /// True if the collector wants this agent to send its last totals and end.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
@@ -229,7 +230,7 @@ impl Agent {
         self.number
     }
 
-    /// The network would not take a datagram.
+    /// Notes that the network would not take a datagram.
     pub fn refused(&mut self) {
         self.back_off = (self.back_off * 2).min(MOST_BACK_OFF);
     }
@@ -239,7 +240,7 @@ impl Agent {
         u64::from(self.period_ms) * u64::from(self.back_off) * MS
     }
 
-    /// Says hello anew, as for another channel or a collector that has forgotten.
+    /// Sends a new hello, as for another channel or a collector that has lost its state.
     pub fn begin_again(&mut self, nonce: Nonce) {
         self.who.nonce = nonce;
         self.who.incarnation += 1;
@@ -248,13 +249,13 @@ impl Agent {
         self.asked.clear();
         (self.asks, self.unanswered, self.number) = (0, 0, 0);
         (self.next_hello, self.hello_pause) = (0, HELLO_NS.0);
-        self.looked = (0, 0);
+        self.counted = (0, 0);
         (self.is_stopped, self.done) = (false, false);
     }
 
     fn ask(&mut self, now: u64) -> Message {
         self.asks += 1;
-        // The first ones find the shortest way; a collector that says nothing is not pestered.
+        // The first questions find the shortest way; a collector that does not answer is not pestered.
         let is_first = self.asks <= FIRST_ASKS && self.unanswered < 2;
         self.next_ask = now
             + if is_first {
@@ -294,14 +295,14 @@ impl Agent {
         }
     }
 
-    /// Many that are lost say that the network is busy; then there are to be fewer.
-    fn look_at_loss(&mut self, received: u64) {
-        let sent = self.number.saturating_sub(self.looked.0);
-        let came = received.saturating_sub(self.looked.1);
-        if sent < LOOK_AFTER {
+    /// Makes samples rarer if many are lost, which shows that the network is busy.
+    fn adapt_to_loss(&mut self, received: u64) {
+        let sent = self.number.saturating_sub(self.counted.0);
+        let came = received.saturating_sub(self.counted.1);
+        if sent < LOSS_AFTER {
             return;
         }
-        self.looked = (self.number, received);
+        self.counted = (self.number, received);
         if came * 5 < sent * 4 {
             self.back_off = (self.back_off * 2).min(MOST_BACK_OFF);
         } else if came * 20 >= sent * 19 {

@@ -1,24 +1,24 @@
-//! The side that listens: who may speak, what of it is new, and what it says about the machines.
-//! Has no socket and no clock; the caller gives the time.
+//! The side that listens: the machines that may send, their new samples, and the state of the machines. Has
+//! no socket and no clock; the caller gives the time.
 //!
-//! Strangers cost a signature and no memory: what the collector answers to a hello is derived from
-//! the hello, and only a message signed with the key that follows from it makes an entry.
+//! Unknown senders cost a signature and no memory: the answer to a hello is derived from the hello, and only
+//! a message signed with the key that follows from it makes an entry.
 
 use std::collections::{HashMap, HashSet};
 
 use super::agent::{LEAST_PERIOD_MS, session_key};
 use super::key::Key;
-use super::timeline::{Moment, Timeline};
+use super::timeline::{Timed, Timeline};
 use super::wire::{Counters, Message, Nonce, Sample, Session, Who, parse};
 
 /// Most machines.
 const MOST_NODES: usize = 100_000;
 const MS: u64 = 1_000_000;
-/// Samples that may be said to have been sent when a session begins.
+/// Largest number of samples that an agent may claim to have sent when a session begins.
 const MOST_AT_ONCE: u64 = 1000;
-/// So much later than now a sample may be: clocks are related with an error.
+/// Largest time that a sample may be later than now: clocks are related with an error.
 const EARLY_NS: u64 = 3_600_000 * MS;
-/// A clock that runs at another speed than this is none: 10 %.
+/// A clock whose speed differs from this one's by more is refused: 10 %.
 const MOST_DRIFT_PPB: u32 = 100_000_000;
 
 /// Sampling rates of a collector.
@@ -26,12 +26,12 @@ const MOST_DRIFT_PPB: u32 = 100_000_000;
 pub struct Rates {
     /// Time between samples, ms.
     pub period_ms: u32,
-    /// The same of single machines, by name.
+    /// The time between samples of single machines, by name.
     pub of_node: HashMap<String, u32>,
     /// Most datagrams in a second of all machines together.
     pub most_per_second: u32,
-    /// The counters that are wanted of all machines. They stay the same in a trace: of one that came and went,
-    /// nobody could say whether it had grown meanwhile.
+    /// The counters that are wanted of all machines. They stay the same in a trace: for a counter that came
+    /// and went, nobody could say if it had grown meanwhile.
     pub counters: Counters,
 }
 
@@ -63,17 +63,17 @@ pub struct Status {
     pub sessions: u64,
     /// True if the last totals came over the reliable channel.
     pub is_final: bool,
-    /// Bound of the error of the moments of its samples, ns: that of the worst; `None`: there is none.
+    /// Bound of the error of the times of its samples, ns: the largest one; `None`: there is no sample.
     pub error_ns: Option<u64>,
     /// Bound of the error of its clock at present, ns.
     pub present_error_ns: u64,
-    /// Drift of its clock, parts per billion: by how much the collector's runs faster.
+    /// Drift of its clock, parts per billion: the collector's runs faster by so much.
     pub drift_ppb: i32,
     /// Reading of its clock at the collector's time 0, ns.
     pub zero_ns: Option<i64>,
     /// Time between its samples, ms.
     pub period_ms: u32,
-    /// When it was heard last, collector's clock, ns.
+    /// Time of its last message, collector's clock, ns.
     pub heard_ns: u64,
 }
 
@@ -87,16 +87,16 @@ impl Status {
     }
 }
 
-/// Totals of a machine at a moment.
+/// Totals of a machine at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which, in the order in which they were heard first.
+    /// The machine, in the order of their first messages.
     pub node: usize,
     /// Collector's clock, ns.
     pub t_ns: u64,
     /// Counter, by its place in the list, and total.
     pub totals: Vec<(u8, u64)>,
-    /// Not measured: between its neighbours.
+    /// True if not measured, but interpolated between its neighbours.
     pub is_interpolated: bool,
 }
 
@@ -105,23 +105,24 @@ struct Node {
     who: Who,
     key: Key,
     timeline: Timeline,
-    /// Of sessions before this one.
+    /// Status of the sessions before this one.
     earlier: Status,
     status: Status,
     last_ns: u64,
-    /// When the session began here.
+    /// Begin of the session on the collector's clock.
     begun_ns: u64,
 }
 
 impl Node {
-    /// So many samples may have been sent in the session: twice as many as an agent sends at most are allowed, for
-    /// clocks differ.
+    /// True if so many samples may have been sent in the session. Twice as many as an agent sends at most are
+    /// allowed, for clocks differ.
     fn may_have_sent(&self, count: u64, now: u64) -> bool {
         let elapsed = now.saturating_sub(self.begun_ns) / MS;
         count <= MOST_AT_ONCE + 2 * elapsed / u64::from(LEAST_PERIOD_MS)
     }
 
-    /// A sample that came at `now` may be one of this machine's: an agent with the key may send anything.
+    /// True if a sample that came at `now` may be one of this machine's: an agent with the key may send
+    /// anything.
     fn may_have_taken(&self, sample: &Sample, now: u64) -> bool {
         let last_ns = i64::try_from(now.saturating_add(EARLY_NS)).unwrap_or(i64::MAX);
         self.may_have_sent(sample.number, now)
@@ -137,7 +138,7 @@ pub struct Collector {
     secret: Key,
     rates: Rates,
     nodes: Vec<Node>,
-    /// By name and boot.
+    /// Machines by name and boot.
     by_machine: HashMap<(String, String), usize>,
     by_session: HashMap<Session, usize>,
     /// Machines that are to end.
@@ -148,7 +149,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// A collector; `secret` is random and its own.
+    /// A collector; `secret` is random and nobody else has it.
     pub fn new(key: Key, secret: &[u8], rates: Rates) -> Collector {
         Collector {
             key,
@@ -172,7 +173,7 @@ impl Collector {
         answer.flatten()
     }
 
-    /// The machine whose last totals a message holds that was taken.
+    /// The machine of a message with last totals that was taken.
     pub fn ended_by(&self, message: &[u8]) -> Option<usize> {
         match parse(message)?.message {
             Message::Final(sample) => self.by_session.get(&sample.session).copied(),
@@ -180,7 +181,7 @@ impl Collector {
         }
     }
 
-    /// `None`: refused; otherwise what to answer, if anything.
+    /// Takes a message; `None`: refused; otherwise the answer, if there is one.
     fn take(&mut self, now: u64, bytes: &[u8]) -> Option<Option<Vec<u8>>> {
         let sealed = parse(bytes)?;
         let is_known = |session: &Session| self.by_session.get(session).copied();
@@ -237,7 +238,7 @@ impl Collector {
                     }
                     Message::Final(sample) => {
                         self.last(at, now, &sample);
-                        // Whoever starts an agent there again wants it.
+                        // A user who starts an agent there again wants it to run.
                         self.stopped.remove(&self.nodes[at].who.name);
                         let done = Message::Done {
                             session: sample.session,
@@ -252,7 +253,7 @@ impl Collector {
         }
     }
 
-    /// Fills in what has been missing for longer than two samples take.
+    /// Fills in samples that have been missing for longer than two samples take.
     pub fn tick(&mut self, now: u64) {
         let mut out = Vec::new();
         for at in 0..self.nodes.len() {
@@ -266,7 +267,7 @@ impl Collector {
         }
     }
 
-    /// The end: nothing more is waited for.
+    /// Ends all sessions: missing samples are not waited for any more.
     pub fn finish(&mut self) {
         let mut out = Vec::new();
         for at in 0..self.nodes.len() {
@@ -275,17 +276,17 @@ impl Collector {
         }
     }
 
-    /// Rows that have become certain since the last call.
+    /// Rows that are final since the last call.
     pub fn rows(&mut self) -> Vec<Row> {
         std::mem::take(&mut self.rows)
     }
 
-    /// How many machines there are.
+    /// Number of machines.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// True if nobody was heard yet.
+    /// True if no machine has sent a message yet.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -310,8 +311,8 @@ impl Collector {
         !self.nodes.is_empty() && self.nodes.iter().all(|node| node.status.is_final)
     }
 
-    /// Changes the time between samples, of one machine or of all; agents learn it with their next
-    /// question.
+    /// Changes the time between samples, of one machine or of all; agents get it with the answer to their
+    /// next question.
     pub fn set_period(&mut self, node: Option<&str>, period_ms: u32) {
         match node {
             Some(name) => {
@@ -324,8 +325,9 @@ impl Collector {
         }
     }
 
-    /// Lets the agent of one machine, or of all that have not ended, hand over its last totals and end; agents
-    /// learn it with their next question. Returns how many that are; a name that is not known is none.
+    /// Makes the agent of one machine, or of all that have not ended, send its last totals and end; agents
+    /// get that with the answer to their next question. Returns the number of these agents; 0 for an unknown
+    /// name.
     pub fn stop(&mut self, node: Option<&str>) -> usize {
         let open = self.nodes.iter().filter(|node| !node.status.is_final);
         let names = open.map(|open| open.who.name.as_str());
@@ -343,7 +345,7 @@ impl Collector {
             .get(name)
             .copied()
             .unwrap_or(self.rates.period_ms);
-        // All together must not be more than can be taken.
+        // All together must not send more than can be taken.
         let least =
             (self.nodes.len() as u64 * 1000).div_ceil(u64::from(self.rates.most_per_second.max(1)));
         wanted.max(u32::try_from(least).unwrap_or(u32::MAX))
@@ -355,7 +357,7 @@ impl Collector {
         nonce
     }
 
-    /// The machine of a session that is proven; `None`: a later session of it was seen, or there
+    /// The machine of a session that is proven; `None`: a later session of that machine was seen, or there
     /// are too many machines.
     fn node(&mut self, now: u64, who: &Who, key: &Key) -> Option<usize> {
         let machine = (who.name.clone(), who.boot.clone());
@@ -430,7 +432,7 @@ impl Collector {
         node.timeline.sent = node.timeline.sent.max(sample.number);
         let mut out = Vec::new();
         node.timeline.flush(&mut out);
-        out.push(Moment {
+        out.push(Timed {
             t_ns: on_scale(sample),
             totals: sample.totals.clone(),
             is_interpolated: false,
@@ -438,19 +440,17 @@ impl Collector {
         self.keep(at, &mut out);
     }
 
-    fn keep(&mut self, at: usize, out: &mut Vec<Moment>) {
+    fn keep(&mut self, at: usize, out: &mut Vec<Timed>) {
         let node = &mut self.nodes[at];
-        for moment in out.drain(..) {
-            // Not before the collector began, nor before what is stored already.
-            let t_ns = u64::try_from(moment.t_ns)
-                .unwrap_or(0)
-                .max(node.last_ns + 1);
+        for timed in out.drain(..) {
+            // Not before the collector began, nor before a stored time.
+            let t_ns = u64::try_from(timed.t_ns).unwrap_or(0).max(node.last_ns + 1);
             node.last_ns = t_ns;
             self.rows.push(Row {
                 node: at,
                 t_ns,
-                totals: moment.totals,
-                is_interpolated: moment.is_interpolated,
+                totals: timed.totals,
+                is_interpolated: timed.is_interpolated,
             });
         }
     }

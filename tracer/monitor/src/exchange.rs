@@ -1,14 +1,14 @@
 //! Offset and drift of one clock against another, from questions and answers.
 //!
 //! Of a round trip t1 (asked), t2 (came), t3 (answered), t4 (back), the offset is
-//! ((t2 − t1) + (t3 − t4)) / 2, off by at most half of the round trip (t4 − t1) − (t3 − t2): the
-//! time that both ways took, whatever their shares. The shortest round trip says most; what it said
-//! gets worse with time, by as much as clocks may drift.
+//! ((t2 − t1) + (t3 − t4)) / 2, off by at most half of the round trip (t4 − t1) − (t3 − t2): the time of
+//! both ways, whatever the share of each. The shortest round trip has the smallest error; the error of its
+//! offset grows with time, by as much as clocks may drift.
 
 use std::collections::VecDeque;
 
-/// By how much two clocks may drift apart, parts per billion: five times what crystals of computers
-/// are specified for, and what the kernel slews a clock by at most is 500 ppm.
+/// Largest drift between two clocks, parts per billion: five times the specification of crystals of
+/// computers; the kernel slews a clock by 500 ppm at most.
 const DRIFT_PPB: u64 = 500_000;
 /// Round trips that are remembered.
 const KEPT: usize = 64;
@@ -23,7 +23,7 @@ struct Trip {
 }
 
 impl Trip {
-    /// Bound of its error at a later moment.
+    /// Bound of its error at a later time.
     fn error_at(&self, now_ns: u64) -> u64 {
         let age = now_ns.abs_diff(self.at_ns);
         let drifted = u128::from(age) * u128::from(DRIFT_PPB) / 1_000_000_000;
@@ -32,14 +32,14 @@ impl Trip {
     }
 }
 
-/// How a clock stands to another.
+/// Relation of a clock to another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relation {
     /// To be added to the own clock, ns.
     pub offset_ns: i64,
-    /// Bound of the error of that, ns.
+    /// Bound of the error of the offset, ns.
     pub error_ns: u64,
-    /// By how much the own clock is slower, parts per billion; 0 until it is known.
+    /// Drift: the own clock is slower by so many parts per billion; 0 until it is known.
     pub drift_ppb: i64,
 }
 
@@ -47,7 +47,7 @@ pub struct Relation {
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     trips: VecDeque<Trip>,
-    /// The best of the first ones, from which the drift is counted.
+    /// The best of the first trips, from which the drift is counted.
     first: Option<Trip>,
     seen: usize,
 }
@@ -89,7 +89,7 @@ impl Exchange {
         true
     }
 
-    /// How the clocks stand at a moment of the own one; `None`: nothing is known yet.
+    /// The relation of the clocks at a time of the own one; `None`: nothing is known yet.
     pub fn relation(&self, now_ns: u64) -> Option<Relation> {
         let best = self.trips.iter().min_by_key(|trip| trip.error_at(now_ns))?;
         Some(Relation {
@@ -99,7 +99,7 @@ impl Exchange {
         })
     }
 
-    /// From the first good trip to the best now, where they are far enough apart to tell.
+    /// Drift from the first good trip to the best one now, if they are far enough apart.
     fn drift_ppb(&self, best: &Trip) -> i64 {
         let Some(first) = self.first else { return 0 };
         let apart = i128::from(best.at_ns) - i128::from(first.at_ns);

@@ -1,13 +1,13 @@
-//! Messages that anybody may send: any bytes are survived, and what must hold of the result does. `fuzz/` calls
-//! these functions by libFuzzer, the tests here with what proptest makes up.
+//! Messages that anybody may send: parsing any bytes does not panic, and its result keeps the invariants.
+//! `fuzz/` calls these functions by libFuzzer, the tests here with inputs that proptest makes.
 
 use crate::Key;
 use crate::agent::session_key;
 use crate::collector::{Collector, Rates};
 use crate::wire;
 
-/// Messages between agents and the collector: what is none is refused, what is one comes back, and
-/// nobody without the key changes anything.
+/// Messages between agents and the collector: other bytes are refused, a message is parsed as it was built,
+/// and nobody without the key changes anything.
 pub fn messages(bytes: &[u8]) {
     let key = Key::new(b"nobody knows it");
     if let Some(sealed) = wire::parse(bytes) {
@@ -38,7 +38,7 @@ pub fn signed_messages(bytes: &[u8]) {
     let welcome = collector.receive(1, &hello).unwrap_or_default();
     let welcome = wire::parse(&welcome).and_then(|sealed| sealed.verified(&key));
     let Some(wire::Message::Welcome { answer, .. }) = welcome else {
-        panic!("no welcome for who has the key");
+        panic!("no welcome for an agent with the key");
     };
     let session = session_key(&key, &who, &answer);
     let (t1, sent) = (2, 0);
@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        // Each signs some dozen messages.
+        // Each case signs some dozen messages.
         #![proptest_config(ProptestConfig::with_cases(100))]
 
         #[test]
@@ -120,7 +120,7 @@ mod tests {
         #[test]
         fn messages_of_any_bytes(kind in 0u8..9, mut bytes in prop::collection::vec(any::<u8>(), 0..530)) {
             messages(&bytes);
-            // As if it were one.
+            // The begin of a valid message.
             let start = b"FTM1".iter().chain([&kind]);
             for (place, byte) in bytes.iter_mut().zip(start) {
                 *place = *byte;

@@ -45,14 +45,14 @@ pub enum KeyError {
 impl Key {
     /// A key of these bytes.
     pub fn new(bytes: &[u8]) -> Key {
-        // HMAC takes keys of any length; the error is of other constructions.
+        // HMAC takes keys of any length; other constructions of the trait do not.
         Key(Hmac::new_from_slice(bytes).expect("HMAC takes keys of any length"))
     }
 
     /// Reads the key in a file that only its owner can read.
     ///
     /// # Errors
-    /// When there is none, when others can read it, or when it is too short.
+    /// If there is none, if others can read it, or if it is too short.
     pub fn read(path: &Path) -> Result<Key, KeyError> {
         let fail = |source| KeyError::Io {
             path: path.to_owned(),
@@ -112,14 +112,14 @@ impl Key {
         mac.finalize().into_bytes().into()
     }
 
-    /// True if `signature` is of these bytes; takes the same time whatever differs.
+    /// True if `signature` is of these bytes; takes the same time wherever they differ.
     pub(super) fn verifies(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let mut mac = self.0.clone();
         mac.update(bytes);
         mac.verify_slice(signature).is_ok()
     }
 
-    /// A key for one purpose, made of this one.
+    /// A key for one purpose, derived from this one.
     pub(super) fn derived(&self, parts: &[&[u8]]) -> Key {
         Key::new(&self.sign(parts))
     }

@@ -1,11 +1,12 @@
 //! Watches the machines of a cluster while they work: an agent on each machine sends its counters in small
 //! datagrams, and a collector puts them on one clock and into one trace.
 //!
-//! Door: [`service::agent`] and [`service::collect`] run either side with sockets, threads and a trace. Below them:
+//! Entry points: [`service::agent`] and [`service::collect`] run either side with sockets, threads and a
+//! trace. Below them:
 //!
 //! - [`wire`]: the messages, each below 512 bytes and authenticated by a shared [`Key`];
-//! - [`agent`] and [`collector`]: the logic of either side, without a socket or a clock of its own, so that tests can
-//!   lose, double and delay what passes between them;
+//! - [`agent`] and [`collector`]: the logic of either side, without a socket or a clock of its own, so that
+//!   tests can lose, double and delay messages between them;
 //! - [`exchange`]: offset and drift of a clock from round trips.
 //!
 //! Promise: a lost datagram costs resolution and never a total. Every value is a total since boot, and the last ones

@@ -8,7 +8,7 @@ use super::wire::{Counters, Message, Nonce, Sample, Totals, Who, parse};
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
 
-/// Numbers that look random and are the same every time.
+/// Numbers that are pseudorandom and the same every time.
 struct Dice(u64);
 
 impl Dice {
@@ -36,7 +36,7 @@ struct Link {
     doubled: u64,
 }
 
-/// What is under way: when it arrives, to whom (`None`: the collector), what.
+/// A message under way: time of arrival, receiver (`None`: the collector), bytes.
 type Flight = (u64, Option<usize>, Vec<u8>);
 
 struct World {
@@ -130,7 +130,7 @@ impl World {
                     self.agents[machine].receive(own, &bytes);
                 }
                 _ => {
-                    // Whose it was is what the socket would say.
+                    // The socket would know the sender.
                     let answer = self.collector.receive(self.now, &bytes);
                     if let Some(answer) = answer {
                         for machine in 0..self.agents.len() {
@@ -192,8 +192,8 @@ impl World {
             .unwrap()
     }
 
-    /// Every value must be what it truly was at that moment, within the error of the clock; and
-    /// one that was filled in between its neighbours.
+    /// Checks every value: it must be the true one at its time, within the error of the clock; a value that
+    /// was filled in must lie between its neighbours.
     fn check(&self) {
         for machine in 0..self.agents.len() {
             let rows = self.of(machine);
@@ -278,7 +278,7 @@ fn half_of_the_datagrams_lost_and_the_totals_are_exact() {
         let backs_off = |agent: &Agent| agent.period_ns() > 100 * MS;
         assert!(
             world.agents.iter().any(backs_off),
-            "those that have looked at the loss"
+            "those that have read the loss"
         );
     }
 }
@@ -370,7 +370,7 @@ fn an_agent_is_stopped_once_and_sends_what_was_asked_for() {
     assert_eq!(world.collector.stop(Some("n1")), 1);
     world.run(8);
     assert!(!world.agents[0].is_stopped() && world.agents[1].is_stopped());
-    // Its last totals end it; one that is started anew may go on.
+    // Its last totals end it; an agent that is started again may go on.
     let own = world.own_clock(1);
     let last = world.agents[1].last(own, totals(1, world.now)).unwrap();
     assert!(world.collector.receive(world.now, &last).is_some());
@@ -391,7 +391,7 @@ fn an_agent_is_stopped_once_and_sends_what_was_asked_for() {
 }
 
 #[test]
-fn what_strangers_say_or_repeat_changes_nothing() {
+fn messages_of_unknown_senders_and_repeated_ones_change_nothing() {
     let mut world = World::new(
         1,
         Link {
@@ -412,7 +412,7 @@ fn what_strangers_say_or_repeat_changes_nothing() {
     let state = |world: &mut World| {
         world.rows.extend(world.collector.rows());
         let mut status = world.status(0);
-        // When it was heard is no more than that, and a datagram heard twice is counted.
+        // The time of the last message may change, and a datagram that comes twice is counted.
         (status.heard_ns, status.ignored) = (0, 0);
         (
             status,
@@ -422,14 +422,14 @@ fn what_strangers_say_or_repeat_changes_nothing() {
         )
     };
     let before = state(&mut world);
-    // All that was ever said, to both sides, again and again.
+    // All messages so far, to both sides, again and again.
     for bytes in heard.iter().chain(&heard) {
         let _ = world.collector.receive(world.now, bytes);
         let own = world.own_clock(0);
         world.agents[0].receive(own, bytes);
     }
-    // A stranger with a key of its own.
-    let stranger = Key::new(b"another key, as long as that");
+    // An unknown sender with a key of its own.
+    let unknown = Key::new(b"another key, as long as that");
     let who = Who {
         name: "n0".into(),
         boot: "boot".into(),
@@ -454,7 +454,7 @@ fn what_strangers_say_or_repeat_changes_nothing() {
         assert_eq!(
             world
                 .collector
-                .receive(world.now, &message.sealed(&stranger)),
+                .receive(world.now, &message.sealed(&unknown)),
             None
         );
     }
@@ -469,9 +469,9 @@ fn what_strangers_say_or_repeat_changes_nothing() {
     assert!(world.collector.refused() > 0);
 }
 
-/// With the key one is believed what an agent can send, and no more: all of it becomes integers of a trace.
+/// An agent with the key may send any valid value, and no other: all of them become integers of a trace.
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_values_are_refused() {
     let (mut collector, now) = (collector(1, 100), 10 * S);
     let who = Who {
         name: "liar".into(),
@@ -548,7 +548,7 @@ fn what_cannot_be_is_refused() {
     collector.receive(now, &Message::Sample(said).sealed(&session));
     let status = collector.status(0).unwrap();
     assert_eq!((status.expected, status.received), (1, 1));
-    // As many as there may be by then.
+    // As many as are possible by then.
     let later = now + 10 * S;
     assert!(collector.receive(later, &ask(1000)).is_some());
     let confidence = collector.status(0).unwrap().confidence();
@@ -578,6 +578,6 @@ fn many_machines_are_slowed_to_what_can_be_taken() {
         }
     }
     assert_eq!(collector.len(), 1000);
-    // The last one to ask knows of all.
+    // The last one to ask gets the rate for all.
     assert_eq!(agents[999].period_ns(), 10 * S);
 }

@@ -1,20 +1,20 @@
-//! The samples of one session in their order, with what is missing filled in.
+//! The samples of one session in their order, with missing ones filled in.
 
 use std::collections::BTreeMap;
 
 use super::wire::{Sample, Totals};
 
-/// Samples that wait for one that is missing before it.
+/// Samples that wait for a missing one before them.
 const WAITING: usize = 16;
 /// Most samples that are filled in at one place.
 const FILLED: u64 = 256;
 
-/// Totals at a moment of the collector's clock.
+/// Totals at a time of the collector's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct Timed {
     pub(super) t_ns: i64,
     pub(super) totals: Totals,
-    /// Between its neighbours by proportion: its datagram did not come.
+    /// True if interpolated between its neighbours, because its datagram did not come.
     pub(super) is_interpolated: bool,
 }
 
@@ -32,8 +32,8 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Takes a sample; what can be told for certain goes to `out`, in the order of time.
-    pub(super) fn add(&mut self, sample: &Sample, t_ns: i64, out: &mut Vec<Moment>) {
+    /// Takes a sample; totals that are final go to `out`, in the order of time.
+    pub(super) fn add(&mut self, sample: &Sample, t_ns: i64, out: &mut Vec<Timed>) {
         let is_past = self
             .last
             .as_ref()
@@ -51,14 +51,14 @@ impl Timeline {
         }
     }
 
-    /// Gives up waiting for what is missing.
-    pub(super) fn flush(&mut self, out: &mut Vec<Moment>) {
+    /// Gives up waiting for missing samples.
+    pub(super) fn flush(&mut self, out: &mut Vec<Timed>) {
         while !self.waiting.is_empty() {
             self.release(out);
         }
     }
 
-    /// Moment of the oldest sample that waits for another.
+    /// Time of the oldest sample that waits for another.
     pub(super) fn oldest_ns(&self) -> Option<i64> {
         self.waiting.first_key_value().map(|(_, (t_ns, _))| *t_ns)
     }
@@ -73,11 +73,11 @@ impl Timeline {
         }
     }
 
-    fn release(&mut self, out: &mut Vec<Moment>) {
+    fn release(&mut self, out: &mut Vec<Timed>) {
         let Some((number, (t_ns, totals))) = self.waiting.pop_first() else {
             return;
         };
-        // The clocks are related better and better: time must not run back for that.
+        // The relation of the clocks gets better: times must not run backwards for that.
         let t_ns = match &self.last {
             Some((_, last_ns, _)) => t_ns.max(last_ns.saturating_add(1)),
             None => t_ns,
@@ -85,14 +85,14 @@ impl Timeline {
         if let Some((last, last_ns, before)) = &self.last {
             let steps = number - last;
             for step in (1..steps).take(if steps > FILLED { 0 } else { usize::MAX }) {
-                out.push(Moment {
+                out.push(Timed {
                     t_ns: between(*last_ns, t_ns, step, steps),
                     totals: fill(before, &totals, step, steps),
                     is_interpolated: true,
                 });
             }
         }
-        out.push(Moment {
+        out.push(Timed {
             t_ns,
             totals: totals.clone(),
             is_interpolated: false,
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    fn numbers(out: &[Moment]) -> Vec<(i64, u64, bool)> {
+    fn numbers(out: &[Timed]) -> Vec<(i64, u64, bool)> {
         out.iter()
             .map(|m| (m.t_ns, m.totals[0].1, m.is_interpolated))
             .collect()
@@ -186,7 +186,7 @@ mod tests {
             assert!(timeline.waiting.len() <= WAITING);
         }
         assert!(
-            out.iter().all(|moment| !moment.is_interpolated),
+            out.iter().all(|timed| !timed.is_interpolated),
             "gaps too long to fill"
         );
     }

@@ -11,9 +11,9 @@
 //!                       <-   Done
 //! ```
 //!
-//! The key of a session is made of the shared key and both nonces, so that nothing of an earlier
-//! session can be sent again; the numbers of samples keep them from being taken twice within one.
-//! A message is magic, kind, body, signature; integers are little endian, totals of variable length.
+//! The key of a session is derived from the shared key and both nonces, so that no message of an earlier
+//! session can be sent again; the numbers of samples keep them from being taken twice within one session. A
+//! message is magic, kind, body, signature; integers are little endian, totals of variable length.
 
 use flowtrace_schema::HostCounter;
 
@@ -22,13 +22,13 @@ use super::key::{Key, MAC};
 /// Longest message: it is never cut into fragments.
 pub const LONGEST: usize = 511;
 const MAGIC: &[u8; 4] = b"FTM2";
-/// Greatest time and count that is taken, as of a trace: 9 years.
+/// Greatest time and count that is accepted, as in a trace: 9 years.
 const MOST: u64 = 1 << 58;
 /// Longest name of a machine that is sent, and of a boot.
 const LONGEST_NAME: usize = 64;
 const LONGEST_BOOT: usize = 40;
 
-/// Something said once.
+/// A value that is used once.
 pub type Nonce = [u8; 16];
 /// Number of a session: the first half of the agent's nonce.
 pub type Session = [u8; 8];
@@ -43,14 +43,14 @@ pub struct Counters(u64);
 const _: () = assert!(HostCounter::ALL.len() <= u64::BITS as usize);
 
 impl Default for Counters {
-    /// All of them.
+    /// All counters.
     fn default() -> Counters {
         Counters(u64::MAX)
     }
 }
 
 impl Counters {
-    /// Those that `names` choose, each a counter as `disk.read_bytes` or a kind as `cpu`.
+    /// The counters that `names` choose, each a counter as `disk.read_bytes` or a kind as `cpu`.
     ///
     /// # Errors
     /// The name that is no counter.
@@ -74,7 +74,7 @@ impl Counters {
         Ok(Counters(chosen))
     }
 
-    /// True if a counter is among them.
+    /// True if the choice has a counter.
     pub fn has(self, counter: u8) -> bool {
         self.0
             .checked_shr(u32::from(counter))
@@ -91,7 +91,7 @@ pub struct Who {
     pub boot: String,
     /// Grows with every session of the node: wall clock at its begin, ns.
     pub incarnation: u64,
-    /// Said once by the agent.
+    /// Chosen by the agent, and used once.
     pub nonce: Nonce,
 }
 
@@ -103,7 +103,7 @@ impl Who {
         session
     }
 
-    /// All of it as bytes, for the nonce that the collector derives.
+    /// All fields as bytes, for the nonce that the collector derives.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_who(&mut out, self);
@@ -111,7 +111,7 @@ impl Who {
     }
 }
 
-/// Totals at a moment.
+/// Totals at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The session.
@@ -120,7 +120,7 @@ pub struct Sample {
     pub number: u64,
     /// Agent's clock, ns.
     pub t_ns: u64,
-    /// To be added to it for the collector's clock, ns, and the bound of its error.
+    /// To be added to `t_ns` for the collector's clock, ns.
     pub offset_ns: i64,
     /// Bound of the error of the offset, ns.
     pub error_ns: u64,
@@ -135,16 +135,16 @@ pub struct Sample {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// An agent wants to be heard.
+    /// An agent asks for a session.
     Hello {
         /// Identity of the agent.
         who: Who,
     },
-    /// It is.
+    /// The collector's answer.
     Welcome {
         /// The agent's nonce.
         nonce: Nonce,
-        /// The collector's.
+        /// The collector's nonce.
         answer: Nonce,
     },
     /// Asks for the time, and opens the session.
@@ -160,24 +160,24 @@ pub enum Message {
     Answer {
         /// The session.
         session: Session,
-        /// As asked.
+        /// `t1` of the question.
         t1: u64,
         /// Collector's clock when the question came, ns.
         t2: u64,
-        /// And when the answer went.
+        /// Collector's clock when the answer was sent, ns.
         t3: u64,
-        /// Time between samples that is wanted, ms.
+        /// Requested time between samples, ms.
         period_ms: u32,
         /// Samples that came.
         received: u64,
-        /// Counters that are wanted.
+        /// Requested counters.
         counters: Counters,
-        /// True if the agent is to hand over its last totals and end.
+        /// True if the agent is to send its last totals and end.
         stop: bool,
     },
     /// Totals.
     Sample(Sample),
-    /// The last totals; its number is how many samples were sent.
+    /// The last totals; `number` is the number of samples sent.
     Final(Sample),
     /// The last totals are stored.
     Done {
@@ -189,7 +189,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The session whose key signs it; `None`: the shared key does.
+    /// The session whose key signs the message; `None`: the shared key signs it.
     pub fn session(&self) -> Option<Session> {
         match self {
             Message::Hello { .. } | Message::Welcome { .. } => None,
@@ -199,8 +199,8 @@ impl Message {
         }
     }
 
-    /// The signed message, at most [`LONGEST`] bytes. Totals that do not fit are left out, the last
-    /// first; all that one version has fit.
+    /// The signed message, at most [`LONGEST`] bytes. Totals that do not fit are left out, the last first;
+    /// all counters of this version fit.
     pub fn sealed(&self, key: &Key) -> Vec<u8> {
         let mut out = Vec::with_capacity(LONGEST);
         out.extend_from_slice(MAGIC);
@@ -304,7 +304,7 @@ fn put_sample(out: &mut Vec<u8>, sample: &Sample) {
     }
 }
 
-/// A message whose signature has not been looked at.
+/// A message whose signature has not been checked.
 #[derive(Clone, Debug)]
 pub struct Sealed<'a> {
     /// Message that it claims to be.
@@ -321,7 +321,7 @@ impl Sealed<'_> {
     }
 }
 
-/// Reads a message; `None`: it is none. Any bytes are survived.
+/// Reads a message; `None`: the bytes are no message. Any bytes are accepted.
 pub fn parse(bytes: &[u8]) -> Option<Sealed<'_>> {
     if bytes.len() > LONGEST || bytes.len() < MAGIC.len() + 1 + MAC {
         return None;
@@ -389,7 +389,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A time or count that can be one: sums and differences of several are numbers, too, and fit into a trace.
+    /// A valid time or count: sums and differences of several do not overflow, and fit into a trace.
     fn amount(&mut self) -> Option<u64> {
         self.integer().filter(|&amount| amount <= MOST)
     }
@@ -398,7 +398,7 @@ impl<'a> Reader<'a> {
         let length = usize::from(self.byte()?);
         let bytes = self.take(length).filter(|_| length <= longest)?;
         let text = std::str::from_utf8(bytes).ok()?;
-        // It is shown on terminals.
+        // The name is shown on terminals.
         (!text.chars().any(char::is_control)).then(|| text.to_owned())
     }
 
@@ -442,7 +442,7 @@ impl<'a> Reader<'a> {
                     break;
                 }
             }
-            // A newer agent may have counters that are not known here.
+            // A newer agent may have counters that this version does not know.
             if usize::from(counter) < HostCounter::ALL.len() {
                 totals.push((counter, value));
             }

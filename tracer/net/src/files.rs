@@ -1,7 +1,7 @@
 //! Captures that other programs wrote: pcap and pcapng, plain or compressed by gzip or zstd.
 //!
-//! Files are read from beginning to end, with memory that does not grow. Whatever is wrong
-//! in one ends it there, and what came before stays.
+//! Files are read from beginning to end, with memory that does not grow. An error in a file ends its reading,
+//! and earlier frames stay.
 
 use std::io;
 use std::path::Path;
@@ -28,17 +28,17 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Opens a file and looks what it is.
+    /// Opens a file and detects its format.
     pub(crate) fn open(path: &Path) -> Result<Capture, FileError> {
         Self::read(Self::source(path)?)
     }
 
-    /// Opens a file; what is read of it is no longer compressed.
+    /// Opens a file; the bytes read from it are decompressed.
     pub(crate) fn source(path: &Path) -> io::Result<Box<dyn io::Read>> {
         compressed::open(path)
     }
 
-    /// Reads what comes from `source`.
+    /// Reads a capture from `source`.
     pub(crate) fn read(source: Box<dyn io::Read>) -> Result<Capture, FileError> {
         let mut input = Input::new(source);
         let Some(magic) = input.peek(4)? else {

@@ -8,7 +8,7 @@ use libc::sock_filter;
 
 use super::packet::Parsed;
 
-/// Packets that are wanted.
+/// Selection of packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Ports, of TCP, UDP and SCTP; empty: all of IP.
@@ -47,7 +47,7 @@ const fn plain(code: u16, k: u32) -> sock_filter {
     }
 }
 
-/// Where a jump goes.
+/// Target of a jump.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     Next,
@@ -57,7 +57,7 @@ enum To {
     Version6,
 }
 
-/// A program whose jumps still have names.
+/// A program whose jumps have names.
 #[derive(Default)]
 struct Code {
     lines: Vec<(sock_filter, To, To)>,
@@ -92,10 +92,10 @@ impl Code {
 }
 
 impl Filter {
-    /// The program that hands over `snap` bytes of each wanted packet.
+    /// The program that passes `snap` bytes of each wanted packet.
     pub fn program(&self, snap: u32) -> Vec<sock_filter> {
         let mut code = Code::default();
-        // Tags are taken off before, unless there are two: those are looked at later.
+        // Tags are removed before, unless there are two: those are read later.
         code.line(LOAD_HALF, PROTOCOL);
         let is_version_4 = if self.ports.is_empty() {
             To::Accept
@@ -122,7 +122,7 @@ impl Filter {
             code.jump(JUMP_EQUAL, SCTP, To::Ports, To::Reject);
             code.label(To::Version6);
             code.line(LOAD_BYTE, NETWORK.wrapping_add(6));
-            // What has extension headers is looked at later.
+            // Packets with extension headers are checked later.
             for extension in [0, 43, 44, 51, 60] {
                 code.jump(JUMP_EQUAL, extension, To::Accept, To::Next);
             }
@@ -145,12 +145,12 @@ impl Filter {
     }
 
     fn version_6_ports(&self, code: &mut Code) {
-        // Whatever the protocol is: what has no ports there is left out later.
+        // Any protocol: packets without ports are left out later.
         code.line(LOAD_X, 40);
         self.compare(code);
     }
 
-    /// Compares both ports with those wanted; X is the length of the header of IP.
+    /// Compares both ports with the wanted ones; X is the length of the header of IP.
     fn compare(&self, code: &mut Code) {
         for offset in [0, 2] {
             code.line(LOAD_HALF_AT_X, NETWORK.wrapping_add(offset));
@@ -162,7 +162,7 @@ impl Filter {
         }
     }
 
-    /// True if a packet that the kernel let through is wanted: some are hard to tell there.
+    /// True if a packet that the kernel let through is wanted: the program cannot decide all of them.
     pub(crate) fn wants(&self, parsed: &Parsed) -> bool {
         self.ports.is_empty()
             || parsed

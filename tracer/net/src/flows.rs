@@ -1,8 +1,8 @@
-//! Which flow a packet belongs to, and what each capture has seen of it.
+//! The flow of each packet, and the packets of each flow by capture.
 //!
 //! A flow is one connection over one pair of addresses and ports, however many captures see it.
-//! The first SYN tells connections over the same pair apart, by its sequence number: captures of
-//! several hosts may show them in any order.
+//! The sequence number of the first SYN distinguishes connections over the same pair: captures of several
+//! hosts may show them in any order.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -23,9 +23,8 @@ use connection::Connection;
 pub(crate) use seen::Seen;
 pub use socket::{Met, TCP, TcpInfo, UDP, Unanswered};
 
-/// Address pairs, their connections, and what each capture saw of each, that are followed at once in
-/// each of two generations; a bound for the memory that a capture of nothing but new flows can take
-/// (about 100 MB).
+/// Limit of address pairs, their connections, and totals by capture, that are followed at once in each of two
+/// generations; it bounds the memory of a capture of nothing but new flows (about 100 MB).
 const MOST: usize = 3 << 17;
 /// Connections over one pair that are followed at once.
 const MOST_CONNECTIONS: usize = 32;
@@ -38,12 +37,12 @@ struct Pair {
     low: (Ipv6Addr, u32),
     high: (Ipv6Addr, u32),
     protocol: u8,
-    /// Addresses that mean another thing on each host are told apart by it.
+    /// Distinguishes addresses that mean another interface on each host.
     scope: u32,
 }
 
 impl Hash for Pair {
-    /// In few large pieces: the derived one hands over each address as a slice with its length.
+    /// Hashes few large pieces: the derived function hashes each address as a slice with its length.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(self.low.0.to_bits());
         state.write_u128(self.high.0.to_bits());
@@ -52,18 +51,18 @@ impl Hash for Pair {
     }
 }
 
-/// Connections by their pair. The hash is keyed by chance, for captures may be made to collide, and
-/// a third of the time of the standard one: every packet is looked up.
+/// Connections by their pair. The hash has a random key, for captures may be made to collide, and takes a
+/// third of the time of the standard one: every packet is looked up.
 type Connections = HashMap<Pair, Vec<Connection>, ahash::RandomState>;
 
 /// All flows that are followed.
 #[derive(Debug, Default)]
 pub struct FlowTable {
-    /// Those with a packet since the last change of generations.
+    /// Connections with a packet since the last change of generations.
     young: Connections,
     old: Connections,
     flows: u32,
-    /// Connections in `young`, and what captures saw of each.
+    /// Connections in `young`, and their totals by capture.
     weight: usize,
     most: usize,
 }
@@ -81,7 +80,7 @@ impl FlowTable {
         self.flows
     }
 
-    /// The packet as it is recorded; a flow seen for the first time is recorded before.
+    /// The packet as it is recorded; a new flow is recorded before its packet.
     pub(crate) fn place(&mut self, parsed: &Parsed, seen: Seen, recorder: &Recorder) -> Packet {
         let (pair, is_from_low) = pair_of(parsed, seen.scope);
         // Looked up once for nearly every packet.
@@ -122,7 +121,7 @@ impl FlowTable {
         packet(connection, parsed, seen, is_back)
     }
 
-    /// Records what was seen of all flows that are still followed.
+    /// Records the totals of all flows that are still followed.
     pub(crate) fn finish(&mut self, recorder: &Recorder) {
         for connections in self.old.drain().chain(self.young.drain()) {
             for connection in &connections.1 {
@@ -143,7 +142,7 @@ impl FlowTable {
     }
 }
 
-/// The key of a packet, and whether its sender is the first of the two.
+/// The key of a packet; true if its sender is the first of the two.
 fn pair_of(parsed: &Parsed, host: u32) -> (Pair, bool) {
     // No ports is another pair than ports 0.
     let port = |port: Option<u16>| port.map_or(0x1_0000, u32::from);
@@ -196,7 +195,7 @@ fn begin(
     Connection::new(id, is_from_low != is_answer)
 }
 
-/// Takes note of what a SYN, a FIN or an RST changes.
+/// Notes the changes by a SYN, a FIN or an RST.
 fn note(connection: &mut Connection, tcp: &Tcp, is_back: bool, recorder: &Recorder) {
     let sender = usize::from(is_back);
     if tcp.is(tcp::RST) {

@@ -1,6 +1,6 @@
 //! The ports of later fragments of a packet: only its first fragment has them.
 //!
-//! A later fragment that comes before the first one, or of which the first was not captured, stays without.
+//! A later fragment stays without ports if it comes before the first one, or if the first was not captured.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -9,9 +9,10 @@ use flowtrace_schema::CaptureId;
 
 use super::packet::Parsed;
 
-/// Packets of which the ports are kept at once.
+/// Packets whose ports are kept at once.
 const MOST: usize = 4096;
-/// So long after its first fragment a packet can be put together, as in Linux (`ipfrag_time`). Numbers of packets are used again.
+/// Time after its first fragment in which a packet can be put together, as in Linux (`ipfrag_time`). Later
+/// its number is used again.
 const KEPT_NS: i64 = 30_000_000_000;
 
 /// A packet in fragments, as one capture sees it.
@@ -24,10 +25,10 @@ struct Key {
     number: u32,
 }
 
-/// The ports of the packets of which the first fragment came last.
+/// The ports of the packets whose first fragments came last.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
-    /// With the time of the first fragment. The hash is keyed by chance, for captures may be made to collide.
+    /// With the time of the first fragment. The hash has a random key, for captures may be made to collide.
     ports: HashMap<Key, (i64, (u16, u16)), ahash::RandomState>,
     /// Keys of `ports`, the oldest first.
     order: VecDeque<Key>,

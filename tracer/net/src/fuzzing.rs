@@ -1,5 +1,5 @@
-//! Capture files and frames of any bytes are survived, and what must hold of the result does. `fuzz/` calls these
-//! functions by libFuzzer, the tests here with what proptest makes up.
+//! Capture files and frames of any bytes: reading them does not panic, and the result keeps the invariants.
+//! `fuzz/` calls these functions by libFuzzer, the tests here with inputs that proptest makes.
 
 use std::io::Cursor;
 
@@ -12,7 +12,7 @@ use super::sink::{Incoming, Place, Sink};
 /// Link layers of fuzzed interfaces.
 const LINKS: [u16; 9] = [0, 1, 12, 101, 108, 113, 228, 276, 147];
 
-/// The classic format: any bytes as they are, and behind a header that is right.
+/// The classic format: any bytes as they are, and behind a valid header.
 pub fn pcap(bytes: &[u8]) {
     file(bytes);
     let [variant, records @ ..] = bytes else {
@@ -34,8 +34,7 @@ pub fn pcap(bytes: &[u8]) {
     assert!(frames <= records.len() / 16);
 }
 
-/// The format of Wireshark: any bytes as they are, and behind a section and an interface that
-/// are right.
+/// The format of Wireshark: any bytes as they are, and behind a valid section and interface.
 pub fn pcapng(bytes: &[u8]) {
     file(bytes);
     let [variant, blocks @ ..] = bytes else {
@@ -74,18 +73,18 @@ pub fn packets(bytes: &[u8]) {
     }
 }
 
-/// Reads a file to its end; the number of frames in it.
+/// Reads a file to its end; returns the number of its frames.
 fn file(bytes: &[u8]) -> usize {
     let Ok(mut capture) = Capture::read(Box::new(Cursor::new(bytes.to_vec()))) else {
         return 0;
     };
-    // What becomes of the frames takes memory: it is made when there is one.
+    // Rows of the frames take memory: the sink is made when there is a frame.
     let mut links = Vec::new();
     let mut sinks: Option<Sinks> = None;
     let (mut frames, mut events) = (0, 0);
     loop {
         events += 1;
-        // Each takes bytes of the file, but for the header's interface and the end.
+        // Each event takes bytes of the file, except the header's interface and the end.
         assert!(events <= bytes.len() / 4 + 2);
         match capture.next() {
             Ok(Event::Interface(interface)) => {
@@ -113,7 +112,7 @@ fn file(bytes: &[u8]) -> usize {
     frames
 }
 
-/// Reads a file to rows that are thrown away.
+/// Reads a file to rows that are dropped.
 struct Sinks {
     sink: Sink,
     places: Vec<Place>,
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Records of a pcap file behind its header, nearly right.
+    /// Records of a pcap file behind its header, nearly valid.
     fn records() -> impl Strategy<Value = Vec<u8>> {
         let record = (0u32..80, -2i32..3, prop::sample::select(FRAMES));
         (any::<u8>(), prop::collection::vec(record, 0..5)).prop_map(|(variant, records)| {
@@ -187,7 +186,7 @@ mod tests {
         })
     }
 
-    /// Blocks of a pcapng file behind its first interface, nearly right.
+    /// Blocks of a pcapng file behind its first interface, nearly valid.
     fn blocks() -> impl Strategy<Value = Vec<u8>> {
         let block = (0u32..8, 0u32..24, -1i32..2, prop::sample::select(FRAMES));
         (any::<u8>(), prop::collection::vec(block, 0..6)).prop_map(|(variant, blocks)| {
@@ -216,7 +215,7 @@ mod tests {
         })
     }
 
-    /// Frames of which the spoilt ones are made: TCP behind a tag, UDP behind headers of IPv6.
+    /// Frames from which the damaged ones are made: TCP behind a tag, UDP behind headers of IPv6.
     const FRAMES: &[&[u8]] = &[
         &[
             2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 0, 0x45, 0, 0, 64, 0, 0, 0x40, 0,

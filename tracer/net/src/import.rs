@@ -1,8 +1,8 @@
-//! A trace made of captures that other programs wrote.
+//! A trace from captures that other programs wrote.
 //!
-//! Several files are read side by side in the order of their timestamps, so that the packets of
-//! all of them reach the trace about in the order of time, whatever their sizes. Before that their times are read, for
-//! the bulk of the packets decides which times a trace holds.
+//! Several files are read side by side in the order of their timestamps, so that the packets of all of them
+//! reach the trace about in the order of time, whatever their sizes. Their times are read before that, for
+//! the bulk of the packets decides which times a trace covers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -22,21 +22,21 @@ use super::sink::{Incoming, Place, Sink};
 /// A file to import.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The host whose capture it is; `None`: as the file says, or named after it.
+    /// The host of the capture; `None`: as the file says, or named after the file.
     pub host: Option<String>,
 }
 
-/// Why nothing was imported.
+/// Reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read, or is no capture.
     #[error("cannot import {path}: {source}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: FileError,
     },
     /// The trace cannot be made.
@@ -47,13 +47,13 @@ pub enum Error {
 /// Result of importing one file.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Which.
+    /// The file.
     pub path: PathBuf,
-    /// Its hosts: one, or those that its interfaces say.
+    /// Its hosts: one, or those of its interfaces.
     pub hosts: Vec<String>,
     /// Frames in it, as far as it could be read.
     pub frames: u64,
-    /// Of these, no packets of IP, or unreadable.
+    /// Ignored frames: no packets of IP, or unreadable.
     pub ignored: u64,
     /// Of the ignored ones, those whose time is more than a year from that of the bulk.
     pub out_of_time: u64,
@@ -61,7 +61,7 @@ pub struct Imported {
     pub foreign: u64,
     /// The numbers of these link layers.
     pub foreign_links: Vec<u16>,
-    /// Why it was not read to its end.
+    /// Reason why it was not read to its end.
     pub damage: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct Imported {
 pub struct Report {
     /// The files, in the order in which they were given.
     pub files: Vec<Imported>,
-    /// Files of which nothing could be read, and why.
+    /// Files of which nothing could be read, with the reason.
     pub refused: Vec<(PathBuf, FileError)>,
     /// Hosts.
     pub hosts: u32,
@@ -85,8 +85,9 @@ pub struct Report {
 /// Makes a trace at `output` of the packets in `inputs`; an older trace is replaced if `replace`.
 ///
 /// # Errors
-/// When none of the files is a capture, one is given twice or is the output, or the trace cannot be made;
-/// then nothing is left. A file that is no capture beside others, and damage behind the beginning of one, is told by the report.
+/// If none of the files is a capture, one is given twice or is the output, or the trace cannot be made; then
+/// nothing is left. The report has a file that is no capture beside others, and damage behind the beginning
+/// of a file.
 pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, Error> {
     for (at, input) in inputs.iter().enumerate() {
         if inputs[..at]
@@ -168,7 +169,7 @@ struct File {
 }
 
 impl File {
-    /// Opens a file, whose times are added.
+    /// Opens a file, and adds its times to `times`.
     fn open(input: &Input, times: &mut bulk::Times) -> Result<File, FileError> {
         let mut file = File {
             capture: times.open(&input.path)?,
@@ -196,7 +197,7 @@ impl File {
                 }
                 Ok(Event::Interface(interface)) => self.unrecorded.push(interface),
                 Ok(Event::Statistics(interface, statistics)) => {
-                    // Those before the first frame of an interface are those of nothing.
+                    // Counts before the first frame of an interface belong to no capture.
                     if let Some(place) = self.places.get_mut(interface) {
                         place.received = statistics.received.or(place.received);
                         place.dropped = statistics.dropped.or(place.dropped);
@@ -262,7 +263,7 @@ impl Import {
             .filter_map(|(at, file)| Some(Reverse((file.next?.unix_ns, at))))
             .collect();
         while let Some(Reverse((_, at))) = heads.pop() {
-            // From one file as long as it is the first in time.
+            // Frames of one file as long as it is the first in time.
             let until = heads.peek().map_or(i64::MAX, |Reverse((t_ns, _))| *t_ns);
             let file = &mut files[at];
             while let Some(frame) = file.next {
@@ -290,7 +291,7 @@ impl Import {
         self.latest_ns = self.latest_ns.max(place.to_ns.unwrap_or(0));
     }
 
-    /// Records the interfaces of a file that were read since the last time.
+    /// Records the interfaces of a file that were read since the last call.
     fn places(&mut self, file: &mut File) {
         for interface in std::mem::take(&mut file.unrecorded) {
             if let (None, Some(host)) = (&file.input.host, &interface.host) {
@@ -357,7 +358,7 @@ impl Import {
     }
 }
 
-/// The name of a file without what says its format.
+/// The name of a file without the endings of its format.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut name: &str = &name;

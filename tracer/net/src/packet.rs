@@ -1,7 +1,7 @@
-//! The headers of a frame: link layer, IP, and what TCP, UDP and SCTP begin with.
+//! The headers of a frame: link layer, IP, and the first fields of TCP, UDP and SCTP.
 //!
-//! Lengths are those that the headers state, not what was captured: Ethernet pads short frames,
-//! and captures cut long ones.
+//! Lengths are those in the headers, not the captured ones: Ethernet pads short frames, and captures cut long
+//! ones.
 
 use flowtrace_schema::marks;
 

@@ -1,4 +1,4 @@
-//! Where frames become rows: headers are read, the flow is found, what is left out is counted.
+//! From frames to rows: headers are read, the flow is found, and left out frames are counted.
 
 use flowtrace_schema::{
     CaptureEnd, CaptureId, CaptureRecord, Loss, PacketRing, Record, Recorder, Way, marks,
@@ -12,7 +12,7 @@ use super::packet::{self, Link, Skip};
 /// Packets further from time 0 than this have a wrong timestamp (about 1.1 years).
 pub(crate) const FURTHEST_NS: i64 = 1 << 55;
 
-/// A capture, as its frames are taken from it.
+/// State of a capture whose frames are being recorded.
 #[derive(Debug)]
 pub struct Place {
     /// Its id in the trace.
@@ -21,7 +21,7 @@ pub struct Place {
     pub scope: u32,
     /// Link layer of its frames; `None`: unknown.
     pub link: Option<Link>,
-    /// `LINKTYPE_` number of that.
+    /// `LINKTYPE_` number of the link layer.
     pub link_type: u16,
     /// Time of its first frame, ns since time 0 of the trace.
     pub from_ns: Option<i64>,
@@ -58,19 +58,19 @@ impl Place {
 /// A frame on its way into the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
-    /// Since time 0 of the trace.
+    /// Time since time 0 of the trace, ns.
     pub t_ns: i64,
     /// Its first bytes, as many as were captured.
     pub bytes: &'a [u8],
     /// Its length on the wire.
     pub wire_bytes: u32,
-    /// As the capture says; what the frame itself says goes first.
+    /// Way by the capture; a way in the frame itself comes first.
     pub way: Way,
     /// Marks that the kernel gives, see [`marks`].
     pub marks: u8,
 }
 
-/// The losses that frames can be.
+/// Losses of frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     not_ip: u64,
@@ -94,12 +94,12 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Takes everything.
+    /// A sink for all frames.
     pub(crate) fn new(recorder: &Recorder) -> Self {
         Sink::filtered(recorder, Filter::default())
     }
 
-    /// Takes what is wanted.
+    /// A sink for the frames that the filter wants.
     pub fn filtered(recorder: &Recorder, filter: Filter) -> Self {
         Sink {
             filter,
@@ -137,7 +137,7 @@ impl Sink {
         place
     }
 
-    /// Records a frame, or counts why not.
+    /// Records a frame, or counts the reason why not.
     pub fn frame(&mut self, place: &mut Place, frame: Incoming<'_>) {
         place.frames += 1;
         if frame.t_ns.unsigned_abs() > FURTHEST_NS.unsigned_abs() {
@@ -191,12 +191,12 @@ impl Sink {
         self.packets += 1;
     }
 
-    /// A record of a file that could not be read.
+    /// Counts a record of a file that could not be read.
     pub(crate) fn broken(&mut self) {
         self.lost.broken += 1;
     }
 
-    /// Records what is known at the end.
+    /// Records the totals at the end.
     pub fn finish<'a>(mut self, places: impl Iterator<Item = &'a Place>) {
         for place in places {
             self.recorder

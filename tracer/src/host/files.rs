@@ -1,4 +1,4 @@
-//! The files of /proc that tell about the whole machine. What is not as expected is passed over.
+//! The files of /proc about the whole machine. Unexpected content is skipped.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub type Values<'a> = dyn FnMut(HostCounter, Option<&str>, u64) + 'a;
 /// Reads the text of one file.
 pub(super) type Parser = fn(&str, &mut Values<'_>);
 
-/// Each file with what reads it.
+/// Each file with its parser.
 pub(super) const ALL: &[(&str, Parser)] = &[
     ("/proc/stat", stat),
     ("/proc/meminfo", meminfo),
@@ -114,7 +114,7 @@ pub(super) fn diskstats(text: &str, values: &mut Values<'_>) {
         let mut words = line.split_ascii_whitespace().skip(2);
         let Some(name) = words.next() else { continue };
         let fields: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        // Most machines have many loop and RAM devices that nobody uses.
+        // Most machines have many loop and RAM devices that are not used.
         if fields.len() < 10 || fields.iter().all(|&value| value == 0) || !is_whole(name) {
             continue;
         }
@@ -134,7 +134,7 @@ pub(super) fn diskstats(text: &str, values: &mut Values<'_>) {
 }
 
 fn is_whole(device: &str) -> bool {
-    // In a path / stands as ! there.
+    // In such a path `/` is written as `!`.
     Path::new("/sys/block")
         .join(device.replace('/', "!"))
         .exists()
@@ -214,7 +214,7 @@ fn first(numbers: &mut impl Iterator<Item = u64>, counter: HostCounter, values: 
     }
 }
 
-/// Any bytes as any of these files.
+/// Parses any bytes as each of these files.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn processors() {
+    fn cpus() {
         let text = "cpu  10 2 30 400 5 6 7 8 0 0\ncpu0 1 1 1 1\nintr 5 0 0\nctxt 99\n\
                     processes 7\nprocs_running 3\nprocs_blocked 1\n";
         let found = values(stat, text);

@@ -1,4 +1,4 @@
-//! Tells the capture of a run where the processes of the workflow are.
+//! Reports the network namespaces of the processes of a workflow to the capture of a run.
 
 use std::sync::Arc;
 
@@ -6,12 +6,13 @@ use super::live::Namespaces;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::snapshot::ProcessSnapshot;
 
-/// Looks at each process that begins, while it is held, so that its first packet is captured.
+/// Reads the namespace of each process that begins, while the process is stopped, so that its first packet is
+/// captured.
 pub(crate) struct Follow(pub(crate) Arc<Namespaces>);
 
 impl Observer for Follow {
     fn forked(&mut self, _: Tracee, child: Tracee, _: &dyn ProcessSnapshot, _: u64) {
-        self.0.look(child.pid);
+        self.0.check(child.pid);
     }
 
     fn executed(
@@ -21,7 +22,7 @@ impl Observer for Follow {
         _: &dyn ProcessSnapshot,
         _: u64,
     ) {
-        self.0.look(tracee.pid);
+        self.0.check(tracee.pid);
     }
 
     fn ended(&mut self, tracee: Tracee, _: u64) {

@@ -42,7 +42,7 @@ impl Interface {
                 None => text.parse().ok(),
             }
         };
-        // /sys shows the namespace in which it was mounted, maybe not ours.
+        // /sys shows the namespace in which it was mounted, maybe not this one.
         let is_ours = read("ifindex") == Some(index);
         let read = |what: &str| read(what).filter(|_| is_ours);
         let guessed = if name == "lo" {
@@ -58,11 +58,11 @@ impl Interface {
         })
     }
 
-    /// The one with this index in the network namespace of this thread, as a packet tells of it, or
-    /// the one that was there under that name.
+    /// The interface with this index in the network namespace of this thread, which a packet names, or the
+    /// one that was there under that name.
     pub(super) fn of_packet(index: u32, kind: u16, before: Option<&str>) -> Interface {
         let name = nix::net::if_::if_indextoname(index).ok();
-        // Where there is none the name may be empty, in place of an error.
+        // If there is none the name may be empty, instead of an error.
         let name = name.and_then(|name| name.into_string().ok());
         let name = name.filter(|name| !name.is_empty());
         let name = name.or_else(|| before.map(str::to_owned));
@@ -74,7 +74,7 @@ impl Interface {
         }
     }
 
-    /// All that are up, loopback first.
+    /// All interfaces that are up, loopback first.
     ///
     /// # Errors
     /// When they cannot be listed.

@@ -1,6 +1,6 @@
-//! A live capture: a thread for each interface, which copies headers out of its ring, one that asks
-//! for the sockets behind the flows, and one that makes rows of all that. The first never wait for
-//! the last: what it cannot take is counted.
+//! A live capture: a thread for each interface, which copies headers out of its ring, one that asks for the
+//! sockets behind the flows, and one that makes rows of all that. The first never wait for the last: packets
+//! that it cannot take are counted.
 
 use std::io;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) use namespaces::Namespaces;
 use reader::{Common, Reader};
 use rows::Rows;
 
-/// Batches that wait for their rows: at 1 MiB each, what capturing may take of memory.
+/// Batches that wait for their rows, which limits the memory of a capture: 1 MiB each.
 const BATCHES: usize = 48;
 /// Name of the thread that makes rows.
 const ROWS: &str = "packets";
@@ -43,12 +43,11 @@ const ROWS: &str = "packets";
 pub struct LiveOptions {
     /// The interfaces.
     pub interfaces: Vec<Interface>,
-    /// Bytes of each packet that are looked at.
+    /// Bytes of each packet that are read.
     pub snap_length: u32,
-    /// Which packets.
+    /// Selection of the packets.
     pub filter: Filter,
-    /// True if the owners of flows are looked for among all processes: where no process tracer
-    /// tells them.
+    /// True if the owners of flows are looked up among all processes, because no process tracer reports them.
     pub owners: bool,
 }
 
@@ -69,7 +68,7 @@ impl Default for LiveOptions {
 pub struct Refused {
     /// Its name.
     pub interface: String,
-    /// Why.
+    /// Reason why not.
     pub reason: String,
 }
 
@@ -122,16 +121,16 @@ impl Live {
                 }),
             }
         }
-        // A capture goes on without.
+        // A capture goes on without the state of sockets.
         let sockets = || {
             let holders = options.owners.then(|| Holders::new(host, clock, recorder));
             let sockets = Sockets::open(clock, holders, senders, wanted)?;
             let (sender, stop) = (sender.clone(), Arc::clone(&stop));
-            let tell = move |observed| {
+            let report = move |observed| {
                 let _ = sender.send(Message::Sockets(observed, host.0));
             };
             let thread = thread::Builder::new().name("sockets".into());
-            thread.spawn(move || sockets.follow(&stop, tell))
+            thread.spawn(move || sockets.follow(&stop, report))
         };
         let live = Live {
             sockets: if readers.is_empty() {
@@ -153,12 +152,12 @@ impl Live {
         !self.readers.is_empty()
     }
 
-    /// For capturing in other network namespaces, too.
+    /// Access for capturing in other network namespaces, too.
     pub(crate) fn namespaces(&self) -> Arc<Namespaces> {
         Arc::clone(&self.namespaces)
     }
 
-    /// Ends the capture, with every packet that was there when it was called.
+    /// Ends the capture, with every packet that was there at the call.
     pub fn stop(self) -> LiveReport {
         self.stop.store(true, Ordering::Release);
         self.namespaces.stop();

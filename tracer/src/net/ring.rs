@@ -22,13 +22,13 @@ mod map;
 
 use map::Map;
 
-/// Bytes of a block; the kernel hands over whole blocks.
+/// Bytes of a block; the kernel passes whole blocks.
 const BLOCK: usize = 1 << 20;
 const BLOCKS: usize = 16;
-/// Of a ring of all interfaces, of which there may be many.
+/// Blocks of a ring of all interfaces, of which there may be many.
 const BLOCKS_OF_ALL: usize = 8;
 const FRAME: usize = 2048;
-/// After so long the kernel hands over a block that is not full.
+/// Time after which the kernel passes a block that is not full.
 pub(super) const RETIRE_MS: u32 = 20;
 
 /// Linux 6.3; not in the headers of libc.
@@ -62,25 +62,25 @@ pub(super) struct Ring {
     map: Map,
     next: usize,
     blocks: usize,
-    /// Of all interfaces there are and will be.
+    /// True if it captures all interfaces, present and future.
     is_of_all: bool,
-    /// The interface was down or away since.
+    /// True if the interface was down or away since.
     had_error: bool,
 }
 
 impl Ring {
-    /// Captures what passes `interface` from now on.
+    /// Captures all packets of `interface` from now on.
     pub(super) fn open(interface: &Interface, snap: u32, wanted: &Filter) -> io::Result<Ring> {
         Ring::of(Some(interface), snap, wanted)
     }
 
-    /// Captures what passes any interface of this thread's network namespace, those to come, too.
+    /// Captures all packets of any interface of this thread's network namespace, future ones, too.
     pub(super) fn open_all(snap: u32, wanted: &Filter) -> io::Result<Ring> {
         Ring::of(None, snap, wanted)
     }
 
     fn of(interface: Option<&Interface>, snap: u32, wanted: &Filter) -> io::Result<Ring> {
-        // Frames of Ethernet as they are; of anything else what is behind the link layer.
+        // Frames of Ethernet whole; of other kinds only the part behind the link layer.
         let kind = if interface.is_none_or(Interface::is_ethernet) {
             libc::SOCK_RAW
         } else {
@@ -95,7 +95,7 @@ impl Ring {
         )?;
         filter::attach(socket.as_fd(), &wanted.program(snap))?;
         if interface.is_some_and(Interface::is_loopback) {
-            // Each packet passes twice there; older kernels do not know that option.
+            // Each packet passes twice on loopback; older kernels do not know that option.
             const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
             let _ = map::set(fd, PACKET_IGNORE_OUTGOING, &1_i32);
         }
@@ -125,8 +125,9 @@ impl Ring {
         })
     }
 
-    /// Waits for a block, or so long. An interface that goes down or away is an error of the socket until
-    /// somebody asks for it (`packet_notifier`, net/packet/af_packet.c): unasked, every wait would end at once.
+    /// Waits for a block, at most for `timeout`. An interface that goes down or away is an error of the
+    /// socket until the error is read (`packet_notifier`, net/packet/af_packet.c): until then, every wait
+    /// would end at once.
     pub(super) fn wait(&mut self, timeout: PollTimeout) {
         let mut waiting = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut waiting, timeout);
@@ -137,13 +138,13 @@ impl Ring {
         }
     }
 
-    /// True if its interface is no more: the kernel binds the socket to none then, for good. One that is
-    /// only down comes back.
+    /// True if its interface is gone: the kernel then binds the socket to none, for good. An interface that
+    /// is only down comes back.
     pub(super) fn is_orphan(&self) -> bool {
         self.had_error && map::bound(self.socket.as_raw_fd()).is_ok_and(|index| index == -1)
     }
 
-    /// True if packets of several interfaces are in it.
+    /// True if it may have packets of several interfaces.
     pub(super) fn is_of_all(&self) -> bool {
         self.is_of_all
     }
@@ -163,14 +164,14 @@ impl Ring {
         found
     }
 
-    /// The next block, if it is ours.
+    /// The next block, if the kernel has passed it.
     fn ready(&self) -> Option<&[u8]> {
         let at = self.next * BLOCK;
         let status = self.map.status(at + STATUS).load(Ordering::Acquire);
         (status & libc::TP_STATUS_USER != 0).then(|| self.map.bytes(at, BLOCK))
     }
 
-    /// Hands the packets of the next block to `each`, and the block back to the kernel; `false`:
+    /// Calls `each` with the packets of the next block, and gives the block back to the kernel; false if
     /// there is none yet.
     pub(super) fn block(&mut self, mut each: impl FnMut(RingFrame<'_>)) -> bool {
         let Some(block) = self.ready() else {
@@ -214,7 +215,7 @@ fn walk(block: &[u8], mut each: impl FnMut(usize, &[u8])) {
     }
 }
 
-/// The packet whose header is at `offset`; `None`: it is one that is captured twice.
+/// The packet whose header is at `offset`; `None`: a packet that is captured twice.
 fn frame<'a>(block: &'a [u8], offset: usize, header: &[u8]) -> Option<RingFrame<'a>> {
     let (seconds, ns) = (number(header, 4), number(header, 8));
     let (mut captured, mut wire_bytes) = (number(header, 12), number(header, 16));
@@ -225,7 +226,7 @@ fn frame<'a>(block: &'a [u8], offset: usize, header: &[u8]) -> Option<RingFrame<
     let is_loopback = address.kind == ARPHRD_LOOPBACK;
     let way = match address.way {
         libc::PACKET_OUTGOING if is_loopback => return None,
-        // On loopback every packet is both.
+        // On loopback every packet is sent and received.
         _ if is_loopback => Way::Unknown,
         libc::PACKET_OUTGOING => Way::Out,
         libc::PACKET_OTHERHOST => Way::Other,
@@ -240,11 +241,11 @@ fn frame<'a>(block: &'a [u8], offset: usize, header: &[u8]) -> Option<RingFrame<
     if address.kind == ARPHRD_ETHER || is_loopback {
         if status & libc::TP_STATUS_VLAN_VALID != 0 {
             marks_of |= marks::VLAN;
-            // It was taken off, and was on the wire.
+            // The tag was removed, and was on the wire.
             wire_bytes = wire_bytes.saturating_add(4);
         }
     } else {
-        // Whatever is before IP there is of a kind that nobody knows.
+        // The bytes before IP there are of an unknown kind.
         let link = net.saturating_sub(begin) as u32;
         begin += link as usize;
         captured = captured.saturating_sub(link);
@@ -303,7 +304,7 @@ const fn align(length: usize) -> usize {
     length.next_multiple_of(16)
 }
 
-/// Why a capture could not begin, in words.
+/// The reason why a capture could not begin, in words.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EPERM | Errno::EACCES) => "it needs CAP_NET_RAW".into(),

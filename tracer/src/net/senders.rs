@@ -1,9 +1,9 @@
-//! Sockets of a workflow that have no address yet, or none any more, when a call tells of them: the
-//! kernel gives a datagram socket that is neither bound nor connected its port with the first
-//! datagram, and takes that of a connection back that nobody answered.
+//! Sockets of a workflow that have no address yet, or none any more, when a call reports them: the kernel
+//! gives a datagram socket that is neither bound nor connected its port with the first datagram, and takes
+//! back the port of a connection that was not answered.
 //!
-//! The first are known by their cookie from the call that makes them; what the kernel says of all
-//! sockets, and of the end of each, has their ports. The others are asked when the call returns.
+//! Datagram sockets are known by their cookie from the call that makes them; the kernel's reports on all
+//! sockets, and on the end of each, have their ports. Connections are read when the call returns.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::proc::observer::{Observer, Tracee};
 use crate::proc::topology::{Call, CallKind};
 use crate::proc::tracepoints::Called;
 
-/// Connections that wait for somebody to look for their flow; of more nobody is told.
+/// Most connections whose flows are still to be found; more are not reported.
 const MOST_UNANSWERED: usize = 1 << 14;
 
 /// Facts about such sockets, for finding their flows.
@@ -49,12 +49,12 @@ impl Senders {
         self.known().makers.get(&cookie).copied()
     }
 
-    /// The socket is closed, or known otherwise.
+    /// Forgets a socket that is closed, or known otherwise.
     pub(crate) fn forget(&self, cookie: NonZeroU64) {
         self.known().makers.remove(&cookie);
     }
 
-    /// The connections in vain since the last time, of calls that returned before `until_ns`.
+    /// The connections without an answer since the last call, of calls that returned before `until_ns`.
     pub(crate) fn unanswered(&self, until_ns: i64) -> Vec<Unanswered> {
         let all = &mut self.known().unanswered;
         let due = all.partition_point(|one| one.to_ns < until_ns);
@@ -66,7 +66,7 @@ impl Senders {
     }
 }
 
-/// Sees the calls, in stops that are made anyway but for one: `socket` for datagrams.
+/// Observes the calls, in stops that are made anyway but for one: `socket` for datagrams.
 pub(crate) struct Watch {
     senders: Arc<Senders>,
     /// Calls whose return is waited for, by thread.
@@ -79,7 +79,7 @@ enum Pending {
     Bind(i32),
     Connect {
         fd: i32,
-        /// Where the address is that it is to reach, and its length.
+        /// Place of the address that the call is to reach, and its length.
         to: (u64, u64),
         from_ns: i64,
     },
@@ -93,7 +93,7 @@ impl Watch {
         }
     }
 
-    /// The socket has an address now, by which it is known as a channel.
+    /// Notes that the socket has an address now, by which it is known as a channel.
     fn named(&self, tracee: Tracee, fd: i32) {
         if self.senders.has_makers()
             && let Some(cookie) = sockets::cookie(tracee.pid, fd)
@@ -186,10 +186,11 @@ impl Observer for Watch {
     }
 }
 
-/// Of the second argument of socket(2); the rest are flags (`SOCK_TYPE_MASK` of linux/net.h).
+/// Mask of the kind in the second argument of socket(2); the rest are flags (`SOCK_TYPE_MASK` of
+/// linux/net.h).
 const KIND_OF_SOCKET: i32 = 0xf;
 
-/// True if a connection was asked for and refused or not answered. One that is still being made is a
+/// True if a connection was asked for and refused or not answered. A connection that is still being made is a
 /// channel.
 fn is_in_vain(result: i64) -> bool {
     let errors = [

@@ -1,5 +1,5 @@
 //! State of the sockets behind the flows of a network namespace, as the kernel reports it: once a second, and
-//! of a TCP connection again when it ends, so that short ones are told of, too.
+//! of a TCP connection again when it ends, so that short ones are reported, too.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -20,20 +20,21 @@ use diag::{Described, Diag};
 use flowtrace_net::flows::{TCP, UDP};
 use holders::Holders;
 
-/// How often all sockets are asked for.
+/// Time between two readings of all sockets.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often to look whether the capture has ended, or there is a new flow whose owner is wanted.
-const LOOK_MS: u8 = 20;
-/// The kernel tells of an end when a worker of its own comes to that, which on a busy machine is after the capture was
-/// asked to stop. That it was silent for so long means that there is no more to come, and so often is the most to wait.
+/// Time between two checks if the capture has ended, or if there is a new flow whose owner is wanted.
+const CHECK_MS: u8 = 20;
+/// The kernel reports an end when one of its own workers comes to that, which on a busy machine is after the
+/// capture was asked to stop. A silence of so long means that nothing more is to come; the capture waits at
+/// most for this number of silences.
 const SILENT_MS: u8 = 30;
 const MOST_SILENCES: u32 = 5;
-/// Looking for holders may take one part in so many of a processor, and when it took nothing for a
-/// while, so much at once: a new flow must not wait, and may be a short one.
+/// The lookup of holders may take one part in so many of a CPU, and after a while without any, so much at
+/// once: a new flow must not wait, and may be a short one.
 const SHARE: u32 = 20;
 const SAVED: Duration = Duration::from_millis(250);
 
-/// A socket at one moment.
+/// A socket at one instant.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) t_ns: i64,
@@ -57,7 +58,7 @@ pub(crate) struct Sockets {
     allowance: Allowance,
 }
 
-/// Time that may be spent on something, of which a share of the time that goes by comes in.
+/// Time that may be spent on something: a share of the time that passes.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     /// CPU time that may be spent.
@@ -91,7 +92,7 @@ impl Allowance {
 }
 
 impl Sockets {
-    /// Looks for holders too, if `holders` is given; for datagram sockets, if any are known to `senders`.
+    /// Looks up holders too, if `holders` is given; for datagram sockets, if any are known to `senders`.
     pub(crate) fn open(
         clock: Clock,
         holders: Option<Holders>,
@@ -109,8 +110,8 @@ impl Sockets {
         })
     }
 
-    /// Hands what there is to tell to `tell`, until `stop` is set; then all once more.
-    pub(crate) fn follow(mut self, stop: &AtomicBool, mut tell: impl FnMut(Vec<Observed>)) {
+    /// Calls `report` with new observations, until `stop` is set; then once more with all.
+    pub(crate) fn follow(mut self, stop: &AtomicBool, mut report: impl FnMut(Vec<Observed>)) {
         loop {
             let stopping = stop.load(Ordering::Acquire);
             let mut observed = Vec::new();
@@ -119,12 +120,12 @@ impl Sockets {
                 self.last_ends(&mut observed);
             }
             let is_due = self.asked.is_none_or(|at| at.elapsed() >= EVERY);
-            if is_due || stopping || self.may_look() && self.wanted.load(Ordering::Relaxed) {
+            if is_due || stopping || self.may_look_up() && self.wanted.load(Ordering::Relaxed) {
                 self.asked = Some(Instant::now());
                 self.all(&mut observed);
             }
             if !observed.is_empty() {
-                tell(observed);
+                report(observed);
             }
             if stopping {
                 return;
@@ -133,10 +134,10 @@ impl Sockets {
             if let Some(ends) = self.diag.ends() {
                 waiting.push(PollFd::new(ends, PollFlags::POLLIN));
             }
-            // Many connections that end are told of together.
-            let _ = poll(&mut waiting, PollTimeout::from(LOOK_MS));
+            // Many ends of connections are reported together.
+            let _ = poll(&mut waiting, PollTimeout::from(CHECK_MS));
             if self.holders.is_none() {
-                std::thread::sleep(Duration::from_millis(LOOK_MS.into()));
+                std::thread::sleep(Duration::from_millis(CHECK_MS.into()));
             }
         }
     }
@@ -175,7 +176,7 @@ impl Sockets {
         if self.holders.is_some() || senders.is_some_and(|senders| senders.has_makers()) {
             let _ = self.diag.all(UDP, &mut |socket| sockets.push(socket));
         }
-        let holders = self.look(&sockets);
+        let holders = self.look_up(&sockets);
         observed.extend(sockets.into_iter().map(|socket| {
             Observed {
                 t_ns,
@@ -189,13 +190,13 @@ impl Sockets {
         }));
     }
 
-    /// True if looking for holders has not taken too much lately.
-    fn may_look(&mut self) -> bool {
+    /// True if the lookup of holders has not taken too much lately.
+    fn may_look_up(&mut self) -> bool {
         self.holders.is_some() && self.allowance.is_left(Instant::now())
     }
 
-    fn look(&mut self, sockets: &[Described]) -> Option<HashMap<u64, Vec<Upid>>> {
-        if !self.may_look() {
+    fn look_up(&mut self, sockets: &[Described]) -> Option<HashMap<u64, Vec<Upid>>> {
+        if !self.may_look_up() {
             return None;
         }
         let holders = self.holders.as_mut()?;
@@ -213,11 +214,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_take_their_share_and_no_more() {
+    fn lookups_take_their_share_and_no_more() {
         let begin = Instant::now();
         let after = |ms: u64| begin + Duration::from_millis(ms);
         let mut allowance = Allowance::new(begin);
-        // Several at once, for short flows.
+        // Several lookups at once, for short flows.
         for _ in 0..5 {
             assert!(allowance.is_left(begin));
             allowance.spend(Duration::from_millis(60));
@@ -228,7 +229,7 @@ mod tests {
         assert!(allowance.is_left(after(1100)));
         allowance.spend(Duration::from_millis(20));
         assert!(!allowance.is_left(after(1200)));
-        // Nothing is saved beyond a moment's worth.
+        // No more time is saved than one lookup may take.
         assert!(allowance.is_left(after(60_000)));
         allowance.spend(SAVED);
         assert!(!allowance.is_left(after(60_000)));

@@ -1,4 +1,4 @@
-//! What several traces saw of one thing.
+//! Joins of things that several traces saw.
 
 use super::*;
 

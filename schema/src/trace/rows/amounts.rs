@@ -1,4 +1,5 @@
-//! Which numbers of a trace can be true: others can write one, and sums and differences of what they wrote must be numbers.
+//! Checks of the numbers of a trace: others can write one, and sums and differences of its values must not
+//! overflow.
 
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ impl Sound for Option<i64> {
     }
 }
 
-/// Whether a column of this name is a time of the run, a size or a count; others are names, ids and what programs chose.
+/// True if a column of this name is a time of the run, a size or a count; other columns are names, ids and
+/// values chosen by programs.
 pub(super) const fn is_amount(name: &str) -> bool {
     let name = name.as_bytes();
     !begins(name, b"started_unix")
@@ -75,7 +77,7 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// The error of a column that holds what is no time, size or count.
+/// The error of a column whose value is no time, size or count.
 fn impossible(place: usize, name: &str) -> Error {
     let what = format!("{name} is greater than any recording has it: the file is malformed");
     Error::FromSqlConversionFailure(place, Type::Integer, what.into())
@@ -96,7 +98,7 @@ pub(in super::super) fn read<T: FromSql + Sound>(
 }
 
 /// A time, size or count, if it can be one.
-///
+/// If no recording has it.
 /// # Errors
 /// When no recording has it.
 pub(in super::super) fn checked<T: Sound>(value: T, place: usize, name: &str) -> Result<T> {

@@ -63,7 +63,7 @@ rows! {
         last_ns: i64,
     }
 
-    /// What the kernel said of a flow at one end.
+    /// Measures of a flow by the kernel at one end.
     FlowMeasure {
         flow_id: i64,
         side: String,

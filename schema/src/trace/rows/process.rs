@@ -7,7 +7,7 @@ use rusqlite::{Result, Row};
 use super::FromRow;
 
 rows! {
-    /// What ran as an image: a part of a row of the view `processes`.
+    /// The program of an image: a part of a row of the view `processes`.
     ProgramRow {
         upid: i64,
         parent_upid: Option<i64>,

@@ -1,5 +1,6 @@
-//! Texts that many rows share. A view repeats the text of another row, such as the command of a parent, in any number of
-//! rows: in memory there is one, so that a small trace of one long text and many rows needs little.
+//! Texts that many rows share. A view repeats the text of another row, such as the command of a parent, in
+//! any number of rows. In memory there is one copy, so that a small trace of one long text and many rows
+//! needs little.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use rusqlite::{Result, Row};
 pub(in super::super) struct Texts(HashSet<Arc<str>>);
 
 impl Texts {
-    /// The text of a column, where another row had it.
+    /// The text of a column, if another row had it.
     fn known(&self, row: &Row<'_>, place: usize) -> Result<Option<Arc<str>>> {
         let ValueRef::Text(bytes) = row.get_ref(place)? else {
             return Ok(None);
@@ -29,7 +30,7 @@ impl Texts {
 
 /// A value of a row.
 pub(in super::super) trait Column: Sized {
-    /// Reads it.
+    /// Reads the value.
     fn read(row: &Row<'_>, place: usize, texts: &mut Texts) -> Result<Self>;
 }
 

@@ -1,4 +1,4 @@
-//! A disk that is full is here a database that may not grow.
+//! A database that may not grow stands for a full disk.
 
 use super::*;
 use crate::{HostId, Origin, ProcessEnd, ProcessStart, Upid, Usage, store};
@@ -31,7 +31,7 @@ fn end(upid: u32) -> Record {
 }
 
 #[test]
-fn processes_are_stored_when_there_is_room_again() {
+fn processes_are_stored_when_there_is_space_again() {
     let directory = tempfile::tempdir().unwrap();
     let (db, _lock, _) = store::create(&directory.path().join("t.db"), false).unwrap();
     let limit = |pages: u32| db.execute_batch(&format!("PRAGMA max_page_count = {pages}"));
@@ -39,7 +39,7 @@ fn processes_are_stored_when_there_is_room_again() {
         .query_row("PRAGMA page_count", [], |row| row.get(0))
         .unwrap();
     limit(pages + 4).unwrap();
-    let mut batches = Batches::new(&db, Ballast::default());
+    let mut batches = Batches::new(&db, ReservedSpace::default());
     for upid in 1..=100 {
         batches.record(&start(upid));
     }
@@ -56,7 +56,7 @@ fn processes_are_stored_when_there_is_room_again() {
 }
 
 #[test]
-fn what_never_finds_room_is_counted() {
+fn rows_that_never_find_space_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let (db, _lock, _) = store::create(&directory.path().join("t.db"), false).unwrap();
     let pages: u32 = db
@@ -64,7 +64,7 @@ fn what_never_finds_room_is_counted() {
         .unwrap();
     db.execute_batch(&format!("PRAGMA max_page_count = {}", pages + 20))
         .unwrap();
-    let mut batches = Batches::new(&db, Ballast::default());
+    let mut batches = Batches::new(&db, ReservedSpace::default());
     for upid in 1..=1000 {
         batches.record(&start(upid));
     }

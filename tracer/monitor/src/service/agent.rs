@@ -12,9 +12,9 @@ use crate::wire::LONGEST;
 use flowtrace_tracer::clock::Clock;
 use flowtrace_tracer::host::Sources;
 
-/// Longest sleep: a signal is heard by then.
-const HEARD: Duration = Duration::from_millis(100);
-/// Patience with the reliable channel.
+/// Longest sleep: a signal is noticed by then.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Timeout of the reliable channel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Settings of an agent.
@@ -61,7 +61,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
     let socket = UdpSocket::bind(any)?;
     socket.connect(address)?;
     let (clock, epoch_unix_ns) = Clock::start();
-    // The clock of this boot, by which its traces are known.
+    // Base of the clock of this boot, by which traces recognise it.
     let boot_base_ns = u64::try_from(clock.boot_base_ns()).unwrap_or(0);
     let now = || boot_base_ns.saturating_add(clock.now());
     let host = flowtrace_tracer::session::this_host(epoch_unix_ns);
@@ -89,7 +89,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
                 Err(_) => agent.refused(),
             }
         }
-        socket.set_read_timeout(Some(wait.clamp(Duration::from_millis(1), HEARD)))?;
+        socket.set_read_timeout(Some(wait.clamp(Duration::from_millis(1), LONGEST_SLEEP)))?;
         if let Ok(length) = socket.recv(&mut buffer) {
             agent.receive(now(), &buffer[..length]);
         }
@@ -102,7 +102,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
         stream.set_write_timeout(Some(PATIENCE))?;
         agent.conclude(now, random()?, &last, |message| {
             frame::write(&mut stream, message)?;
-            // An empty one says that there is no answer.
+            // An empty frame means that there is no answer.
             frame::read(&mut stream).map(|answer| (!answer.is_empty()).then_some(answer))
         })
     };

@@ -1,4 +1,4 @@
-//! The collector: one thread for datagrams, one for each agent that says its last, one trace.
+//! The collector: one thread for datagrams, one for each agent that sends its last totals, one trace.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,7 +26,7 @@ use flowtrace_tracer::session::{HOST, RUN, Recording};
 
 /// Longest sleep of the thread for datagrams and new connections, ms.
 const TICK: u16 = 50;
-/// Between two looks at what is missing, and two entries about the machines.
+/// Time between two checks for missing samples, and between two entries about the machines.
 const ROUND: Duration = Duration::from_secs(1);
 /// Most messages over one connection.
 const MESSAGES: usize = 8;
@@ -46,7 +46,7 @@ pub struct CollectOptions {
     pub rates: Rates,
     /// Time to listen; `None`: until a signal.
     pub length: Option<Duration>,
-    /// End when this many machines have sent their last totals; 0: do not.
+    /// Number of machines with last totals after which to end; 0: do not.
     pub until_final: usize,
 }
 
@@ -55,7 +55,7 @@ pub struct CollectOptions {
 pub enum Control {
     /// Time between samples: of one machine or all, ms.
     Period(Option<String>, u32),
-    /// The agent of one machine or of all hands over its last totals and ends.
+    /// The agent of one machine or of all sends its last totals and ends.
     Stop(Option<String>),
 }
 
@@ -68,7 +68,7 @@ pub struct NodeState {
     pub totals: Vec<(u8, u64)>,
     /// The totals before the last ones, and the time between both, ns.
     pub before: Option<(Vec<(u8, u64)>, u64)>,
-    /// Time since it was heard, ns.
+    /// Time since its last message, ns.
     pub silent_ns: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct CollectReport {
     pub summary: Summary,
 }
 
-/// Reason why there is no collection.
+/// Reason why nothing is collected.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// The trace cannot be made.
@@ -133,7 +133,7 @@ impl Listening {
             let connections = TcpListener::bind(datagrams.local_addr()?)?;
             Ok((datagrams, connections))
         };
-        // Port 0 is any that is free for datagrams; it need not be for connections.
+        // Port 0 is any port that is free for datagrams; it need not be free for connections.
         let mut tries = if address.port() == 0 { 16 } else { 1 };
         let (datagrams, connections) = loop {
             tries -= 1;
@@ -150,7 +150,7 @@ impl Listening {
         })
     }
 
-    /// Waits until something came, for a while.
+    /// Waits until a datagram or connection came, for a while.
     fn wait(&self) {
         let came = |socket| PollFd::new(socket, PollFlags::POLLIN);
         let (datagrams, connections) = (self.datagrams.as_fd(), self.connections.as_fd());
@@ -185,8 +185,8 @@ pub(super) fn gather(
         source,
     })?;
     let collector = Collector::new(options.key.clone(), &secret, options.rates.clone());
-    let book = Book::new(recording.recorder.clone(), recording.epoch_unix_ns);
-    let desk = Arc::new(Mutex::new(Desk { collector, book }));
+    let store = Store::new(recording.recorder.clone(), recording.epoch_unix_ns);
+    let desk = Arc::new(Mutex::new(Desk { collector, store }));
     let connections = Connections::default();
     let clock = recording.clock;
     let started = Instant::now();
@@ -198,7 +198,7 @@ pub(super) fn gather(
         if let Ok((length, from)) = listening.datagrams.recv_from(&mut buffer) {
             let answer = answer(&desk, clock.now(), &buffer[..length], || {});
             if let Some(answer) = answer {
-                // Whoever does not get it asks again.
+                // An agent that does not get the answer asks again.
                 let _ = listening.datagrams.send_to(&answer, from);
             }
         }
@@ -212,7 +212,7 @@ pub(super) fn gather(
         let mut desk = lock(&desk);
         let Desk {
             collector: state,
-            book,
+            store,
         } = &mut *desk;
         for control in controls() {
             match control {
@@ -226,10 +226,10 @@ pub(super) fn gather(
         if is_last {
             state.finish();
         }
-        book.store(state);
+        store.store(state);
         let finals = (0..state.len()).filter_map(|at| state.status(at));
         let finals = finals.filter(|status| status.is_final).count();
-        let shown = book.states(state, clock.now());
+        let shown = store.states(state, clock.now());
         drop(desk);
         show(&shown);
         if is_last {
@@ -253,15 +253,16 @@ pub(super) fn gather(
 /// State of the collector, and of the trace.
 struct Desk {
     collector: Collector,
-    book: Book,
+    store: Store,
 }
 
 fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
     desk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a message, and returns the answer to it. Last totals are in the trace before they are acknowledged, for the
-/// agent goes then: a collector that is killed has them. `proven` is called as soon as it is known to be signed.
+/// Takes a message, and returns the answer to it. Last totals are stored before they are acknowledged, for
+/// the agent ends then: a collector that is killed has them in its trace. `proven` is called as soon as the
+/// signature is verified.
 fn answer(desk: &Mutex<Desk>, now: u64, message: &[u8], proven: impl FnOnce()) -> Option<Vec<u8>> {
     let mut state = lock(desk);
     let answer = state.collector.receive(now, message)?;
@@ -269,16 +270,16 @@ fn answer(desk: &Mutex<Desk>, now: u64, message: &[u8], proven: impl FnOnce()) -
     let Some(node) = state.collector.ended_by(message) else {
         return Some(answer);
     };
-    let Desk { collector, book } = &mut *state;
-    book.rows(collector);
-    book.node(collector, node);
-    let recorder = book.recorder.clone();
-    // Others are heard meanwhile.
+    let Desk { collector, store } = &mut *state;
+    store.rows(collector);
+    store.node(collector, node);
+    let recorder = store.recorder.clone();
+    // Other messages are taken meanwhile.
     drop(state);
     recorder.settle().then_some(answer)
 }
 
-/// Answers what comes over a connection, in a thread of its own.
+/// Answers messages of a connection, in a thread of its own.
 fn serve(stream: TcpStream, desk: &Arc<Mutex<Desk>>, connections: &Connections, clock: Clock) {
     // The peer may be gone already.
     let Ok(mut connection) = connections.add(stream) else {
@@ -293,7 +294,8 @@ fn serve(stream: TcpStream, desk: &Arc<Mutex<Desk>>, connections: &Connections, 
         }
         Ok(())
     };
-    // An agent that goes has said what it wanted. Without a thread the connection is closed, and the agent says so.
+    // An agent that ends has sent everything. Without a thread the connection is closed, and the agent
+    // reports that.
     let _ = std::thread::Builder::new()
         .name("last-totals".into())
         .spawn(work);
@@ -309,16 +311,16 @@ struct Stored {
 }
 
 /// Writes rows and statuses into the trace.
-struct Book {
+struct Store {
     recorder: Recorder,
     epoch_unix_ns: i64,
     nodes: Vec<Stored>,
     counters: HashMap<u8, u32>,
 }
 
-impl Book {
-    fn new(recorder: Recorder, epoch_unix_ns: i64) -> Book {
-        Book {
+impl Store {
+    fn new(recorder: Recorder, epoch_unix_ns: i64) -> Store {
+        Store {
             recorder,
             epoch_unix_ns,
             nodes: Vec::new(),
@@ -403,7 +405,7 @@ impl Book {
         }
     }
 
-    /// A machine that is heard for the first time. The collector's own machine has number 1.
+    /// Records a machine at its first message. The collector's own machine has number 1.
     fn host(&self, collector: &Collector, at: usize) -> HostId {
         let host = HostId(HOST.0 + 1 + u32::try_from(at).unwrap_or(u32::MAX - 2));
         let status = collector.status(at).unwrap_or_default();
@@ -414,7 +416,7 @@ impl Book {
             system: "unknown".into(),
             cpus: None,
             memory_bytes: None,
-            // Its moments are put on the collector's clock.
+            // Its times are put on the collector's clock.
             epoch_unix_ns: self.epoch_unix_ns,
         })));
         host

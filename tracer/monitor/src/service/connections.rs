@@ -1,5 +1,5 @@
-//! Which connections a collector serves: anybody can open one, so that those without the key are limited in number and
-//! time, and never use up the places of those with it.
+//! The connections of a collector. Anybody can open one, so connections without the key are limited in number
+//! and time, and never use up the places of those with the key.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Most connections at once that have not shown the key, and most that have.
 const UNPROVEN: usize = 128;
 const PROVEN: usize = 512;
-/// Time until a connection must have shown the key, and time for all that it has to say.
+/// Time until a connection must have shown the key, and time for all of its messages.
 const PROOF: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -20,7 +20,7 @@ pub(super) struct Connections(Arc<Mutex<Open>>);
 
 #[derive(Debug, Default)]
 struct Open {
-    /// In the order in which they came.
+    /// In the order of their begins.
     all: Vec<Entry>,
     next: u64,
 }
@@ -34,8 +34,8 @@ struct Entry {
 }
 
 impl Open {
-    /// Closes one connection of a kind if there are more than `most`: the oldest of the address that has the most, so
-    /// that many connections from one address cost other addresses nothing.
+    /// Closes one connection of a kind if there are more than `most`: the oldest of the address that has the
+    /// most, so that many connections from one address cost other addresses nothing.
     fn limit(&mut self, is_proven: bool, most: usize) {
         let of_kind = |entry: &&Entry| entry.is_proven == is_proven;
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
@@ -62,10 +62,10 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a new connection, at the expense of another one that has not shown the key if there are too many.
+    /// Adds a new connection, and closes another one that has not shown the key if there are too many.
     ///
     /// # Errors
-    /// When the peer is gone already.
+    /// If the peer is gone already.
     pub(super) fn add(&self, stream: TcpStream) -> io::Result<Connection> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -105,7 +105,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// It has shown the key.
+    /// Notes that it has shown the key.
     pub(super) fn proven(&mut self) {
         self.patience = PATIENCE;
         let mut open = self.connections.open();
@@ -116,13 +116,13 @@ impl Connection {
         open.limit(true, PROVEN);
     }
 
-    /// Where to write to it.
+    /// The stream to write to.
     pub(super) fn writer(&self) -> &TcpStream {
         &self.stream
     }
 }
 
-/// Bytes that come in time: a peer that sends them one by one has no more of it.
+/// Reads bytes that come in time: a peer that sends single bytes gets no more time.
 impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.patience.saturating_sub(self.opened.elapsed());

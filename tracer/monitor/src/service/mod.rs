@@ -22,11 +22,11 @@ use crate::wire::Totals;
 /// Name of the loopback interface.
 const LOOPBACK: &str = "lo";
 
-/// A flag that is set when the user, or the system, asks this process to end. Threads that are
-/// started later inherit that the signals go there.
+/// A flag that is set when the user, or the system, asks this process to end. Threads that are started later
+/// do not get these signals.
 ///
 /// # Errors
-/// When there can be no thread for it.
+/// If there can be no thread for it.
 fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
     let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
         .into_iter()

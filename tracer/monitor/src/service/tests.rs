@@ -29,7 +29,7 @@ fn an_agent_and_a_collector_over_real_sockets() {
             counters: Counters::named(["cpu", "tasks.switches"]).unwrap(),
             ..Rates::default()
         },
-        // An upper bound; it ends with the last totals.
+        // An upper bound; the run ends with the last totals.
         length: Some(Duration::from_secs(120)),
         until_final: 2,
     };
@@ -86,7 +86,7 @@ fn an_agent_and_a_collector_over_real_sockets() {
         one("SELECT COUNT(*) FROM hosts WHERE clock_method = 'exchange' AND clock_error_ns > 0"),
         2
     );
-    // They share a kernel with the collector, so that the truth is known.
+    // They share a kernel with the collector, so that the true relation is known.
     let truth = "SELECT COUNT(*) FROM host AS n JOIN host AS c ON c.host_id = 1 WHERE n.host_id > 1
                  AND abs(n.monotonic_ns - c.monotonic_ns) <= n.clock_error_ns + 1000000";
     assert_eq!(one(truth), 2);
@@ -99,7 +99,7 @@ fn an_agent_and_a_collector_over_real_sockets() {
 }
 
 #[test]
-fn a_stranger_is_told_so_at_the_end() {
+fn an_agent_with_another_key_reports_it_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let listening = Listening::at("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listening.address().unwrap();
@@ -114,7 +114,7 @@ fn a_stranger_is_told_so_at_the_end() {
     };
     let end = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
-        let stranger = scope.spawn(|| {
+        let unknown = scope.spawn(|| {
             let options = AgentOptions {
                 to: address.to_string(),
                 key: Key::new(b"another key"),
@@ -126,15 +126,16 @@ fn a_stranger_is_told_so_at_the_end() {
             report.unwrap()
         });
         let report = gather(&options, &listening, &end, &mut |_| {}, &mut Vec::new).unwrap();
-        let stranger = stranger.join().unwrap();
-        assert!(stranger.not_final.unwrap().contains("key"));
+        let unknown = unknown.join().unwrap();
+        assert!(unknown.not_final.unwrap().contains("key"));
         report
     });
     assert!(report.nodes.is_empty());
     assert!(report.refused > 0);
 }
 
-/// Connections without the key, silent or a byte at a time, keep no agent from handing over its last totals.
+/// Connections without the key, silent or a byte at a time, do not stop an agent from sending its last
+/// totals.
 #[test]
 fn silent_connections_keep_no_agent_out() {
     let directory = tempfile::tempdir().unwrap();

@@ -24,9 +24,9 @@ fn all_counters_of_a_machine_fit_into_a_datagram() {
     assert_eq!(parse(&bytes).unwrap().verified(&key), Some(message));
 }
 
-/// Who has the key cannot bring the books into disorder.
+/// An agent with the key cannot make the time accounting inconsistent.
 #[test]
-fn what_is_no_time_or_count_is_no_message() {
+fn impossible_times_and_counts_are_no_message() {
     let key = Key::new(b"key");
     type Change = fn(&mut Sample);
     let changes: [Change; 4] = [

@@ -1,4 +1,4 @@
-//! Files that are compressed are known by their first bytes, not by their names.
+//! Compressed files, which are recognised by their first bytes, not by their names.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -10,7 +10,7 @@ use ruzstd::decoding::StreamingDecoder;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// Opens a file; what is read is no longer compressed.
+/// Opens a file; the bytes read from it are decompressed.
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     let mut file = File::open(path)?;
     if file.metadata()?.is_dir() {

@@ -8,12 +8,12 @@ use flowtrace_schema::Way;
 /// more; libpcap stops at 262 144.
 pub(super) const LONGEST_FRAME: usize = 1 << 20;
 
-/// Where frames of a file were captured.
+/// Interface of frames of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interface {
-    /// Its name, when the file has it.
+    /// Its name, if the file has it.
     pub(crate) name: Option<String>,
-    /// The host, when the file has it: flowtrace writes it, nobody else does.
+    /// The host, if the file has it: flowtrace writes it, no other program does.
     pub(crate) host: Option<String>,
     /// LINKTYPE_ number.
     pub(crate) link_type: u16,
@@ -30,14 +30,14 @@ pub(crate) struct Statistics {
 /// A frame, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// Since 1970.
+    /// Timestamp, ns since 1970.
     pub(crate) unix_ns: i64,
-    /// Which of [`Event::Interface`], counted from 0 in the whole file.
+    /// Number of the [`Event::Interface`], counted from 0 in the whole file.
     pub(crate) interface: usize,
     /// Bytes on the wire.
     pub(crate) wire_bytes: u32,
     pub(crate) way: Way,
-    /// How many of them the file has.
+    /// Bytes that the file has of them.
     pub(super) length: usize,
     /// Bytes behind them in the record.
     pub(super) behind: usize,
@@ -58,13 +58,13 @@ pub(crate) enum Event {
     End,
 }
 
-/// Why a file is not read, or not read on.
+/// Reason why a file is not read, or not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be opened or read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// It is something else than a capture.
     #[error("{0}")]
     NotACapture(String),
     /// It ends amid a record, or a record contradicts itself.
@@ -72,7 +72,7 @@ pub enum FileError {
     Damaged {
         /// Description of the damage.
         what: String,
-        /// Where, in the file as it is without compression.
+        /// Place of the damage, in the file as it is without compression.
         offset: u64,
     },
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read};
 
 /// Bytes read at once, and most that one record may have.
 const CAPACITY: usize = 4 << 20;
-/// Bytes asked for at once, so that the first record of a slow source is not waited for longer.
+/// Bytes asked for at once, so that the first record of a slow source is available early.
 const CHUNK: usize = 256 << 10;
 
 /// A file that is read from beginning to end.
@@ -41,8 +41,7 @@ impl Input {
         self.start == self.end
     }
 
-    /// The next `count` bytes, which stay; `None` when there are fewer, or that many are never
-    /// held at once.
+    /// The next `count` bytes, which stay; `None` if there are fewer, or if they do not fit the buffer.
     pub(super) fn peek(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         if self.end - self.start < count && !self.fill(count)? {
             return Ok(None);
@@ -50,7 +49,7 @@ impl Input {
         Ok(Some(&self.buffer[self.start..self.start + count]))
     }
 
-    /// Takes `count` bytes that were peeked at.
+    /// Takes `count` bytes that [`Input::peek`] has returned.
     pub(super) fn take(&mut self, count: usize) {
         self.start += count;
         self.offset += count as u64;
@@ -61,7 +60,7 @@ impl Input {
         &self.buffer[self.start - count..self.start]
     }
 
-    /// Leaves out `count` bytes; whether there were that many.
+    /// Leaves out `count` bytes; false if there were fewer.
     pub(super) fn skip(&mut self, mut count: u64) -> io::Result<bool> {
         while count > 0 {
             if self.is_empty() && !self.fill(1)? {

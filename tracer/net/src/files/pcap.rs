@@ -12,9 +12,9 @@ pub(super) struct Reader {
     is_big: bool,
     /// Nanoseconds in one unit of the second field.
     fraction_ns: i64,
-    /// Minor version: before 3 the two lengths of a record stood the other way round, and in 3 either way.
+    /// Minor version: before 3 the two lengths of a record had the other order, and in 3 either order.
     minor: u16,
-    /// Told before the first frame.
+    /// Returned before the first frame.
     interface: Option<Interface>,
 }
 

@@ -10,7 +10,7 @@ mod blocks;
 
 use blocks::{Clock, Options, Order};
 
-/// Begins the description by which flowtrace tells the host of an interface.
+/// Begin of the description in which flowtrace names the host of an interface.
 const HOST_DESCRIPTION: &str = "flowtrace host: ";
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -20,7 +20,7 @@ const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 
-/// Longest block whose content is looked at; others are left out.
+/// Longest block whose content is read; others are left out.
 const LONGEST_BLOCK: usize = LONGEST_FRAME + (1 << 20);
 /// Most interfaces of one file.
 const MOST_INTERFACES: usize = 4096;
@@ -33,7 +33,7 @@ pub(super) struct Reader {
     order: Order,
     /// Interfaces of earlier sections.
     before: usize,
-    /// Those of this section.
+    /// Interfaces of this section.
     interfaces: Vec<Known>,
     /// Time of the last packet, for packets without.
     last_ns: i64,
@@ -46,7 +46,7 @@ struct Known {
     snap_length: u32,
 }
 
-/// Text for the version of a section, if it is one that is not read.
+/// Text for the version of a section, if that version is not read.
 fn other_version(order: &Order, version: &[u8]) -> Option<String> {
     let (major, minor) = (order.u16(version, 0)?, order.u16(version, 2)?);
     let is_read = matches!((major, minor), (1, 0 | 2));
@@ -54,7 +54,7 @@ fn other_version(order: &Order, version: &[u8]) -> Option<String> {
 }
 
 impl Reader {
-    /// Begins a file, of which nothing is taken yet.
+    /// Begins a file, from which nothing has been taken yet.
     pub(super) fn begin(input: &mut Input) -> Result<Reader, FileError> {
         if let Some(head) = input.peek(16)?
             && let Some(order) = Order::of_section(&head[8..12])
@@ -126,7 +126,7 @@ impl Reader {
             input.take(length);
             match event {
                 Some(event) => return Ok(event),
-                // Of a kind that we know, and yet unreadable.
+                // A known kind of block, and yet unreadable.
                 None if (INTERFACE..=PACKET).contains(&kind) && kind != 4 => {
                     return Ok(Event::Broken);
                 }
@@ -172,7 +172,7 @@ impl Reader {
             };
             match code {
                 4 => statistics.received = Some(count),
-                // Dropped by the interface, or for want of buffers in the system.
+                // Dropped by the interface, or because the system had no buffers.
                 5 | 7 => {
                     let sum = statistics.dropped.unwrap_or(0).saturating_add(count);
                     statistics.dropped = Some(sum);

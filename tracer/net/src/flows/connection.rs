@@ -13,7 +13,7 @@ pub(super) struct Side {
     /// Sequence number of its SYN.
     pub(super) first_seq: Option<u32>,
     pub(super) syn: SynOptions,
-    /// The socket there, by its cookie, once it was met.
+    /// Cookie of the socket there, once it is known.
     pub(super) socket: Option<NonZeroU64>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Connection {
     pub(super) src_is_low: bool,
     /// `src`, then `dst`.
     pub(super) ends: [Side; 2],
-    /// Which of them have said that they send no more.
+    /// True for an end that has sent its FIN or RST.
     pub(super) ended: [bool; 2],
     /// Totals by capture.
     pub(super) seen: Vec<FlowSeen>,
@@ -42,7 +42,7 @@ impl Connection {
         }
     }
 
-    /// Entries that are kept for it.
+    /// Number of entries that it takes.
     pub(super) fn weight(&self) -> usize {
         1 + self.seen.len()
     }
@@ -64,14 +64,14 @@ impl Connection {
             self.seen.len() - 1
         });
         let sum = &mut self.seen[at];
-        // Timestamps of two processors may go backwards.
+        // Timestamps of two CPUs may go backwards.
         sum.first_ns = sum.first_ns.min(seen.t_ns);
         sum.last_ns = sum.last_ns.max(seen.t_ns);
         sum.packets[usize::from(is_back)] += 1;
         sum.bytes[usize::from(is_back)] += u64::from(parsed.payload_bytes);
         let (sender, receiver) = (usize::from(is_back), usize::from(!is_back));
         match parsed.way {
-            // What is sent to a group reaches the members on its own host, too.
+            // A packet to a group reaches the members on its own host, too.
             Way::Out if parsed.dst.to_canonical().is_multicast() => sum.local = [true; 2],
             Way::Out => sum.local[sender] = true,
             Way::In => sum.local[receiver] = true,
@@ -79,8 +79,7 @@ impl Connection {
         }
     }
 
-    /// By how much the window of a segment is to be shifted: not at all in a SYN, nor unless both
-    /// ends allowed it (RFC 7323, 2.2).
+    /// Shift of the window of a segment: 0 in a SYN, and unless both ends allowed it (RFC 7323, 2.2).
     pub(super) fn shift(&self, tcp: &Tcp, is_back: bool) -> u8 {
         let [src, dst] = self.ends.map(|end| end.syn.window_scale);
         match src.zip(dst) {
@@ -100,7 +99,7 @@ impl Connection {
     }
 }
 
-/// The connection that a packet belongs to; `None`: to none of them.
+/// The connection of a packet; `None`: none of them.
 pub(super) fn find(
     connections: &[Connection],
     parsed: &Parsed,
@@ -108,7 +107,7 @@ pub(super) fn find(
     is_from_low: bool,
 ) -> Option<usize> {
     let last = connections.len().checked_sub(1)?;
-    // The one that this capture saw last; of those that only others saw, the first.
+    // The last one that this capture saw; if it saw none, the first that others saw.
     let current = match connections.iter().rposition(|c| c.was_seen_by(capture)) {
         Some(at) => at,
         None if connections.len() == 1 => last,

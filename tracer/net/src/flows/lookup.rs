@@ -1,7 +1,7 @@
 //! From a socket to its flow.
 //!
-//! Connections may use the same pair of addresses and ports one after another, and what is said of
-//! a socket may be said when the next one has begun: sockets are told apart by their cookie.
+//! Connections may use the same pair of addresses and ports one after another, and a report about a socket
+//! may come when the next connection has begun: the cookie distinguishes sockets.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -11,15 +11,15 @@ use super::connection::Connection;
 use super::socket::{Met, TCP, TcpInfo, Unanswered};
 use super::{FlowTable, Pair};
 
-/// How much earlier than its first packet a socket may have been asked about: stamps of packets
-/// and the time of a look are not of one moment.
+/// Largest time by which a socket may have been found before its first packet: stamps of packets and the time
+/// of a reading are not of one instant.
 const SLACK_NS: i64 = 5_000_000;
-/// Among more flows those of a socket without a peer are not looked for.
+/// Among more flows those of a socket without a peer are not searched.
 const MOST_SEARCHED: usize = 1 << 13;
 
 impl FlowTable {
-    /// The flow of a connected socket, and the end that the socket is; `None`: there is none, or
-    /// several may be meant.
+    /// The flow of a connected socket, and the end that the socket is; `None`: there is none, or several are
+    /// possible.
     pub fn of_socket(&mut self, met: &Met) -> Option<(FlowId, End)> {
         let (local, peer) = (key(met.local), key(met.peer));
         let is_low = local <= peer;
@@ -44,7 +44,8 @@ impl FlowTable {
         Some((connection.flow, connection.end(is_low)))
     }
 
-    /// The flow of a connection that was asked for in vain; `None`: there is none, or several may be.
+    /// The flow of a connection that was asked for without an answer; `None`: there is none, or several are
+    /// possible.
     pub fn of_unanswered(&self, one: &Unanswered) -> Option<(FlowId, End)> {
         if self.young.len() + self.old.len() > MOST_SEARCHED {
             return None;
@@ -74,8 +75,8 @@ impl FlowTable {
         }
     }
 
-    /// The flows of a socket that takes what anybody sends to it, or sends to anybody, as far as they
-    /// went on after `since_ns`.
+    /// The flows of a socket that receives from anybody, or sends to anybody, as far as they went on after
+    /// `since_ns`.
     pub fn of_listener(
         &self,
         protocol: u8,
@@ -100,7 +101,7 @@ impl FlowTable {
                     let end = if is_low { pair.low } else { pair.high };
                     is_at(end) && (!is_any || connection.may_be_here(is_low))
                 };
-                // With both ends at this port, and both on this host, which is meant cannot be told.
+                // Both ends have this port and are on this host: nothing says which end is meant.
                 let (low, high) = (is_it(true), is_it(false));
                 if low != high && connection.last_ns() >= Some(since_ns) {
                     found.push((connection.flow, connection.end(low)));
@@ -111,7 +112,7 @@ impl FlowTable {
     }
 }
 
-/// Which of the connections over one pair a socket is an end of.
+/// Index of the connection over one pair of which a socket is an end.
 fn which(connections: &[Connection], met: &Met, is_low: bool) -> Option<usize> {
     if met.protocol != TCP {
         return connections.len().checked_sub(1);
@@ -123,7 +124,7 @@ fn which(connections: &[Connection], met: &Met, is_low: bool) -> Option<usize> {
     if let Some(at) = connections.iter().rposition(is_known) {
         return Some(at);
     }
-    // Any other socket at that end is another one's.
+    // Any other socket at that end belongs to another connection.
     let may_be = |c: &Connection| {
         let begun = c
             .first_ns()
@@ -132,8 +133,8 @@ fn which(connections: &[Connection], met: &Met, is_low: bool) -> Option<usize> {
     };
     let mut all = (0..connections.len()).filter(|at| may_be(&connections[*at]));
     let Some(info) = met.closed else {
-        // No two that are open have the same addresses: the last one, which must not have begun
-        // while we asked.
+        // No two open connections have the same addresses: it is the last one, which must not have begun
+        // during the reading.
         let (last, others) = (all.next_back()?, all.next_back());
         let begun_ns = connections[last].first_ns()?;
         return (others.is_none() || begun_ns <= met.t_ns - SLACK_NS).then_some(last);
@@ -142,31 +143,31 @@ fn which(connections: &[Connection], met: &Met, is_low: bool) -> Option<usize> {
     if all.next().is_none() {
         return Some(first);
     }
-    // They are closed one after another, but of one that nobody answered there is no end.
+    // They are closed one after another, but a connection without an answer has no end.
     (first..connections.len()).find(|at| {
         let connection = &connections[*at];
-        may_be(connection) && connection.has_room_for(&info, is_low)
+        may_be(connection) && connection.may_have_moved(&info, is_low)
     })
 }
 
 impl Connection {
-    /// The number of the end that is the first of the pair, or of the other one.
+    /// Index of the end that is the first of the pair, or of the other one.
     fn at(&self, is_low: bool) -> usize {
         usize::from(is_low != self.src_is_low)
     }
 
-    /// True if it was asked for in vain.
+    /// True if it was asked for without an answer.
     fn is_refused(&self) -> bool {
         let [src, dst] = self.ends.map(|end| end.first_seq.is_some());
         src != dst && self.is_over()
     }
 
-    /// True if the socket at an end may have sent and received what it says (a SYN and a FIN count
-    /// as one each).
-    fn has_room_for(&self, info: &TcpInfo, is_low: bool) -> bool {
+    /// True if the socket at an end may have sent and received the bytes of its counters (a SYN and a FIN
+    /// count as one byte each).
+    fn may_have_moved(&self, info: &TcpInfo, is_low: bool) -> bool {
         let at = self.at(is_low);
         let bytes = |way: usize| self.seen.iter().map(|seen| seen.bytes[way]).max();
-        let fits = |told: Option<u64>, way| told <= bytes(way).map(|bytes| bytes + 2);
+        let fits = |counted: Option<u64>, way| counted <= bytes(way).map(|bytes| bytes + 2);
         fits(info.bytes_acked, at) && fits(info.bytes_received, 1 - at)
     }
 
@@ -180,7 +181,8 @@ impl Connection {
         self.seen.iter().map(|seen| seen.last_ns).max()
     }
 
-    /// True if that end is on the host of the captures; where their packets do not tell which is, either may be.
+    /// True if that end is on the host of the captures; if their packets do not show which end is, either may
+    /// be.
     fn may_be_here(&self, is_low: bool) -> bool {
         let is_local = |at: usize| self.seen.iter().any(|seen| seen.local[at]);
         let at = self.at(is_low);

@@ -1,4 +1,4 @@
-//! Sockets whose flows are looked for.
+//! Sockets whose flows are to be found.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -29,14 +29,14 @@ pub struct Met {
     pub closed: Option<TcpInfo>,
 }
 
-/// A connection that was asked for in vain.
+/// A connection that was asked for without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered {
     /// Process image that asked.
     pub upid: Upid,
     /// Port that it came from.
     pub port: u16,
-    /// Address that it was to reach.
+    /// Address to which it was to lead.
     pub to: SocketAddr,
     /// Begin of the call, ns since time 0 of the trace.
     pub from_ns: i64,
@@ -53,11 +53,11 @@ pub struct TcpInfo {
     pub min_rtt_ns: Option<u64>,
     /// Segments sent again.
     pub retransmits: Option<u64>,
-    /// Time for which the receiver's window limited it, ns.
+    /// Time for which the receiver's window limited the connection, ns.
     pub rwnd_limited_ns: Option<u64>,
-    /// Time for which its own send buffer limited it, ns.
+    /// Time for which the own send buffer limited the connection, ns.
     pub sndbuf_limited_ns: Option<u64>,
-    /// Time for which it had data to send, ns.
+    /// Time for which the connection had data to send, ns.
     pub busy_ns: Option<u64>,
     /// Latest delivery rate, bytes a second.
     pub delivery_rate: Option<u64>,

@@ -1,7 +1,8 @@
-//! Which times the bulk of the packets has.
+//! The times of the bulk of the packets.
 //!
-//! A trace holds some years at most. A machine without a battery for its clock captures its first packets in 1970, and some
-//! tools write packets without a time: neither may decide what is left out. So the times of all frames are read before.
+//! A trace covers some years at most. A machine without a battery for its clock captures its first packets in
+//! 1970, and some tools write packets without a time: neither may decide which packets are left out. So the
+//! times of all frames are read before.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -12,7 +13,7 @@ use super::super::sink::FURTHEST_NS;
 
 /// Times are counted in buckets of two weeks, of which there are no more than sixteen thousand.
 const BUCKET_BITS: u32 = 50;
-/// Of what can be read only once so much is read ahead, bytes: its bulk is that of its begin.
+/// Bytes that are read ahead of input that can be read only once: its bulk is that of its begin.
 const AHEAD: u64 = 16 << 20;
 
 /// Frames of one bucket.
@@ -28,7 +29,7 @@ struct Bucket {
 pub(super) struct Times(BTreeMap<i64, Bucket>);
 
 impl Times {
-    /// Opens a file, whose times are taken in.
+    /// Opens a file, and adds its times.
     pub(super) fn open(&mut self, path: &Path) -> Result<Capture, FileError> {
         let mut source = Capture::source(path)?;
         if path.metadata().is_ok_and(|metadata| metadata.is_file()) {
@@ -41,7 +42,7 @@ impl Times {
         Capture::read(Box::new(Cursor::new(ahead).chain(source)))
     }
 
-    /// Takes in what can be read; what cannot is told when the file is read again.
+    /// Adds the times of readable frames; errors are reported when the file is read again.
     fn add(&mut self, source: Box<dyn Read>) {
         let Ok(mut capture) = Capture::read(source) else {
             return;
@@ -66,8 +67,8 @@ impl Times {
         bucket.last_ns = bucket.last_ns.max(unix_ns);
     }
 
-    /// The first moment of the time, as long as a trace allows, in which most frames lie; of equals the latest, for clocks
-    /// that are wrong are mostly behind. `None`: there are no frames.
+    /// Begin of the time, as long as a trace allows, with the most frames; the latest of equal ones, for
+    /// wrong clocks are mostly behind. `None`: there are no frames.
     pub(super) fn bulk_ns(&self) -> Option<i64> {
         let buckets: Vec<Bucket> = self.0.values().copied().collect();
         let (mut most, mut next, mut within) = (None, 0, 0);
@@ -124,7 +125,7 @@ mod tests {
             (today + 3000 * DAY, 7),
         ];
         assert_eq!(bulk(&parts), Some(today));
-        // What is near is no other time.
+        // A near time is no other time.
         assert_eq!(bulk(&[(today, 1), (today + 100 * DAY, 50)]), Some(today));
         assert_eq!(
             bulk(&[(i64::MIN, 1), (i64::MAX - 9, 2)]),

@@ -21,12 +21,12 @@ pub(super) fn parse(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
 /// Payload of IP.
 struct Transport<'a> {
     protocol: u8,
-    /// Captured part of it.
+    /// Captured part of the payload.
     bytes: &'a [u8],
     /// Its length on the wire.
     length: usize,
     fragment: Fragment,
-    /// That of the packet, of which this is a fragment maybe.
+    /// Number of the packet of which this may be a fragment.
     number: u32,
 }
 
@@ -38,7 +38,8 @@ enum Fragment {
 }
 
 impl Fragment {
-    /// By the field of flags and offset, the flag "more" at bit `more`, the offset above it or below.
+    /// From the field of flags and offset, with the flag "more" at bit `more`, and the offset above it or
+    /// below.
     fn of(offset: u16, is_more: bool) -> Fragment {
         match (offset, is_more) {
             (0, false) => Fragment::Whole,
@@ -54,7 +55,7 @@ fn version_4(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
     }
     let header = usize::from(packet[0] & 15) * 4;
     let total = match u16_at(packet, 2) {
-        // Too long for the field: the kernel hands over large packets before it cuts them.
+        // Too long for the field: the kernel passes large packets before it cuts them.
         Some(0) | None => wire,
         Some(total) => usize::from(total),
     };
@@ -130,7 +131,7 @@ fn version_6(packet: &[u8], wire: usize) -> Result<Parsed, Skip> {
         }
     }
     if is_cut {
-        // The chain goes on where nothing was captured: neither protocol nor ports are known.
+        // The chain goes on in bytes that were not captured: neither protocol nor ports are known.
         return Err(Skip::Cut);
     }
     let transport = Transport {
@@ -220,7 +221,7 @@ impl Transport<'_> {
                 parsed.tcp = Some(tcp);
             }
             None => {
-                // Options unseen count as payload here; the mark says so.
+                // Options that were not captured count as payload here; the mark says so.
                 parsed.payload_bytes = (self.length - 20) as u32;
                 parsed.marks |= marks::CUT;
             }

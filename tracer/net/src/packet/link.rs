@@ -27,7 +27,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// The link type of a LINKTYPE_ number; 12 and 14 are what some systems write for 101.
+    /// The link type of a LINKTYPE_ number; some systems write 12 and 14 for 101.
     pub const fn of(number: u16) -> Option<Link> {
         Some(match number {
             0 => Link::Null,
@@ -43,7 +43,7 @@ impl Link {
     }
 }
 
-/// Where IP begins.
+/// Begin of IP in a frame.
 pub(super) struct Inner {
     pub(super) offset: usize,
     pub(super) has_tag: bool,

@@ -1,4 +1,4 @@
-//! Headers of a packet, read.
+//! Parsed headers of a packet.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ pub(crate) struct Parsed {
     pub(crate) dst: Ipv6Addr,
     /// `None`: the protocol has none, or they are in another fragment.
     pub(crate) ports: Option<(u16, u16)>,
-    /// Of a fragment: the number of its packet.
+    /// Number of the packet of a fragment.
     pub(crate) packet_number: Option<u32>,
     /// Protocol number behind all extension headers.
     pub(crate) protocol: u8,
@@ -24,7 +24,7 @@ pub(crate) struct Parsed {
     pub(crate) tcp: Option<Tcp>,
 }
 
-/// Why a frame is not recorded.
+/// Reason why a frame is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
     /// It carries another protocol than IP.

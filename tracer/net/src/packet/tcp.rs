@@ -17,7 +17,7 @@ pub(crate) struct Tcp {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
-    /// As it is in the header, not scaled.
+    /// Window as it is in the header, not scaled.
     pub(crate) window: u16,
     /// Its length, options included.
     pub(crate) header: usize,
@@ -39,7 +39,7 @@ impl Tcp {
     }
 }
 
-/// Reads a header, whose options may be cut; `None` when more is.
+/// Reads a header, whose options may be cut; `None` if more is cut.
 pub(super) fn parse(bytes: &[u8]) -> Option<Tcp> {
     if bytes.len() < 20 {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Tcp> {
 }
 
 fn options(mut bytes: &[u8], tcp: &mut Tcp) {
-    // What nearly every segment of Linux has: two of padding, then the timestamps.
+    // Options of nearly every segment of Linux: two of padding, then the timestamps.
     if let [1, 1, 8, 10, value @ ..] = bytes
         && bytes.len() == 12
     {

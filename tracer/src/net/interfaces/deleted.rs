@@ -1,4 +1,4 @@
-//! Interfaces that are deleted, or leave their network namespace: rtnetlink(7) tells of them.
+//! Interfaces that are deleted, or leave their network namespace, as rtnetlink(7) reports them.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,7 +8,7 @@ use crate::proc::netlink::{self, Received, attributes, messages, u32_at};
 /// `RTMGRP_LINK`.
 const LINKS: u32 = 1;
 const RTM_DELLINK: u16 = 17;
-/// `struct ifinfomsg`, where its index is, and `IFLA_IFNAME`.
+/// `struct ifinfomsg`, the offset of its index, and `IFLA_IFNAME`.
 const MESSAGE: usize = 16;
 const INDEX: usize = 4;
 const NAME: u16 = 3;
@@ -21,10 +21,10 @@ pub(in crate::net) struct Deleted {
     all: HashMap<u32, Deletion>,
 }
 
-/// An interface that is no more.
+/// An interface that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::net) struct Deletion {
-    /// When that was noticed.
+    /// Time when that was noticed.
     pub(in crate::net) t_ns: i64,
     /// Its name then.
     pub(in crate::net) name: Option<String>,
@@ -39,8 +39,8 @@ impl Deleted {
         })
     }
 
-    /// Takes note of what was told until `t_ns`.
-    pub(in crate::net) fn look(&mut self, t_ns: i64) {
+    /// Reads the reports until `t_ns`.
+    pub(in crate::net) fn read(&mut self, t_ns: i64) {
         while let Ok(received @ (Received::Bytes(_) | Received::Nothing)) =
             self.socket.receive(&mut self.buffer)
         {
@@ -58,10 +58,10 @@ impl Deleted {
     }
 }
 
-/// Index and name of each interface of whose end a datagram tells.
+/// Index and name of each interface whose end a datagram reports.
 fn deletions(datagram: &[u8]) -> impl Iterator<Item = (u32, Option<String>)> {
     messages(datagram).filter_map(|message| {
-        // A bridge tells in its own family of a port that it loses.
+        // A bridge reports the loss of a port in its own family.
         let is_whole = message.body.first() == Some(&(libc::AF_UNSPEC as u8));
         if message.kind != RTM_DELLINK || !is_whole {
             return None;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_deletion_has_index_and_name() {
-        let told = |kind, family, index: u32| {
+        let reported = |kind, family, index: u32| {
             let mut body = vec![family, 0, 1, 0];
             body.extend(index.to_ne_bytes());
             body.resize(MESSAGE, 0);
@@ -91,10 +91,10 @@ mod tests {
             netlink::message(kind, 0, &body)
         };
         let datagram = [
-            told(RTM_DELLINK, 0, 7),
-            // A new one, and a port of a bridge.
-            told(16, 0, 8),
-            told(RTM_DELLINK, 7, 9),
+            reported(RTM_DELLINK, 0, 7),
+            // A new interface, and a port of a bridge.
+            reported(16, 0, 8),
+            reported(RTM_DELLINK, 7, 9),
         ]
         .concat();
         let found: Vec<_> = deletions(&datagram).collect();

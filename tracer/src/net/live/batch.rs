@@ -9,15 +9,16 @@ use crate::net::ring;
 /// Headers of packets on their way from a ring.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// The capture that the counters belong to; `None`: its ring has none yet.
+    /// The capture of the counters; `None`: its ring has none yet.
     pub(super) capture: Option<CaptureId>,
     pub(super) bytes: Vec<u8>,
     pub(super) frames: Vec<Copied>,
     /// Packets that earlier batches should have had.
     pub(super) unstored: u64,
-    /// When the interface was found to be gone.
+    /// Time when the interface was found to be gone.
     pub(super) gone_ns: Option<i64>,
-    /// Captures that ended because their interface is gone, while those of others went on, and when.
+    /// Captures that ended because their interface is gone, while those of others went on, with the time of
+    /// the end.
     pub(super) ended: Vec<(CaptureId, i64)>,
     pub(super) counts: ring::Counts,
 }
@@ -34,18 +35,18 @@ pub(super) struct Copied {
 }
 
 /// Memory of a batch: bytes of its packets, and the facts about each.
-type Room = (Vec<u8>, Vec<Copied>);
+type Memory = (Vec<u8>, Vec<Copied>);
 
-/// Room of batches that have been made rows of, for the next ones: new memory would have to be
-/// given, and cleared, by the kernel each time.
+/// Memory of batches that are done, for the next ones: the kernel would have to allocate, and clear, new
+/// memory each time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spares(Arc<Mutex<Vec<Room>>>);
+pub(super) struct Spares(Arc<Mutex<Vec<Memory>>>);
 
 impl Spares {
-    /// Most that are kept.
+    /// Most batches whose memory is kept.
     const MOST: usize = 8;
 
-    /// Gives the room of a batch back.
+    /// Gives the memory of a batch back.
     pub(super) fn give(&self, batch: Batch) {
         let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if spares.len() < Spares::MOST {
@@ -56,7 +57,7 @@ impl Spares {
         }
     }
 
-    pub(super) fn take(&self) -> Option<Room> {
+    pub(super) fn take(&self) -> Option<Memory> {
         let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         spares.pop()
     }

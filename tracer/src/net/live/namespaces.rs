@@ -1,6 +1,5 @@
-//! The network namespaces that a workflow makes: each is captured from the moment at which a
-//! process of the workflow is seen in it, all its interfaces by one ring, until shortly after the
-//! last has left it.
+//! The network namespaces that a workflow makes. Each is captured from the time when a process of the
+//! workflow is seen in it, all its interfaces by one ring, until shortly after the last process has left it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -23,13 +22,13 @@ use crate::net::sockets::Sockets;
 use crate::proc::Living;
 use flowtrace_net::filter::Filter;
 
-/// Most at once: each takes a ring of memory.
+/// Most namespaces at once: each takes a ring of memory.
 const MOST: usize = 64;
-/// How long one without processes is captured still. It exists as long as that.
+/// Time for which a namespace without processes is still captured, and therefore exists.
 const LINGER: Duration = Duration::from_millis(300);
-/// How often to look where processes are, beside at their begins.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long the capture of one may take to begin.
+/// Time between two readings of the namespaces of processes, beside those at their begins.
+const CHECK: Duration = Duration::from_millis(100);
+/// Longest time for the capture of a namespace to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Captures in the network namespaces of a workflow.
@@ -45,14 +44,14 @@ pub(crate) struct Namespaces {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those that are captured, by inode.
+    /// Captured namespaces, by inode.
     open: HashMap<u64, Place>,
-    /// Those that cannot be.
+    /// Namespaces that cannot be captured.
     refused: HashSet<u64>,
-    /// Where each process is.
+    /// The namespace of each process.
     processes: HashMap<u32, u64>,
     threads: Vec<JoinHandle<()>>,
-    /// All so far; 0 is the own one.
+    /// Namespaces so far; 0 is the own one.
     count: u32,
 }
 
@@ -75,13 +74,13 @@ impl Namespaces {
         })
     }
 
-    /// Sockets whose owners only the process tracer knows, for which it tells.
+    /// Sockets whose owners only the process tracer can report.
     pub(crate) fn senders(&self) -> Option<Arc<Senders>> {
         self.common.senders.clone()
     }
 
-    /// Process `pid` may be in another namespace than before.
-    pub(crate) fn look(self: &Arc<Self>, pid: u32) {
+    /// Notes that process `pid` may be in another namespace than before.
+    pub(crate) fn check(self: &Arc<Self>, pid: u32) {
         let Some(inode) = inode(&pid.to_string()) else {
             return;
         };
@@ -110,20 +109,20 @@ impl Namespaces {
         state.processes.insert(pid, inode);
     }
 
-    /// Process `pid` is over.
+    /// Notes that process `pid` is over.
     pub(crate) fn ended(&self, pid: u32) {
         self.state().leave(pid);
     }
 
-    /// Looks where the living processes are, again and again, for those that change their namespace
-    /// without a fork or an exec, or are not held when they do.
+    /// Reads the namespaces of the living processes, again and again, for those that change their namespace
+    /// without a fork or an exec, or are not stopped when they do.
     pub(crate) fn follow(self: &Arc<Self>, living: Arc<Living>) {
         let this = Arc::clone(self);
         let thread = thread::Builder::new().name("namespaces".into());
         let spawned = thread.spawn(move || {
             while !this.over.load(Ordering::Acquire) {
                 for pid in living.all() {
-                    this.look(pid);
+                    this.check(pid);
                 }
                 let known: Vec<u32> = this.state().processes.keys().copied().collect();
                 for pid in known {
@@ -131,7 +130,7 @@ impl Namespaces {
                         this.ended(pid);
                     }
                 }
-                thread::sleep(LOOK);
+                thread::sleep(CHECK);
             }
         });
         self.state().threads.extend(spawned);
@@ -152,14 +151,13 @@ impl Namespaces {
         }
     }
 
-    /// Begins the capture of the namespace that process `pid` is in; when this returns, packets are
-    /// taken.
+    /// Begins the capture of the namespace of process `pid`; when this returns, packets are taken.
     fn open(self: &Arc<Self>, state: &mut State, pid: u32, inode: u64) -> Option<Place> {
         if state.open.len() >= MOST {
             return None;
         }
         let file = File::open(format!("/proc/{pid}/ns/net")).ok()?;
-        // Another one may be the process by now.
+        // The pid may be that of another process by now.
         if file.metadata().ok()?.ino() != inode {
             return None;
         }
@@ -171,7 +169,7 @@ impl Namespaces {
         let thread = thread::Builder::new()
             .name("namespace".into())
             .spawn(move || {
-                // Of this thread alone; it ends there.
+                // The change is of this thread alone, which ends here.
                 let inside = setns(file.as_fd(), CloneFlags::CLONE_NEWNET).map_err(Into::into);
                 let ring =
                     inside.and_then(|()| Ring::open_all(this.common.snap_length, &this.filter));
@@ -211,11 +209,11 @@ impl Namespaces {
         })
     }
 
-    /// True if nobody has been in a namespace for some time; then it is no longer known.
+    /// True if no process has been in a namespace for some time; then the namespace is forgotten.
     fn is_left(&self, inode: u64) -> bool {
         let mut state = self.state();
         let Some(place) = state.open.get(&inode) else {
-            // Not yet: it was opened just now.
+            // Not yet: the namespace was opened just now.
             return false;
         };
         let is_left = place.processes.is_empty() && place.left.elapsed() >= LINGER;

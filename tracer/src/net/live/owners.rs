@@ -1,6 +1,5 @@
-//! Which processes hold the ends of flows, as looks at their descriptors show it, or calls that do not
-//! tell of addresses. A row is recorded when one is found, and again when it has left: what is known
-//! is in the trace at any moment.
+//! The processes at the ends of flows, as their open descriptors show, or calls that do not show addresses. A
+//! row is recorded when a process is found, and again when it has left: the trace is complete at any time.
 
 use std::collections::HashMap;
 
@@ -15,22 +14,22 @@ pub(super) struct Owners {
     rows: u32,
 }
 
-/// All that were seen to hold one end.
+/// All processes that were seen to have one end open.
 #[derive(Debug)]
 struct Holders {
-    /// When it was looked at last.
-    looked_ns: i64,
+    /// Time of the last reading.
+    read_ns: i64,
     all: Vec<Holder>,
 }
 
-/// A process that was seen to hold an end, first and last.
+/// A process that was seen to have an end open, with the first and last time.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     row: u32,
     upid: Upid,
     from_ns: i64,
     to_ns: i64,
-    /// True if its row says that it holds it no more.
+    /// True if its row says that it has the end open no more.
     has_left: bool,
     evidence: Evidence,
 }
@@ -44,24 +43,28 @@ impl Owners {
         }
     }
 
-    /// These processes hold a socket at one end of a flow at `t_ns`. Several sockets may be there:
-    /// each is told with the time of their common look.
+    /// These processes have a socket at one end of a flow open at `t_ns`. Several sockets may be there: each
+    /// is reported with the time of their common reading.
     pub(super) fn hold(&mut self, flow: FlowId, end: End, holders: &[Upid], t_ns: i64) {
-        // A socket that nobody holds any more was not given to others.
+        // A socket that no process has open any more was not given to others.
         if holders.is_empty() {
             return;
         }
-        let held = self.ends.entry((flow, end)).or_insert(Holders {
-            looked_ns: t_ns,
+        let known_holders = self.ends.entry((flow, end)).or_insert(Holders {
+            read_ns: t_ns,
             all: Vec::new(),
         });
-        if t_ns > held.looked_ns {
-            // All of the look before have been told of.
-            held.settle((flow, end), &self.recorder);
-            held.looked_ns = t_ns;
+        if t_ns > known_holders.read_ns {
+            // All holders of the reading before have been reported.
+            known_holders.settle((flow, end), &self.recorder);
+            known_holders.read_ns = t_ns;
         }
         for &upid in holders {
-            if let Some(known) = held.all.iter_mut().find(|holder| holder.upid == upid) {
+            if let Some(known) = known_holders
+                .all
+                .iter_mut()
+                .find(|holder| holder.upid == upid)
+            {
                 known.to_ns = t_ns;
                 continue;
             }
@@ -75,17 +78,17 @@ impl Owners {
                 evidence: Evidence::Descriptors,
             };
             holder.record((flow, end), &self.recorder);
-            held.all.push(holder);
+            known_holders.all.push(holder);
         }
     }
 
     /// This process made a socket at one end of a flow.
     pub(super) fn made(&mut self, flow: FlowId, end: End, upid: Upid, t_ns: i64) {
-        let held = self.ends.entry((flow, end)).or_insert(Holders {
-            looked_ns: t_ns,
+        let known_holders = self.ends.entry((flow, end)).or_insert(Holders {
+            read_ns: t_ns,
             all: Vec::new(),
         });
-        if held.all.iter().any(|holder| holder.upid == upid) {
+        if known_holders.all.iter().any(|holder| holder.upid == upid) {
             return;
         }
         self.rows += 1;
@@ -98,20 +101,20 @@ impl Owners {
             evidence: Evidence::Calls,
         };
         holder.record((flow, end), &self.recorder);
-        held.all.push(holder);
+        known_holders.all.push(holder);
     }
 
     /// The only socket at this end is closed.
     pub(super) fn closed(&mut self, flow: FlowId, end: End) {
-        if let Some(mut held) = self.ends.remove(&(flow, end)) {
-            held.settle((flow, end), &self.recorder);
+        if let Some(mut known_holders) = self.ends.remove(&(flow, end)) {
+            known_holders.settle((flow, end), &self.recorder);
         }
     }
 
-    /// Records who has left until the last look.
+    /// Records the processes that have left until the last reading.
     pub(super) fn finish(&mut self) {
-        for (end, mut held) in self.ends.drain() {
-            held.settle(end, &self.recorder);
+        for (end, mut known_holders) in self.ends.drain() {
+            known_holders.settle(end, &self.recorder);
         }
     }
 }
@@ -120,7 +123,7 @@ impl Holders {
     /// The owner at the last reading has the end open until the flow ends.
     fn settle(&mut self, end: (FlowId, End), recorder: &Recorder) {
         for holder in &mut self.all {
-            let has_left = holder.to_ns < self.looked_ns;
+            let has_left = holder.to_ns < self.read_ns;
             if has_left != holder.has_left {
                 holder.has_left = has_left;
                 holder.record(end, recorder);
@@ -176,11 +179,11 @@ mod tests {
             }
         }
 
-        /// Process, first and last look of each row that is in the trace now.
+        /// Process, first and last reading of each row that is in the trace now.
         fn rows(&self) -> Vec<(u32, i64, Option<i64>)> {
-            let (told, is_told) = sync_channel(1);
-            self.recorder.record(Record::Settle(told));
-            assert!(is_told.recv().unwrap());
+            let (settled, is_settled) = sync_channel(1);
+            self.recorder.record(Record::Settle(settled));
+            assert!(is_settled.recv().unwrap());
             let db = rusqlite::Connection::open(&self.path).unwrap();
             let mut rows = db
                 .prepare("SELECT upid, from_ns, to_ns FROM flow_owners ORDER BY upid")
@@ -199,7 +202,7 @@ mod tests {
         trace.owners.hold(FLOW, End::Src, &[Upid(2), Upid(3)], 30);
         let rows = [(1, 10, Some(10)), (2, 10, None), (3, 30, None)];
         assert_eq!(trace.rows(), rows);
-        // Nobody holds what the kernel still sends for those who did.
+        // No process has the socket of data that the kernel still sends for ended ones.
         trace.owners.hold(FLOW, End::Src, &[], 40);
         trace.owners.closed(FLOW, End::Src);
         assert_eq!(trace.rows(), rows);
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sockets_at_one_end_are_told_of_one_after_the_other() {
+    fn two_sockets_at_one_end_are_reported_one_after_the_other() {
         let mut trace = Trace::new();
         for t_ns in [10, 20, 30] {
             trace.owners.hold(FLOW, End::Dst, &[Upid(1)], t_ns);

@@ -1,5 +1,5 @@
-//! The thread of one ring, which copies headers out of it. It never waits for those that make rows
-//! of them: what they cannot take is counted.
+//! The thread of one ring, which copies headers out of it. It never waits for the thread that makes rows of
+//! them: packets that this cannot take are counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::net::interfaces::deleted::Deleted;
 use crate::net::ring::{self, Ring, RingFrame};
 use crate::net::senders::Senders;
 
-/// A batch is handed on when it has so many bytes, or when its block has been read.
+/// A batch is passed on when it has so many bytes, or when its block has been read.
 const BATCH_BYTES: usize = 1 << 20;
-/// How long to look at the ring again, at the latest.
-const LOOK_MS: u8 = 50;
+/// Longest time until the ring is read again.
+const READ_MS: u8 = 50;
 
 /// Settings that all captures of a trace share.
 #[derive(Clone, Debug)]
@@ -42,18 +42,18 @@ pub(super) struct Reader {
     pub(super) common: Common,
     ring: Ring,
     stop: Arc<AtomicBool>,
-    /// Inode of the network namespace, and the number by which its addresses are told apart.
+    /// Inode of the network namespace, and the number that distinguishes its addresses.
     namespace: (Option<u64>, u32),
     /// The captures of its interfaces, by their index.
     known: HashMap<u32, CaptureId>,
-    /// The last of them: packets come in groups.
+    /// The last capture of these: packets come in groups.
     last: Option<(u32, CaptureId)>,
-    /// The first of them, which has the counters of the ring.
+    /// The first capture of these, which has the counters of the ring.
     first: Option<CaptureId>,
-    /// Interfaces that are no more, where the ring is not that of one alone.
+    /// Interfaces that are gone, if the ring is not that of one alone.
     deleted: Option<Deleted>,
     batch: Batch,
-    /// How the wall clock, by which the kernel stamps packets, went when it was looked at last.
+    /// The last reading of the wall clock, by which the kernel stamps packets.
     wall: Option<WallOffset>,
 }
 
@@ -79,7 +79,7 @@ impl Reader {
         }
     }
 
-    /// Tells of an interface before its first packet.
+    /// Records an interface before its first packet.
     pub(super) fn begin(&mut self, interface: &Interface) -> CaptureId {
         let id = CaptureId(self.common.captures.fetch_add(1, Ordering::Relaxed) + 1);
         let record = CaptureRecord {
@@ -93,7 +93,7 @@ impl Reader {
             snap_length: Some(self.common.snap_length),
             from_ns: Some(self.common.clock.now() as i64),
         };
-        // Waits, for without it the packets behind it would be of nowhere.
+        // Waits, for without this message the packets behind it would belong to no capture.
         let begin = Message::Begin(Box::new(record), self.namespace.1);
         let _ = self.common.sender.send(begin);
         self.known.insert(interface.index, id);
@@ -101,10 +101,10 @@ impl Reader {
         id
     }
 
-    /// Reads until it is told to stop and everything that was there then has been read; or until
-    /// `is_over` says that nobody is there any more, or the interface is gone.
+    /// Reads until it is asked to stop and has read all packets of that time; or until `is_over` says that no
+    /// process is in the namespace any more, or until the interface is gone.
     pub(super) fn run(mut self, is_over: impl Fn() -> bool) {
-        // The kernel hands over a block when it is full, or at most so long after its first packet.
+        // The kernel passes a block when it is full, or at most so long after its first packet.
         let last = Duration::from_millis(3 * u64::from(ring::RETIRE_MS));
         let mut stop_at = None;
         let mut gone_ns = None;
@@ -114,7 +114,7 @@ impl Reader {
                 gone_ns = Some(self.common.clock.now() as i64);
             }
             if let Some(deleted) = &mut self.deleted {
-                deleted.look(self.common.clock.now() as i64);
+                deleted.read(self.common.clock.now() as i64);
             }
             if stop_at.is_none() && (stopping || gone_ns.is_some() || is_over()) {
                 stop_at = Some(Instant::now() + last);
@@ -123,8 +123,8 @@ impl Reader {
             if stop_at.is_some_and(|at| Instant::now() >= at) {
                 break;
             }
-            let look_ms = if stopping { 5 } else { LOOK_MS };
-            self.ring.wait(PollTimeout::from(look_ms));
+            let read_ms = if stopping { 5 } else { READ_MS };
+            self.ring.wait(PollTimeout::from(read_ms));
         }
         while self.block() {}
         let batch = Batch {
@@ -135,7 +135,7 @@ impl Reader {
         let _ = self.common.sender.send(Message::Batch(batch));
     }
 
-    /// The captures of interfaces that are no more. Their last packets came after the news.
+    /// The captures of interfaces that are gone. Their last packets came after the report.
     fn ended(&self) -> Vec<(CaptureId, i64)> {
         let deleted = self.deleted.iter().flat_map(Deleted::all);
         let ended = deleted.filter_map(|(index, deletion)| {
@@ -148,7 +148,7 @@ impl Reader {
     /// Takes one block out of the ring.
     fn block(&mut self) -> bool {
         self.meet();
-        // Steps of the wall clock do not reach the trace: it has the offset of this moment.
+        // Steps of the wall clock do not reach the trace: it has the offset of this instant.
         let now = self.common.clock.wall_offset();
         let to_trace = self.wall.map_or(now, |before| before.or_moved(now));
         self.wall = Some(to_trace);
@@ -203,13 +203,13 @@ impl Reader {
         if let Err(TrySendError::Full(Message::Batch(batch))) =
             self.common.sender.try_send(Message::Batch(batch))
         {
-            // Rather these than those that the ring has no room for meanwhile.
+            // Rather these than packets for which the ring has no space meanwhile.
             self.batch.unstored = batch.unstored + batch.frames.len() as u64;
             self.batch.counts = batch.counts;
         }
     }
 
-    /// The batch as it is, with the kernel's counters; a new one is begun.
+    /// Returns the batch as it is, with the kernel's counters, and begins a new one.
     fn full(&mut self) -> Batch {
         let counts = self.ring.counts();
         let (bytes, frames) = self.common.spares.take().unwrap_or_else(|| {

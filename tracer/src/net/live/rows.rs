@@ -1,4 +1,4 @@
-//! The thread that makes rows of what the others read.
+//! The thread that makes rows of packets and sockets that the other threads read.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::net::sockets::Observed;
 use flowtrace_net::flows::{Met, TCP, UDP};
 use flowtrace_net::sink::{Incoming, Place, Sink};
 
-/// Packets reach us so much later than what is said of their socket, at most.
+/// Largest time by which packets come later than the report of their socket.
 const LATE_NS: i64 = 200_000_000;
-/// Most sockets that wait for that.
+/// Most sockets that wait for packets.
 const MOST_WAITING: usize = 1 << 16;
 
 /// Makes rows until all senders are gone.
@@ -27,18 +27,18 @@ pub(super) struct Rows {
     pub(super) sink: Sink,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
-    /// Set for who looks for the owners of flows.
+    /// Set if the owner of a flow is to be looked up.
     pub(super) wanted: Arc<AtomicBool>,
     /// Sockets whose owners the process tracer knows.
     senders: Option<Arc<Senders>>,
     spares: Spares,
     places: BTreeMap<CaptureId, Place>,
     interfaces: HashMap<CaptureId, String>,
-    /// Interfaces that are no more, and since when.
+    /// Interfaces that are gone, with the time of that.
     gone: BTreeMap<CaptureId, i64>,
-    /// The same of those after whose end others are captured still.
+    /// The same for interfaces whose end did not end the capture of others.
     ended: BTreeMap<CaptureId, i64>,
-    /// With the number of its namespace.
+    /// Sockets with the number of their namespace.
     waiting: VecDeque<(Observed, u32)>,
     owners: Owners,
 }
@@ -129,7 +129,7 @@ impl Rows {
         }
     }
 
-    /// Finds the flows of sockets that were looked at before `until`.
+    /// Finds the flows of sockets that were read before `until`.
     fn resolve(&mut self, until: i64) {
         while let Some((observed, _)) = self.waiting.front() {
             if observed.t_ns > until && self.waiting.len() < MOST_WAITING {
@@ -147,7 +147,7 @@ impl Rows {
         }
     }
 
-    /// The flows of a datagram socket that only its maker is known of.
+    /// The flows of a datagram socket of which only the maker is known.
     fn datagrams(&mut self, observed: &Observed, scope: u32) {
         let socket = &observed.socket;
         let Some((senders, cookie)) = self.senders.as_ref().zip(socket.cookie) else {
@@ -156,7 +156,7 @@ impl Rows {
         if let Some(maker) = senders.maker(cookie) {
             let (flows, local) = (&self.sink.flows, socket.local);
             let found = flows.of_listener(socket.protocol, local, scope, maker.t_ns);
-            // It has its port since it sent something itself.
+            // The socket has its port since its own first datagram.
             for (flow, end) in found.into_iter().filter(|(_, end)| *end == End::Src) {
                 self.owners.made(flow, end, maker.upid, maker.t_ns);
             }
@@ -225,7 +225,7 @@ impl Rows {
         for (id, place) in &mut self.places {
             let gone = self.gone.get(id).or_else(|| self.ended.get(id));
             let end = gone.copied().unwrap_or(end);
-            // Those of its ring stand with the first of several interfaces.
+            // The counters of the ring are those of the first of several interfaces.
             place.received.get_or_insert(0);
             place.dropped.get_or_insert(0);
             place.to_ns = Some(place.to_ns.map_or(end, |to| to.max(end)));

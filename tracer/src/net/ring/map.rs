@@ -35,7 +35,7 @@ pub(super) fn set<T>(fd: RawFd, option: libc::c_int, value: &T) -> io::Result<()
     done(result)
 }
 
-/// Starts the capture of everything that passes an interface.
+/// Starts the capture of all packets of an interface.
 pub(super) fn bind(fd: RawFd, interface: u32) -> io::Result<()> {
     // SAFETY: all zeros are a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -65,7 +65,7 @@ pub(super) fn statistics(fd: RawFd) -> io::Result<libc::tpacket_stats_v3> {
     done(result).map(|()| statistics)
 }
 
-/// The index of the interface that a socket is bound to; 0: all, -1: one that is no more.
+/// The index of the interface that a socket is bound to; 0: all, -1: an interface that is gone.
 pub(super) fn bound(fd: RawFd) -> io::Result<i32> {
     // SAFETY: all zeros are a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

@@ -11,11 +11,11 @@ use flowtrace_net::flows::{TCP, TcpInfo};
 use crate::proc::netlink::{self, Received, attributes, messages, u16_at, u32_at, u64_at};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// `NLM_F_DUMP`: of all sockets.
+/// `NLM_F_DUMP`: all sockets.
 const DUMP: u16 = 0x300;
 const DONE: u16 = 3;
-/// The groups that are told of the end of TCP connections (`SKNLGRP_INET_TCP_DESTROY`, of IPv6), and
-/// of that of UDP sockets.
+/// The groups that get the ends of TCP connections (`SKNLGRP_INET_TCP_DESTROY`, of IPv6), and those of UDP
+/// sockets.
 const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
 const UDP_ENDS: u32 = 1 << 1 | 1 << 3;
 
@@ -24,11 +24,11 @@ const INFO: u16 = 2;
 const CONGESTION: u16 = 4;
 const PROTOCOL: u16 = 10;
 
-/// Connections with a state of their own: not those that listen, and not what is kept of closed
-/// ones (`TCP_TIME_WAIT`), of which nothing is counted.
+/// States of connections that have counters: not of listening sockets, and not of the rest of closed ones
+/// (`TCP_TIME_WAIT`).
 const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 
-/// `struct inet_diag_sockid`, and what is before it in `struct inet_diag_msg`.
+/// `struct inet_diag_sockid`, and the fields before it in `struct inet_diag_msg`.
 const ID: usize = 4;
 const COOKIE: usize = ID + 40;
 const MESSAGE: usize = 72;
@@ -40,15 +40,15 @@ pub(crate) struct Described {
     pub(crate) local: SocketAddr,
     /// `None`: any.
     pub(crate) peer: Option<SocketAddr>,
-    /// The kernel's number of it, which no other has before the machine starts again.
+    /// The kernel's number of the socket, which no other socket has before the machine starts again.
     pub(crate) cookie: Option<NonZeroU64>,
-    /// Its inode; `None`: nobody holds it any more.
+    /// Its inode; `None`: no process has it open any more.
     pub(crate) inode: Option<u64>,
     pub(crate) info: Option<TcpInfo>,
     pub(crate) congestion: Option<String>,
 }
 
-/// Reads what there is of `struct tcp_info`, which grows with the kernel.
+/// Reads the known part of `struct tcp_info`, which grows with the kernel.
 fn tcp_info(bytes: &[u8]) -> TcpInfo {
     let microseconds = |us: u64| us.saturating_mul(1000);
     let known = |at: usize| u32_at(bytes, at).filter(|us| !matches!(*us, 0 | u32::MAX));
@@ -69,13 +69,13 @@ fn tcp_info(bytes: &[u8]) -> TcpInfo {
 #[derive(Debug)]
 pub(crate) struct Diag {
     asking: netlink::Socket,
-    /// Where the ends of connections are told; `None`: the kernel does not.
+    /// Socket on which the ends of connections are reported; `None`: the kernel does not report them.
     ends: Option<netlink::Socket>,
     buffer: Vec<u8>,
 }
 
 impl Diag {
-    /// Of datagram sockets the ends are told only where they are wanted.
+    /// Opens the sockets. The ends of datagram sockets are reported only if `wants_udp`.
     pub(crate) fn open(wants_udp: bool) -> io::Result<Diag> {
         let groups = if wants_udp {
             TCP_ENDS | UDP_ENDS
@@ -112,7 +112,7 @@ impl Diag {
                     }
                 }
                 Received::Nothing => {}
-                // The kernel answers while it is asked.
+                // The kernel answers during the request.
                 Received::Empty => return Ok(()),
             }
         }
@@ -147,7 +147,7 @@ fn request(family: u8, protocol: u8) -> Vec<u8> {
     netlink::message(SOCK_DIAG_BY_FAMILY, netlink::REQUEST | DUMP, &body)
 }
 
-/// The sockets in an answer; whether it was the last.
+/// Calls `each` with the sockets in an answer; true if it was the last.
 pub(crate) fn describe(answer: &[u8], protocol: u8, each: &mut dyn FnMut(Described)) -> bool {
     for message in messages(answer) {
         match message.kind {
@@ -183,7 +183,7 @@ fn socket(body: &[u8], mut protocol: u8) -> Option<Described> {
     let (mut info, mut congestion) = (None, None);
     for (kind, value) in attributes(body.get(MESSAGE..)?) {
         match kind {
-            // Of an end it is told, before the rest.
+            // The report of an end has the protocol, before the rest.
             PROTOCOL => protocol = *value.first()?,
             INFO if protocol == TCP => info = Some(tcp_info(value)),
             CONGESTION => {
@@ -257,7 +257,7 @@ mod tests {
                 diag.ended(&mut |socket| ended.push(socket)).unwrap();
                 assert!(
                     std::time::Instant::now() < deadline,
-                    "nobody told of the end"
+                    "the end was not reported"
                 );
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
@@ -286,7 +286,10 @@ mod tests {
         let mut ended = Vec::new();
         while !ended.iter().any(|end: &Described| end.cookie == cookie) {
             diag.ended(&mut |socket| ended.push(socket)).unwrap();
-            assert!(std::time::Instant::now() < deadline, "nobody told");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the end was not reported"
+            );
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let end = ended.iter().find(|end| end.cookie == cookie).unwrap();

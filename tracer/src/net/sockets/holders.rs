@@ -1,5 +1,5 @@
-//! Which processes hold a socket, where no process tracer knows: a look at the descriptors of all
-//! processes that may be looked at.
+//! The processes that have a socket open, if no process tracer knows: read from the descriptors of all
+//! processes that may be read.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -17,17 +17,17 @@ use crate::linux::tick_ns;
 use crate::proc::Upids;
 use crate::proc::reading::{Image, ProcessStat};
 
-/// Images that are remembered; then the dead ones are forgotten.
+/// Images that are remembered; beyond that the dead ones are forgotten.
 const REMEMBERED: usize = 1 << 14;
 
-/// The processes of the machine, as far as they hold sockets of interest.
+/// The processes of the machine that have sockets of interest open.
 #[derive(Debug)]
 pub(crate) struct Holders {
     host: HostId,
     clock: Clock,
     recorder: Recorder,
     upids: Arc<Upids>,
-    /// By process id, begin, and address of the program, which is another one after most execs.
+    /// Images by process id, begin, and address of the program, which is another one after most execs.
     images: HashMap<(u32, u64, u64), Upid>,
 }
 
@@ -53,14 +53,14 @@ impl Holders {
             let Some(pid) = number(entry.file_name().as_bytes()) else {
                 continue;
             };
-            let held = sockets(pid, inodes);
-            if held.is_empty() || pid == std::process::id() {
+            let opened = sockets(pid, inodes);
+            if opened.is_empty() || pid == std::process::id() {
                 continue;
             }
             let Some(upid) = self.image(pid, &mut alive) else {
                 continue;
             };
-            for inode in held {
+            for inode in opened {
                 found.entry(inode).or_default().push(upid);
             }
         }
@@ -102,8 +102,8 @@ impl Holders {
     }
 }
 
-/// Those of the sockets that process `pid` holds, each once. From its directory on: the way there is
-/// longer than what is read.
+/// Those of the sockets that process `pid` has open, each once. Reads links relative to its directory: the
+/// full path takes longer than the reading.
 fn sockets(pid: u32, inodes: &HashSet<u64>) -> HashSet<u64> {
     let path = format!("/proc/{pid}/fd");
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

@@ -9,7 +9,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// By the magic number of a section.
+    /// Byte order by the magic number of a section.
     pub(super) fn of_section(magic: &[u8]) -> Option<Order> {
         match magic {
             [0x1a, 0x2b, 0x3c, 0x4d] => Some(Order::Big),
@@ -79,17 +79,17 @@ impl<'a> Iterator for Options<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     unit: Unit,
-    /// To add, seconds.
+    /// Seconds to add.
     pub(super) offset_s: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// So many nanoseconds.
+    /// Nanoseconds in a unit.
     Nanoseconds(u64),
-    /// That part of a nanosecond.
+    /// Units in a nanosecond.
     Parts(u128),
-    /// 2^-n seconds.
+    /// A unit is 2^-n seconds.
     Binary(u32),
 }
 

@@ -62,7 +62,7 @@ impl Table {
         self.flows.place(&parsed, seen, &Recorder::nowhere()).flow
     }
 
-    /// A connection that goes on, after 100 ms of nothing.
+    /// A connection that begins after 100 ms without packets.
     fn open(&mut self, payload_bytes: u32) -> FlowId {
         self.t_ns += 100 * MS;
         self.seq += 1000;
@@ -98,7 +98,7 @@ impl Table {
         flow
     }
 
-    /// The flow of the client's socket `cookie`, of which is told `later_ns` after the last packet.
+    /// The flow of the client's socket `cookie`, which is reported `later_ns` after the last packet.
     fn of(&mut self, cookie: u64, later_ns: i64, sent: Option<u64>) -> Option<FlowId> {
         let ends = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
         let met = self.met(ends, cookie, later_ns, sent);
@@ -130,7 +130,7 @@ impl Table {
 }
 
 #[test]
-fn a_socket_that_is_told_of_late_keeps_its_connection() {
+fn a_socket_that_is_reported_late_keeps_its_connection() {
     let mut table = Table::new();
     let first = table.open(5000);
     assert_eq!(table.of(7, 50 * MS, None), Some(first));
@@ -154,7 +154,7 @@ fn sockets_that_are_met_closed_are_in_the_order_of_their_connections() {
     for (cookie, flow) in (7..).zip(flows) {
         assert_eq!(table.of(cookie, 30 * MS, Some(12)), Some(flow));
     }
-    // Of the first one is nothing told: it cannot have sent what the second did.
+    // The first connection has no report: it cannot have sent the bytes of the second one.
     let mut table = Table::new();
     table.open(10);
     table.close();
@@ -164,7 +164,7 @@ fn sockets_that_are_met_closed_are_in_the_order_of_their_connections() {
 }
 
 #[test]
-fn while_a_connection_begins_nobody_can_tell_whose_socket_it_is() {
+fn while_a_connection_begins_its_socket_is_not_known() {
     let mut table = Table::new();
     let first = table.open(10);
     table.close();
@@ -172,7 +172,7 @@ fn while_a_connection_begins_nobody_can_tell_whose_socket_it_is() {
     assert_eq!(table.of(8, MS, None), None);
     assert_eq!(table.of(8, 6 * MS, None), Some(second));
     assert_eq!(table.of(7, 6 * MS, Some(12)), Some(first));
-    // One that has no other before it is known at once.
+    // A connection with no other before it is known at once.
     assert_eq!(Table::new().of(7, 0, None), None);
     let mut table = Table::new();
     let only = table.open(10);
@@ -188,7 +188,7 @@ fn a_socket_that_was_refused_may_ask_again() {
     assert_ne!(flow, refused);
     assert_eq!(table.of(7, 10 * MS, None), Some(flow));
     assert_eq!(table.of(7, 20 * MS, Some(12)), Some(flow));
-    // And the one that answered is at that of the two that it answered.
+    // And the socket that answered is at the connection of the two that it answered.
     let ends = (SERVER.parse().unwrap(), CLIENT.parse().unwrap());
     let met = table.met(ends, 9, 20 * MS, Some(0));
     assert_eq!(table.flows.of_socket(&met), Some((flow, End::Dst)));
@@ -204,7 +204,7 @@ fn a_call_in_vain_has_the_connection_that_began_then() {
     assert_eq!(table.of_unanswered(1000, "10.0.0.3:80"), None);
     let second = table.refused();
     assert_eq!(table.of_unanswered(1000, SERVER), Some(second));
-    // One that was answered is another one's.
+    // A connection that was answered belongs to another call.
     table.open(10);
     assert_eq!(table.of_unanswered(1000, SERVER), None);
 }
@@ -235,9 +235,9 @@ fn a_socket_bound_to_no_address_is_at_the_end_that_is_on_this_host() {
         |found: Vec<(FlowId, End)>| found.into_iter().map(|(_, end)| end).collect::<Vec<_>>();
     assert_eq!(ends(found(&[(Way::Out, (here, there))])), [End::Src]);
     assert_eq!(ends(found(&[(Way::In, (there, here))])), [End::Dst]);
-    // Nothing tells which of them it is.
+    // Nothing says which of them it is.
     assert!(found(&[(Way::Unknown, (here, there))]).is_empty());
-    // The port of another host that this one asks.
+    // A request of this host to the port of another one.
     assert!(found(&[(Way::Out, ("10.0.0.1:999", there))]).is_empty());
     // A group has its members on this host, too.
     let group = ("10.0.0.1:999", "224.0.0.9:5000");
