@@ -117,7 +117,7 @@ fn partners(bound: &Bound<'_>) -> (HashSet<ProcessId>, HashMap<ProcessId, HashSe
 
 /// The share of a program's work that larger calls would save; `None`: not known.
 ///
-/// Saved are the kernel's part of the calls and the program's own part of them: the functions of a library and of an
+/// Saved are the time that the program was blocked in the calls, the kernel's part of them and the program's own part: the functions of a library and of an
 /// interpreter that lead to each call. The own part is not recorded. It is taken to be as long as the kernel's, and at
 /// most half of the program's user time: of programs in C, Python, Perl, awk and bash that were run with and without a
 /// buffer, it was 0.4 to 0.9 of the user time, less only where the program computed much between its calls.
@@ -133,7 +133,8 @@ fn share(bound: &Bound<'_>, place: usize, calls: i64) -> Option<f64> {
     let busy = totals[State::Cpu as usize] + totals[State::Queue as usize];
     let kernel = image.kernel_share?;
     let own = kernel.min((1.0 - kernel) / 2.0);
-    (work > 0.0).then_some((kernel + own) * of_calls * busy / work)
+    let saved = (kernel + own) * busy + totals[State::File as usize];
+    (work > 0.0).then_some(of_calls * saved / work)
 }
 
 fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> Finding {

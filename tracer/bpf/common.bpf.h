@@ -1,0 +1,56 @@
+/* Shared by all programs: which processes are traced, and how the kernel's memory is read. */
+#pragma once
+#include "events.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#define barrier() asm volatile("" ::: "memory")
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+#ifndef __arg_nonnull
+#define __arg_nonnull __attribute__((btf_decl_tag("arg:nonnull")))
+#endif
+
+/*
+ * Ends a loop that goes on for too long (may_goto, Linux 6.9): the verifier need not follow each step. A counter of
+ * such a loop is kept in the memory of a map: a register would differ in each step that the verifier looks at.
+ */
+#define can_loop ({ __label__ late, more; bool yes = true; \
+	asm volatile goto("may_goto %l[late]" :::: late); goto more; \
+	late: yes = false; more:; yes; })
+
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+
+/*
+ * An address of the kernel as a pointer that is only read. A pointer that the verifier trusts costs it a millisecond
+ * at each member (up to Linux 6.18 at least), because it looks up by name whether it may trust the next one, too.
+ */
+#define as(type, address) ((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))
+#define current_task() as(struct task_struct, bpf_get_current_task())
+
+#define TS_COMPAT 2	/* in thread_info.status: in a call of a 32-bit program */
+
+/* Processes that are traced, by pid, with their pid_state. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, u32);
+	__type(value, u64);
+} traced_pids SEC(".maps");
+
+/* How often one stopped to be NATIVE. */
+u64 pid_changes SEC(".data.pid_changes");
+
+/* The open file of a descriptor; NULL: there is none. */
+static __always_inline struct file *file_of(struct fdtable *table, u32 fd)
+{
+	u64 address = 0;
+	if (fd >= table->max_fds)
+		return NULL;
+	bpf_probe_read_kernel(&address, sizeof address, (void *)table->fd + 8 * (u64)fd);
+	return (struct file *)address;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

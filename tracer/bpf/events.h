@@ -1,0 +1,122 @@
+/*
+ * The records that the programs write, and the maps that both sides have in memory. The same is in Rust, beside what
+ * reads it; a test compares names, sizes and offsets with those in the objects.
+ */
+#pragma once
+#include "kernel.h"
+
+enum {
+	SYSCALLS = 512,		/* numbers of system calls are below; those of 32-bit programs are this much higher */
+	MAX_CPUS = 1024,
+};
+
+/* State of a process in traced_pids. */
+enum pid_state {
+	NATIVE,			/* its calls have the numbers of this architecture */
+	COMPAT,			/* those of 32-bit programs */
+	EXITED,			/* its last thread has begun to exit: who acts under this id is another process */
+};
+
+/* --- Processes (processes.bpf.c): a ring of records of any length ------------------------------------------------ */
+
+enum process_event {
+	FORKED = 1, EXECUTED, ENDED,
+	/* Parts of an exec, before it. Each may come in several records. */
+	EXECUTABLE, DIRECTORY, ARGUMENTS, ENVIRONMENT,
+	STOPPED, EXITING,
+	/* The path of descriptor 0, and so on. */
+	TARGETS,
+	NUMBERED = 10,		/* descriptors that a shell can redirect by one digit */
+	/* Parts of a fork, an exec and the begin of an exit: all that is open, and what the parent has open. */
+	OPEN_FILES = TARGETS + NUMBERED, OPEN_FILES_OF_PARENT,
+	/* Parts of a call, before it: the other one of two descriptors, the path it opened, the address of a socket, two
+	 * names, and the directories they are relative to. */
+	SECOND, OPENED, ADDRESS, NAMES, BASES = NAMES + 2,
+	CALLED = BASES + 2,
+	/* A thread that executed a program while the clock of its CPU stood still leaves the CPU. */
+	LEFT,
+	/* Bytes that were written into a pipe whose reading end the writer has, as shells do with here-documents. */
+	PIPED,
+};
+
+/* In event_head.number of a path: the file has no name any more; it never had one. Of open files: there may be more. */
+enum { UNNAMED = 1, DETACHED = 2, CUT = 4 };
+/* In event_head.number of an address: it is the socket's own. Of a fork: both share the table of descriptors. */
+enum { OWN_ADDRESS = 1, SHARES_FILES = 1 };
+/* In event_head.number of an exec: COMPAT. Below it a bit for each part that could not be reported. */
+#define COMPAT_EXEC (1u << 31)
+
+struct event_head {
+	u64 at;			/* CLOCK_MONOTONIC, ns; of a part 0, or its length */
+	u32 tid, pid, what, number;
+};
+
+/* An open file, as one descriptor of a process. */
+struct open_file {
+	u32 descriptor, generation, mode, flags, kind, device;
+	u64 inode, position, size;
+	u32 writers, capacity;	/* of a pipe; capacity in pages */
+	u64 unread;		/* bytes in a pipe without writers; ~0: not known */
+};
+
+/* Calls and bytes of read, calls and bytes of write: read calls, write calls, bytes read, bytes written. */
+struct io_counts { u64 read_calls, write_calls, read_bytes, write_bytes; };
+
+struct open_files { struct io_counts io; u64 process; struct open_file files[]; };
+
+struct fork_event { u32 tid, pid; u64 level, inner_pid; };
+
+/* Use of resources by a thread. */
+struct usage {
+	u64 on_cpu, counted_at, user, system, run_delay, minor_faults, major_faults, voluntary_switches,
+		involuntary_switches;
+	struct io_counts io;
+	u64 peak_pages;		/* of its process */
+	u64 cpu, clock, task_clock, clock_flags;
+};
+
+struct exec_event { struct usage usage; u32 former_tid, umask; };
+struct exit_event { struct usage usage; u64 start; u32 leader_code, group_code; u64 group_flags; };
+
+/* A system call that has returned. */
+struct call_event {
+	struct open_file file;
+	u64 result, argument[6];
+	struct io_counts io;
+	u16 family, type;
+	u32 state;
+	u16 local_port, peer_port;
+	u32 unused;
+	u8 local[16], peer[16];
+	u64 peer_inode;
+};
+
+/* --- Calls (calls.bpf.c): slots of one size in a ring for each CPU ----------------------------------------------- */
+
+enum slot_kind { ENTRY = 1, SHORT_ENTRY, COMPAT_ENTRY, RETURN, CARRIED, MOVED };
+
+/* Flags of a system call in `wanted`. */
+enum { ENTERS = 1, RETURNS = 2, SHORT = 4, VECTOR = 8, MESSAGE = 16, OFFSETS = 32, OFFSET = 64, DATA = 128 };
+enum { KIND_SHIFT = 10, ROUND_SHIFT = 16 };
+
+struct slot {
+	u64 at;
+	u32 tid;
+	u32 mark;		/* number of the call, slot_kind, and in the upper half the round of the ring; written last */
+	u64 words[6];
+};
+
+/* Slots taken and read of the ring of one CPU, each in a cache line of its own. */
+struct ring_state { u64 taken, unused[7], read, unused_too[7]; };
+
+/* --- Scheduling (switches.bpf.c): a ring for each CPU ------------------------------------------------------------ */
+
+/* In switch_event.exit_state: the record is a waking, or the end of a request to a device. */
+#define IS_WAKING (~0u)
+#define IS_COMPLETED (~0u - 1)
+
+struct switch_event { u64 at; u32 tid, next, state, exit_state; u64 ran; };
+
+/* The call in which a thread leaves its CPU: registers that may hold arguments, from bp on. */
+struct waiting_call { u64 number, is_compat, registers[11]; };
+struct waiting_event { struct switch_event head; struct waiting_call call; };
