@@ -1,0 +1,291 @@
+/* Calls by which a process gets descriptors, names and channels: reported when they have returned, with their result. */
+
+enum { PAGE_MASK = 0xfff, EINPROGRESS = 115, NO_DIRECTORY = -1, UIO_MAXIOV = 1024 };
+enum { NR_write = 1, NR_sendto = 44, NR_recvmsg = 47, NR_openat = 257 };
+enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10 };
+
+/* How a call is reported; 0: not at all. */
+enum call_shape {
+	RETURNED = 1, GIVEN, PAIR, PAIR_LAST, NAMED, NAMED_AT, NAMED_SECOND, RENAMED, RENAMED_AT, MOVED_TO, ALONE,
+	SENT, SENT_MESSAGE, RECEIVED, SEVERAL_RECEIVED, WROTE,
+};
+/* The shape of each call, those of 32-bit programs behind the others. */
+u8 call_shapes[2 * SYSCALLS] SEC(".data.call_shapes");
+/* For each place of the next instruction in its page: files opened there are the C library's own. */
+u8 library_opens[PAGE_MASK + 1] SEC(".data.library_opens");
+
+/* Sockets whose destination was reported, by inode. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, u32);
+	__type(value, u64);
+} sent_sockets SEC(".maps");
+
+static __always_inline u64 report_call(struct scratch *s, u32 number)
+{
+	s->record.head.number = number;
+	return emit(s, CALLED, sizeof(struct call_event));
+}
+
+/* Reports the address of a UNIX socket, or that of its peer. */
+static __always_inline void report_address(struct scratch *s, struct unix_sock *socket, struct unix_sock *peer)
+{
+	struct unix_address *address = socket->addr;
+	begin_part(s, ADDRESS);
+	if (address)
+		s->part.number = OWN_ADDRESS;
+	else if (!peer || !(address = peer->addr))
+		return;
+	s->part.at = (u32)address->len;
+	bpf_probe_read_kernel(s->bytes, ADDRESS_MAX, address->name);
+	output(&s->part, sizeof s->part + ADDRESS_MAX);
+}
+
+__noinline int get_socket(struct scratch *s __arg_nonnull, u64 file_at)
+{
+	struct socket *socket = as(struct socket, as(struct file, file_at)->private_data);
+	struct sock *sock = socket->sk;
+	struct sock_common *common = as(struct sock_common, sock);
+	struct call_event *c = &s->record.call;
+
+	c->type = socket->type;
+	c->family = common->skc_family;
+	c->state = common->skc_state;
+	c->local_port = common->skc_num;
+	c->peer_port = common->skc_dport;
+	if (c->family == AF_INET) {
+		*(u32 *)c->local = common->skc_rcv_saddr;
+		*(u32 *)c->peer = common->skc_daddr;
+	} else if (c->family == AF_INET6) {
+		bpf_probe_read_kernel(c->local, 16, &common->skc_v6_rcv_saddr);
+		bpf_probe_read_kernel(c->peer, 16, &common->skc_v6_daddr);
+	} else if (c->family == AF_UNIX) {
+		struct unix_sock *own = as(struct unix_sock, sock), *peer = as(struct unix_sock, own->peer);
+		if (own->peer && peer->sk.sk_socket)
+			c->peer_inode = as(struct socket_alloc, peer->sk.sk_socket)->vfs_inode.i_ino;
+		report_address(s, own, own->peer ? peer : NULL);
+	}
+	return 0;
+}
+
+static __always_inline void clear_socket(struct call_event *c)
+{
+	__builtin_memset(&c->family, 0, sizeof *c - __builtin_offsetof(struct call_event, family));
+}
+
+static __always_inline u64 own_file(s32 fd)
+{
+	struct fdtable *table = table_of(current_task());
+	return table ? file_in(table, fd) : 0;
+}
+
+/* Fills in the descriptor of a call. Returns the type of its file; 0: there is none. */
+static __always_inline u32 get_file(struct scratch *s, s32 fd, u64 file)
+{
+	if (!file)
+		return 0;
+	describe(s, file, fd, true);
+	s->record.call.file = s->file;
+	return s->file.kind & S_IFMT;
+}
+
+/* The same, with the path of a file and the addresses of a socket. Returns true if the call is to be reported. */
+static __always_inline bool get_descriptor(struct scratch *s, s32 fd)
+{
+	u64 file = own_file(fd);
+	u32 type = get_file(s, fd, file);
+	if (type == S_IFREG || type == S_IFIFO)
+		report_path(s, OPENED, &as(struct file, file)->f_path);
+	else if (type == S_IFSOCK)
+		get_socket(s, file);
+	return !file || type == S_IFREG || type == S_IFIFO || type == S_IFSOCK;
+}
+
+/* The same of two descriptors in the user's memory. */
+static __always_inline void get_pair(struct scratch *s, u64 address)
+{
+	s32 both[2] = {};
+	bpf_probe_read_user(both, sizeof both, (void *)address);
+	for (u32 n = 0; n < 2 && can_loop; n++) {
+		s32 fd = n ? both[1] : both[0];
+		u64 file = own_file(fd);
+		u32 type = get_file(s, fd, file);
+		clear_socket(&s->record.call);
+		if (type == S_IFSOCK)
+			get_socket(s, file);
+		if (type && !n)
+			emit(s, SECOND, sizeof(struct call_event));
+	}
+}
+
+/* Reports a name that the call was given, and the directory that it is relative to. */
+__noinline int report_name(struct scratch *s __arg_nonnull, u64 address, s32 directory, u32 place)
+{
+	begin_part(s, NAMES + place);
+	long length = bpf_probe_read_user_str(s->bytes, PATH_MAX, (void *)address);
+	if (length < 1)
+		return 0;
+	output(&s->part, sizeof s->part + (length & (2 * PATH_MAX - 1)));
+	if (s->bytes[0] == '/')
+		return 0;
+	if (directory < 0) {
+		report_path(s, BASES + place, &current_task()->fs->pwd);
+	} else {
+		u64 file = own_file(directory);
+		if (file)
+			report_path(s, BASES + place, &as(struct file, file)->f_path);
+	}
+	return 0;
+}
+
+/* Reports the destination of a message. Returns true if it is the first one of its socket. */
+static __always_inline bool report_destination(struct scratch *s, u64 address, u64 length, s32 fd)
+{
+	u64 file = own_file(fd), any = 0;
+	if (!address)
+		return false;
+	if (!file)
+		return true;
+	u32 inode = as(struct file, file)->f_inode->i_ino;
+	if (bpf_map_lookup_elem(&sent_sockets, &inode))
+		return false;
+	bpf_map_update_elem(&sent_sockets, &inode, &any, BPF_ANY);
+	begin_part(s, NAMES);
+	u64 bytes = (u32)length < ADDRESS_MAX ? length & 127 : ADDRESS_MAX;
+	if (!bpf_probe_read_user(s->bytes, bytes, (void *)address))
+		output(&s->part, sizeof s->part + bytes);
+	return true;
+}
+
+/* Reports a pipe or socket that came in a message as if it had come by a call of its own. */
+static __always_inline void report_received(s32 fd, void *with)
+{
+	struct scratch *s = with;
+	u64 file = own_file(fd);
+	u32 type = get_file(s, fd, file);
+	if (type != S_IFIFO && type != S_IFSOCK)
+		return;
+	clear_socket(&s->record.call);
+	if (type == S_IFSOCK)
+		get_socket(s, file);
+	else
+		report_path(s, OPENED, &as(struct file, file)->f_path);
+	report_call(s, s->record.head.number);
+}
+
+/*
+ * Reports bytes that were written into a pipe whose reading end is the descriptor before: a shell makes a pipe, writes
+ * a here-document into it, and then starts the program that reads it.
+ */
+static __always_inline void report_piped(struct scratch *s, s32 fd, u64 address, u64 bytes)
+{
+	u64 file = own_file(fd), reading = own_file(fd - 1);
+	if (!file || !reading || bytes > PART_MAX)
+		return;
+	struct inode *inode = as(struct file, file)->f_inode;
+	if ((inode->i_mode & S_IFMT) != S_IFIFO || as(struct file, reading)->f_inode != inode)
+		return;
+	begin_part(s, PIPED);
+	s->part.at = inode->i_ino;
+	u32 length = bytes & (2 * PART_MAX - 1);
+	if (length <= PART_MAX && !bpf_probe_read_user(s->bytes, length, (void *)address))
+		output(&s->part, sizeof s->part + length);
+}
+
+/* Runs for every call of the machine: what is not reported must cost next to nothing. */
+static __always_inline bool is_reported(struct pt_regs *regs, u64 number, long result)
+{
+	u64 length = 0;
+	if (number >= SYSCALLS || !(call_shapes[number] | call_shapes[SYSCALLS + number])
+	    || (result < 0 && result != -EINPROGRESS))
+		return false;
+	if (number == NR_openat)
+		/* The C library opens a file for itself, for reading: libraries, locales. */
+		return regs->dx & config.change_flags || !library_opens[regs->ip & PAGE_MASK];
+	if (number == NR_sendto)
+		return regs->r8;	/* without an address it goes to the peer, which is known */
+	if (number != NR_recvmsg)
+		return true;
+	bpf_probe_read_user(&length, 8, (void *)regs->si + __builtin_offsetof(struct user_msghdr, msg_controllen));
+	return length >= 20;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(called, struct pt_regs *regs, long result)
+{
+	u64 number = regs->orig_ax;
+	struct task_struct *task = current_task();
+	struct scratch *s;
+
+	if (!is_reported(regs, number, result) || !(s = begin(true)))
+		return 0;
+	struct call_event *c = &s->record.call;
+	u64 *a = c->argument;
+	if (task->thread_info.status & TS_COMPAT) {
+		number += SYSCALLS;
+		a[0] = (u32)regs->bx, a[1] = (u32)regs->cx, a[2] = (u32)regs->dx;
+		a[3] = (u32)regs->si, a[4] = (u32)regs->di, a[5] = (u32)regs->bp;
+	} else {
+		a[0] = regs->di, a[1] = regs->si, a[2] = regs->dx, a[3] = regs->r10, a[4] = regs->r8, a[5] = regs->r9;
+	}
+	if (number >= 2 * SYSCALLS)
+		return 0;
+	u8 shape = call_shapes[number];
+	if (shape == WROTE) {
+		report_piped(s, a[0], a[1], result);
+		return 0;
+	}
+	c->result = result;
+	c->io = io_of(task);
+	c->file = (struct open_file){ .descriptor = -1 };
+	clear_socket(c);
+	s->record.head.number = number;
+	struct { u64 name, length; } to = { a[4], a[5] };
+	switch (shape) {
+	case 0:
+		return 0;
+	case RECEIVED:
+	case SEVERAL_RECEIVED:
+		if (shape == RECEIVED || result <= UIO_MAXIOV)
+			each_descriptor(&s->walk, a[1], shape == RECEIVED ? 1 : result, report_received, s);
+		return 0;
+	case SENT_MESSAGE:
+		bpf_probe_read_user(&to, sizeof to, (void *)a[1]);
+		/* fallthrough */
+	case SENT:
+		if (!report_destination(s, to.name, to.length, a[0]))
+			return 0;
+		/* fallthrough */
+	case GIVEN:
+	case RETURNED:
+		if (!get_descriptor(s, shape == RETURNED ? result : a[0]))
+			return 0;
+		break;
+	case PAIR:
+	case PAIR_LAST:
+		get_pair(s, shape == PAIR ? a[0] : a[3]);
+		break;
+	case NAMED:
+	case RENAMED:
+		report_name(s, a[0], NO_DIRECTORY, 0);
+		if (shape == RENAMED)
+			report_name(s, a[1], NO_DIRECTORY, 1);
+		break;
+	case NAMED_AT:
+	case RENAMED_AT:
+		report_name(s, a[1], a[0], 0);
+		if (shape == RENAMED_AT)
+			report_name(s, a[3], a[2], 1);
+		break;
+	case NAMED_SECOND:
+		report_name(s, a[1], NO_DIRECTORY, 0);
+		break;
+	case MOVED_TO:
+		report_name(s, a[3], a[2], 0);
+		break;
+	}
+	report_call(s, number);
+	return 0;
+}
