@@ -306,7 +306,7 @@ fn bursts(found: &[Message], base_ns: &BTreeMap<(Node, Node), i64>) -> Vec<Messa
     all
 }
 
-/// Cause of the traffic of a process.
+/// The component without which the length of a run is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Nothing,

@@ -15,16 +15,16 @@ use crate::run::{Node, Run};
 use crate::{Answer, state};
 use flowtrace_render::units;
 
-/// Parallel efficiency from which the POP centre calls it good.
+/// Parallel efficiency that the POP centre calls good.
 const GOOD: f64 = 0.8;
 
-/// `network slowdown`: who is slower than the others, and what that cost.
+/// `network slowdown`: the processes that are slower than the others, and their cost.
 pub fn slowdown(run: &Run) -> Page {
     page(run, analysis::slowdown(run), |known| {
         let found = &known.value;
         let mut page = Page::new(run, &["process", "work_least_s", "work_most_s", "loaded"]);
         let ratio = wording::number(found.ratio);
-        // The same evidence as that of the balance: one trace has one verdict.
+        // The evidence of `balance` as well, so that one trace has one verdict.
         let evidence = evidence::weigh(run).ok();
         let unsure = evidence.filter(|e| matches!(e.verdict, Verdict::Unsure(_)));
         if let Some(evidence) = &unsure {
@@ -206,7 +206,7 @@ pub fn what_if(run: &Run, change: &Change) -> Page {
     })
 }
 
-/// `network state`: what the paths had left.
+/// `network state`: the bandwidth that the paths had left.
 pub fn state(run: &Run) -> Page {
     let found = match state::available_bandwidth(run) {
         Ok(found) => found,
@@ -261,7 +261,7 @@ pub fn state(run: &Run) -> Page {
     page
 }
 
-/// `network placement`: where the processes should be.
+/// `network placement`: the best placement of the processes.
 pub fn placement(run: &Run, capacities: &BTreeMap<(String, String), f64>) -> Page {
     page(run, analysis::place(run, capacities), |known| {
         let found = &known.value;

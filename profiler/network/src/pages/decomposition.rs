@@ -10,7 +10,7 @@ use crate::run::{Mode, Node, Run};
 use crate::wording;
 use flowtrace_render::units;
 
-/// `network messages`: how many each process sent to each other.
+/// `network messages`: number of messages between each two processes.
 pub fn messages(run: &Run) -> Page {
     page(run, calls::message_counts(run, None), |known| {
         let mut page = Page::new(run, &["src", "dst", "messages", "per_s"]);
@@ -139,7 +139,8 @@ pub fn bandwidth(run: &Run, src: Node, dst: Node) -> Page {
     })
 }
 
-/// `network component`: what the run lost most to; in thesis mode what lies farthest above the median of its kind.
+/// `network component`: the component to which the run lost most; in thesis mode the one farthest above
+/// the median of its kind.
 pub fn component(run: &Run) -> Page {
     page(run, calls::most_imbalanced(run, None), |known| {
         let found = &known.value;
