@@ -36,11 +36,11 @@ const FEWEST_ITERATIONS: usize = 3;
 const ALIKE: usize = 2;
 
 /// Reason why equal delays alone do not prove a balance.
-const EQUAL_DELAYS: &str = "what the sends waited for is not known, and where messages come while the others still work, delays are alike though the work is not";
+const EQUAL_DELAYS: &str = "the messages for which the sends waited are not known, and if messages come while the others still work, delays are equal although the work is not";
 
 /// Reason why the longest delays alone do not prove a load. A message that comes while its receiver
 /// still works cuts the delay of the slower one, so that the faster one has the longer delays.
-const CONTRADICTED: &str = "the process with the longest delays works no longer than the others when the messages are replayed, so that the two contradict each other";
+const CONTRADICTED: &str = "the process with the longest delays works no longer than the others in a replay of the messages, so that delays and replay contradict each other";
 
 /// Weighs the evidence of a run on its balance.
 ///
@@ -69,7 +69,7 @@ fn with_few(evidence: &mut Evidence) {
     }
     let range = evidence.ratio_range.map_or(String::new(), |range| {
         format!(
-            ": the factor to the next may be anything from {} to {}",
+            ": the factor to the next process may be anything from {} to {}",
             wording::number(range.low),
             wording::number(range.high)
         )

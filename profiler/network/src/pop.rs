@@ -89,13 +89,13 @@ pub fn bounded(
 ) -> Result<Pop, Unknown> {
     if goes_one_way(messages) {
         return Err(Unknown::new(
-            "messages go one way, so that processes run ahead of each other as far as buffers reach, and what they do meanwhile packets do not show",
+            "messages go one way, so that processes run ahead of each other as far as buffers allow, and packets do not show their work meanwhile",
         ));
     }
     if let Some(unseen) = run.all().find(|&node| !run.is_own(node)) {
         let name = run.nodes().get(usize::from(unseen));
         return Err(Unknown::new(format!(
-            "{} has no capture of its own, and when its library was busy others' captures do not show",
+            "{} has no capture of its own, and captures of others do not show when its library was busy",
             name.map_or("a process", String::as_str)
         )));
     }

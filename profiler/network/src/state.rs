@@ -458,7 +458,7 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
             * (1.0 + SLACK);
         let middle = (range.low + range.high) / 2.0;
         if range.low > best || range.high <= 0.0 {
-            found.why = Some("the trains say more than the link carried at its best".into());
+            found.why = Some("the trains show a higher rate than the link ever carried".into());
         } else if range.high - middle > WIDEST * middle {
             found.why = Some(format!(
                 "the trains differ: {} to {}",

@@ -101,7 +101,7 @@ fn ownerless(flows: &[FlowRow]) -> Option<String> {
     (known && without > 0).then(|| {
         format!(
             "{} with no known process at either end: of programs that were not traced, or, where \
-             only packets were recorded, over before anybody looked at descriptors",
+             only packets were recorded, ended before descriptors were read",
             units::counted(without as i64, "flow", "flows")
         )
     })

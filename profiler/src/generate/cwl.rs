@@ -45,7 +45,7 @@ pub fn refuse(plan: &mut Plan) {
             from.is_some_and(|from| link_of(from, &link.path).is_none())
         };
         let reason = match (step.moves_directory, links.find(is_unknown)) {
-            (true, _) => "it moves or removes a directory, for which CWL has no word".to_owned(),
+            (true, _) => "it moves or removes a directory, which CWL cannot express".to_owned(),
             (false, Some(link)) => format!("it uses the link {}, of unknown origin", link.path),
             (false, None) => continue,
         };

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_after_what_looked_before() {
+    fn changes_come_after_earlier_reads() {
         use How::{Read, Write};
         let history = [
             touch(0, Write, 0, 1),

@@ -286,7 +286,7 @@ impl Builder<'_> {
         }
         if run.exit_code != Some(0) {
             notes.push(format!(
-                "the run itself failed ({}): what it had not begun is not here",
+                "the run itself failed ({}): steps that had not begun are missing here",
                 ending(
                     run.exit_signal
                         .map_or(run.exit_code.unwrap_or(0), |signal| 128 + signal)
@@ -303,7 +303,7 @@ impl Builder<'_> {
             }
             if group.iter().any(|&at| self.has_computed_text(drafts, at)) {
                 notes.push(format!(
-                    "{} has a here-document or here-string: it is given the text of then, whatever that came from",
+                    "{} has a here-document or here-string: it gets the text of the traced run, whatever that came from",
                     step.id
                 ));
             }

@@ -145,7 +145,7 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
     let is_excluded = |loss: &LossRow| loss.counter == "excluded_calls" && loss.value > 0;
     if workflow.losses.iter().any(is_excluded) {
         let reason =
-            "files were left out of it (--include, --exclude), and with them what depends on what";
+            "files were left out of it (--include, --exclude), so that dependencies are missing";
         return unfit(reason, "record it again without --include and --exclude");
     }
     let lost = workflow

@@ -15,7 +15,7 @@ const NOISY: f64 = 1.5;
 const MOST_OF_EQUALS: f64 = 1.03;
 
 /// Reason why no process is named although the shown rounds of one are longer.
-const RARELY_SHOWN: &str = "the processes take turns, and whose work is longest where it shows hides it in too many rounds, in which it may be shorter";
+const RARELY_SHOWN: &str = "the processes take turns, and the one with the longest shown rounds hides its work in too many others, which may be shorter";
 
 /// The verdict by the work in a plain exchange.
 pub(super) fn of_work(
@@ -52,26 +52,26 @@ pub(super) fn of_work(
     let noise = found.noise;
     evidence.verdict = if noise > NOISY {
         Verdict::Unsure(format!(
-            "rounds take {} times the work of quiet ones, as where CPUs are shared, and a load does not show beside that",
+            "rounds take {} times the work of quiet ones, as on shared CPUs, which hides a load",
             wording::number(noise)
         ))
     } else if !found.loaded.is_empty() || range.high >= slowdown::shown_at(noise) {
         Verdict::Unsure(open(range))
     } else if let Some((several, ratio)) = several_apart(&sums) {
         Verdict::Unsure(format!(
-            "{several} processes work {} times as much as the next, which may be loads or what they are meant to do",
+            "{several} processes work {} times as much as the next, which may be loads or their usual work",
             wording::number(ratio)
         ))
     } else if evidence.hidden > 0 {
         Verdict::Unsure(HIDDEN.into())
     } else if found.most_ratio() >= GATE {
         Verdict::Unsure(format!(
-            "what the sends waited for is not known well enough: the factor to the next may be {}, which would be a load",
+            "the messages for which the sends waited are not known well enough: the factor to the next process may be {}, which would be a load",
             wording::number(found.most_ratio())
         ))
     } else if range.low > MOST_OF_EQUALS {
         Verdict::Unsure(format!(
-            "one works more than the next for certain ({} to {} times as much), by less than a load, but rounds hold time in the library and without a CPU beside the work",
+            "one process certainly works more than the next ({} to {} times as much), by less than a load, but rounds include time in the library and waits for a CPU",
             wording::number(range.low),
             wording::number(range.high)
         ))
@@ -131,7 +131,7 @@ pub(super) fn of_delays(evidence: &mut Evidence, parts: &[Vec<f64>], gate: &Gate
 
 fn open(range: Range) -> String {
     format!(
-        "the factor to the next lies between {} and {}, where both a load and none fit",
+        "the factor to the next process lies between {} and {}, which fits both a load and none",
         wording::number(range.low),
         wording::number(range.high)
     )

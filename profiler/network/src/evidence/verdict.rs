@@ -10,7 +10,7 @@ pub const LEAST_ITERATIONS: usize = 8;
 pub(super) const LEAST_MESSAGES: usize = 64;
 
 /// Reason why there is no verdict if processes take turns.
-pub(super) const HIDDEN: &str = "the processes take turns: whoever is first in the order answers for the time in which the others work as well, and what they work does not show";
+pub(super) const HIDDEN: &str = "the processes take turns: the first in the order is charged for the time in which the others work too, and their work does not show";
 
 /// Quantity that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

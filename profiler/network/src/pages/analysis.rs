@@ -48,7 +48,8 @@ pub fn slowdown(run: &Run) -> Page {
             ));
             if found.relative_width().is_some_and(|width| width > 0.3) {
                 page.notes.push(
-                    "the range is wide: packets do not show what some sends waited for".into(),
+                    "the range is wide: packets do not show for which messages some sends waited"
+                        .into(),
                 );
             }
             page.notes
@@ -109,8 +110,8 @@ pub fn pop(run: &Run) -> Page {
             ),
         });
         page.notes.push(match found.basis {
-            Basis::Work => "work is what lies between a message and what it waited for, time without a CPU and in the library included".into(),
-            Basis::Bounds => "bounds: no more than the quickest repetition of each step took (longer only behind the last sign of the library), no less than what lies behind that sign in the quickest; time without a CPU included".into(),
+            Basis::Work => "work is the time from the event for which a message waited to the message; it includes time in the library and waits for a CPU".into(),
+            Basis::Bounds => "bounds: at most the time of the quickest repetition of each step (longer only after the last sign of the library), at least the time after that sign in the quickest; waits for a CPU are included".into(),
         });
         page
     })
@@ -171,7 +172,7 @@ pub fn critical_path(run: &Run) -> Page {
             page.rows.push(row);
         }
         page.notes.push(
-            "least and most: with everything waited for that may have been, and with nothing of it"
+            "least and most: if sends waited for every message that they may have needed, and if for none of these"
                 .into(),
         );
         page

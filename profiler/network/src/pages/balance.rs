@@ -167,9 +167,11 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
     );
     match verdict {
         Ok(Verdict::Balanced) => line.push_str(", and the processes are balanced"),
-        Ok(Verdict::Loaded(_)) => line.push_str(", and a loaded process less than stands out"),
+        Ok(Verdict::Loaded(_)) => {
+            line.push_str(", and a loaded process costs too little to stand out")
+        }
         Ok(Verdict::Unsure(reason)) => {
-            line.push_str(&format!("; of the processes none can be named: {reason}"));
+            line.push_str(&format!("; no process can be named: {reason}"));
         }
         Err(unknown) => line.push_str(&format!("; of the processes: {unknown}")),
     }
@@ -282,11 +284,11 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     }
     why(run, evidence, page);
     if evidence.basis == Basis::TimeAccounting {
-        page.notes.push("by what the process tracer saw the processes do: this one is at work, or kept from it by its machine, while the others wait".into());
+        page.notes.push("by the time accounting of the process tracer: this process works, or is kept from work by its machine, while the others wait".into());
     }
     if evidence.hidden > 0 && matches!(evidence.verdict, Verdict::Loaded(_)) {
         page.notes.push(format!(
-            "{} of {} answer at once whenever they are asked: what these work does not show, and is taken to be no more than that of the others",
+            "{} of {} answer every message at once: their work does not show, and is assumed to be no more than that of the others",
             evidence.hidden,
             units::counted(run.nodes().len() as i64, "process", "processes")
         ));
@@ -298,7 +300,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
             wording::seconds(part_s),
             match evidence.are_few() {
                 true => "that is few: ranges are those of Student's distribution, and a load must stand out of nearly every iteration",
-                false => "ranges hold 95 % of the results with other iterations drawn",
+                false => "ranges contain 95 % of the results with other iterations drawn",
             }
         ),
         (false, 1) => "no iterations were found, so that start-up cannot be left out".into(),

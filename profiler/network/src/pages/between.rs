@@ -104,7 +104,7 @@ pub fn predict(run: &Run, base: &Run) -> Page {
     ));
     if (now / before - 1.0).abs() > 0.1 {
         page.notes.push(format!(
-            "the base run holds {} of them and this one {}: the prediction is for as much work as in the base run",
+            "the base run has {} of them and this one {}: the prediction is for as much work as in the base run",
             wording::number(before),
             wording::number(now)
         ));

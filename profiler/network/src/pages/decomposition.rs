@@ -152,11 +152,11 @@ pub fn component(run: &Run) -> Page {
         if let Some(losses) = &found.losses {
             page.lines.push(decision_line(run, losses));
             page.notes.push(format!(
-                "what costs less than {} % of the run does not stand out; the pair is the one with the largest part",
+                "a component that costs less than {} % of the run does not stand out; the pair is the one with the largest part",
                 component::SIGNIFICANT * 100.0
             ));
             if !losses.are_both_ends {
-                page.notes.push("not every host has a capture of its own: what messages of the others took on their way does not show".into());
+                page.notes.push("not every host has a capture of its own: the latency of messages of the others does not show".into());
             }
         } else if let Some(component) = found.component {
             page.lines.push(format!(

@@ -55,7 +55,7 @@ pub fn iterations(run: &Run) -> Page {
         }
         if shaky > 0 {
             page.notes.push(format!(
-                "the count of {} hangs on the gap that is taken for an iteration (columns at 1 and 4 round trips)",
+                "the count of {} depends on the gap that is taken for an iteration (columns at 1 and 4 round trips)",
                 units::counted(shaky as i64, "pair", "pairs")
             ));
         }

@@ -37,6 +37,7 @@ pub enum Error {
         view: String,
         /// Name of the column.
         column: String,
+        /// The value.
         value: Value,
     },
 }
