@@ -19,8 +19,8 @@ const LEAST_WAITING: usize = 12;
 const SOONEST: f64 = 0.1;
 /// Least time of a message on a narrow link, ns. Shorter times are those of the hosts.
 const NARROW_NS: f64 = 100_000.0;
-/// Least share of each pair's messages over a narrow link that take as long as the link does, and
-/// tolerance of that.
+/// Over a narrow link, this quantile of the times of each pair's messages is at least this share of the
+/// link's time per message.
 const DELAYED: f64 = 0.9;
 /// Least spread of the times of messages over a narrow link, as a share of the link's time per message.
 const LEAST_SPREAD: f64 = 0.05;

@@ -179,7 +179,7 @@ impl Workflow {
                     class = if is_directory { "Directory" } else { class };
                     (self.input(&link.path, class), parameter_text(&link.path))
                 }
-                // The link leads nowhere, and the step that made it is not known.
+                // No step made the link, and it leads nowhere now.
                 (None, None) => continue,
             };
             wires.insert(name.clone(), source.into());
