@@ -203,7 +203,7 @@ fn the_ending_of_the_file_is_its_format_or_is_refused() {
                 continue;
             }
             // The trace has nothing of that kind in it: packets, or what its programs began with.
-            let begins = said.contains("does not tell what the programs began with");
+            let begins = said.contains("does not say what the programs began with");
             let is_without = said.contains("there are no ") || begins;
             assert!(
                 is_without || done.status.code() == Some(2),

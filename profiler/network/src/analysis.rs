@@ -1,4 +1,4 @@
-//! The calls beyond section 7.3: slowdown, efficiency, critical path, what-if, placement.
+//! Questions beyond section 7.3: slowdown, efficiency, critical path, changed runs, placement.
 
 use crate::wording;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::schedule::{self, Schedule};
 use super::slowdown::{self, Slowdown};
 use super::state;
 
-/// Messages from which a schedule is worth its name.
+/// Least number of messages for a schedule.
 const LEAST_MESSAGES: usize = 24;
 
 fn schedule(run: &Run) -> Result<Schedule, Unknown> {
@@ -29,11 +29,11 @@ fn schedule(run: &Run) -> Result<Schedule, Unknown> {
     Ok(schedule::schedule(&found, run.nodes().len()))
 }
 
-/// The part of a run in which it iterates, where the messages show it: start-up and the end have
-/// waits of their own.
+/// The part of a run that iterates, as far as the messages show it. Start-up and the end have waits of
+/// their own.
 pub fn iterating(run: &Run) -> Run {
     let found = repeat::of_run(run).ok().flatten();
-    // Where messages are all alike, a cut would put the counts of both directions out of step.
+    // If all messages are alike, a cut would put the counts of both directions out of step.
     let Some(found) = found.filter(|found| !found.is_by_order) else {
         return run.clone();
     };
@@ -90,7 +90,7 @@ pub fn pop_metrics(run: &Run) -> Answer<Pop> {
     Ok(part.known(found?))
 }
 
-/// Longest path through sends and arrivals, for both readings of what is open.
+/// The longest path through sends and arrivals, for both readings of the open dependencies.
 ///
 /// # Errors
 /// When the interval holds too few messages.
@@ -101,12 +101,12 @@ pub fn critical_path(run: &Run) -> Answer<(Replay, Replay)> {
     Ok(run.known(found.ok_or_else(|| Unknown::new("no message in this interval"))?))
 }
 
-/// A changed run.
+/// The effect of a change on a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WhatIf {
-    /// Length between the first and last message as replayed, s.
+    /// Time from the first to the last message in the replay without the change, s.
     pub base_s: f64,
-    /// The same with the change: least and most of both readings, s.
+    /// The same time with the change: the least and the most of both readings, s.
     pub changed_s: (f64, f64),
 }
 
@@ -136,12 +136,13 @@ pub fn what_if(run: &Run, change: &Change) -> Answer<WhatIf> {
     Ok(run.known(value))
 }
 
-/// A placement with what it would gain.
+/// A placement and its gain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// The present mapping, each process on its own host.
     pub now: Placement,
-    /// The advised one, with no move that gains nothing; equal to `now` where none gains [`placement::MARGIN`].
+    /// The advised mapping, without moves that gain nothing. Equal to `now` if none gains
+    /// [`placement::MARGIN`].
     pub better: Placement,
     /// Hosts' names, in the order of the placements' numbers.
     pub hosts: Vec<String>,
@@ -149,11 +150,11 @@ pub struct Advice {
     pub demands: matrix::Matrix<f64>,
 }
 
-/// Where the processes should be, given measured capacities between hosts in bytes/s by names of
-/// sender and receiver; pairs that are not given take the passive estimate.
+/// The best placement of the processes. `given` has measured capacities in bytes/s by names of sending
+/// and receiving host; other pairs get the passive estimate.
 ///
 /// # Errors
-/// When a capacity is missing and nothing is known of it, or there are fewer than two processes.
+/// When a capacity is neither given nor known, or there are fewer than two processes.
 pub fn place(run: &Run, given: &BTreeMap<(String, String), f64>) -> Answer<Advice> {
     let traffic = matrix::traffic(run)?;
     let n = run.nodes().len();

@@ -1,9 +1,9 @@
-//! The patterns of table 1.1, to give a topology its name.
+//! The patterns of table 1.1, which name a topology.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Largest number of processes for which a pattern is looked for.
+/// Largest number of processes for which patterns are tried.
 pub const MOST: usize = 64;
 /// Steps of the search for one pattern; a graph that needs more is not named.
 const MOST_STEPS: u32 = 200_000;
@@ -11,7 +11,7 @@ const MOST_STEPS: u32 = 200_000;
 /// A pattern of communication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Archetype {
-    /// Everybody with everybody.
+    /// Each process with each other one.
     AllToAll,
     /// A chain: a mesh of one dimension.
     Bus,
@@ -21,11 +21,11 @@ pub enum Archetype {
     Mesh(Vec<usize>),
     /// A grid whose ends are joined.
     Torus(Vec<usize>),
-    /// Corners of a cube of so many dimensions.
+    /// The corners of a cube of this many dimensions.
     Hypercube(u32),
     /// A binary tree: process k with 2k+1 and 2k+2.
     ReductionTree,
-    /// One with all others, as a master with its workers.
+    /// One process with all others, as a master with its workers.
     Star,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Archetype {
 pub type Pairs = BTreeSet<(usize, usize)>;
 
 impl Archetype {
-    /// The pairs of the pattern on `n` processes, numbered as the patterns' programs do.
+    /// The pairs of the pattern on `n` processes, numbered as in programs of that pattern.
     pub fn pairs(&self, n: usize) -> Pairs {
         match self {
             Archetype::AllToAll => (0..n)
@@ -98,8 +98,8 @@ pub fn joined(pairs: &Pairs) -> BTreeSet<usize> {
     pairs.iter().flat_map(|&(a, b)| [a, b]).collect()
 }
 
-/// The patterns whose graph this is, among those that it joins, the plainest first; names of the
-/// processes do not matter. Of two there is none: one pair is every pattern.
+/// The patterns that this graph has on the processes that it joins, the simplest first. The numbers of
+/// the processes do not matter. A graph of one pair has none, since it fits every pattern.
 pub fn recognise(pairs: &Pairs) -> Vec<Archetype> {
     let number: Vec<usize> = joined(pairs).into_iter().collect();
     let index = |at: usize| number.binary_search(&at).unwrap_or(0);
@@ -171,7 +171,7 @@ fn are_isomorphic(n: usize, a: &Pairs, b: &Pairs) -> bool {
     if sorted(&colour_a) != sorted(&colour_b) {
         return false;
     }
-    // Each process after a neighbour of it, so that a wrong choice is seen at once.
+    // Each process after a neighbour, so that a wrong choice fails at once.
     let mut order: Vec<usize> = Vec::new();
     while order.len() < n {
         let placed = order.iter().fold(0u64, |set, &at| set | 1 << at);
@@ -191,7 +191,7 @@ fn are_isomorphic(n: usize, a: &Pairs, b: &Pairs) -> bool {
     search.extend(0, 0)
 }
 
-/// Colours that are the same for processes with the same surroundings.
+/// Colours of the processes; equal for processes with the same surroundings.
 fn colours(graph: &[u64]) -> Vec<u64> {
     let mix = |x: u64| {
         let x = (x ^ (x >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -255,7 +255,7 @@ impl Search<'_> {
 mod tests {
     use super::*;
 
-    /// Numbers of pairs of the cases of figure 2.3, and of a mesh that it does not show.
+    /// The numbers of pairs in figure 2.3, and of a mesh that the figure does not show.
     #[test]
     fn patterns_have_their_pairs() {
         for (archetype, n, pairs) in [
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A permutation that no pattern is used to.
+    /// The pairs after a permutation of the processes that hides the pattern's usual numbers.
     fn shuffled(n: usize, pairs: &Pairs) -> Pairs {
         let mut to: Vec<usize> = (0..n).collect();
         let mut state = 12345u64;

@@ -1,5 +1,5 @@
-//! Balance from ball-in-the-court delays (sections 4.3 to 4.7): how much one process holds the
-//! others up. Pure numbers: a table of seconds, row towards column.
+//! Balance from ball-in-the-court delays (sections 4.3 to 4.7): the degree to which one process holds
+//! the others up. Works on numbers alone: a table of delays in seconds, of row towards column.
 
 use super::matrix::Matrix;
 
@@ -9,8 +9,8 @@ mod walk;
 pub use multiload::{Round, Rounds, multiload};
 pub use walk::walk;
 
-/// A partner counts when its delay is at least this share of the row's largest ("negligible" in
-/// the text): it separates every neighbour of tables 4.4 to 4.6 from every other process.
+/// A partner counts if its delay is at least this share of the row's largest ("negligible" in the
+/// text). This share separates the neighbours of tables 4.4 to 4.6 from all other processes.
 pub const SIGNIFICANT: f64 = 0.05;
 /// A process is reported as loaded only when its delay is this many times the next largest.
 pub const GATE: f64 = 1.2;
@@ -25,7 +25,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// No less than 0, no more than the run took.
+    /// The interval cut to 0 at least, and to the length of the run at most.
     pub fn clamped(self, run_s: f64) -> Range {
         Range {
             low: self.low.clamp(0.0, run_s.max(0.0)),
@@ -34,18 +34,18 @@ impl Range {
     }
 }
 
-/// The process with the largest delay, and how far it stands out.
+/// The process with the largest delay, and its distance from the next one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
     /// The process.
     pub loaded: usize,
-    /// Its delay over the next largest.
+    /// Delay of the process over the next largest delay.
     pub ratio: f64,
-    /// True if that is enough to call the process loaded.
+    /// True if the ratio is enough to call the process loaded.
     pub is_open: bool,
 }
 
-/// The gate of the balance: `None` with fewer than two processes or no delay at all.
+/// The gate of the balance; `None` with fewer than two processes or without any delay.
 pub fn gate(global: &[f64]) -> Option<Gate> {
     let loaded = argmax(global)?;
     let others = global.iter().enumerate().filter(|(i, _)| *i != loaded);
@@ -66,7 +66,7 @@ fn argmax(values: &[f64]) -> Option<usize> {
     (0..values.len()).reduce(|best, i| if values[i] > values[best] { i } else { best })
 }
 
-/// Slowdown by the global balance (eq. 4.1, 4.2): the loaded process against each other one.
+/// Slowdown by the global balance (eq. 4.1, 4.2): the loaded process compared with each other one.
 pub fn global(delays: &[f64], loaded: usize) -> Option<Range> {
     let own = delays.get(loaded)?;
     let others = delays.iter().enumerate().filter(|(i, _)| *i != loaded);
@@ -97,12 +97,12 @@ pub fn significant(table: &Matrix<f64>, i: usize) -> Vec<usize> {
         .collect()
 }
 
-/// End of a range that is computed.
+/// The end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// References are means: less is put down to the load.
+    /// References are means, so that less is attributed to the load.
     Optimistic,
-    /// References are minima: more is.
+    /// References are minima, so that more is attributed to the load.
     Pessimistic,
 }
 
@@ -141,8 +141,8 @@ pub fn literal(table: &Matrix<f64>, loaded: usize, only_significant: bool) -> Ra
     }
 }
 
-/// The optimistic bound of 4.4.2, which leaves bias out: what the loaded process owes its
-/// significant partners beyond what they owe it.
+/// The optimistic bound of 4.4.2, without bias: the delay of the loaded process towards its significant
+/// partners less their delay towards it.
 pub fn without_bias(table: &Matrix<f64>, loaded: usize) -> f64 {
     let of = significant(table, loaded);
     of.iter()
@@ -150,8 +150,8 @@ pub fn without_bias(table: &Matrix<f64>, loaded: usize) -> f64 {
         .sum()
 }
 
-/// Delay that a process would owe each partner without load: the least or the mean of its significant
-/// delays.
+/// The delay that a process would have towards each partner without load: the least or the mean of its
+/// significant delays.
 pub fn reference(table: &Matrix<f64>, i: usize, end: End) -> f64 {
     let row: Vec<f64> = significant(table, i)
         .iter()
@@ -163,8 +163,8 @@ pub fn reference(table: &Matrix<f64>, i: usize, end: End) -> f64 {
     }
 }
 
-/// The rule that the worked examples of 4.4.2 and 4.5.2 follow, per significant partner of the
-/// loaded process: what either owes the other above the partner's reference.
+/// The rule of the worked examples in 4.4.2 and 4.5.2. For each significant partner of the loaded
+/// process: the delays of both towards each other above the partner's reference.
 pub fn pair_local_parts(table: &Matrix<f64>, loaded: usize, end: End) -> Vec<(usize, f64)> {
     let part = |i: usize| {
         let reference = reference(table, i, end);

@@ -1,4 +1,4 @@
-//! Ball in the court (chapter 4): how long each process kept the next message waiting.
+//! Ball in the court (chapter 4): the time that each process kept the next message waiting.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order of their declaration.
+    /// All kinds, in the order of declaration.
     const ALL: [Kind; 4] = [Kind::RA, Kind::RP, Kind::SA, Kind::SP];
 
-    /// True if the process sent it.
+    /// True if the process sent the packet.
     pub fn is_send(self) -> bool {
         matches!(self, Kind::SA | Kind::SP)
     }
 
-    /// Its name in the text.
+    /// Name of the kind in the text.
     pub fn name(self) -> &'static str {
         match self {
             Kind::RA => "RA",
@@ -49,12 +49,12 @@ pub struct Record {
     pub peer: Node,
 }
 
-/// A gap between two records.
+/// Sum of gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     /// Sum of the gaps, ns.
     pub ns: i64,
-    /// Number.
+    /// Number of gaps.
     pub gaps: u64,
 }
 
@@ -70,20 +70,21 @@ impl Total {
 pub struct Delays {
     /// Time of the first and the last record, ns.
     pub span_ns: (i64, i64),
-    /// All gaps that the process answers for.
+    /// Gaps for which the process is responsible.
     pub total: Total,
-    /// The same by the process that waited for it: the recipient of the send.
+    /// The same gaps by the process that waited, which is the recipient of the send.
     pub by_peer: BTreeMap<Node, Total>,
-    /// All gaps by pair of records, those it does not answer for included.
+    /// All gaps by pair of records, also those for which the process is not responsible.
     pub by_pair: BTreeMap<(Kind, Kind), Total>,
-    /// Gaps that the process answers for, by pair of records and peer.
+    /// Gaps for which the process is responsible, by pair of records and peer.
     pub by_both: BTreeMap<(Kind, Kind, Node), Total>,
-    /// Gaps before its own data with pure acknowledgements left out: the kernel acknowledges
-    /// promptly for a process that does not run.
+    /// Gaps before the process's own data, ignoring pure acknowledgements: the kernel acknowledges
+    /// promptly even for a process that does not run.
     pub data: Total,
 }
 
-/// Kind of a packet for a process; `None`: not its packet, or one that says nothing of it (RST).
+/// Kind of a packet for a process; `None` if the packet is not the process's, or says nothing about it
+/// (RST).
 pub fn kind(packet: &Packet, me: Node) -> Option<Kind> {
     if packet.flags & RST != 0 || packet.src == packet.dst {
         return None;
@@ -112,11 +113,11 @@ pub fn records(run: &Run, me: Node) -> impl Iterator<Item = Record> {
     })
 }
 
-/// Sums the gaps of records in the order of time. A gap is the process' own when it ends with a
-/// send: the ball was in its court.
+/// Sums the gaps between records, given in the order of time. A gap that ends with a send is the
+/// process's own: the ball was in its court.
 pub fn delays(records: impl IntoIterator<Item = Record>) -> Delays {
     let mut delays = Delays::default();
-    // By the kinds of both records: all gaps, and those that end with a send by its receiver.
+    // Gaps by the kinds of both records: all of them, and those that end with a send by receiver.
     let mut pairs = Pairs::default();
     let mut sends: Vec<Pairs> = Vec::new();
     let mut last: Option<Record> = None;
@@ -159,10 +160,10 @@ pub fn delays(records: impl IntoIterator<Item = Record>) -> Delays {
     delays
 }
 
-/// Totals by two kinds of records, one after the other.
+/// Sums by the kinds of two records in sequence.
 type Pairs = [[Total; Kind::ALL.len()]; Kind::ALL.len()];
 
-/// Those that occur.
+/// The pairs of kinds that occur.
 fn seen(pairs: &Pairs) -> impl Iterator<Item = ((Kind, Kind), Total)> {
     let all = Kind::ALL.into_iter();
     let all = all.flat_map(|from| Kind::ALL.into_iter().map(move |to| (from, to)));
@@ -170,7 +171,7 @@ fn seen(pairs: &Pairs) -> impl Iterator<Item = ((Kind, Kind), Total)> {
         .filter(|(_, total)| total.gaps > 0)
 }
 
-/// True if a process answers for any gap.
+/// True if a process is responsible for any gap.
 pub fn is_waited_for(run: &Run, me: Node) -> bool {
     let mut before = i64::MAX;
     records(run, me).any(|record| {
@@ -298,8 +299,8 @@ mod tests {
         }
     }
 
-    /// 3.6b: both compute, then both send. The fast peer's data splits the slow one's gap, so the
-    /// sums are the same and the method sees no load; `slowdown` is what must see it.
+    /// Section 3.6b: both processes compute, then both send. The fast peer's data splits the slow one's
+    /// gap, so that the sums are equal and the method sees no load. `slowdown` must see it.
     #[test]
     fn symmetric_exchange_hides_the_load() {
         let mut packets = Vec::new();

@@ -1,4 +1,4 @@
-//! Numbers as if by chance, always the same: the same trace has the same answer.
+//! Pseudo-random numbers with fixed seeds, so that the same trace has the same answer.
 
 /// A generator (xorshift) from a state, which must not be 0.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ impl Chance {
         (self.next() % end as u64) as usize
     }
 
-    /// The same in another order.
+    /// A copy of a list in another order.
     pub(super) fn shuffled<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
         let mut all = all.to_vec();
         for i in (1..all.len()).rev() {

@@ -1,10 +1,11 @@
-//! Losses of a run by component (7.3.4): the one decision that every page about balance and delays follows.
+//! Losses of a run by component (7.3.4): the decision that all pages about balance and delays share.
 //!
-//! A process that keeps others waiting, the latency of the network, and its bandwidth are compared on one scale: by how much
-//! shorter the run would have been without. Of a process that is what its load cost ([`evidence`]); of the network what a
-//! replay of the messages gains when none is on its way ([`replay`]) or none waits for its turn on a link and takes time to
-//! come in. What is less than [`SIGNIFICANT`] of the run does not stand out, however far it lies above the median of its kind:
-//! two runs of one program differ by as much.
+//! A process that keeps others waiting, the latency of the network, and its bandwidth are compared on
+//! one scale: the time by which the run would have been shorter without them. For a process this is the
+//! cost of its load ([`evidence`]). For the network it is the gain in a replay of the messages
+//! ([`replay`]): without latency, messages arrive at once; without transfer time, none waits for its
+//! turn on a link or takes time to come in. A loss below [`SIGNIFICANT`] of the run does not stand out,
+//! however far it is above the median of its kind, since two runs of one program differ by as much.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +20,12 @@ use super::replay::{Change, Reading, replay};
 use super::run::{Node, Run, Unknown};
 use super::{repeat, schedule};
 
-/// Share of the run from which a loss stands out.
+/// Least share of the run for a loss that stands out.
 pub const SIGNIFICANT: f64 = 0.05;
-/// Messages from which their schedule is made only where it would show who waited for whom.
+/// Number of messages from which their schedule is made only if it would show which process waited for
+/// which.
 const MANY_MESSAGES: usize = 20_000;
-/// Parts of a run over which the network's losses are drawn again.
+/// Number of parts of a run over which the network's losses are resampled.
 const PARTS: usize = 16;
 
 /// Loss of the run to one component.
@@ -31,13 +33,14 @@ const PARTS: usize = 16;
 pub struct Loss {
     /// The process, or the pair whose messages have the largest part in it.
     pub component: Component,
-    /// By how much shorter the run would have been, s.
+    /// Time by which the run would have been shorter, s.
     pub lost_s: Range,
     /// Distance of the time of the component above the median of its kind (7.3.4), s.
     pub above_median_s: f64,
-    /// True if it cost more than nothing for certain: the balance says so of a process, the range of the network.
+    /// True if the loss is certainly more than nothing: by the balance for a process, by the range for
+    /// the network.
     pub is_certain: bool,
-    /// True if the range is only the least that it cost: delays hide a part of what a load costs.
+    /// True if the range is only a lower bound, since delays hide a part of the cost of a load.
     pub is_least: bool,
 }
 
@@ -47,14 +50,14 @@ impl Loss {
     }
 }
 
-/// The decision.
+/// The losses of a run and the evidence for them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Losses {
-    /// The most costly first. A process is among them only where the balance calls one loaded.
+    /// The most costly loss first. A process is included only if the balance calls it loaded.
     pub all: Vec<Loss>,
-    /// From how much on a loss stands out, s.
+    /// Least loss that stands out, s.
     pub significant_s: f64,
-    /// Length of the run that this is about, s.
+    /// Length of the analysed run, s.
     pub run_s: f64,
     /// Evidence about the processes.
     pub evidence: Result<Evidence, Unknown>,
@@ -63,13 +66,13 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// The loss that stands out for certain.
+    /// The largest loss, if it certainly stands out.
     pub fn first(&self) -> Option<&Loss> {
         let first = self.all.first()?;
         (first.is_certain && first.middle_s() >= self.significant_s).then_some(first)
     }
 
-    /// The loss that may stand out: its range reaches from below the significance to above.
+    /// The loss that may stand out: its range begins below the significance and ends above it.
     pub fn open(&self) -> Option<&Loss> {
         let is_open = |loss: &&Loss| loss.lost_s.high >= self.significant_s;
         self.all
@@ -79,7 +82,7 @@ impl Losses {
     }
 }
 
-/// Decides what the run lost most to, by the default rules.
+/// Finds the component to which the run lost most, by the default rules.
 ///
 /// # Errors
 /// When the interval holds no message.
@@ -93,7 +96,8 @@ fn decided(run: &Run) -> Result<Arc<Losses>, Unknown> {
         return Err(Unknown::new("no message in this interval"));
     }
     let evidence = evidence::weigh(run);
-    // The part that the processes are compared over: of start-up, one wait may be longer than all others together.
+    // The part in which processes are compared. One wait at start-up may be longer than all others
+    // together.
     let iterations = repeat::of_run(run)?;
     let part = match &evidence {
         Ok(evidence) => evidence::compared(&found, iterations.as_deref(), evidence.span_ns),
@@ -116,13 +120,13 @@ fn decided(run: &Run) -> Result<Arc<Losses>, Unknown> {
     }))
 }
 
-/// Loss to the most loaded process.
+/// The loss to the most loaded process.
 fn process(run: &Run, evidence: &Evidence) -> Option<Loss> {
     let Verdict::Loaded(loaded) = &evidence.verdict else {
         return None;
     };
     let &node = loaded.first()?;
-    // Of the whole run, as in the thesis.
+    // Delays of the whole run, as in the thesis.
     let delays_s = balance::sums(&ball::table(&ball::all(run).ok()?));
     let median = quantile::median(delays_s.iter().copied())?;
     Some(Loss {
@@ -158,8 +162,9 @@ impl Times {
         self.pairs.values().sum()
     }
 
-    /// The loss of the pair that has the most, given what the run gains without the times of all. The least end is what would
-    /// be left had other parts of the run been seen: a loss that a few messages make is chance.
+    /// The loss to the pair that has the largest part, given the gain of the run without the times of
+    /// all pairs. The lower end is that of other parts of the run, drawn at random: a loss from a few
+    /// messages may be chance.
     fn loss(
         &self,
         gained_s: Range,
@@ -187,7 +192,7 @@ impl Times {
     }
 }
 
-/// Losses to latency and bandwidth, each with the pair that has the largest part.
+/// The losses to latency and bandwidth, each with the pair that has the largest part.
 fn network(run: &Run, found: &[Message], significant_s: f64) -> Vec<Loss> {
     let base_ns = decomposition::base_ns(run, found);
     let (mut latency, mut bandwidth) = (Times::new(), Times::new());
@@ -201,7 +206,7 @@ fn network(run: &Run, found: &[Message], significant_s: f64) -> Vec<Loss> {
         latency.add(message, part, on_way);
         bandwidth.add(message, part, rest);
     }
-    // No run gains more than the time of all its messages together.
+    // No run gains more than the sum of the times of all its messages.
     let most = [latency.sum_s(), bandwidth.sum_s()];
     let unplayed = most.map(|high| Range { low: 0.0, high });
     let is_worth_it = most.iter().any(|most| *most >= significant_s);
@@ -213,9 +218,10 @@ fn network(run: &Run, found: &[Message], significant_s: f64) -> Vec<Loss> {
     latency.into_iter().chain(bandwidth).collect()
 }
 
-/// Gain of the run without latency, and without waiting for links: the least and the most of what a replay says for either
-/// reading of what sends waited for, s. The most is no less than what the run gains where every send waited for what had
-/// arrived last, as in ball-in-the-court delays: what a replay of sends that are not in step misses.
+/// Gain of the run without latency, and without waiting for links, s: the least and the most of the
+/// replays with both readings of the open dependencies. The most is at least the gain if every send
+/// waited for the last arrival, as in ball-in-the-court delays; a replay of sends that are not in step
+/// would miss that.
 fn gains(
     found: &[Message],
     nodes: usize,
@@ -263,13 +269,14 @@ fn gains(
     Some([gain(no_latency, last(1))?, gain(no_transfer, last(2))?])
 }
 
-/// The messages, with those put together that one process sent another within a round trip, and without an answer in between:
-/// pieces in which a kernel that paces itself, or a small congestion window, sends what a program wrote at once.
+/// The messages, where those of one direction within a round trip and without an answer in between are
+/// put together. These are pieces of one write, sent in parts because the kernel paced them or the
+/// congestion window was small.
 fn bursts(found: &[Message], base_ns: &BTreeMap<(Node, Node), i64>) -> Vec<Message> {
     let base = |a: Node, b: Node| base_ns.get(&(a, b)).copied().unwrap_or(0);
     let mut all: Vec<Message> = Vec::with_capacity(found.len());
     let mut newest: BTreeMap<(Node, Node, u32), usize> = BTreeMap::new();
-    // When the messages of each direction had come in.
+    // Arrival times of the messages of each direction.
     let mut arrivals: BTreeMap<(Node, Node, u32), Vec<i64>> = BTreeMap::new();
     for message in found {
         let key = (message.src, message.dst, message.flow);
@@ -299,7 +306,7 @@ fn bursts(found: &[Message], base_ns: &BTreeMap<(Node, Node), i64>) -> Vec<Messa
     all
 }
 
-/// Traffic of programs that sends no messages of its own.
+/// The component without which the length of a run is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Nothing,
@@ -307,7 +314,8 @@ enum By {
     Bandwidth,
 }
 
-/// Length of the run where every send waited for the process' own send before and for what had arrived last, s.
+/// Length of the run if every send waited for the process's own send before it and for the last
+/// arrival, s.
 fn by_last_arrival(
     found: &[Message],
     nodes: usize,
@@ -319,7 +327,7 @@ fn by_last_arrival(
     let mut arrivals = arrivals.into_iter().peekable();
     let mut last_sent: Vec<Option<usize>> = vec![None; nodes];
     let mut last_arrived = last_sent.clone();
-    // When each was sent, left, and had come in, ns.
+    // Times at which each message was sent, left, and had come in, ns.
     let mut times = vec![(0i64, 0i64); found.len()];
     let first_ns = found.first().map_or(0, |message| message.sent_ns.0);
     let mut end_ns = first_ns;
@@ -327,7 +335,7 @@ fn by_last_arrival(
         while let Some(&at) = arrivals.peek()
             && found[at].received_ns.1 <= message.sent_ns.0
         {
-            // Of messages of one instant the later ones have no times yet.
+            // Later messages of the same instant have no times yet.
             if at < i {
                 last_arrived[usize::from(found[at].dst)] = Some(at);
             }
@@ -336,7 +344,7 @@ fn by_last_arrival(
         let me = usize::from(message.src);
         let own = last_sent[me].map(|at| (found[at].sent_ns.1, times[at].0));
         let arrived = last_arrived[me].map(|at| (found[at].received_ns.1, times[at].1));
-        // Its work began with whichever was later.
+        // The work before the send began with the later of the two.
         let cause = own.into_iter().chain(arrived).max_by_key(|(was, _)| *was);
         let begin = cause.map_or(message.sent_ns.0, |(was, now)| {
             now.max(own.map_or(now, |own| own.1)) + (message.sent_ns.0 - was).max(0)

@@ -1,20 +1,20 @@
 //! Parts of an application that behave alike (Algorithm 1 of 3.10.5): pairs whose spectra have the
 //! same form.
 //!
-//! As printed the algorithm never ends: the set that it takes from does not shrink, and holds the
-//! element it compares with. The thesis mode is the repaired chain; the default compares with the
-//! nearest member of every component, so that the order does not matter.
+//! The printed algorithm never ends, since the set from which it takes does not shrink and contains the
+//! compared element. Thesis mode is a corrected chain. The default compares with the nearest member of
+//! every component, so that the order does not matter.
 
 use super::quantile;
 use super::run::{Mode, Node, Run, Unknown};
 use super::spectrum::{self, Spectrum};
 use super::{calls, rir, steps};
 
-/// Components that are farther apart than this are two, unless asked otherwise.
+/// Default distance from which components are separate.
 pub const THRESHOLD: f64 = 0.3;
 /// Points of a fingerprint, evenly spaced in the logarithm of the frequency.
 const POINTS: usize = 96;
-/// Largest shift of a fingerprint, points: load scales the frequencies.
+/// Largest shift of a fingerprint, in points. Shifts are needed because load scales the frequencies.
 const SHIFT: isize = 24;
 /// Iterations that a spectrum needs.
 const LEAST: usize = 24;
@@ -35,7 +35,7 @@ pub fn fingerprint(spectrum: &Spectrum) -> Vec<f64> {
     (0..POINTS).map(at).collect()
 }
 
-/// 1 - the largest correlation of two fingerprints over all shifts; 0 to 2.
+/// 1 less the largest correlation of two fingerprints over all shifts; 0 to 2.
 pub fn distance(a: &[f64], b: &[f64]) -> f64 {
     let n = a.len().min(b.len()) as isize;
     let best = (-SHIFT..=SHIFT).filter_map(|shift| {
@@ -59,8 +59,8 @@ fn correlation(x: &[f64], y: &[f64]) -> Option<f64> {
     (xx > 0.0 && yy > 0.0).then(|| xy / (xx * yy).sqrt())
 }
 
-/// The repaired chain: from the first element always on to the nearest one left; where that is
-/// farther than the threshold, a new component begins.
+/// The corrected chain: from the first element always to the nearest one left. If that is farther than
+/// the threshold, a new component begins.
 pub fn chain(n: usize, threshold: f64, distance: impl Fn(usize, usize) -> f64) -> Vec<Vec<usize>> {
     let mut left: Vec<usize> = (0..n).collect();
     let mut components: Vec<Vec<usize>> = Vec::new();
@@ -68,7 +68,7 @@ pub fn chain(n: usize, threshold: f64, distance: impl Fn(usize, usize) -> f64) -
     while !left.is_empty() {
         let next = match at {
             None => 0,
-            // Ties go to the lowest.
+            // Of equally near elements the one with the lowest number.
             Some(at) => (0..left.len())
                 .min_by(|&a, &b| distance(at, left[a]).total_cmp(&distance(at, left[b])))
                 .unwrap_or(0),
@@ -84,7 +84,7 @@ pub fn chain(n: usize, threshold: f64, distance: impl Fn(usize, usize) -> f64) -
     components
 }
 
-/// Single linkage: two elements are of one component when a path of near ones joins them.
+/// Single linkage: two elements are of one component if a path of near elements joins them.
 pub fn linked(n: usize, threshold: f64, distance: impl Fn(usize, usize) -> f64) -> Vec<Vec<usize>> {
     let mut component: Vec<usize> = (0..n).collect();
     for a in 0..n {
@@ -150,8 +150,8 @@ pub fn components(run: &Run, threshold: f64) -> Result<Vec<Vec<(Node, Node)>>, U
     Ok(found.into_iter().map(named).collect())
 }
 
-/// The files of the thesis' script (3.10.5) for one pair: series, distribution, spectrum, peaks.
-/// Names and lines as there, one value or pair of values per line.
+/// The files of the thesis's script (3.10.5) for one pair: series, distribution, spectrum, peaks. Names
+/// and lines are as in the thesis: one value or pair of values per line.
 ///
 /// # Errors
 /// As [`calls::rir_series`].
@@ -219,12 +219,12 @@ mod tests {
 
     #[test]
     fn the_order_matters_only_to_the_chain() {
-        // On a line: 0 1 … 10 11 … 0.5: the chain goes away and comes back.
+        // Points on a line: from 0 the chain goes to 1, 1.5, then 10 and 11.
         let at: [f64; 5] = [0.0, 1.0, 10.0, 11.0, 1.5];
         let distance = |a: usize, b: usize| (at[a] - at[b]).abs();
         assert_eq!(chain(5, 2.0, distance), [vec![0, 1, 4], vec![2, 3]]);
         assert_eq!(linked(5, 2.0, distance), [vec![0, 1, 4], vec![2, 3]]);
-        // From the middle the chain leaves 0 for last, and opens a third component for it.
+        // The chain begins in the middle and reaches 0 last, for which it opens a third component.
         let at: [f64; 4] = [5.0, 6.0, 10.0, 3.4];
         let distance = |a: usize, b: usize| (at[a] - at[b]).abs();
         assert_eq!(chain(4, 2.0, distance).len(), 3);

@@ -1,4 +1,4 @@
-//! Where communication time goes (chapter 5): latency and bandwidth components per ordered pair.
+//! Decomposition of communication time (chapter 5): latency and bandwidth components per ordered pair.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Its name in results.
+    /// Name of the method in results.
     pub fn name(self) -> &'static str {
         match self {
             Method::BothEnds => "both ends",
@@ -33,15 +33,15 @@ pub struct Pair {
     pub src: Node,
     /// Receiver.
     pub dst: Node,
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Their payload, bytes.
+    /// Payload of the messages, bytes.
     pub bytes: u64,
-    /// Sum over the messages of their one-way delay, s; `None`: no delay is known.
+    /// Sum of the one-way delays of the messages, s; `None` if no delay is known.
     pub latency_s: Option<f64>,
     /// Method by which the latency was found.
     pub method: Option<Method>,
-    /// Sum over the messages of the time in which they came in, s.
+    /// Sum of the times from the first to the last segment of each message, s.
     pub transfer_s: f64,
     /// Delay of each message: time, s. Empty when unknown.
     pub delays: Vec<(i64, f64)>,
@@ -58,7 +58,7 @@ pub fn pairs(run: &Run) -> Result<Vec<Pair>, Unknown> {
     Ok(of_messages(run, &messages))
 }
 
-/// The same of messages that are known already.
+/// Decomposes messages that are known already.
 pub fn of_messages(run: &Run, messages: &[Message]) -> Vec<Pair> {
     let pair = |((src, dst), list): ((Node, Node), Vec<usize>)| {
         let messages: Vec<&Message> = list.iter().map(|&i| &messages[i]).collect();
@@ -98,17 +98,18 @@ pub fn of_messages(run: &Run, messages: &[Message]) -> Vec<Pair> {
     messages::by_pair(messages).into_iter().map(pair).collect()
 }
 
-/// Half of the least round-trip time between two processes, seen from either, s. A capture at the
-/// sender sees all of the way; the other end's round trip adds nothing on one link.
+/// Half of the least round-trip time between two processes, as either end saw it, s. A capture at the
+/// sender sees the whole way; on one link the other end's round trip adds nothing.
 fn half_round_trip(run: &Run, a: Node, b: Node) -> Option<f64> {
     let seen = [rtt::least_ns(run, a, b), rtt::least_ns(run, b, a)];
-    // Each tap sees the way from itself to the other host and back.
+    // Each tap sees the way from its own place to the other host and back.
     let whole = seen.into_iter().flatten().max()?;
     Some(whole as f64 / 2e9)
 }
 
-/// Least one-way delay of each pair that was captured at both ends, ns: that of its quickest message, or half the least round
-/// trip, which small packets took as well, where that is less. What a message takes longer it spends waiting for its turn on a link.
+/// Least one-way delay of each pair that was captured at both ends, ns: that of its quickest message,
+/// or half the least round trip if that is less (small packets have it too). A message that takes
+/// longer spent the difference waiting for its turn on a link.
 pub(super) fn base_ns(run: &Run, messages: &[Message]) -> BTreeMap<(Node, Node), i64> {
     let mut least: BTreeMap<(Node, Node), i64> = BTreeMap::new();
     for message in messages {
@@ -124,7 +125,7 @@ pub(super) fn base_ns(run: &Run, messages: &[Message]) -> BTreeMap<(Node, Node),
     least
 }
 
-/// A series of means over the last values, with a new point where the mean has changed enough.
+/// Means over the last values, with a new point whenever the mean has changed enough.
 pub fn averages(values: &[(i64, f64)], averaging: Averaging) -> Vec<(i64, f64)> {
     let mut points: Vec<(i64, f64)> = Vec::new();
     let ring = averaging.ring.max(1);
@@ -141,7 +142,7 @@ pub fn averages(values: &[(i64, f64)], averaging: Averaging) -> Vec<(i64, f64)> 
     points
 }
 
-/// As-of join of the thesis: to each time the last sample at or before it; one pass over both.
+/// The as-of join of the thesis: the last sample at or before each time, in one pass over both.
 pub fn as_of(samples: &[(i64, f64)], times: impl IntoIterator<Item = i64>) -> Vec<Option<f64>> {
     let mut at = 0;
     times
@@ -158,16 +159,16 @@ pub fn as_of(samples: &[(i64, f64)], times: impl IntoIterator<Item = i64>) -> Ve
 /// A component of the run's time that can be out of balance (7.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
-    /// A process keeps the others waiting.
+    /// A process that keeps the others waiting.
     Process(Node),
-    /// Messages of a pair are long on their way.
+    /// The messages of a pair take long to arrive.
     NetworkLatency(Node, Node),
-    /// Messages of a pair come in slowly.
+    /// The messages of a pair come in slowly.
     NetworkBandwidth(Node, Node),
 }
 
 impl Component {
-    /// Its name in the interface.
+    /// Name of the component in the interface.
     pub fn name(self) -> &'static str {
         match self {
             Component::Process(_) => "process",
@@ -177,8 +178,8 @@ impl Component {
     }
 }
 
-/// Distance of each kind of component above its median, the farthest first, s. Processes stand
-/// for themselves only when the gate of the balance is open; the caller passes none otherwise.
+/// Distance of each component above the median of its kind, the farthest first, s. A process counts
+/// only if the gate of the balance is open; otherwise the caller passes none.
 pub fn imbalanced(
     global: Option<&[f64]>,
     latency: &[(Node, Node, f64)],

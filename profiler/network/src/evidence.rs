@@ -1,10 +1,10 @@
 //! Evidence that a process holds up the others.
 //!
-//! The delays of a whole run say which process answers for most of the time, start-up included, and
-//! nothing of how they vary. Here the part of the run that iterates is cut at its iterations; how
-//! the verdict would come out had other iterations been seen (a bootstrap over them) is its
-//! uncertainty. A verdict is given only where that leaves one, and where delays can be compared at
-//! all: between processes that do alike and do not take turns.
+//! The delays of a whole run show which process is responsible for most of the time. They include
+//! start-up, and do not show their variation. Here the part of the run that iterates is cut at its
+//! iterations. The uncertainty of the verdict is its variation when other iterations are drawn (a
+//! bootstrap over them). A verdict is given only if it is certain, and only if delays can be compared
+//! at all, which holds for processes that do alike and do not take turns.
 
 use crate::wording;
 use std::collections::BTreeMap;
@@ -30,19 +30,19 @@ use parts::MOST_MESSAGES;
 pub use verdict::{Basis, Evidence, LEAST_ITERATIONS, Verdict};
 use verdict::{HIDDEN, LEAST_MESSAGES};
 
-/// Iterations from which anything is said.
+/// Least number of iterations for any verdict.
 const FEWEST_ITERATIONS: usize = 3;
-/// Processes that do alike send numbers of messages within this factor.
+/// Processes that do alike send numbers of messages within this factor of each other.
 const ALIKE: usize = 2;
 
-/// Why equal delays alone do not make a balance.
-const EQUAL_DELAYS: &str = "what the sends waited for is not known, and where messages come while the others still work, delays are alike though the work is not";
+/// Reason why equal delays alone do not prove a balance.
+const EQUAL_DELAYS: &str = "the messages for which the sends waited are not known, and if messages come while the others still work, delays are equal although the work is not";
 
-/// Why the longest delays alone are no load: where a message comes while its receiver still works, it cuts the
-/// delay of the slower one, and the faster one has the longer delays.
-const CONTRADICTED: &str = "the process with the longest delays works no longer than the others when the messages are replayed, so that the two contradict each other";
+/// Reason why the longest delays alone do not prove a load. A message that comes while its receiver
+/// still works cuts the delay of the slower one, so that the faster one has the longer delays.
+const CONTRADICTED: &str = "the process with the longest delays works no longer than the others in a replay of the messages, so that delays and replay contradict each other";
 
-/// Weighs what a run says of its balance.
+/// Weighs the evidence of a run on its balance.
 ///
 /// # Errors
 /// When fewer than two processes sent packets.
@@ -62,14 +62,14 @@ fn weighed(run: &Run) -> Result<Evidence, Unknown> {
     Ok(evidence)
 }
 
-/// Limits the verdict of a handful of iterations: a load may stand out of them, its absence does not.
+/// Limits a verdict from few iterations: they may show a load, but not its absence.
 fn with_few(evidence: &mut Evidence) {
     if let Verdict::Loaded(_) = evidence.verdict {
         return;
     }
     let range = evidence.ratio_range.map_or(String::new(), |range| {
         format!(
-            ": the factor to the next may be anything from {} to {}",
+            ": the factor to the next process may be anything from {} to {}",
             wording::number(range.low),
             wording::number(range.high)
         )
@@ -84,7 +84,7 @@ fn with_few(evidence: &mut Evidence) {
     evidence.slowdown_s = None;
 }
 
-/// Evidence of the packets alone, and the schedule of the messages where it was worked out.
+/// The evidence of the packets alone, and the schedule of the messages if it was made.
 fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule>), Unknown> {
     let iterations = repeat::of_run(run)?;
     let (cuts, are_iterations) = parts::cuts(found, iterations.as_deref(), run);
@@ -120,7 +120,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         && run.all().any(|node| run.accounting(node).is_none())
         && schedule::shows_nothing(part)
     {
-        // Of many processes the schedule takes longer than all the rest.
+        // With many processes, making the schedule takes longer than everything else.
         judge::of_delays(&mut evidence, &by_part, &gate);
         evidence.verdict = Verdict::Unsure(reason.clone());
         evidence.slowdown_s = None;
@@ -150,7 +150,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         let (from, to) = evidence.span_ns;
         let mut least = slowdown::RUN_TO_RUN * (to - from) as f64 / 1e9;
         if evidence.are_few() {
-            // Then the replay must point at it as well.
+            // The replay must show the same process as loaded.
             let others = run.all().filter(|node| *node != evidence.first);
             let next = others.max_by(|&a, &b| {
                 let of = |node: Node| evidence.delays_s[usize::from(node)];
@@ -169,7 +169,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
     Ok((evidence, Some(schedule)))
 }
 
-/// The messages that a verdict on this part of a run rests on.
+/// The messages on which a verdict about this part of a run is based.
 pub(super) fn compared<'a>(
     found: &'a [Message],
     iterations: Option<&Iterations>,
@@ -200,14 +200,14 @@ fn too_few(evidence: &Evidence, messages: usize) -> Option<String> {
     None
 }
 
-/// Why the delays of the processes cannot be compared, if they do not do alike.
+/// The reason why the delays of the processes cannot be compared, if they do not do alike.
 fn unequal(part: &[Message], nodes: usize) -> Option<String> {
     let mut sent = vec![0usize; nodes];
     for message in part {
         sent[usize::from(message.src)] += 1;
     }
     let (least, most) = (*sent.iter().min()?, *sent.iter().max()?);
-    // The end of a chain has one partner, all others have two: what each waits for is not alike.
+    // The ends of a chain have one partner and all others have two, so that their waits are not alike.
     let is_unequal = least * ALIKE < most || schedule::may_be_in_step(least * ALIKE, most);
     is_unequal.then(|| {
         format!(
@@ -216,7 +216,7 @@ fn unequal(part: &[Message], nodes: usize) -> Option<String> {
     })
 }
 
-/// Time that the run would save, replayed with the work of one process cut to the median of the others', s.
+/// Time that the run would save if one process had the median work of the others, from a replay, s.
 fn replayed(schedule: &Schedule, loaded: Node) -> Option<Range> {
     let work = schedule.work_s();
     let gain = |reading: Reading| {

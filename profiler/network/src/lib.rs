@@ -1,11 +1,11 @@
 //! Network inference: the behaviour of a parallel program, from its packets alone.
 //!
-//! The traffic between nodes, the topology that it forms, how the program iterates, the node that holds up the
-//! others, and the cost of that. The methods are those of A. Gupta, *Black Box Methods for Inferring Parallel
-//! Applications' Properties in Virtual Environments* (2008); "section", "table" and "equation" in this crate
-//! mean that text. Where it leaves something open or contradicts itself, `docs/network-inference.md` describes
-//! the choice made here. Every call has two modes ([`Mode`]): `thesis` follows the text to the digit, `default`
-//! is the rule of the tool.
+//! The traffic between nodes, the topology that it forms, the iterations of the program, the node that
+//! holds up the others, and the cost of that. The methods are those of A. Gupta, *Black Box Methods for
+//! Inferring Parallel Applications' Properties in Virtual Environments* (2008); "section", "table" and
+//! "equation" in this crate refer to that text. Where it leaves something open or contradicts itself,
+//! `docs/network-inference.md` describes the choice made here. Every call has two modes ([`Mode`]):
+//! `thesis` follows the text to the digit, `default` is the rule of the tool.
 //!
 //! # Door
 //!

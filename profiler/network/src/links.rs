@@ -1,8 +1,9 @@
-//! Links of hosts that carry one message after the other, slower than the program sends.
+//! Narrow links: links of hosts that carry one message after the other, more slowly than the program
+//! sends.
 //!
-//! Behind a narrow link a message waits for those before it. How long is no property of the message: were somebody
-//! faster, others would come at the same time as it and wait, or no longer. So where a run is played again, messages
-//! go through such links once more.
+//! Behind a narrow link a message waits for the messages before it. The length of this wait is no
+//! property of the message: if one process were faster, other messages would arrive at the link with
+//! it, and wait longer or no more. A replay therefore sends the messages through such links again.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,27 +12,29 @@ use super::messages::Message;
 use super::quantile;
 use super::run::Node;
 
-/// Messages that were under way when the one before them arrived, from which a link is known.
+/// Least number of messages that were under way when the one before them arrived; fewer do not show a
+/// link.
 const LEAST_WAITING: usize = 12;
 /// Share of these that follow each other as soon as the link allows.
 const SOONEST: f64 = 0.1;
-/// A message takes a narrow link for more than this, ns: less is the time of the hosts.
+/// Least time of a message on a narrow link, ns. Shorter times are those of the hosts.
 const NARROW_NS: f64 = 100_000.0;
-/// Share of the messages of each pair over a narrow link that take as long as it keeps them, at least.
-const HELD: f64 = 0.9;
-/// Messages over a narrow link differ in time by this share of what it keeps them, at least, and beside the link by no more
-/// than that share of it.
+/// Over a narrow link, this quantile of the times of each pair's messages is at least this share of the
+/// link's time per message.
+const DELAYED: f64 = 0.9;
+/// Least spread of the times of messages over a narrow link, as a share of the link's time per message.
 const LEAST_SPREAD: f64 = 0.05;
+/// Largest part of that spread that may be left without the waits for the link.
 const EXPLAINED: f64 = 0.5;
-/// Times in which a link was busy that are remembered.
+/// Number of busy intervals that are kept for a link.
 const REMEMBERED: usize = 256;
 
 /// The links of all hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links {
-    /// By host, and whether it receives; only narrow ones.
+    /// Narrow links by host; true for the receiving direction.
     narrow: BTreeMap<(Node, bool), Link>,
-    /// Time that each message took beside the links, ns.
+    /// Time that each message took in addition to the links, ns.
     beside_ns: Vec<f64>,
 }
 
@@ -40,15 +43,15 @@ pub(super) struct Links {
 struct Link {
     /// Time that a message keeps the link busy, ns.
     takes_ns: f64,
-    /// Time by which a message is through sooner after a pause (a token bucket), ns.
+    /// Time that a message saves after a pause (a token bucket), ns.
     credit_ns: f64,
-    /// When it is busy, in the order of time.
+    /// Busy intervals, in the order of time.
     busy: VecDeque<(f64, f64)>,
 }
 
 impl Link {
-    /// When a message is through that comes at an instant, ns. Messages may be asked about in another order than they
-    /// come: each takes the first time that is free.
+    /// End of the transfer of a message that comes to the link at instant `at`, ns. Messages need not
+    /// be given in the order in which they come: each takes the first free time.
     fn through(&mut self, at: f64) -> f64 {
         let mut begin = at;
         let mut place = self.busy.partition_point(|(_, end)| *end <= at);
@@ -68,14 +71,14 @@ impl Link {
 }
 
 impl Links {
-    /// Links that keep no message: each takes as long as it took.
+    /// Links that delay no message: each takes as long as it took.
     pub(super) fn wide(messages: &[Message]) -> Links {
         let mut links = Links::default();
         links.measure(messages);
         links
     }
 
-    /// The links that these messages, in the order of sending, show.
+    /// The narrow links that these messages, given in the order of sending, show.
     pub(super) fn of(messages: &[Message]) -> Links {
         let mut by_link: BTreeMap<(Node, bool), Vec<&Message>> = BTreeMap::new();
         for message in messages {
@@ -100,7 +103,7 @@ impl Links {
         links
     }
 
-    /// Finds what each message took beside the narrow links.
+    /// Computes the time that each message took in addition to the narrow links.
     fn measure(&mut self, messages: &[Message]) {
         let mut links = self.clone();
         let first = messages.first().map_or(0, |message| message.sent_ns.0);
@@ -126,7 +129,8 @@ impl Links {
         at
     }
 
-    /// When the message of this place is there that is sent at an instant; both ns since the first was sent.
+    /// Arrival of the message at this place if it is sent at the instant `sent_ns`. Both are ns since
+    /// the first send.
     pub(super) fn carry(&mut self, place: usize, message: &Message, sent_ns: f64) -> f64 {
         let beside = self.beside_ns.get(place).copied().unwrap_or(0.0);
         self.through(message, sent_ns) + beside
@@ -135,16 +139,16 @@ impl Links {
 
 /// A run that is played again.
 pub(super) trait Play {
-    /// Messages that one needs: those behind it in the order of sending do not count.
+    /// Messages that one needs. Messages after it in the order of sending do not count.
     fn needs(&self, place: usize) -> Vec<usize>;
-    /// When a message is sent, of which all that it needs was sent; ns or s.
+    /// Time at which a message is sent, given that all messages that it needs have been sent; ns or s.
     fn begin(&mut self, place: usize) -> f64;
-    /// Sends it then.
+    /// Sends the message at that time.
     fn send(&mut self, place: usize, begin: f64, links: &mut Links);
 }
 
-/// Plays so many messages over links. Over narrow ones in the order in which they are sent now, which may be another than
-/// that in which they were.
+/// Replays the first `count` messages over links. Over narrow links they go in the order in which the
+/// replay sends them, which may differ from the recorded one.
 pub(super) fn play(of: &mut impl Play, count: usize, mut links: Links) {
     if links.are_wide() {
         for place in 0..count {
@@ -176,7 +180,7 @@ pub(super) fn play(of: &mut impl Play, count: usize, mut links: Links) {
     }
 }
 
-/// A time that has an order.
+/// A time that can be ordered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Start(f64);
 
@@ -194,7 +198,7 @@ impl Ord for Start {
     }
 }
 
-/// Link by the messages over it, in the order of arrival; `None`: it is not narrow.
+/// The link of these messages, in the order of arrival; `None` if it is not narrow.
 fn link(messages: &[&Message]) -> Option<Link> {
     let follows = messages.windows(2).filter_map(|pair| {
         let there = pair[0].received_ns.1;
@@ -218,11 +222,11 @@ fn link(messages: &[&Message]) -> Option<Link> {
     }
     let mut least = f64::INFINITY;
     for took in pairs.into_values().map(quantile::sorted) {
-        // Who is never held does not go over it.
-        if quantile::quantile(&took, HELD)? < HELD * takes_ns {
+        // A pair without the delay does not use the link.
+        if quantile::quantile(&took, DELAYED)? < DELAYED * takes_ns {
             return None;
         }
-        least = least.min(quantile::quantile(&took, 1.0 - HELD)?);
+        least = least.min(quantile::quantile(&took, 1.0 - DELAYED)?);
     }
     let link = Link {
         takes_ns,
@@ -233,7 +237,8 @@ fn link(messages: &[&Message]) -> Option<Link> {
 }
 
 impl Link {
-    /// True if these messages took as long as they did because they waited for each other: beside that they take alike.
+    /// True if the messages took as long as they did because they waited for each other, so that
+    /// without the waits they took nearly the same time.
     fn explains(&self, messages: &[&Message]) -> bool {
         let mut link = self.clone();
         let mut sent = messages.to_vec();
@@ -263,7 +268,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Messages of 0 to 1 and 2, sent and there at these instants, ms.
+    /// Messages from 0 to 1 and 2 in turn, with times of sending and arrival, ms.
     fn made(times: &[(f64, f64)]) -> Vec<Message> {
         let ns = |ms: f64| (ms * MS as f64) as i64;
         let message = |(i, &(sent, there)): (usize, &(f64, f64))| Message {
@@ -286,10 +291,10 @@ mod tests {
         assert_eq!(links.narrow.keys().collect::<Vec<_>>(), [&(0, false)]);
         let mut there =
             |place: usize, ms: f64| links.carry(place, &sent[place], ms * MS as f64) / MS as f64;
-        // Apart, none waits; whoever comes first.
+        // Messages that are apart do not wait, in any order.
         assert_eq!([there(0, 0.0), there(1, 5.0)], [2.0, 7.0]);
         assert_eq!([there(3, 10.0), there(2, 11.0)], [12.0, 14.0]);
-        // Each takes as long as it took.
+        // Without narrow links each message takes as long as it took.
         let mut wide = Links::wide(&sent);
         assert_eq!(wide.carry(1, &sent[1], 5e6), 8.5e6);
     }
@@ -300,7 +305,7 @@ mod tests {
             let t = 10.0 * f64::from(i);
             [(t, t + 0.5), (t + 0.1, t + 2.5)]
         });
-        // Both partners come first in every other pair.
+        // Each partner comes first in every other pair.
         let mut sent = made(&pairs.collect::<Vec<_>>());
         for (i, message) in sent.iter_mut().enumerate() {
             message.dst = 1 + ((i / 2 + i) % 2) as Node;
@@ -312,7 +317,7 @@ mod tests {
         assert_eq!([there(0.0), there(0.1), there(8.0)], [0.5, 2.5, 8.5]);
     }
 
-    /// Latency is no narrow link, and neither is a partner that is slower to reach than another.
+    /// Latency is no narrow link. A partner that takes longer to reach is none either.
     #[test]
     fn far_hosts_have_no_narrow_links() {
         for style in Style::ALL {
@@ -331,7 +336,8 @@ mod tests {
         assert!(Links::of(&made(&pairs.collect::<Vec<_>>())).are_wide());
     }
 
-    /// The length of a run whose links are narrow follows from one in which messages came otherwise.
+    /// The length of a run with narrow links follows from a run in which messages came in another
+    /// order.
     #[test]
     fn a_slow_link_hides_a_part_of_a_load() {
         use crate::evidence::{self, Verdict};

@@ -1,10 +1,10 @@
-//! Losses of a trace that concern its packets, for every question.
+//! Losses of a trace that concern its packets.
 
 use flowtrace_schema::{Result, Severity, Trace};
 
 use flowtrace_render::units;
 
-/// Everything that makes sums of packets too small, the worst first, in lines.
+/// The losses that make sums of packets too small, as lines, the worst first.
 ///
 /// # Errors
 /// When the file cannot be read.

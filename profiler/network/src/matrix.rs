@@ -1,4 +1,4 @@
-//! Traffic matrix: who sent how much to whom (2.1, 2.4.5).
+//! Traffic matrix: the bytes from each process to each other one (2.1, 2.4.5).
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use super::run::{Run, Unit, Unknown};
 /// Traffic of one process to another, as the sender's capture saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Payload without repetitions, bytes.
+    /// Payload without retransmissions, bytes.
     pub payload_bytes: u64,
-    /// Everything on the wire, bytes.
+    /// Whole frames, bytes.
     pub wire_bytes: u64,
-    /// Segments.
+    /// Number of segments.
     pub packets: u64,
-    /// Segments whose payload was on the wire before.
+    /// Number of segments with payload that was on the wire before.
     pub repeated: u64,
-    /// Payload of those, bytes.
+    /// Payload of the repeated segments, bytes.
     pub repeated_bytes: u64,
 }
 
-/// A square matrix of what row sent to column.
+/// A square matrix of values from row to column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix<T> {
     size: usize,
@@ -37,7 +37,7 @@ impl<T: Clone + Default> Matrix<T> {
 }
 
 impl<T> Matrix<T> {
-    /// A matrix from its rows; short rows are an error of the caller.
+    /// A matrix from its rows. All rows must have the same length as the list of rows.
     ///
     /// # Panics
     /// When the rows are not as long as there are rows.
@@ -58,7 +58,7 @@ impl<T> Matrix<T> {
         &self.cells[row * self.size + column]
     }
 
-    /// The same, to change it.
+    /// The cell of sender `row` and receiver `column`, for changes.
     pub fn at_mut(&mut self, row: usize, column: usize) -> &mut T {
         &mut self.cells[row * self.size + column]
     }
@@ -80,8 +80,8 @@ impl<T> Matrix<T> {
     }
 }
 
-/// The traffic of the interval, each cell from the sender's own capture; where that is missing,
-/// from the receiver's.
+/// The traffic of the interval. Each cell comes from the sender's own capture, or from the receiver's
+/// if the sender has none.
 ///
 /// # Errors
 /// When the interval holds no packet.
@@ -108,7 +108,7 @@ fn counted(run: &Run) -> Matrix<Traffic> {
     matrix
 }
 
-/// The same as the receivers saw it: the cross-check. `None` where the receiver has no capture.
+/// The traffic as the receivers saw it, for a check. `None` if the receiver has no capture.
 pub fn received(run: &Run) -> Matrix<Option<Traffic>> {
     let mut matrix: Matrix<Option<Traffic>> = Matrix::new(run.nodes().len());
     for me in run.all().filter(|&me| run.is_own(me)) {
@@ -132,8 +132,8 @@ impl Traffic {
         }
     }
 
-    /// Bytes in the unit asked for. Payload of thesis' matrices includes repetitions; here they
-    /// are never counted.
+    /// Bytes in the given unit. Payload in the thesis's matrices includes retransmissions, which are
+    /// never counted here.
     pub fn bytes(&self, unit: Unit) -> f64 {
         match unit {
             Unit::Payload => self.payload_bytes as f64,

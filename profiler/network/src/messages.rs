@@ -16,24 +16,24 @@ mod queued;
 
 pub use message::Message;
 
-/// All messages of the interval in the order of sending, with their times at both ends where both
+/// All messages of the interval in the order of sending. They have their times at both ends if both
 /// were captured.
 ///
 /// # Errors
 /// When the interval holds no packet.
 pub fn messages(run: &Run) -> Result<Arc<Vec<Message>>, Unknown> {
     run.need_packets()?;
-    // Most questions begin with them.
+    // Most analyses begin with the messages.
     Ok(run.once(|| Arc::new(cut(run))))
 }
 
 fn cut(run: &Run) -> Vec<Message> {
     let mut all = Vec::new();
     for me in run.all().filter(|&me| run.is_own(me)) {
-        // Of who has no capture the partners' captures hold what they were sent.
+        // The captures of its partners have the messages to a process without a capture.
         let is_known_here = |src: Node, dst: Node| src == me || dst == me && !run.is_own(src);
         let sent = cut::sent_in(run, me, is_known_here);
-        // A server has a capture, and its clients have none.
+        // A server has a capture, while its clients have none.
         match all.is_empty() {
             true => all = sent,
             false => all.extend(sent),

@@ -1,4 +1,4 @@
-//! A result as lines and rows: for people with fitting units, for programs exact.
+//! A result as lines and rows: with fitting units for people, exact for programs.
 
 use flowtrace_schema::Value;
 
@@ -18,7 +18,7 @@ pub enum Cell {
     Bytes(f64),
     /// A duration, s.
     Seconds(f64),
-    /// A instant, ns since the start of the trace.
+    /// An instant, ns since the start of the trace.
     Instant(i64),
     /// A rate, per second.
     PerSecond(f64),
@@ -32,12 +32,12 @@ pub enum Cell {
     Share(f64),
     /// Yes or no.
     Flag(bool),
-    /// Not known.
+    /// An unknown value.
     Unknown,
 }
 
 impl Cell {
-    /// For people.
+    /// Text for people.
     pub fn shown(&self) -> String {
         match self {
             Cell::Text(text) => units::plain(text),
@@ -55,7 +55,7 @@ impl Cell {
         }
     }
 
-    /// For programs.
+    /// Value for programs.
     pub fn value(&self) -> Value {
         let real = |x: f64| {
             if x.is_finite() {
@@ -85,7 +85,7 @@ impl Cell {
     }
 }
 
-/// Rows shown to people unless all are asked for; programs get every one.
+/// Number of rows shown to people unless all are wanted. Programs get every row.
 const SHOWN: usize = 100;
 
 /// Rows with the names of their columns.
@@ -102,23 +102,23 @@ pub struct Rows {
 pub struct Page {
     /// The answer, in lines.
     pub lines: Vec<String>,
-    /// Names of the columns, with units: what programs see.
+    /// Names of the columns for programs, with units.
     pub columns: Vec<&'static str>,
     /// Rows.
     pub rows: Vec<Vec<Cell>>,
-    /// A picture and rows for people, where there are too many rows to read.
+    /// A picture and rows for people, if there are too many rows to read.
     pub for_people: Option<(String, Rows)>,
     /// Notes on the limits of the answer.
     pub notes: Vec<String>,
-    /// The answer drawn, where that was asked for.
+    /// The answer as a drawing, if wanted.
     pub picture: Option<Picture>,
     /// The interval, ns.
     pub span_ns: (i64, i64),
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub unknown: Option<String>,
-    /// Packets that the answer rests on.
+    /// Packets on which the answer is based.
     pub coverage: Coverage,
-    /// Options that differ from the defaults matter to readers: mode and the like.
+    /// Mode of the analysis.
     pub mode: Mode,
 }
 
@@ -134,7 +134,7 @@ impl Page {
         }
     }
 
-    /// A page that says why there is no answer.
+    /// A page with the reason why there is no answer.
     pub fn unknown(run: &Run, unknown: &Unknown) -> Page {
         Page {
             lines: vec![unknown.to_string()],
@@ -143,7 +143,7 @@ impl Page {
         }
     }
 
-    /// Takes the interval and the coverage of an answer.
+    /// Sets the interval and the coverage from an answer.
     #[must_use]
     pub fn about<T>(mut self, known: &Known<T>) -> Page {
         self.span_ns = (known.t0_ns, known.t1_ns);
@@ -151,8 +151,8 @@ impl Page {
         self
     }
 
-    /// The page as text: answer, table, notes. Of many rows the first are shown, or what stands for them, unless
-    /// the page is wanted `full`.
+    /// The page as text: answer, table, notes. If there are many rows, the first are shown, or the
+    /// picture in their place, unless `full` is set.
     pub fn text(&self, full: bool) -> String {
         let mut text = String::new();
         for line in &self.lines {
@@ -198,7 +198,7 @@ impl Page {
     }
 }
 
-/// Rows under the names of their columns; nothing where there are none.
+/// Rows under the names of their columns; empty if there are no rows.
 fn table(columns: &[&'static str], rows: &[Vec<Cell>]) -> String {
     if rows.is_empty() {
         return String::new();
@@ -241,7 +241,7 @@ fn table(columns: &[&'static str], rows: &[Vec<Cell>]) -> String {
     text
 }
 
-/// A column's name for people: without its unit, which stands at each value.
+/// A column's name for people: without the unit, which each value has.
 fn header(name: &str) -> String {
     let units = ["_s", "_ns", "_bytes", "_hz", "_per_s", "_bytes_per_s"];
     let mut bare = name;

@@ -1,4 +1,4 @@
-//! Every answer as a page: what `flowtrace network` prints. One function per subcommand.
+//! Every answer as a page, as `flowtrace network` prints it. There is one function per subcommand.
 
 mod analysis;
 mod balance;
@@ -37,7 +37,7 @@ fn called(run: &Run, node: Node) -> &str {
     &run.nodes()[usize::from(node)]
 }
 
-/// A value or that it is not known.
+/// The cell of a value, or of an unknown one.
 fn cell<T>(value: Option<T>, make: impl Fn(T) -> Cell) -> Cell {
     value.map_or(Cell::Unknown, make)
 }
@@ -54,7 +54,7 @@ fn page<T>(
     }
 }
 
-/// Traffic that was recorded and is no part of the answers, in lines.
+/// Lines about recorded traffic that is no part of the answers.
 fn left_out(coverage: &Coverage) -> Vec<String> {
     let mut lines = Vec::new();
     let (tcp, others): (Vec<_>, Vec<_>) =

@@ -1,11 +1,11 @@
 //! Repetition of a program, and its period: the default super-phase.
 //!
-//! A red spectrum always has a highest peak; asking which peak is the highest finds a period in
-//! noise every time. So the first question is whether any peak stands out of a background that an
-//! aperiodic program of the same burstiness would have, and only then which one is the period.
+//! Any red spectrum has a highest peak, so a search for the highest peak finds a period in noise every
+//! time. The first test is therefore whether any peak stands out of the background of an aperiodic
+//! program with the same burstiness. Only then the period is chosen.
 //!
-//! That finds one period, the one whose harmonics are strongest. A slower swing of the rate about it
-//! ([`swings`]) is looked for in the rate over whole repetitions, where the faster one is gone.
+//! This finds the period with the strongest harmonics only. A slower swing of the rate ([`swings`]) is
+//! searched in the rate over whole repetitions, where the faster one has vanished.
 
 use super::rir;
 use super::spectrum::{self, Spectrum};
@@ -17,15 +17,15 @@ mod swings;
 pub use background::{Background, fit};
 pub use swings::{Swing, swings};
 
-/// Widest bin of event counts, where these are not too many, ns.
+/// Widest bin of event counts, ns, unless a long interval has too many.
 const WIDEST_BIN_NS: i64 = 2_000_000;
-/// Bins that a short interval is cut into.
+/// Number of bins into which a short interval is cut.
 const BINS: i64 = 4096;
-/// Narrowest bin, ns: below, single packets are resolved and nothing is gained.
+/// Narrowest bin, ns. Narrower ones would resolve single packets and show nothing more.
 const NARROWEST_BIN_NS: i64 = 1_000;
-/// Largest probability of a peak so high without a period.
+/// Largest probability of a peak of that height without a period.
 pub(super) const SIGNIFICANT: f64 = 0.01;
-/// Harmonics multiplied.
+/// Number of harmonics that are multiplied.
 const HARMONICS: usize = 4;
 
 /// Result of the search.
@@ -33,9 +33,9 @@ const HARMONICS: usize = 4;
 pub enum Verdict {
     /// A period, confirmed by the autocorrelation or not.
     Periodic {
-        /// Its frequency, Hz.
+        /// Frequency, Hz.
         hz: f64,
-        /// The autocorrelation where it has a maximum at the period; `None`: it has none there.
+        /// The autocorrelation if it has a maximum at the period; otherwise `None`.
         autocorrelation: Option<f64>,
         /// Other frequencies that explain the spectrum nearly as well, Hz.
         alternatives: Vec<f64>,
@@ -48,7 +48,7 @@ pub enum Verdict {
     Unknown(String),
 }
 
-/// A period with what it rests on.
+/// A period and its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// The answer.
@@ -67,7 +67,7 @@ pub struct Estimate {
     pub background: Background,
 }
 
-/// Looks for the period of event times, one list per pair, within `span_ns`.
+/// Searches the period of event times within `span_ns`, given as one list per pair.
 pub fn estimate(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> Estimate {
     let (span_ns, bin_ns) = active(pairs, span_ns);
     let seconds = (span_ns.1 - span_ns.0).max(0) as f64 / 1e9;
@@ -117,8 +117,8 @@ pub fn estimate(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> Estimate {
     estimate
 }
 
-/// The interval without stray ends, and the bin for it. Cutting and binning again follow each
-/// other, because a short burst in a long silence needs both.
+/// The interval without stray ends, and its bin. Cutting and binning alternate, because a short burst
+/// in a long silence needs both.
 fn active(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> ((i64, i64), i64) {
     let mut span = span_ns;
     let events = pairs.iter().map(Vec::len).sum();
@@ -140,13 +140,13 @@ fn active(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> ((i64, i64), i64) {
     (span, bin)
 }
 
-/// The bin for an interval: of a long one wider, by its events.
+/// The bin for an interval. That of a long interval is wider and depends on the number of events.
 fn bin_for((from, to): (i64, i64), events: usize) -> i64 {
     let bin = ((to - from).max(0) / BINS).clamp(NARROWEST_BIN_NS, WIDEST_BIN_NS);
     bin.max(steps::least_ns((from, to), events))
 }
 
-/// The sum of the pairs' spectra, each normalised, so that a talkative pair does not decide alone.
+/// The sum of the pairs' spectra. Each is normalised, so that no pair decides by its number of events.
 fn summed(pairs: &[Vec<i64>], span_ns: (i64, i64), bin_ns: i64, bins: usize) -> Spectrum {
     let length = (16 * bins).next_power_of_two();
     let counts = |times: &Vec<i64>| rir::binned(times.iter().copied(), span_ns, bin_ns);
@@ -155,7 +155,7 @@ fn summed(pairs: &[Vec<i64>], span_ns: (i64, i64), bin_ns: i64, bins: usize) -> 
     spectrum::summed(counts, bins, 1e9 / bin_ns as f64, length)
 }
 
-/// The frequency whose first harmonics together are the strongest, and the next two.
+/// The frequency with the strongest first harmonics together, and the next two frequencies.
 fn harmonic_product(spectrum: &Spectrum, seconds: f64, sample_hz: f64) -> Option<(f64, Vec<f64>)> {
     let step = 0.02 / seconds;
     let first = 2.5 / seconds;
@@ -189,10 +189,10 @@ fn harmonic_product(spectrum: &Spectrum, seconds: f64, sample_hz: f64) -> Option
     Some((refined(spectrum, best), chosen.collect()))
 }
 
-/// The top of the parabola through the logarithms of the three bins about a harmonic.
+/// The maximum of the parabola through the logarithms of the three bins about a harmonic.
 ///
-/// The highest of the harmonics that still stands near its place is used: the error of the
-/// frequency is that of its peak divided by its number.
+/// The highest harmonic that is still near its place is used. The error of the frequency is that of the
+/// harmonic's peak divided by its number.
 fn refined(spectrum: &Spectrum, hz: f64) -> f64 {
     let reach = 0.5 * spectrum.bin_hz * 16.0;
     let peak_near = |target: f64| -> Option<(f64, f64)> {
@@ -214,7 +214,7 @@ fn refined(spectrum: &Spectrum, hz: f64) -> f64 {
         };
         Some(((top as f64 + shift) * spectrum.bin_hz, power[top]))
     };
-    // Weighted by what each harmonic says: its power times the square of its number.
+    // Harmonics are weighted by their information: power times the square of the number.
     let mut sum = 0.0;
     let mut weights = 0.0;
     for h in 1..=HARMONICS {
@@ -227,11 +227,11 @@ fn refined(spectrum: &Spectrum, hz: f64) -> f64 {
     if weights > 0.0 { sum / weights } else { hz }
 }
 
-/// The unbiased autocorrelation of a series of bins of so many seconds at its local maximum within the
-/// resolution of the period; `None` without one above 0.
+/// The unbiased autocorrelation of a series with bins of `bin_s` seconds, at its local maximum within
+/// the resolution of the period; `None` if no maximum is above 0.
 pub(super) fn autocorrelation(series: &[f64], bin_s: f64, hz: f64) -> Option<f64> {
     let longest = (series.len() as f64 * 0.67) as usize;
-    // Counts jitter between neighbouring bins: averaged over an eighth of the period.
+    // Counts vary between neighbouring bins, so they are averaged over an eighth of the period.
     let smooth = ((1.0 / hz / 8.0 / bin_s) as usize).max(1);
     let r = spectrum::autocorrelation(&moving_mean(series, smooth), longest);
     let tolerance = 1.0 / (series.len() as f64 * bin_s);

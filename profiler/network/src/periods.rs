@@ -1,8 +1,9 @@
 //! Every period of a run, by component: the groups of processes that talk with each other and repeat together.
 //!
-//! A capture may hold several programs, and a program several loops. The processes that exchange much are one group;
-//! where its pairs repeat at lengths that have nothing to do with each other it is several. Of each group the messages say
-//! which loops they are sent in ([`repeat`]), and the rate how it swings, at once and slowly ([`period`]).
+//! A capture may have several programs, and a program several loops. Processes that exchange much are
+//! one group. If the pairs of a group repeat at unrelated lengths, it is split into several. For each
+//! group, the messages show the loops in which they are sent ([`repeat`]), and the rate shows its fast
+//! and slow swings ([`period`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,23 +15,24 @@ use super::rir::{self, Events};
 use super::run::{Node, Run, Unknown};
 use super::{matrix, quantile};
 
-/// A pair that carries less than this share of the heaviest pair at either side joins no two groups: a launcher, a clock.
+/// Least share of the heaviest pair on either side for a pair that joins two groups. Launchers and
+/// clocks are below it.
 const LEAST_JOIN: f64 = 0.1;
-/// Nor is it a component of its own.
+/// Least share of its group's bytes for a pair that may be a component of its own.
 const LEAST_SHARE: f64 = 0.1;
-/// Pairs up to which each is looked at by itself.
+/// Most pairs of a group for which each pair is analysed by itself.
 const MOST_PAIRS: usize = 24;
-/// Groups that are looked at, the heaviest ones.
+/// Number of groups that are analysed, the heaviest ones.
 const MOST_GROUPS: usize = 32;
-/// Lengths whose ratio is nearly one of these are of one program.
+/// Ratios of lengths that belong to one program, nearly.
 const RELATED: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
 const NEARLY: f64 = 0.08;
-/// A pair repeats by itself when the lengths in both directions agree so far, this share of its messages comes again,
-/// and more often than this.
+/// A pair repeats by itself if the lengths in both directions differ by no more than `AGREE`, at least
+/// `LEAST_SCORE` of its messages come again, and they do so more than `LEAST_COUNT` times.
 const AGREE: f64 = 0.1;
 const LEAST_SCORE: f64 = 0.6;
 const LEAST_COUNT: usize = 6;
-/// A swing of the rate is a period of its own when it takes so many times as long as the messages' repetition.
+/// Least factor of a swing of the rate over the messages' repetition for a period of its own.
 const SLOWER: f64 = 4.0;
 
 /// Method by which a period was found.
@@ -38,7 +40,7 @@ const SLOWER: f64 = 4.0;
 pub enum Basis {
     /// The same messages come again.
     Messages,
-    /// The same messages come again within each of these.
+    /// The same messages come again within each repetition.
     Inner,
     /// The order of the receivers comes again.
     Order,
@@ -47,7 +49,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// For people and programs.
+    /// Name for people and programs.
     pub fn name(self) -> &'static str {
         match self {
             Basis::Messages => "messages",
@@ -69,11 +71,12 @@ pub struct Period {
     pub count: f64,
     /// Method by which it was found.
     pub basis: Basis,
-    /// Probability of as much without it; of messages a bound.
+    /// Probability of such a repetition by chance; for messages an upper bound.
     pub p_value: Option<f64>,
     /// Least difference between two frequencies that can be distinguished, Hz.
     pub resolution_hz: f64,
-    /// Of the rate with itself one period later, at its maximum there; `None`: there is none.
+    /// Maximum of the autocorrelation of the rate near a lag of one period; `None` if it has none
+    /// there.
     pub autocorrelation: Option<f64>,
 }
 
@@ -84,17 +87,18 @@ pub struct Component {
     pub pairs: Vec<(Node, Node)>,
     /// Bytes that the pairs carry.
     pub payload_bytes: u64,
-    /// Those that messages show first (time plays no part in them), of each kind the longest first.
+    /// Periods that messages show come first, since they do not depend on time; then the others. The
+    /// longest of each kind is first.
     pub periods: Vec<Period>,
     /// Other lengths that the spectrum allows, s.
     pub alternatives_s: Vec<f64>,
-    /// The spectrum; an error says why there is none.
+    /// The spectrum, or the reason why there is none.
     pub spectral: Result<Estimate, Unknown>,
     /// Iterations from the messages, regular or not.
     pub iterations: Option<Iterations>,
 }
 
-/// All components of a run, those with a period first, the heaviest first.
+/// All components of a run. Those with a period come first, then the heaviest.
 ///
 /// # Errors
 /// When the interval holds no packet.
@@ -112,7 +116,7 @@ pub fn of_run(run: &Run) -> Result<Vec<Component>, Unknown> {
     for group in joined(&bytes) {
         groups.extend(apart(&group, &bytes, &found, &events));
     }
-    // A single one is the whole run, whose iterations others ask for as well.
+    // A single group is the whole run, whose iterations other analyses need too.
     let whole = match groups.len() {
         1 => Some(repeat::of_run(run)?.map(Arc::unwrap_or_clone)),
         _ => None,
@@ -153,7 +157,8 @@ fn pair(a: Node, b: Node) -> Pair {
     (a.min(b), a.max(b))
 }
 
-/// Pairs by the group of processes that they are within. A light pair joins no two groups, and is in none then.
+/// The pairs within each group of processes. A light pair between two groups does not join them, and is
+/// in neither.
 fn joined(bytes: &BTreeMap<Pair, u64>) -> Vec<Vec<Pair>> {
     let mut pairs: Vec<(Pair, u64)> = bytes.iter().map(|(pair, bytes)| (*pair, *bytes)).collect();
     pairs.sort_by_key(|(pair, bytes)| (std::cmp::Reverse(*bytes), *pair));
@@ -168,7 +173,7 @@ fn joined(bytes: &BTreeMap<Pair, u64>) -> Vec<Vec<Pair>> {
             (Some(one), None) | (None, Some(one)) => one,
             (Some(one), Some(other)) if one == other => one,
             (Some(one), Some(other)) => {
-                // The heaviest of each is its first.
+                // The heaviest pair of each group is its first one.
                 let lighter = groups[one][0].1.min(groups[other][0].1);
                 if (bytes as f64) < LEAST_JOIN * lighter as f64 {
                     continue;
@@ -193,7 +198,7 @@ fn joined(bytes: &BTreeMap<Pair, u64>) -> Vec<Vec<Pair>> {
         .collect()
 }
 
-/// A group as several where its pairs repeat at unrelated lengths.
+/// The parts of a group whose pairs repeat at unrelated lengths.
 fn apart(
     group: &[Pair],
     bytes: &BTreeMap<Pair, u64>,
@@ -224,7 +229,7 @@ fn apart(
     if parts.len() < 2 {
         return vec![group.to_vec()];
     }
-    // Those of which nothing is known by themselves go with the heaviest part.
+    // Pairs without a length of their own belong to the heaviest part.
     let is_known = |pair: &Pair| parts.iter().any(|(_, part)| part.contains(pair));
     let rest: Vec<Pair> = group
         .iter()
@@ -237,7 +242,7 @@ fn apart(
     parts
 }
 
-/// A length and how far it may be off, s.
+/// A length and its possible error, s.
 type Length = (f64, f64);
 
 /// True if one length may be the other or a small multiple of it.
@@ -250,7 +255,7 @@ fn are_related(a: Length, b: Length) -> bool {
     RELATED.iter().any(is_near)
 }
 
-/// The length at which the messages of a pair repeat, when those of both directions agree.
+/// The length at which the messages of a pair repeat, if both directions agree.
 fn by_messages(of: Pair, repetitions: &[Repetition]) -> Option<Length> {
     let length = |(src, dst): Pair| {
         let is_sure = |r: &&Repetition| r.score >= LEAST_SCORE && r.times_ns.len() > LEAST_COUNT;
@@ -265,7 +270,7 @@ fn by_messages(of: Pair, repetitions: &[Repetition]) -> Option<Length> {
     agree.then_some(((there.0 + back.0) / 2.0, there.1.max(back.1)))
 }
 
-/// The period of the rate of a pair; one of so many that are asked.
+/// The period of the rate of a pair, which is one of `asked` tested pairs.
 fn by_rate(of: Pair, events: &[Events], asked: usize) -> Option<Length> {
     let times = events.iter().filter(|e| pair(e.me, e.peer) == of);
     let times: Vec<Vec<i64>> = times.map(|e| e.times_ns.clone()).collect();
@@ -284,7 +289,7 @@ fn by_rate(of: Pair, events: &[Events], asked: usize) -> Option<Length> {
     }
 }
 
-/// Period of one group by its messages and rate; its pairs are the caller's.
+/// The periods of one group by its messages and rate. The caller sets the pairs.
 fn of_events(times: &[Vec<i64>], span_ns: (i64, i64), iterations: Option<Iterations>) -> Component {
     let spectral = match times.iter().all(Vec::is_empty) {
         true => Err(Unknown::new(
@@ -328,11 +333,11 @@ fn of_events(times: &[Vec<i64>], span_ns: (i64, i64), iterations: Option<Iterati
                     autocorrelation: *r,
                 }));
             }
-            // A peak alone is also what a scheduler's slices make.
+            // A peak alone may come from a scheduler's time slices.
             _ => alternatives_s.insert(0, 1.0 / hz),
         }
     }
-    // The begins of iterations are a cleaner rate than what goes on within them, where they are known.
+    // If known, the begins of iterations are a cleaner rate than the events within iterations.
     let begins = regular.map_or(&[][..], |found| found.begins_ns());
     for times in [begins, &all] {
         let slow = period::swings(times, base_s.unwrap_or(0.0));

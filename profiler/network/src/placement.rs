@@ -1,6 +1,6 @@
-//! Placement of processes on hosts, links to add, ways to send (VADAPT, appendices
-//! A and B). Pure numbers: demands between processes, capacities between hosts. On real hosts the
-//! result is advice.
+//! Placement of processes on hosts, additional links, and routes (VADAPT, appendices A and B). Works on
+//! numbers alone: demands between processes and capacities between hosts. For real hosts the result is
+//! advice.
 
 mod advice;
 mod anneal;
@@ -15,11 +15,11 @@ pub use paths::{Limit, least_loaded_route, links, route, widest_path};
 use problem::is_better;
 pub use problem::{Placement, Problem};
 
-/// Up to this many hosts all mappings are tried.
+/// Largest number of hosts for which all mappings are tried.
 pub const EXHAUSTIVE: usize = 8;
 
-/// Every mapping of processes to hosts with the paths of the greedy; `None` with more processes
-/// than hosts or more than [`EXHAUSTIVE`] hosts.
+/// Every mapping of processes to hosts, with greedy paths. `None` if there are more processes than
+/// hosts, or more than [`EXHAUSTIVE`] hosts.
 pub fn exhaustive(problem: &Problem) -> Option<(Placement, Vec<f64>)> {
     let (n, m) = (problem.demands.size(), problem.capacities.size());
     if n > m || m > EXHAUSTIVE || n == 0 {
@@ -53,8 +53,9 @@ fn permute(n: usize, m: usize, hosts: &mut Vec<usize>, visit: &mut impl FnMut(&[
     }
 }
 
-/// The best placement that is affordable: all mappings for few hosts, else annealing from the
-/// better greedy one. `None` with more processes than hosts.
+/// The best placement that can be computed in reasonable time: from all mappings if there are few
+/// hosts, else from annealing that begins with the better greedy one. `None` if there are more
+/// processes than hosts.
 pub fn best(problem: &Problem) -> Option<Placement> {
     if problem.demands.size() > problem.capacities.size() {
         return None;

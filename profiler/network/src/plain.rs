@@ -1,5 +1,5 @@
-//! Pairs whose messages are all of one size: there a message is a repetition by itself, and the
-//! sizes say nothing of where an iteration begins.
+//! Pairs whose messages all have one size. Each message is then a repetition, and the sizes do not show
+//! where an iteration begins.
 
 use crate::quantile::usual;
 use std::collections::BTreeMap;
@@ -8,25 +8,26 @@ use std::sync::Arc;
 use super::messages::{self, Message};
 use super::run::{Node, Run, Unknown};
 
-/// Share of a pair's messages that have the usual size, percent.
+/// Least share of a pair's messages with the usual size, percent.
 const USUAL_PERCENT: usize = 90;
-/// Fewer messages have no usual size.
+/// Least number of messages with a usual size.
 const LEAST: usize = 3;
-/// Numbers of messages in both directions that are in step differ by no more, per cent and one.
+/// Largest difference of the numbers of messages in both directions that are in step, percent; one
+/// message more is allowed.
 const STEP_PERCENT: usize = 2;
 
 /// The messages of one ordered pair, all of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain {
-    /// The size, bytes.
+    /// Size of the messages, bytes.
     pub bytes: u64,
     /// Indices of the messages of that size among all.
     pub messages: Vec<usize>,
-    /// When each was sent, ns.
+    /// Time of each send, ns.
     pub times_ns: Vec<i64>,
 }
 
-/// The ordered pairs whose messages are alike.
+/// The ordered pairs with messages of one size.
 pub type Pairs = BTreeMap<(Node, Node), Plain>;
 
 /// [`pairs`] of a run.
@@ -39,14 +40,14 @@ pub(super) fn of_run(run: &Run) -> Result<Arc<Pairs>, Unknown> {
     Ok(run.once(look))
 }
 
-/// The ordered pairs whose messages are alike. A greeting or a farewell of another size is left out.
+/// The ordered pairs with messages of one size. A greeting or a farewell of another size is left out.
 pub fn pairs(messages: &[Message]) -> Pairs {
     let mut found = BTreeMap::new();
     for (pair, mut list) in messages::by_pair(messages) {
         let Some((bytes, n)) = usual(list.iter().map(|&i| messages[i].bytes)) else {
             continue;
         };
-        // Also where a greeting is one of few messages.
+        // A greeting may be one of few messages.
         let is_other = |&i: &usize| messages[i].bytes != bytes;
         let ends = [list.first(), list.last()].into_iter().flatten();
         let within = list.len() - ends.filter(|i| is_other(i)).count();

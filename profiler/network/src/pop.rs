@@ -1,7 +1,7 @@
-//! Parallel efficiency in the terms of the POP centre, from packets: intervals, because packets
-//! show when a process sent and not when it computed (a research target of the specification: the thesis
-//! has none). Of a plain exchange they follow from the work before each send, else from the least and
-//! the most that each process may have computed.
+//! Parallel efficiency as the POP centre defines it, from packets. Values are intervals, because
+//! packets show when a process sent and not when it computed. (This is a research target of the
+//! specification; the thesis has none.) In a plain exchange the efficiencies follow from the work
+//! before each send; otherwise from the least and the most that each process may have computed.
 //!
 //! `parallel = load balance × communication`, `communication = serialisation × transfer`.
 
@@ -21,12 +21,12 @@ mod steps;
 use bounds::Bound;
 pub use metrics::{Basis, NARROW, Pop, Share};
 
-/// Time that a send may take beside the work, s: in the library, and until a thread that waited runs
-/// again. In real runs on shared CPUs it was up to 75 µs.
+/// Time of a send in addition to the work, s: in the library, and until a waiting thread runs again. In
+/// real runs on shared CPUs it was up to 75 µs.
 const SEND_S: f64 = 100e-6;
 
-/// The efficiencies of a schedule over a part of a run; `None` without messages, or where it is no
-/// plain exchange.
+/// The efficiencies of a schedule over a part of a run; `None` without messages, or if it is no plain
+/// exchange.
 pub fn efficiencies(schedule: &Schedule, span_ns: (i64, i64)) -> Option<Pop> {
     if !schedule.is_exchange {
         return None;
@@ -41,12 +41,14 @@ pub fn efficiencies(schedule: &Schedule, span_ns: (i64, i64)) -> Option<Pop> {
     let seconds = |reading: Reading| {
         let whole = replay(schedule, &Change::default(), reading)?.seconds;
         let best = replay(schedule, &ideal, reading)?.seconds;
-        // What the replay does not cover (before the first and after the last message) stays.
+        // The time that the replay does not cover (before the first and after the last message) is
+        // added.
         Some((run_s - whole).max(0.0) + best)
     };
     let ideal_s = (seconds(Reading::Waiting)?, seconds(Reading::Working)?);
-    // What iterations have above the quietest of their kind may be work as well as waiting for a
-    // CPU, at each process apart, and each send took some time itself: packets do not show which.
+    // Iterations that take longer than the quietest of their kind may have had more work, or may have
+    // waited for a CPU, each process for itself. Each send also took some time. Packets do not
+    // distinguish these.
     let quiet = quiet_work_s(schedule);
     let rest = Rest::of(schedule, span_ns);
     let within: Vec<Bound> = (work_s.iter().zip(quiet).zip(rest))
@@ -74,11 +76,11 @@ pub fn efficiencies(schedule: &Schedule, span_ns: (i64, i64)) -> Option<Pop> {
     })
 }
 
-/// The efficiencies of a part of a run whose processes work in gaps that hold other things as well, as
-/// bounds. The messages are those of the whole run.
+/// Bounds of the efficiencies of a part of a run whose processes do other things than work in the gaps
+/// between sends. The messages are those of the whole run.
 ///
 /// # Errors
-/// Where the bounds would not hold, or nothing repeats often enough.
+/// When the bounds would not hold, or nothing repeats often enough.
 pub fn bounded(
     run: &Run,
     messages: &[Message],
@@ -87,13 +89,13 @@ pub fn bounded(
 ) -> Result<Pop, Unknown> {
     if goes_one_way(messages) {
         return Err(Unknown::new(
-            "messages go one way, so that processes run ahead of each other as far as buffers reach, and what they do meanwhile packets do not show",
+            "messages go one way, so that processes run ahead of each other as far as buffers allow, and packets do not show their work meanwhile",
         ));
     }
     if let Some(unseen) = run.all().find(|&node| !run.is_own(node)) {
         let name = run.nodes().get(usize::from(unseen));
         return Err(Unknown::new(format!(
-            "{} has no capture of its own, and when its library was busy others' captures do not show",
+            "{} has no capture of its own, and captures of others do not show when its library was busy",
             name.map_or("a process", String::as_str)
         )));
     }
@@ -107,7 +109,7 @@ pub fn bounded(
     })
 }
 
-/// True if a pair that carries much has (nearly) no messages back.
+/// True if a heavy pair has (nearly) no messages back.
 fn goes_one_way(messages: &[Message]) -> bool {
     let mut pairs: BTreeMap<(Node, Node), (u64, usize)> = BTreeMap::new();
     for message in messages {
@@ -122,11 +124,11 @@ fn goes_one_way(messages: &[Message]) -> bool {
     })
 }
 
-/// Time of a process that is not between its sends.
+/// Time of a process outside of the intervals between its sends.
 #[derive(Clone, Copy, Default)]
 struct Rest {
     sends: f64,
-    /// Time before its first send and behind its last one, in which it may have worked, s.
+    /// Time before its first send and after its last one, in which it may have worked, s.
     unseen_s: f64,
 }
 
@@ -151,7 +153,7 @@ impl Rest {
     }
 }
 
-/// The work that each process has if every step takes as long as the quietest tenth of its kind, s.
+/// The work of each process if every step took as long as the quietest tenth of its kind, s.
 fn quiet_work_s(schedule: &Schedule) -> Vec<f64> {
     let mut kinds: BTreeMap<(Node, Node), Vec<i64>> = BTreeMap::new();
     for step in &schedule.steps {

@@ -38,13 +38,13 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The size that most messages have, with how many have it.
+/// The size of most messages, and the number of messages with it.
 pub(crate) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
     let mut counts: AHashMap<u64, usize> = AHashMap::new();
     for size in sizes {
         *counts.entry(size).or_default() += 1;
     }
-    // Of two that are as frequent the larger one, so that the answer is always the same.
+    // Of two equally frequent sizes the larger one, so that the answer is always the same.
     counts.into_iter().max_by_key(|&(size, n)| (n, size))
 }
 

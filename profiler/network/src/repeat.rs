@@ -1,15 +1,15 @@
 //! Iterations from the sequence of messages.
 //!
-//! A program that iterates sends the same messages again, so the ends of its messages repeat in
-//! the stream of bytes from one process to another at a fixed distance: the bytes of one
-//! iteration. That distance does not depend on time, so load, start-up and jitter do not blur it,
-//! and three iterations are enough, where a spectrum needs many. Sizes that differ a little from
-//! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
-//! distance of its own: there the order of the receivers repeats (`by_order`).
+//! A program that iterates sends the same messages again. The ends of its messages therefore repeat in
+//! the stream of bytes from one process to another, at a fixed distance: the bytes of one iteration.
+//! The distance does not depend on time, so load, start-up and jitter do not change it. Three
+//! iterations are enough, where a spectrum needs many. Sizes may differ a little from one iteration to
+//! the next (as in an integer sort). A stream of equal messages has no distance of its own; there the
+//! order of the receivers repeats (`by_order`).
 //!
-//! Loops may be nested: 26 rounds, something else, and all of it 15 times. The inner distance explains nearly all
-//! messages, the outer one all but by chance: what repeats is the outer one where it explains most of what the
-//! inner one leaves over, and the inner one is kept beside it ([`Inner`]).
+//! Loops may be nested: 26 rounds, something else, and all of it 15 times. The inner distance explains
+//! nearly all messages, the outer one all but chance. The outer distance is the repetition if it
+//! explains most of the messages that the inner one leaves. The inner one is then kept too ([`Inner`]).
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub fn of_run(run: &Run) -> Result<Option<Arc<Iterations>>, Unknown> {
     Ok(run.once(look))
 }
 
-/// Looks for iterations in the messages of a run: by their sizes, or where these are all alike by
-/// the order of their receivers. `None`: nothing repeats itself.
+/// Searches iterations in the messages of a run: by their sizes, or by the order of their receivers if
+/// all sizes are alike. `None` if nothing repeats.
 pub fn iterations(messages: &[Message]) -> Option<Iterations> {
     let found = by_size(messages);
     let found = found.or_else(|| by_order::iterations(messages, &plain::pairs(messages)))?;

@@ -1,5 +1,5 @@
-//! Replaying a run with other costs: the longest path through sends and arrivals, and what would
-//! change it. `T(send) = max(T(send before), T(arrivals needed)) + work`.
+//! Replay of a run with other costs: the longest path through sends and arrivals, and the effect of
+//! changes on it. `T(send) = max(T(send before), T(arrivals needed)) + work`.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use super::links::{self, Links, Play};
 use super::run::Node;
 use super::schedule::{Schedule, Step};
 
-/// Change of a run that is replayed.
+/// Change of a run for a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// Factor on the work of a process; others 1.
+    /// Factor on the work of a process; 1 if not given.
     pub work: BTreeMap<Node, f64>,
-    /// Factor on the work of each step, beside; those behind the end of the list 1.
+    /// Additional factor on the work of each step; 1 after the end of the list.
     pub steps: Vec<f64>,
-    /// True if messages take no time on the link: each arrives sooner by the least delay of its pair.
+    /// True if messages take no time on the link: each arrives earlier by the least delay of its pair.
     pub no_latency: bool,
-    /// True if messages wait for no others on a link, and come in at once.
+    /// True if messages do not wait for others on a link and come in at once.
     pub no_transfer: bool,
-    /// Least delay of each pair, ns; of a pair that is not named, that of its quickest message.
+    /// Least delay of each pair, ns. A pair without one has that of its quickest message.
     pub base_ns: BTreeMap<(Node, Node), i64>,
 }
 
 /// Reading of a dependency that the packets leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// A message that may be needed is needed: less work, more waiting.
+    /// A message that may be needed is needed: less work and more waiting.
     Waiting,
-    /// A message that may be needed is not needed: more work, less waiting.
+    /// A message that may be needed is not needed: more work and less waiting.
     Working,
 }
 
@@ -40,11 +40,11 @@ pub struct Replay {
     pub work_s: Vec<f64>,
     /// Time on the longest path: messages by ordered pair, s.
     pub network_s: BTreeMap<(Node, Node), f64>,
-    /// Links of the path, the last first: step, and whether it was reached by a message.
+    /// Number of links of the path.
     pub links: usize,
 }
 
-/// Why a step began when it did.
+/// The event after which a step began.
 #[derive(Clone, Copy)]
 enum Cause {
     Start,
@@ -52,7 +52,7 @@ enum Cause {
     Message(usize),
 }
 
-/// Replays a schedule, in which every message takes as long as it did; `None` without a message.
+/// Replays a schedule with the recorded times of messages; `None` without a message.
 pub fn replay(schedule: &Schedule, change: &Change, reading: Reading) -> Option<Replay> {
     replay_over(schedule, change, reading, Links::wide(&schedule.messages))
 }
@@ -89,7 +89,7 @@ pub(super) fn replay_over(
     again.path()
 }
 
-/// A replay under way; times are s since the first send.
+/// A replay in progress. Times are s since the first send.
 struct Again<'a> {
     schedule: &'a Schedule,
     change: &'a Change,
@@ -105,7 +105,7 @@ struct Again<'a> {
 }
 
 impl<'a> Again<'a> {
-    /// The messages whose arrival a step waits for in this reading.
+    /// The messages for whose arrival a step waits in this reading.
     fn waits(&self, step: &Step) -> impl Iterator<Item = usize> + use<'a> {
         let schedule = self.schedule;
         let (may_need, may_hold) = match self.reading {
@@ -116,7 +116,7 @@ impl<'a> Again<'a> {
         waits.map(|&needed| needed as usize)
     }
 
-    /// The longest path, back from the last arrival.
+    /// The longest path, found from the last arrival backwards.
     fn path(&self) -> Option<Replay> {
         let Again {
             schedule,
@@ -197,7 +197,7 @@ impl Play for Again<'_> {
                 self.cause[place] = why;
                 t + self.work[place]
             }
-            // The first send of a process is where it was.
+            // The first send of a process keeps its time.
             None => (self.schedule.messages[place].sent_ns.0 - self.first_ns) as f64 / 1e9,
         }
     }

@@ -1,4 +1,5 @@
-//! Round-trip iteration rate (chapter 3): how often a process hears from a peer before it sends on.
+//! Round-trip iteration rate (chapter 3): the number of times that a process receives from a peer
+//! before it sends again.
 
 use super::matrix::Matrix;
 use super::quantile;
@@ -14,14 +15,14 @@ pub struct Events {
     pub peer: Node,
     /// Gap between two sends that makes an iteration, ns.
     pub threshold_ns: i64,
-    /// The sends that began one, ns.
+    /// Sends that began an iteration, ns.
     pub times_ns: Vec<i64>,
 }
 
-/// The iterations of a pair, and how many it has with each of other thresholds that are known.
+/// The iterations of a pair, and their numbers with other thresholds; `None` for an unknown threshold.
 pub type WithCounts<const N: usize> = (Events, [Option<usize>; N]);
 
-/// Kind of a packet, as the rule distinguishes it.
+/// Kind of a packet in the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Own data.
@@ -33,9 +34,9 @@ pub enum Seen {
 /// Factor on the least round-trip time.
 const FACTOR: f64 = 1.5;
 
-/// The rule of 3.4.1 for one pair: a send is an iteration when it comes more than the threshold
-/// after the one before it, and data of the peer was seen between them. Data and not an
-/// acknowledgement: waiting for the window (figure 3.2b) is no iteration.
+/// The rule of 3.4.1 for one pair. A send is an iteration if it comes more than the threshold after the
+/// send before it, with data of the peer between them. An acknowledgement is not enough, since a wait
+/// for the window (figure 3.2b) is no iteration.
 pub fn iterations(packets: impl IntoIterator<Item = (i64, Seen)>, threshold_ns: i64) -> Vec<i64> {
     let mut gaps = Gaps::default();
     let of = |(t, seen)| Some((t, gaps.next(t, seen)?));
@@ -53,7 +54,7 @@ struct Gaps {
 }
 
 impl Gaps {
-    /// Before this packet, if it is a send and the peer has answered the one before, ns.
+    /// The gap before this packet, ns, if it is a send and the peer has answered the send before.
     fn next(&mut self, t_ns: i64, seen: Seen) -> Option<i64> {
         if seen == Seen::Received {
             self.is_answered = true;
@@ -65,8 +66,8 @@ impl Gaps {
     }
 }
 
-/// The gap that the mode asks for. Thesis: one value for all pairs, given by the user from a ping
-/// (mean and deviation), 400 µs as in its sample command otherwise.
+/// The threshold of the mode. Thesis: one value for all pairs, given by the user from a ping (mean and
+/// deviation), otherwise 400 µs as in its sample command.
 pub fn threshold_ns(run: &Run, me: Node, peer: Node) -> Option<i64> {
     if let Some(given) = run.settings.rtt_threshold_ns {
         return Some(given);
@@ -86,7 +87,7 @@ pub fn events(run: &Run) -> Result<Vec<Events>, Unknown> {
     Ok(all.into_iter().map(|(events, [])| events).collect())
 }
 
-/// The same with the numbers of iterations that each pair has with other thresholds.
+/// The iterations, and their numbers for each pair with other thresholds.
 ///
 /// # Errors
 /// When the interval holds no packet.
@@ -95,7 +96,7 @@ pub fn events_and_counts<const N: usize>(
     thresholds_ns: impl Fn(Node, Node) -> [Option<i64>; N],
 ) -> Result<Vec<WithCounts<N>>, Unknown> {
     run.need_packets()?;
-    // By sender and receiver the place in the list and one; there may be many processes and few pairs.
+    // Place in the list plus one, by sender and receiver. There may be many processes and few pairs.
     let mut places: Matrix<u32> = Matrix::new(run.nodes().len());
     let mut pairs: Vec<Pair<N>> = Vec::new();
     run.each_seen(|me, packet| {
@@ -133,7 +134,7 @@ impl<const N: usize> Pair<N> {
             events: Events {
                 me,
                 peer,
-                // Without a clean sample the second condition decides alone.
+                // Without a clean sample only the second condition counts.
                 threshold_ns: threshold_ns(run, me, peer).unwrap_or(0),
                 times_ns: Vec::new(),
             },
@@ -157,8 +158,8 @@ impl<const N: usize> Pair<N> {
     }
 }
 
-/// Counts per sliding window (3.4.2): `y(k)` events in `[t0 + k step, t0 + k step + window)`,
-/// windows that lie wholly inside `[t0, t1]` only.
+/// Counts per sliding window (3.4.2): `y(k)` is the number of events in
+/// `[t0 + k step, t0 + k step + window)`. Only windows within `[t0, t1]` count.
 pub fn series(times_ns: &[i64], (t0, t1): (i64, i64), window_s: f64, step_s: f64) -> Vec<f64> {
     let (window, step) = ((window_s * 1e9) as i64, (step_s * 1e9) as i64);
     if window <= 0 || step <= 0 || t1 - t0 < window {
@@ -171,7 +172,7 @@ pub fn series(times_ns: &[i64], (t0, t1): (i64, i64), window_s: f64, step_s: f64
         .collect()
 }
 
-/// The mean of [`series`], without making it; `None`: it is empty.
+/// The mean of [`series`] without computing the series; `None` if it is empty.
 fn mean(times_ns: &[i64], (t0, t1): (i64, i64), window_s: f64, step_s: f64) -> Option<f64> {
     let (window, step) = ((window_s * 1e9) as i64, (step_s * 1e9) as i64);
     if window <= 0 || step <= 0 || t1 - t0 < window {
@@ -186,7 +187,7 @@ fn mean(times_ns: &[i64], (t0, t1): (i64, i64), window_s: f64, step_s: f64) -> O
     Some(sum as f64 / (last + 1) as f64)
 }
 
-/// Events per bin of `bin_ns`, no overlap, from `t0`; the last bin may be cut short and is left out.
+/// Events per bin of `bin_ns` from `t0`, without overlap. The last bin is left out if it is incomplete.
 pub fn binned(
     times_ns: impl IntoIterator<Item = i64>,
     (t0, t1): (i64, i64),
@@ -205,8 +206,8 @@ pub fn binned(
     counts
 }
 
-/// Mean rate of one pair, per second: thesis, the mean of the sliding series (3.5.1); default, the
-/// iterations between the first and the last one over the time between them.
+/// Mean rate of one pair, per second. Thesis: the mean of the sliding series (3.5.1). Default: the
+/// iterations between the first and the last one, divided by the time between these.
 pub fn rate(run: &Run, events: &Events) -> Result<f64, Unknown> {
     if run.settings.mode == Mode::Thesis {
         let (window, step) = run.rate_window(1)?;
@@ -235,7 +236,7 @@ pub fn predicted_s(base_s: f64, base_rate: f64, rate: f64) -> Option<f64> {
 /// Distribution of the rate (3.9): values at 1 … 100 percent, spread from 5 to 95 percent, median.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// `percentiles[k - 1]` is the value below which k percent lie.
+    /// `percentiles[k - 1]` is the value below which k percent of the values lie.
     pub percentiles: Vec<f64>,
     /// q95 - q5.
     pub spread: f64,
@@ -255,19 +256,20 @@ pub fn distribution(values: &[f64]) -> Option<Distribution> {
     })
 }
 
-/// Slowdown by rate: pairs of rate and fraction of full speed, linear between, constant outside.
+/// Slowdown by rate: pairs of rate and fraction of full speed, with linear interpolation between them
+/// and constant values outside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlowdownTable(Vec<(f64, f64)>);
 
 impl SlowdownTable {
-    /// A table; sorted by rate here. `None` without an entry.
+    /// A table, sorted by rate; `None` without an entry.
     pub fn new(mut entries: Vec<(f64, f64)>) -> Option<Self> {
         entries.retain(|(rate, fraction)| rate.is_finite() && fraction.is_finite());
         entries.sort_by(|a, b| a.0.total_cmp(&b.0));
         (!entries.is_empty()).then_some(SlowdownTable(entries))
     }
 
-    /// The fraction at a rate.
+    /// The fraction of full speed at a rate.
     pub fn at(&self, rate: f64) -> f64 {
         let entries = &self.0;
         let above = entries.partition_point(|(known, _)| *known <= rate);

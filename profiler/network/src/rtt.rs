@@ -1,4 +1,4 @@
-//! Passive round-trip times: an own segment to the first acknowledgement that covers it.
+//! Passive round-trip times, from a segment to the first acknowledgement that covers it.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use ahash::AHashMap;
 
 use super::run::{ACK, Data, FIN, Node, PSH, Packet, RST, RoundTrips, Run, SYN};
 
-/// A segment on its way: end of its payload, time, whether it was pushed, whether it is counted.
+/// A segment under way: end of its payload, time, true if it was pushed, true if it counts.
 struct Sent {
     end: u32,
     t_ns: i64,
@@ -14,10 +14,10 @@ struct Sent {
     is_clean: bool,
 }
 
-/// Segments on their way in a capture, by connection and sender.
+/// Segments under way in a capture, by connection and sender.
 type OnWay = AHashMap<(u32, Node), VecDeque<Sent>>;
 
-/// Adds an own segment that has sequence numbers.
+/// Adds a segment that has sequence numbers.
 fn push(queue: &mut VecDeque<Sent>, packet: &Packet) {
     if packet.is_again {
         for sent in queue.iter_mut() {
@@ -37,8 +37,9 @@ fn push(queue: &mut VecDeque<Sent>, packet: &Packet) {
     }
 }
 
-/// The sample that an acknowledgement gives, ns, if it is a clean one: not of a repeated segment (Karn),
-/// and not held back: it covers two segments or a pushed one, carries data, or answers a SYN.
+/// The round-trip sample of an acknowledgement, ns, if it is clean. It must not be of a retransmitted
+/// segment (Karn) and must not be delayed: it covers two segments or a pushed one, carries data, or
+/// answers a SYN.
 fn acknowledged(on_way: &mut OnWay, packet: &Packet) -> Option<i64> {
     let key = (packet.flow, packet.dst);
     let queue = on_way.get_mut(&key)?;
@@ -52,7 +53,7 @@ fn acknowledged(on_way: &mut OnWay, packet: &Packet) -> Option<i64> {
             break;
         }
     }
-    // There may be a million connections, one after the other.
+    // Queues are removed at their end, for there may be a million connections, one after the other.
     if queue.is_empty() && packet.flags & (FIN | RST) != 0 {
         on_way.remove(&key);
     }
@@ -61,7 +62,7 @@ fn acknowledged(on_way: &mut OnWay, packet: &Packet) -> Option<i64> {
     is_prompt.then_some(packet.t_ns - sent.t_ns)
 }
 
-/// The least of the samples of all processes, each in the capture nearest to it.
+/// The least sample of each pair of processes, from the capture nearest to the first.
 fn table(data: &Data) -> RoundTrips {
     let nodes = data.nodes.len();
     let mut least: RoundTrips = vec![vec![None; nodes]; nodes];
@@ -85,8 +86,8 @@ fn table(data: &Data) -> RoundTrips {
     least
 }
 
-/// Least clean round-trip time from `me` to `peer` over the whole run, ns. A minimum, for delayed
-/// acknowledgements and busy hosts only ever add.
+/// Least clean round-trip time from `me` to `peer` over the whole run, ns. The minimum is taken, since
+/// delayed acknowledgements and busy hosts can only add time.
 pub fn least_ns(run: &Run, me: Node, peer: Node) -> Option<i64> {
     let table = run.data.rtt.get_or_init(|| table(&run.data));
     table[usize::from(me)][usize::from(peer)]

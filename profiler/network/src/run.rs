@@ -1,4 +1,4 @@
-//! Packets of a run, and the frame of every question: which nodes, which interval, which options.
+//! Packets of a run, and the settings of every analysis: nodes, interval, options.
 
 mod accounting;
 mod answer;

@@ -1,11 +1,11 @@
-//! Messages that each send waited for, from the packets alone.
+//! The messages for which each send waited, from the packets alone.
 //!
-//! A process that sends after an arrival may have waited for it, or may have been computing all
-//! along while it came in; ball-in-the-court delays always assume the former. Over many
-//! repetitions the two differ: what a send depends on is never late, and moves the send when it
-//! moves. So the number of a partner's messages that *every* n-th send had seen bounds what it
-//! needs from above, and where the last of them was always early, the regression of the send on
-//! that arrival tells whether it was needed: slope 1 needed, slope 0 not.
+//! A process that sends after an arrival may have waited for it, or may have been computing while it
+//! came in. Ball-in-the-court delays always assume the wait. Many repetitions distinguish the two: a
+//! message on which a send depends is never late, and moves the send when it moves. So the number of a
+//! partner's messages that *every* n-th send had seen is an upper bound of those it needs. If the last
+//! of them was always early, the regression of the send on its arrival shows whether it was needed:
+//! slope 1 if it was, slope 0 if not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,11 +32,11 @@ pub use step::Step;
 /// Certainty of the dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Certainty {
-    /// Slots (sender, receiver, source) whose dependency is known.
+    /// Number of slots (sender, receiver, source) with a known dependency.
     pub decided: usize,
-    /// Slots that could be either.
+    /// Number of slots that could be either.
     pub open: usize,
-    /// Slots that are not in step, so that the last arrival is all that is known.
+    /// Number of slots that are not in step, so that only the last arrival is known.
     pub loose: usize,
 }
 
@@ -47,29 +47,29 @@ pub struct Schedule {
     pub messages: Vec<Message>,
     /// A step per message, in the same order.
     pub steps: Vec<Step>,
-    /// The messages that the steps wait for.
+    /// The messages for which the steps wait.
     links: Vec<u32>,
     /// Number of decided and open dependencies.
     pub certainty: Certainty,
     /// Number of processes.
     pub nodes: usize,
-    /// True if it is a plain exchange: every pair known to send without the other's message of the
-    /// same round, in step, messages of one size. Only then do packets show when who worked: where
-    /// processes take turns, work hides in waiting, and where rounds differ, slots mix.
+    /// True for a plain exchange: every pair is known to send without the other's message of the same
+    /// round, in step, with messages of one size. Only then packets show the work of each process. In
+    /// programs that take turns, work hides in waits, and if rounds differ, slots are mixed up.
     pub is_exchange: bool,
-    /// True if processes answer each other: one sends only when the message of the other is there.
+    /// True if processes answer each other: one sends only after the message of the other has come.
     pub takes_turns: bool,
-    /// True if of all pairs one always sends behind the other, as where they take turns.
+    /// True if one process of each pair always sends after the other, as if they took turns.
     pub keeps_order: bool,
     /// True if nearly all messages of each pair have one size.
     pub are_alike: bool,
-    /// Processes that send to every partner when its message is there and at once then, whatever the
-    /// others do (as the end of a chain may): their waiting cannot be told from work.
+    /// Processes that send to every partner as soon as its message is there, whatever the others do (as
+    /// the end of a chain may). Their waits cannot be distinguished from work.
     pub answering: Vec<Node>,
 }
 
-/// Without what a pair whose messages are alike sent before the first of them: a greeting would
-/// put its counts out of step.
+/// The messages without those that a pair of equal messages sent before the first of these: a greeting
+/// would put its counts out of step.
 fn without_greetings(messages: &[Message]) -> Vec<Message> {
     let plain = plain::pairs(messages);
     let is_greeting = |(i, message): (usize, &Message)| {
@@ -81,8 +81,8 @@ fn without_greetings(messages: &[Message]) -> Vec<Message> {
     rest.map(|(_, message)| *message).collect()
 }
 
-/// True if the numbers and sizes of messages alone say that their schedule would show nobody's work: some
-/// slots are not in step, or a pair has messages of many sizes.
+/// True if the numbers and sizes of the messages alone show that their schedule would not show any
+/// work: some slots are not in step, or a pair has messages of many sizes.
 pub(super) fn shows_nothing(messages: &[Message]) -> bool {
     let messages = without_greetings(messages);
     let sent = messages::by_pair(&messages);
@@ -96,7 +96,7 @@ pub(super) fn shows_nothing(messages: &[Message]) -> bool {
         let mut sources = sources.get(&me).into_iter().flatten();
         let may_have_phases = phases::may_have(partners.get(&me).copied().unwrap_or(0));
         sources.all(|&(from, source)| {
-            // What comes of a partner in other phases is in step with the own messages to it.
+            // The messages of a partner in other phases are in step with the own messages to it.
             let own = || sent.get(&(me, from)).map_or(0, Vec::len);
             may_be_in_step(list.len(), source) || may_have_phases && may_be_in_step(own(), source)
         })
@@ -104,7 +104,7 @@ pub(super) fn shows_nothing(messages: &[Message]) -> bool {
     !sent.iter().all(is_in_step) || !symmetry::are_alike(&messages, sent.values())
 }
 
-/// The send of the same process before each.
+/// For each message, the send of the same process before it.
 fn before(messages: &[Message], nodes: usize) -> Vec<Option<usize>> {
     let mut last = vec![None; nodes];
     let of = |(i, message): (usize, &Message)| {
@@ -114,7 +114,7 @@ fn before(messages: &[Message], nodes: usize) -> Vec<Option<usize>> {
     messages.iter().enumerate().map(of).collect()
 }
 
-/// Works out what every send waited for. Messages must be in the order of sending.
+/// Finds the messages for which every send waited. Messages must be in the order of sending.
 pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     let messages = without_greetings(messages);
     let before = before(&messages, nodes);
@@ -177,18 +177,19 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
 }
 
 impl Schedule {
-    /// Messages that a step needs in any case. What an earlier step of the process waited for is left out.
+    /// Messages that a step certainly needs. Those for which an earlier step of the process waited are
+    /// left out.
     pub fn needs(&self, step: &Step) -> &[u32] {
         self.list(step, 0)
     }
 
-    /// Messages that it may need, or may only have seen.
+    /// Messages that the step may need, or may only have seen.
     pub fn may_need(&self, step: &Step) -> &[u32] {
         self.list(step, 1)
     }
 
-    /// Messages that came before the send before, and may be needed: that shows only when others
-    /// become faster.
+    /// Messages that came before the process's send before and may be needed. This shows only if other
+    /// processes become faster.
     pub fn may_hold(&self, step: &Step) -> &[u32] {
         self.list(step, 2)
     }
@@ -199,8 +200,8 @@ impl Schedule {
         &self.links[step.first + before..][..length(&step.counts[which])]
     }
 
-    /// Time that each step worked, ns: from the instant at which all it needs was there; the least
-    /// (everything it may need was needed) and the most (nothing of that was).
+    /// Work of a step, ns, from the instant at which all messages that it needs were there: the least
+    /// (all that it may need was needed), and the most (none of that was).
     pub fn work_ns(&self, step: &Step) -> (i64, i64) {
         let arrival = |list: &[u32]| {
             let times = list
@@ -211,7 +212,7 @@ impl Schedule {
         let own = step.before.map(|b| self.messages[b].sent_ns.1);
         let from = own.into_iter().chain(arrival(self.needs(step))).max();
         let Some(from) = from.or_else(|| arrival(self.may_need(step))) else {
-            // Its first send: work before the first packet is not seen.
+            // The first send of a process: work before the first packet is not seen.
             return (0, 0);
         };
         let most = (step.t_ns - from).max(0);
@@ -220,7 +221,7 @@ impl Schedule {
         (least, most)
     }
 
-    /// Length between the first and the last send, s.
+    /// Time between the first and the last send, s.
     pub fn run_s(&self) -> f64 {
         let ends = self.messages.first().zip(self.messages.last());
         ends.map_or(0.0, |(first, last)| {
@@ -228,7 +229,7 @@ impl Schedule {
         })
     }
 
-    /// The sums of that by process, s.
+    /// The work of each process, s, as the sums of [`Schedule::work_ns`].
     pub fn work_s(&self) -> Vec<(f64, f64)> {
         let mut sums = vec![(0.0, 0.0); self.nodes];
         for step in &self.steps {
@@ -242,8 +243,8 @@ impl Schedule {
     }
 }
 
-/// True if several processes send more messages than all others, each of them: then their additional work is theirs to do,
-/// as in the middle of a mesh, and no load.
+/// True if each of several processes sends more messages than all others. Their additional work is then
+/// their own, as in the middle of a mesh, and no load.
 pub(crate) fn are_of_a_kind(schedule: &Schedule, several: &[Node]) -> bool {
     let mut sent = vec![0usize; schedule.nodes];
     for message in &schedule.messages {

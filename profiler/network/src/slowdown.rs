@@ -1,9 +1,9 @@
-//! Slowdown of a run by a process that is slower than the others, which symmetric
-//! exchange hides from ball-in-the-court delays.
+//! Slowdown of a run by a process that is slower than the others. In a symmetric exchange
+//! ball-in-the-court delays do not show it.
 //!
-//! The work of each process comes from [`schedule`](crate::schedule); the run is replayed with the
-//! work of the loaded ones cut to that of the others. Programs whose processes are meant to work
-//! alike are assumed; a base run of the same program replaces that assumption.
+//! The work of each process comes from [`schedule`](crate::schedule). The run is replayed with the work
+//! of the loaded processes cut to that of the others. This assumes that all processes are meant to work
+//! alike, unless a base run of the same program is given.
 
 use std::collections::BTreeMap;
 
@@ -25,34 +25,34 @@ pub(super) use between_runs::{RUN_TO_RUN, between_runs};
 pub(super) use lead::Lead;
 use lead::lead;
 use loaded::{loaded, stand_apart};
-use rounds::{ByStep, Rounds, held_up, noise, rounds};
+use rounds::{ByStep, Rounds, delay_factor, noise, rounds};
 
-/// Messages that take this share of a round take their time.
+/// Least share of a round for messages that take significant time.
 const SLOW: f64 = 0.05;
 
-/// The loaded processes and what they cost.
+/// The loaded processes and their cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slowdown {
     /// Work of each process, least and most, s.
     pub work_s: Vec<(f64, f64)>,
-    /// Loaded processes, the most loaded first; empty: none stands out.
+    /// Loaded processes, the most loaded first. Empty if none stands out.
     pub loaded: Vec<Node>,
-    /// Processes that would stand out but answer at once whenever they are asked, as the end of a chain
-    /// does: what they work does not show, and what looks like it is waiting.
+    /// Processes that would stand out but answer every message at once, as the end of a chain does.
+    /// Their work does not show, and their waits look like work.
     pub hidden: Vec<Node>,
-    /// Work of the loaded over that of the next, middle of both readings.
+    /// Work of the loaded process over that of the next, from the middle of both readings.
     pub ratio: f64,
     /// Length of the run between its first and last message, s.
     pub run_s: f64,
     /// Factor of the mean work of processes over that of quiet rounds.
     pub noise: f64,
-    /// Cost of the load, s; zero without a loaded process.
+    /// Cost of the load, s; 0 without a loaded process.
     pub slowdown_s: Range,
 }
 
 impl Slowdown {
-    /// The most that one process may work, times what the next works at least: the largest factor that
-    /// either reading of what the sends waited for leaves open.
+    /// The most work of one process over the least work of the next: the largest factor that the two
+    /// readings of the dependencies allow.
     pub fn most_ratio(&self) -> f64 {
         let shown = || (0..self.work_s.len()).filter(|&i| !self.hidden.contains(&(i as Node)));
         let of = |node: usize| {
@@ -75,8 +75,8 @@ impl Slowdown {
     }
 }
 
-/// Estimates the slowdown of a schedule; `None` with fewer than two processes that work, or where
-/// it is no plain exchange.
+/// Estimates the slowdown of a schedule; `None` with fewer than two processes that work, or if it is no
+/// plain exchange.
 pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     if !schedule.is_exchange {
         return None;
@@ -93,8 +93,8 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     for &node in &hidden {
         middle[usize::from(node)] = 0.0;
     }
-    // Where CPUs are shared, some may have waited for one in more of their long rounds than others.
-    let apart = GATE * held_up(&rounds);
+    // On shared CPUs some processes may have waited in more of their long rounds than others.
+    let apart = GATE * delay_factor(&rounds);
     let may_be = |several: &[Node]| {
         stand_apart(&work_s, &hidden, several, apart)
             && !are_of_a_kind(schedule, several)
@@ -105,7 +105,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         true => found?,
         false => found.unwrap_or_default(),
     };
-    // What may be turns is held to what is asked of these.
+    // A program that may take turns must meet the conditions of turns as well.
     let is_named = !schedule.keeps_order || lead(&rounds, &loaded, &hidden).is_clear();
     let loaded = if is_named { loaded } else { Vec::new() };
     let links = Links::of(&schedule.messages);
@@ -117,8 +117,9 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     let run_s = base.iter().flatten().map(|b| b.1).fold(0.0, f64::max);
     let mut costs: Vec<f64> = Vec::new();
     for (reading, whole) in base.into_iter().flatten() {
-        // The others do not work exactly alike: their quartiles bound what the loaded would need. What looks like
-        // work of those that answer at once is waiting for the loaded.
+        // The others do not work exactly alike, so their quartiles bound the work that the loaded
+        // processes would have. The apparent work of processes that answer at once is a wait for the
+        // loaded ones.
         let cut: Vec<Node> = loaded.iter().chain(&hidden).copied().collect();
         for q in [0.25, 0.75] {
             let change = Change {
@@ -131,15 +132,16 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     let slowdown_s = if loaded.is_empty() {
         Range::default()
     } else {
-        // No run takes as long as the next one: neither this one nor the one without load would.
+        // No two runs take exactly the same time: neither this one nor the one without load.
         let chance = 2.0 * std::f64::consts::SQRT_2 * deviation(schedule, &loaded)
             + between_runs(schedule) * run_s;
         let cost = Range {
             low: (costs.iter().copied().reduce(f64::min)? - chance).max(0.0),
             high: costs.iter().copied().reduce(f64::max)? * with_first(&rounds, &loaded) + chance,
         };
-        // Where all pairs keep an order, they may as well take turns and answer late because of the load: then each
-        // waits for the message before its own, and less is gained without the load, if messages take their time.
+        // If all pairs keep an order, they may take turns and answer late because of the load. Each
+        // process then waits for the message before its own, and the gain without the load is less if
+        // messages take significant time.
         let may_wait = schedule.keeps_order && share_under_way(schedule) >= SLOW;
         let by_turns = may_wait.then(|| turns::cost_of(schedule, &loaded));
         by_turns.flatten().map_or(cost, |other| Range {
@@ -158,9 +160,9 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     })
 }
 
-/// Factors on the steps that bring the rounds of these processes to those of the others: each to the round of the others that
-/// stands where it stands among its own. Where a load comes and goes, only what it lengthened becomes shorter. Among the others
-/// at a quantile.
+/// Factors on the steps that make the rounds of these processes as long as those of the others. Each
+/// round gets the length of the others' round with the same rank, taken at quantile `q` among the
+/// others. If a load comes and goes, only the rounds that it lengthened become shorter.
 fn unloaded(schedule: &Schedule, reading: Reading, cut: &[Node], q: f64) -> Vec<f64> {
     let rounds = ByStep::of(schedule, reading);
     let sorted = rounds.sorted();
@@ -192,8 +194,8 @@ fn unloaded(schedule: &Schedule, reading: Reading, cut: &[Node], q: f64) -> Vec<
         .collect()
 }
 
-/// Factor of the whole cost of the load over its cost in the rounds whose work shows: the work before the first send of
-/// a process does not show.
+/// Factor of the whole cost of the load over the cost in the rounds with known work: the work before a
+/// process's first send does not show.
 fn with_first(rounds: &Rounds, loaded: &[Node]) -> f64 {
     let counts = loaded.iter().filter_map(|node| rounds.get(node));
     let shown = counts
@@ -202,7 +204,7 @@ fn with_first(rounds: &Rounds, loaded: &[Node]) -> f64 {
     shown.map_or(1.0, |shown| (shown + 1) as f64 / shown as f64)
 }
 
-/// Time that messages of the slowest pair are under way, as a share of a round.
+/// Time under way of the messages of the slowest pair, as a share of a round.
 fn share_under_way(schedule: &Schedule) -> f64 {
     let mut pairs: BTreeMap<(Node, Node), Vec<f64>> = BTreeMap::new();
     for message in &schedule.messages {
@@ -221,8 +223,8 @@ fn share_under_way(schedule: &Schedule) -> f64 {
     }
 }
 
-/// Those of the processes that answer at once that would stand out of the others: what looks like their work is
-/// waiting for a loaded one as much as work.
+/// The processes that answer at once and would stand out from the others. Their apparent work may as
+/// well be a wait for a loaded process.
 fn hidden(schedule: &Schedule, work: &[f64], gate: f64) -> Vec<Node> {
     let is_answering = |node: &usize| schedule.answering.contains(&(*node as Node));
     let shown = (0..work.len()).filter(|node| !is_answering(node) && work[*node] > 0.0);
@@ -235,14 +237,14 @@ fn hidden(schedule: &Schedule, work: &[f64], gate: f64) -> Vec<Node> {
         .collect()
 }
 
-/// The factor at which a load of [`GATE`] shows where rounds take `noise` times the work of quiet ones:
-/// what they take above these is no work, and makes the factor smaller.
+/// The factor at which a load of [`GATE`] shows if rounds take `noise` times the work of quiet ones.
+/// The time above that of quiet rounds is no work, and makes the factor smaller.
 pub(super) fn shown_at(noise: f64) -> f64 {
     1.0 + (GATE - 1.0) / noise.max(1.0)
 }
 
-/// By how much the whole work of the loaded processes would differ from run to run, s: standard
-/// deviation of the sum of its steps, from the spread of each kind of step (those with one receiver).
+/// Difference of the whole work of the loaded processes from run to run, s: the standard deviation of
+/// the sum of their steps, from the spread of each kind of step (those with one receiver).
 fn deviation(schedule: &Schedule, loaded: &[Node]) -> f64 {
     let mut kinds: BTreeMap<(Node, Node), Vec<f64>> = BTreeMap::new();
     for step in &schedule.steps {
@@ -256,7 +258,8 @@ fn deviation(schedule: &Schedule, loaded: &[Node]) -> f64 {
         }
     }
     let variance = |works: &Vec<f64>| {
-        // The median's deviation: a step held up now and then is no spread of work.
+        // The median deviation, since a step that is delayed now and then does not show a spread of
+        // work.
         let spread = 1.4826 * quantile::deviation(works).unwrap_or(0.0);
         works.len() as f64 * spread * spread
     };
@@ -288,7 +291,7 @@ mod tests {
                     ..Bsp::ring(n)
                 };
                 let (none, base_s) = of(&balanced);
-                // Unknown is an honest answer, but not to everything.
+                // Unknown is an honest answer, but must not be the only one.
                 let is_quiet = none.as_ref().is_none_or(|none| none.loaded.is_empty());
                 assert!(is_quiet, "{style:?}, {n}: {none:?}");
                 unknown += usize::from(none.is_none());
@@ -317,10 +320,10 @@ mod tests {
         assert!(unknown <= 1, "{unknown} of 12 unknown");
     }
 
-    /// On a machine that is busy otherwise the processes of a chain, which take turns, send each other
-    /// their messages at about the same time, as in an exchange; its end still answers its only partner.
+    /// On a busy machine the processes of a chain, which take turns, send each other their messages at
+    /// about the same time, as in an exchange. The end of the chain still answers its only partner.
     #[test]
-    fn who_only_answers_a_loaded_process_is_not_named_beside_it() {
+    fn a_process_that_only_answers_a_loaded_one_is_not_named() {
         let n = 8;
         let mut program = Bsp {
             edges: (0..n - 1).map(|i| (i, i + 1)).collect(),
@@ -330,7 +333,7 @@ mod tests {
             ..Bsp::ring(n)
         };
         program.work_s[6] *= 1.65;
-        // It has done its own work long before it is asked.
+        // The process has done its own work long before the message comes.
         program.answering = vec![7];
         let found = of(&program).0.unwrap();
         assert_eq!(found.loaded, [6], "{found:?}");
@@ -348,7 +351,8 @@ mod tests {
         assert_eq!(loaded, [1, 5], "{:?}", found.work_s);
     }
 
-    /// Each by a factor of its own, the less loaded one at the gate of a single load; on four hosts as on eight.
+    /// Two loads with different factors, the smaller one at the gate of a single load; on four hosts
+    /// and on eight.
     #[test]
     fn of_two_loads_the_lesser_is_named_as_well() {
         for (n, loads) in [(4, [(1, 1.35), (2, 1.9)]), (8, [(0, 2.0), (3, 1.3)])] {
@@ -382,11 +386,11 @@ mod tests {
         assert!(stand_apart(&sure, &[], &[0, 2], GATE));
         let open = [(1.0, 1.6), (1.0, 1.0), (1.3, 1.35), (0.9, 1.0)];
         assert!(!stand_apart(&open, &[], &[0, 2], GATE));
-        // Whom nothing is known of is not compared with.
+        // Processes of which nothing is known are not compared with.
         let hiding = [(1.3, 1.3), (1.2, 1.2), (1.3, 1.35), (0.9, 1.0)];
         assert!(!stand_apart(&hiding, &[], &[0, 2], GATE));
         assert!(stand_apart(&hiding, &[1], &[0, 2], GATE));
-        // The inner ones of a chain send twice as much as its ends.
+        // The inner processes of a chain send twice as much as its ends.
         let made = bsp(&Bsp {
             edges: vec![(0, 1), (1, 2), (2, 3)],
             ..Bsp::ring(4)
@@ -411,7 +415,7 @@ mod tests {
         let mut schedule = schedule::schedule(&[], 4);
         schedule.answering = vec![3];
         assert_eq!(hidden(&schedule, &[1.0, 1.0, 1.5, 1.51], GATE), [3]);
-        // It does as the others, and is compared with.
+        // The process does as the others do, and is compared with them.
         assert!(hidden(&schedule, &[1.0, 1.0, 1.0, 1.1], GATE).is_empty());
         assert_eq!(hidden(&schedule, &[0.0, 0.0, 0.0, 1.0], GATE), [3]);
     }

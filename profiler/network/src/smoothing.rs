@@ -1,4 +1,4 @@
-//! Topology over time: smoothing, damping, and when it has changed (2.5, A.2.2).
+//! Topology over time: smoothing, damping, and detection of changes (2.5, A.2.2).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,7 +14,8 @@ pub struct Smoothing {
     pub detection: f64,
     /// Pruning threshold of the edges.
     pub b_min: f64,
-    /// After a change, none is declared for so long, ns (best measured about 1 s).
+    /// Time after a change in which no other one is declared, ns (the best measured value was about 1
+    /// s).
     pub settle_ns: i64,
 }
 
@@ -29,7 +30,7 @@ impl Default for Smoothing {
     }
 }
 
-/// Matrices remembered per window.
+/// Number of matrices that are remembered per window.
 const HISTORY: i64 = 64;
 
 /// The smoothed matrix at an instant, rows normalised, and its edges.
@@ -40,10 +41,10 @@ struct Smoothed {
     edges: BTreeSet<(usize, usize)>,
 }
 
-/// A topology that held from an instant on.
+/// A topology declared at an instant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When it was declared, ns.
+    /// Time of the declaration, ns.
     pub t_ns: i64,
     /// Directed edges.
     pub edges: BTreeSet<(usize, usize)>,
@@ -59,7 +60,7 @@ pub struct Smoother {
     settings: Smoothing,
     updates: VecDeque<(i64, Matrix<f64>)>,
     sum: Matrix<f64>,
-    /// The last half window.
+    /// The matrices of the last half window.
     history: VecDeque<Smoothed>,
     reference: Option<Matrix<f64>>,
     edges: BTreeSet<(usize, usize)>,
@@ -82,11 +83,11 @@ impl Smoother {
         }
     }
 
-    /// Takes the bytes since the last update. A topology is declared when the smoothed matrix has
-    /// come to rest (moved by less than the threshold in half a window) and then differs from the
-    /// one before: by more than the threshold, or in its edges. While one topology slides out of
-    /// the window and another in, nothing rests; when they alternate faster than the window can
-    /// follow, what rests is their union.
+    /// Adds the bytes since the last update. A topology is declared if the smoothed matrix is at rest
+    /// (moved by less than the threshold in half a window) and differs from the one before by more than
+    /// the threshold, or in its edges. While one topology leaves the window and another enters it,
+    /// nothing is at rest. Topologies that alternate faster than the window can follow rest as their
+    /// union.
     pub fn update(&mut self, t_ns: i64, bytes: Matrix<f64>) -> Option<Change> {
         let began = *self.began_ns.get_or_insert(t_ns);
         let window = self.settings.window_ns;
@@ -150,7 +151,7 @@ impl Smoother {
         })
     }
 
-    /// The edges of the smoothed matrix now.
+    /// The present edges of the smoothed matrix.
     pub fn current(&self) -> BTreeSet<(usize, usize)> {
         let edges = topology::edges(&self.sum, self.settings.b_min);
         edges.iter().map(|edge| (edge.src, edge.dst)).collect()
@@ -191,7 +192,7 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
-    /// Two topologies of four processes, a ring and a star, swapped every `period`.
+    /// Two topologies of four processes, a ring and a star, that alternate every `period`.
     fn changes(period_ns: i64, window_ns: i64, detection: f64) -> (usize, Smoother) {
         let settings = Smoothing {
             window_ns,
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn slow_swaps_are_each_reported_once_and_fast_ones_are_one_union() {
         for detection in [0.05, 0.1, 0.2, 0.4] {
-            // 400 s, a swap every 40 s, smoothing over 4 s: the first topology and 9 swaps.
+            // 400 s with a change every 40 s, smoothed over 4 s: the first topology and 9 changes.
             let (slow, _) = changes(40 * S, 4 * S, detection);
             assert_eq!(slow, 10, "detection {detection}");
             let (fast, smoother) = changes(S / 2, 60 * S, detection);

@@ -1,11 +1,11 @@
-//! Power spectra of iteration-rate series (3.10.1) and what they advise (3.7.1).
+//! Power spectra of iteration-rate series (3.10.1), and the advice that follows from them (3.7.1).
 
 use std::cell::RefCell;
 
 use realfft::RealFftPlanner;
 
 thread_local! {
-    /// Spectra come by the hundred and of one length: its twiddle factors are made once.
+    /// Hundreds of spectra have one length, so its twiddle factors are computed once.
     static PLANNER: RefCell<RealFftPlanner<f64>> = RefCell::new(RealFftPlanner::new());
 }
 
@@ -52,7 +52,7 @@ impl Spectrum {
         self.power.iter().sum()
     }
 
-    /// The least frequency below which 95 % of the power lie (eq. 3.2); `None` without any power.
+    /// The least frequency with 95 % of the power below it (eq. 3.2); `None` without any power.
     pub fn edge_hz(&self) -> Option<f64> {
         let total = self.total();
         let mut sum = 0.0;
@@ -90,7 +90,7 @@ pub fn windowed(series: &[f64], sample_hz: f64) -> Spectrum {
     padded(series, sample_hz, series.len().next_power_of_two())
 }
 
-/// The same with zeros up to `length` samples.
+/// As [`windowed`], with zeros up to `length` samples.
 pub fn padded(series: &[f64], sample_hz: f64, length: usize) -> Spectrum {
     let n = series.len();
     if n < 2 || length < n {
@@ -106,23 +106,24 @@ pub fn padded(series: &[f64], sample_hz: f64, length: usize) -> Spectrum {
     )
 }
 
-/// The periodic Hann window of so many samples.
+/// The periodic Hann window of `n` samples.
 fn hann(n: usize) -> Vec<f64> {
     let at = |k: usize| 0.5 - 0.5 * (std::f64::consts::TAU * k as f64 / n as f64).cos();
     (0..n).map(at).collect()
 }
 
-/// Energy that a window leaves of a series without its mean.
+/// The series without its mean, weighted by a window.
 fn weighted(series: &[f64], window: &[f64]) -> Vec<f64> {
     let mean = series.iter().sum::<f64>() / series.len() as f64;
     let all = series.iter().zip(window);
     all.map(|(value, weight)| (value - mean) * weight).collect()
 }
 
-/// The sum of the spectra that [`padded`] has of many series of `n` samples, each over its whole power.
+/// The sum of the spectra that [`padded`] computes of many series of `n` samples, each divided by its
+/// whole power.
 ///
-/// Each is transformed at twice its length only: the sum of these is the spectrum of the sum of the
-/// autocorrelations, which are no longer than that, and is padded once.
+/// Each series is transformed at twice its length only. The sum of these transforms is the spectrum of
+/// the sum of the autocorrelations, which are no longer than that, and it is padded once.
 pub fn summed(
     all: impl IntoIterator<Item = Vec<f64>>,
     n: usize,
@@ -165,7 +166,7 @@ pub fn summed(
     if is_empty || back.process(&mut sum, &mut correlation).is_err() {
         return Spectrum::default();
     }
-    // Lags below 0 stand at the end.
+    // Negative lags are at the end.
     let mut x = vec![0.0; length];
     x[..n].copy_from_slice(&correlation[..n]);
     x[length - n + 1..].copy_from_slice(&correlation[least - n + 1..]);
@@ -182,7 +183,7 @@ pub fn summed(
     }
 }
 
-/// Weight of a bin of a transform of so many samples where one side stands for both.
+/// Weight of a bin of a transform of `length` samples, if one side represents both.
 fn sides(bin: usize, length: usize) -> f64 {
     let is_single = bin == 0 || (length.is_multiple_of(2) && bin == length / 2);
     if is_single { 1.0 } else { 2.0 }
@@ -245,8 +246,8 @@ pub fn autocorrelation(series: &[f64], longest: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The lowest peak with at least a tenth of the strongest one's power: the thesis' super-phase
-/// (3.10.2). `None` without a peak.
+/// The lowest peak with at least a tenth of the strongest one's power, which is the thesis's
+/// super-phase (3.10.2). `None` without a peak.
 pub fn lowest_dominant(spectrum: &Spectrum) -> Option<Peak> {
     let peaks = spectrum.peaks();
     let strongest = peaks.first()?.power;
@@ -368,7 +369,8 @@ mod tests {
         assert!(autocorrelation(&[2.0; 8], 4).is_empty());
     }
 
-    /// Table 3.6 (MG) and 3.9 (IS): predicted times from super-phases, and their count.
+    /// Predicted times from super-phases, and the number of super-phases, in tables 3.6 (MG) and 3.9
+    /// (IS).
     #[test]
     fn super_phases_predict_the_tables_times() {
         let near = |value: f64, printed: f64, half: f64| {

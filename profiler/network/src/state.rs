@@ -1,14 +1,15 @@
-//! Passive available bandwidth (Wren, B.2), and receivers that do not read.
+//! Passive available bandwidth (Wren, B.2), and stalled receivers.
 //!
-//! A train that is faster than what a path has left piles up at the narrowest link: the delays of its segments grow. While own
-//! segments are at the link all the time (each comes before the one before it has left) the link is busy all the time, and
-//! carries `R` bytes a second: the own ones, and what others sent meanwhile. A train of `L` bytes that was sent within `S` and
-//! came out within `S + Δ` so left `A = (L - R Δ) / S` to the sender: its own rate, less what it grew the queue by. A train
-//! whose delays do not grow shows `A` by its rate alone, which is the rule of the thesis. `A` includes the share of
-//! the observed program itself (B.2.2).
+//! A train of segments that is faster than the free bandwidth of a path queues at the narrowest link,
+//! so that the delays of its segments grow. While each segment comes to the link before the one before
+//! has left it, the link is always busy. It carries `R` bytes a second: the sender's, and those that
+//! others send meanwhile. A train of `L` bytes that was sent within `S` and came out within `S + Δ`
+//! left `A = (L - R Δ) / S` to the sender: its own rate, less the growth of the queue. A train whose
+//! delays do not grow shows `A` by its rate alone, which is the rule of the thesis. `A` includes the
+//! share of the observed program itself (B.2.2).
 //!
-//! The rate of a train that found the link idle says nothing of the link: a token bucket lets the first bytes through, and a
-//! tap before the link sees what the sender's memory is capable of.
+//! The rate of a train that found the link idle does not show the link's rate: a token bucket passes
+//! the first bytes at once, and a tap before the link only shows the speed of the sender's memory.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -21,33 +22,37 @@ use super::page::Cell;
 use super::quantile;
 use super::run::{ACK, Node, PSH, Packet, RST, Run, SYN, Unknown};
 
-/// Trains last for this long together at least, ns: of less, jitter is too large a part.
+/// Least duration of all trains together, ns. With less, jitter is too large a part.
 const LEAST_NS: i64 = 100_000_000;
-/// A train lasts for this long at least, ns, and where its queue is before the tap, so that its growth is not seen, for this long.
+/// Least duration of a train, ns.
 const TRAIN_NS: i64 = 5_000_000;
+/// Least duration of a train whose queue is before the tap, so that its growth is not seen, ns.
 const UNSEEN_NS: i64 = 200_000_000;
-/// Trains are cut into blocks, about so many in all, of lengths within this, ns.
+/// Approximate number of blocks into which trains are cut.
 const BLOCKS: i64 = 32;
+/// Least and largest length of a block, ns.
 const BLOCK_NS: std::ops::RangeInclusive<i64> = 10_000_000..=250_000_000;
-/// Blocks from which their spread is known.
+/// Least number of blocks for a spread.
 const LEAST_BLOCKS: usize = 6;
-/// A bracket that is wider than this on either side of its middle is no answer.
+/// Largest width of a bracket on either side of its middle; a wider one is no answer.
 pub const WIDEST: f64 = 0.25;
-/// Every bracket is this much wider on either side: headers that are not seen, and clocks.
+/// Share by which every bracket is widened on either side, for unseen headers and errors of clocks.
 const SLACK: f64 = 0.02;
-/// Time over which a link that was never busy is said to have carried something, ns: a token bucket lets more through for less.
+/// Time over which the carried rate of a link that was never busy is measured, ns. In less time a token
+/// bucket passes more.
 const CARRIED_NS: i64 = 1_000_000_000;
-/// Segments that every connection may have under way (RFC 6928): who has fewer, with more to send, is held back by something
-/// else than the network behind the tap.
+/// Segments that every connection may have under way (RFC 6928). If a sender with more to send has
+/// fewer, something other than the network behind the tap limits it.
 const AT_ONCE: i64 = 10;
-/// Segments that came within this share of the time in which they were out tell what the link carries; so much time, ns, and
-/// so many of them at least.
+/// Segments that came within this share of the time in which they came out show the link's rate.
 const NEARLY_AT_ONCE: f64 = 0.3;
+/// Least time in which such segments came out, ns.
 const PAIR_NS: f64 = 50_000.0;
+/// Least number of such segments.
 const LEAST_PAIRS: usize = 8;
-/// Without these: others take no more than nine tenths of a link.
+/// Bound without such segments: others use at most nine tenths of a link.
 const MOST_OF_OTHERS: f64 = 10.0;
-/// Rates of blocks differ by more than about the root of this, so that they say what the link carries.
+/// Square of the least relative spread of the rates of blocks that show the link's rate, about.
 const APART: f64 = 1e-3;
 /// Payload of a full segment where no smaller frame shows it, bytes.
 const SEGMENT: u32 = 1448;
@@ -59,20 +64,20 @@ pub struct Available {
     pub src: Node,
     /// Receiver.
     pub dst: Node,
-    /// Trains that kept the link busy, and in how many of them the delays grew.
+    /// Number of trains that kept the link busy. `congested`: number of those with growing delays.
     pub trains: usize,
     /// See `trains`.
     pub congested: usize,
-    /// At least so much was free, bytes/s. Without `at_most`: so much was carried.
+    /// Lower bound of the free bandwidth, bytes/s. Without `at_most`: the carried rate.
     pub at_least: Option<f64>,
-    /// No more than so much was free, bytes/s.
+    /// Upper bound of the free bandwidth, bytes/s.
     pub at_most: Option<f64>,
-    /// Why there is no bracket, or none that says enough.
+    /// The reason why there is no bracket, or too wide a one.
     pub why: Option<String>,
 }
 
 impl Available {
-    /// The middle of the bracket, bytes/s, where there is one.
+    /// The middle of the bracket, bytes/s, if there is one.
     pub fn middle(&self) -> Option<f64> {
         Some((self.at_least? + self.at_most?) / 2.0)
     }
@@ -81,21 +86,22 @@ impl Available {
 /// A segment that was sent for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sent {
-    /// When it was sent, ns.
+    /// Time of the send, ns.
     t_ns: i64,
-    /// When its last byte, or one behind it, had come out of the link, ns.
+    /// Time at which its last byte, or a later one, had come out of the link, ns.
     out_ns: i64,
     /// Bytes of its frames on the wire.
     bytes: f64,
-    /// Of these, what was sent again: it did not come out of the link the first time.
+    /// Those bytes that were sent again, since they did not come out of the link the first time.
     lost: f64,
-    /// Bytes that were on their way before it, itself included.
+    /// Bytes under way after it was sent.
     under_way: i64,
-    /// The connection had more to send than the segment before, and nothing that the receiver says held it back.
+    /// True if the connection had more to send, and neither the receiver's window nor the initial limit
+    /// delayed it.
     is_waiting: bool,
 }
 
-/// Where trains are known from.
+/// Place of the queue that shows trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
     /// The queue is behind the tap of the sender.
@@ -107,22 +113,22 @@ enum Queue {
 /// One part of a train.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Block {
-    /// Bytes sent behind its first segment.
+    /// Bytes sent after its first segment.
     bytes: f64,
     /// Time in which they were sent, s.
     sent_s: f64,
-    /// By how much longer they took to come out, s.
+    /// Time by which they took longer to come out, s.
     growth_s: f64,
 }
 
 impl Block {
-    /// The rate at which it came out, bytes/s.
+    /// Rate at which the block came out, bytes/s.
     fn out(&self) -> f64 {
         self.bytes / (self.sent_s + self.growth_s).max(1e-9)
     }
 }
 
-/// Segments of one connection in one direction, as the captures know them.
+/// Segments of one connection in one direction, from the captures.
 #[derive(Default)]
 struct Direction {
     /// Sequence number and place in the stream of the newest segment.
@@ -131,12 +137,12 @@ struct Direction {
     segment: u32,
     /// Segments with their places in the stream.
     sent: Vec<(Sent, Range<i64>)>,
-    /// Time and end of what had arrived then, the last of each.
+    /// Times of arrivals, each with the end of the bytes that had arrived by then.
     arrived: Vec<(i64, i64)>,
     acked: i64,
-    /// End of the receiver's window.
+    /// Right edge of the receiver's window.
     edge: Option<i64>,
-    /// True if the newest segment was a full one: more was waiting behind it.
+    /// True if the newest segment was a full one, so that more data waited.
     has_more: bool,
 }
 
@@ -151,7 +157,7 @@ impl Direction {
         let begin = self.place(packet.seq);
         let end = begin + i64::from(packet.payload);
         self.newest = Some((packet.seq, begin));
-        // More follows it: it is a full one.
+        // More data follow the segment, so that it is a full one.
         if packet.wire <= 1514 && packet.flags & PSH == 0 {
             self.segment = self.segment.max(packet.payload);
         }
@@ -163,7 +169,7 @@ impl Direction {
         let header = packet.wire.saturating_sub(packet.payload);
         let frames = packet.payload.div_ceil(segment).max(1);
         let under_way = end - self.acked;
-        let has_room = self
+        let has_space = self
             .edge
             .is_none_or(|edge| edge - end >= i64::from(segment));
         let sent = Sent {
@@ -173,7 +179,7 @@ impl Direction {
             lost: 0.0,
             under_way,
             is_waiting: self.has_more
-                && has_room
+                && has_space
                 && under_way <= AT_ONCE * i64::from(segment) + i64::from(packet.payload),
         };
         self.has_more = packet.flags & PSH == 0 || packet.payload.is_multiple_of(segment);
@@ -201,7 +207,7 @@ impl Direction {
         }
     }
 
-    /// The segments with the times at which they were out.
+    /// The segments with the times at which they came out.
     fn finished(self) -> impl Iterator<Item = Sent> {
         let mut at = 0;
         let Direction { sent, arrived, .. } = self;
@@ -243,7 +249,7 @@ fn segments(run: &Run, src: Node, dst: Node) -> Vec<Sent> {
         for packet in run.stream(dst) {
             let is_forth = (packet.src, packet.dst) == (src, dst) && packet.payload > 0;
             if let Some(flow) = flows.get_mut(&packet.flow).filter(|_| is_forth) {
-                // The newest segment of the sender is behind all others.
+                // The newest segment of the sender is after all others.
                 let end = flow.place(packet.seq) + i64::from(packet.payload);
                 flow.arrives(packet.t_ns, end);
             }
@@ -251,7 +257,7 @@ fn segments(run: &Run, src: Node, dst: Node) -> Vec<Sent> {
     }
     let mut all: Vec<Sent> = flows.into_values().flat_map(Direction::finished).collect();
     all.sort_by_key(|sent| sent.t_ns);
-    // A segment is not out before those that came to the link before it.
+    // A segment comes out no earlier than those that came to the link before it.
     let mut out_ns = i64::MIN;
     for sent in &mut all {
         out_ns = out_ns.max(sent.out_ns);
@@ -260,7 +266,7 @@ fn segments(run: &Run, src: Node, dst: Node) -> Vec<Sent> {
     all
 }
 
-/// The trains, as places of their first and last segment: within each the link was busy all the time.
+/// The trains, as places of their first and last segment. Within each the link was always busy.
 fn trains(sent: &[Sent], queue: Queue, has_both_ends: bool) -> Vec<(usize, usize)> {
     let delay = |sent: &Sent| sent.out_ns - sent.t_ns;
     let base_ns = sent.iter().map(delay).min().unwrap_or(0);
@@ -298,7 +304,7 @@ fn trains(sent: &[Sent], queue: Queue, has_both_ends: bool) -> Vec<(usize, usize
     found
 }
 
-/// The trains, cut into blocks.
+/// The blocks of the trains.
 fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> {
     let length = |&(from, to): &(usize, usize)| sent[to].t_ns - sent[from].t_ns;
     let all_ns: i64 = trains.iter().map(length).sum();
@@ -314,7 +320,7 @@ fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> 
             if sent_ns < block_ns {
                 continue;
             }
-            // When lost segments would have come out nobody knows.
+            // The time at which lost segments would have come out is not known.
             if lost == 0.0 {
                 let growth_ns = sent[k].out_ns - sent[from].out_ns - sent_ns;
                 found.push(Block {
@@ -332,9 +338,10 @@ fn blocks(sent: &[Sent], trains: &[(usize, usize)], queue: Queue) -> Vec<Block> 
     found
 }
 
-/// Rate of the link over all senders, bytes/s: least and most. Of two segments that came nearly at once nothing of others is between
-/// them: they come out as far apart as the second takes, or longer by what others sent between the two, which is no more
-/// than the link carries in that time.
+/// Rate of the link for all senders together, bytes/s: least and most. Between two segments that came
+/// nearly at once there are no segments of others. They come out at a distance of the time that the
+/// second takes, or longer by the segments that others sent between the two, which are at most what the
+/// link carries in that time.
 fn carries(sent: &[Sent], trains: &[(usize, usize)], blocks: &[Block]) -> [f64; 2] {
     let (mut least, mut most) = (Vec::new(), Vec::new());
     for k in trains.iter().flat_map(|&(from, to)| from + 1..=to) {
@@ -355,8 +362,9 @@ fn carries(sent: &[Sent], trains: &[(usize, usize)], blocks: &[Block]) -> [f64; 
     [low, at(most, 0.75).unwrap_or(low).max(low)]
 }
 
-/// Rate of the link over all senders, bytes/s, by blocks that were sent at different rates: each took as long to come out as its own bytes
-/// take, and those that others sent meanwhile, as long as these come at one rate. `None`: all were sent at nearly one rate.
+/// Rate of the link for all senders together, bytes/s, from blocks that were sent at different rates.
+/// Each took the time of its own bytes, and of those that others sent meanwhile, which are assumed to
+/// come at one rate. `None` if all were sent at nearly one rate.
 fn fitted(blocks: &[&Vec<f64>]) -> Option<f64> {
     // Least squares of out = own / link + others · sent.
     let sum = |of: &dyn Fn(f64, f64, f64) -> f64| {
@@ -376,7 +384,7 @@ fn fitted(blocks: &[&Vec<f64>]) -> Option<f64> {
     (apart > APART * ll * ss && per_byte > 0.0).then(|| 1.0 / per_byte)
 }
 
-/// The bracket that blocks leave, bytes/s; `None`: they are too few.
+/// The bracket from blocks, bytes/s; `None` if there are too few.
 fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<balance::Range> {
     let lasted: f64 = blocks.iter().map(|block| block.sent_s).sum();
     if blocks.len() < LEAST_BLOCKS || lasted < LEAST_NS as f64 / 1e9 {
@@ -401,8 +409,8 @@ fn bracket(blocks: &[Block], carries: [f64; 2]) -> Option<balance::Range> {
     })
 }
 
-/// The highest rate at which segments came out over spans of this length, bytes/s; `None`: all came out in less. The first
-/// segment of a span came out before it, and what was lost never did.
+/// The highest rate at which segments came out over spans of this length, bytes/s; `None` if all came
+/// out in less. The first segment of a span came out before it, and lost bytes do not count.
 fn carried(sent: &[Sent], span_ns: i64) -> Option<f64> {
     let (mut from, mut sum) = (0, 0.0);
     let mut most: Option<f64> = None;
@@ -443,13 +451,14 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
         let delay = |k: usize| sent[k].out_ns - sent[k].t_ns;
         let grew = |&&(from, to): &&(usize, usize)| delay(to) > delay(from);
         found.congested = trains.iter().filter(grew).count();
-        // No more than came out at best was ever left: a busy link leaves the sender no more than it takes.
+        // The sender never had more than the best rate at which its segments came out, since a busy
+        // link leaves no more than that.
         let best = carried(sent, *BLOCK_NS.end())
             .unwrap_or_else(|| blocks.iter().map(Block::out).fold(0.0, f64::max))
             * (1.0 + SLACK);
         let middle = (range.low + range.high) / 2.0;
         if range.low > best || range.high <= 0.0 {
-            found.why = Some("the trains say more than the link carried at its best".into());
+            found.why = Some("the trains show a higher rate than the link ever carried".into());
         } else if range.high - middle > WIDEST * middle {
             found.why = Some(format!(
                 "the trains differ: {} to {}",
@@ -466,10 +475,10 @@ fn of_pair(src: Node, dst: Node, sent: &[Sent], has_both_ends: bool) -> Availabl
     found
 }
 
-/// Available bandwidth of every pair that sent data, of which the sender was captured.
+/// Available bandwidth of every pair that sent data and whose sender was captured.
 ///
 /// # Errors
-/// When no process of which there is a capture sent data.
+/// When no captured process sent data.
 pub fn available_bandwidth(run: &Run) -> Result<Vec<Available>, Unknown> {
     run.need_packets()?;
     let mut pairs = BTreeSet::new();
@@ -489,7 +498,7 @@ pub fn available_bandwidth(run: &Run) -> Result<Vec<Available>, Unknown> {
     Ok(pairs.into_iter().map(of).collect())
 }
 
-/// Time that a receiver let data lie unread: the right edge of its window stood still, or was
+/// Data that a receiver left unread: the right edge of its window stood still, or the window was
 /// closed, while data came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
@@ -533,14 +542,15 @@ mod tests {
     use super::*;
     use crate::testing::{Noise, data, run_of};
 
-    /// Segments of 1500 bytes, two at a time, sent at a rate over a link that others use as well: fluid, but for the segments.
+    /// Segments of 1500 bytes, two at a time, sent at a rate over a link that others use too. The
+    /// traffic of others is a fluid.
     fn through(rate: impl Fn(f64) -> f64, seconds: f64, link: f64, others: f64) -> Vec<Sent> {
         let mut noise = Noise(17);
         let (mut t, mut free, mut sent) = (0.0, 0.0f64, Vec::new());
         while t < seconds {
             for gap in [3000.0 / rate(t) * (0.7 + 0.6 * noise.uniform()), 2e-6] {
                 t += gap;
-                // What others sent since the last one is before it.
+                // The bytes that others sent since the last segment are before it.
                 free = (free + others * gap / link).max(t) + 1500.0 / link;
                 sent.push(Sent {
                     t_ns: (t * 1e9) as i64,
@@ -553,7 +563,8 @@ mod tests {
         sent
     }
 
-    /// Links of three rates, with and without others, and trains of two seconds that are faster than what is left of these.
+    /// Links of three rates, with and without others, and trains of two seconds that are faster than
+    /// the free bandwidth.
     #[test]
     fn what_is_left_of_a_link_is_found() {
         let mut known = 0;
@@ -580,7 +591,7 @@ mod tests {
         assert!(known >= 9, "{known} of 12");
     }
 
-    /// A program that never fills the link shows what it carried, and no more.
+    /// A program that never fills the link shows only the rate that it carried.
     #[test]
     fn an_idle_link_has_no_bracket() {
         let found = of_pair(0, 1, &through(|_| 1e6, 6.0, 6e6, 2e6), true);
@@ -604,7 +615,8 @@ mod tests {
         assert_eq!(fitted(&alike.iter().collect::<Vec<_>>()), None);
     }
 
-    /// Of six segments the third and the fourth are dropped before the link, and come when they are sent again.
+    /// Of six segments the third and fourth are dropped before the link, and arrive when they are sent
+    /// again.
     #[test]
     fn lost_segments_did_not_come_out_of_the_link() {
         const MS: i64 = 1_000_000;
@@ -626,11 +638,11 @@ mod tests {
             direction.arrives(t_ns * MS, end * 1448);
         }
         let sent: Vec<Sent> = direction.finished().collect();
-        // Behind the first segment.
+        // Bytes after the first segment.
         assert_eq!(carried(&sent, 30 * MS), Some(3.0 * 1500.0 / 0.03));
     }
 
-    /// Bursts at the speed of memory that a token bucket lets through say nothing of the link.
+    /// Bursts at the speed of memory that a token bucket passes say nothing about the link.
     #[test]
     fn bursts_are_no_bandwidth() {
         let burst = |k: i64| {
@@ -648,7 +660,7 @@ mod tests {
         assert!(found.at_least.unwrap() < 200_000.0, "{found:?}");
     }
 
-    /// Behind a shaper of the sender's own host delays do not show, but that more was waiting does.
+    /// With a shaper in the sender's own host the delays do not show, but waiting data do.
     #[test]
     fn a_queue_before_the_tap_is_known_from_what_waits() {
         let mut packets = Vec::new();
@@ -662,7 +674,7 @@ mod tests {
         let link = 1514.0 / 600e-6;
         let (low, high) = (found[0].at_least.unwrap(), found[0].at_most.unwrap());
         assert!(low <= link && link <= high && high < 1.1 * low, "{found:?}");
-        // Whose every segment is a message of its own sends when it likes.
+        // A program whose segments are all messages of their own sends when it likes.
         for packet in &mut packets {
             packet.payload = 1000;
             packet.flags |= PSH;
@@ -688,7 +700,7 @@ mod tests {
         let mut packets = vec![data(0, 1, 0, 10), data(10, 0, 1, 10)];
         packets.push(data(20, 1, 0, 10));
         let found = stalls(&run_of(2, &packets));
-        // Hand-made packets have no window at all.
+        // Packets made by hand have no window.
         assert!(found[0].zero_windows >= 1);
     }
 }

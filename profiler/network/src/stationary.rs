@@ -1,7 +1,7 @@
-//! Length of a series that is needed, and the ends of it that are stray (3.7.2).
+//! The necessary length of a series, and its stray ends (3.7.2).
 
-/// Energy of a part of a series about the mean of all of it. With that mean the energy grows with
-/// the part; it equals the summed spectrum (Parseval).
+/// Energy of each beginning of a series about the mean of the whole series. With this mean the energy
+/// grows with the length; it equals the summed spectrum (Parseval).
 fn energies(series: &[f64]) -> Vec<f64> {
     let mean = series.iter().sum::<f64>() / series.len().max(1) as f64;
     let mut sums = Vec::with_capacity(series.len() + 1);
@@ -31,7 +31,7 @@ pub fn representative(series: &[f64], cutoff_percent: f64) -> usize {
     kept
 }
 
-/// The part of the series without stray ends: both are cut while the loss of energy stays within
+/// The part of the series without stray ends. Both ends are cut while the loss of energy is at most
 /// `percent`. Returns the first sample kept and the one after the last.
 pub fn trimmed(series: &[f64], percent: f64) -> (usize, usize) {
     let sums = energies(series);
@@ -41,7 +41,7 @@ pub fn trimmed(series: &[f64], percent: f64) -> (usize, usize) {
         return (0, n);
     }
     let (mut from, mut to) = (0, n);
-    // The cheaper end first, sample by sample.
+    // The end with less energy first, sample by sample.
     while from < to {
         let first = sums[from + 1] - sums[from];
         let last = sums[to] - sums[to - 1];
@@ -59,8 +59,8 @@ pub fn trimmed(series: &[f64], percent: f64) -> (usize, usize) {
     (from, to)
 }
 
-/// The part between the first and the last sample of at least a quarter of the median of those
-/// that are not 0: without idle ends.
+/// The part without idle ends: from the first to the last sample of at least a quarter of the median of
+/// the samples that are not 0.
 pub fn busy(series: &[f64]) -> (usize, usize) {
     let level = super::quantile::median(series.iter().copied().filter(|value| *value > 0.0));
     let is_busy = |value: &f64| level.is_some_and(|level| *value >= 0.25 * level);
@@ -83,7 +83,7 @@ mod tests {
         for (k, value) in series.iter_mut().enumerate().take(500).skip(300) {
             *value = if k % 2 == 0 { 8.0 } else { 0.0 };
         }
-        // Cut again until little more goes: the mean rises with each cut.
+        // Cut again until little more goes, since the mean rises with each cut.
         let (mut from, mut to) = (0, series.len());
         for _ in 0..40 {
             let (a, b) = trimmed(&series[from..to], 1.0);

@@ -1,18 +1,20 @@
-//! Number of steps of a series: no more than its events give information about, however long it took.
+//! Number of steps of a series: at most as many as its events give information for, however long it
+//! took.
 //!
-//! A capture of a connection that is kept alive has a few packets a day. Steps of milliseconds would be thousands for each packet,
-//! and a spectrum of them more memory than a machine has.
+//! A capture of a connection that is kept alive has a few packets a day. With steps of milliseconds
+//! there would be thousands of steps for each packet, and a spectrum of them would need more memory
+//! than a machine has.
 
-/// A series may always have so many steps.
+/// Number of steps that any series may have.
 const FEWEST: i64 = 1 << 17;
-/// Steps for each event.
+/// Number of additional steps for each event.
 const EACH: i64 = 16;
-/// A series never has more.
+/// Most steps of a series.
 pub(super) const MOST: i64 = 1 << 20;
-/// A series of steps that somebody asked for never has more; nor have the series of all pairs together.
+/// Most steps of a series whose step the user chose, and of the series of all pairs together.
 pub(super) const MOST_ASKED: i64 = 1 << 23;
 
-/// The least step with which a time has no more steps than so many events allow, ns.
+/// The least step for which an interval has at most as many steps as its events allow, ns.
 pub(super) fn least_ns((from_ns, to_ns): (i64, i64), events: usize) -> i64 {
     let events = i64::try_from(events).unwrap_or(MOST);
     let most = events.saturating_mul(EACH).clamp(FEWEST, MOST);
@@ -31,7 +33,7 @@ mod tests {
             assert!(steps(days * 86_400, 34) <= FEWEST);
             assert!(steps(days * 86_400, 1_000_000_000) <= MOST);
         }
-        // Some minutes are resolved as always.
+        // Some minutes are resolved as usual.
         assert!(least_ns((0, 100 * S), 140) <= 2_000_000);
         assert!(least_ns((0, 1000 * S), 1_000_000) <= 1_000_000);
     }

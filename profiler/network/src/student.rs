@@ -1,4 +1,4 @@
-//! Student's distribution: what the mean of a few values says.
+//! Student's distribution, for the mean of a few values.
 
 /// Probability that a value of Student's distribution is no more than `t` (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 pub(super) fn probability(t: f64, freedom: usize) -> f64 {
@@ -23,7 +23,7 @@ pub(super) fn probability(t: f64, freedom: usize) -> f64 {
     0.5 + (within / 2.0).copysign(t)
 }
 
-/// The value of which this share lies below, for shares of 0.5 and more.
+/// The value with this share below it, for shares of 0.5 and more.
 pub(super) fn quantile(share: f64, freedom: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! The conversations of a trace as tables: one row each, or one for each two that talk.
+//! The conversations of a trace as tables: one row for each flow, or for each pair of partners.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,8 +10,8 @@ use measured::{Measured, measures};
 
 mod measured;
 
-/// Every flow, the most bytes first; those that have packets within `within_ns`, if that is given. `labels` are the
-/// names of process images by upid.
+/// Every flow, the most bytes first. If `within_ns` is given, only flows with packets in that interval.
+/// `labels` has the names of process images by upid.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -65,7 +65,7 @@ pub fn flows(
     Ok(page)
 }
 
-/// Why connections have neither a round trip nor retransmissions, if some have none.
+/// The reason why connections have neither a round trip nor retransmissions, if some have none.
 fn unmeasured(
     trace: &Trace,
     flows: &[FlowRow],
@@ -80,7 +80,7 @@ fn unmeasured(
     let is_live = trace.captures()?.iter().any(|c| c.source == "ring");
     let why = match is_live {
         true => {
-            "the kernel was asked once a second and told of ends, and these were neither connected \
+            "the kernel was asked once a second and reported ends, and these were neither connected \
              then nor of this machine (refused, or forwarded)"
         }
         false => {
@@ -94,20 +94,20 @@ fn unmeasured(
     )))
 }
 
-/// Why ends have no process, if some have none on a trace that knows processes.
+/// The reason why ends have no process, if some have none in a trace with processes.
 fn ownerless(flows: &[FlowRow]) -> Option<String> {
     let known = flows.iter().any(has_owner);
     let without = flows.iter().filter(|flow| !has_owner(flow)).count();
     (known && without > 0).then(|| {
         format!(
             "{} with no known process at either end: of programs that were not traced, or, where \
-             only packets were recorded, over before anybody looked at descriptors",
+             only packets were recorded, ended before descriptors were read",
             units::counted(without as i64, "flow", "flows")
         )
     })
 }
 
-/// A side of a conversation: the process where it is known, else the address.
+/// A side of a conversation: the process if known, else the address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Peer {
     address: String,
@@ -124,7 +124,7 @@ struct Sum {
     last_ns: Option<i64>,
 }
 
-/// Every two that talk, the most bytes first, as [`flows`] selects and names them.
+/// Every pair of partners, the most bytes first, selected and named as by [`flows`].
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -205,7 +205,7 @@ fn chosen(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Vec<FlowRow>> 
     Ok(flows)
 }
 
-/// A page whose first line sums up.
+/// A page whose first line has the sums.
 fn begun(flows: &[FlowRow], columns: &[&'static str]) -> Page {
     let sum = |of: fn(&FlowRow) -> Option<i64>| {
         let all = flows.iter().filter_map(of);

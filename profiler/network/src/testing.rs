@@ -1,4 +1,4 @@
-//! Runs for tests: made by hand, by programs made up in a test, and of the reference captures.
+//! Runs for tests: packets made by hand, made-up programs, and the reference captures.
 
 mod programs;
 mod reference;

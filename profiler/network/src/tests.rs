@@ -1,4 +1,4 @@
-//! Methods together, on reference captures and on programs made up.
+//! Tests of several methods together, on reference captures and made-up programs.
 
 mod captures;
 mod costs;

@@ -10,14 +10,14 @@ use super::matrix::Matrix;
 pub struct Topology {
     /// Number of processes.
     pub size: usize,
-    /// Processes that sent or received anything.
+    /// Number of processes that sent or received anything.
     pub talkers: usize,
-    /// Edges with their bytes and their share of the heaviest, in the order of rows.
+    /// Edges with their bytes and shares of the heaviest edge, in the order of rows.
     pub edges: Vec<Edge>,
-    /// Known patterns that these edges form among all nodes with traffic, if any; more than one name may fit (4 in a
-    /// ring are a 2×2 mesh).
+    /// Known patterns of these edges among all nodes with traffic. There may be several, since 4 nodes
+    /// in a ring are also a 2×2 mesh.
     pub archetypes: Vec<Archetype>,
-    /// The same among those of the talkers that an edge joins, where others are without any.
+    /// Known patterns among the talkers with an edge, if other talkers have none.
     pub among_joined: Vec<Archetype>,
 }
 
@@ -34,8 +34,8 @@ pub struct Edge {
     pub ratio: f64,
 }
 
-/// Keeps an edge where it carries at least `b_min` of what the heaviest carries. The diagonal does
-/// not count; a matrix of zeros has no edges (the text divides by zero there).
+/// Keeps an edge if it carries at least the share `b_min` of the heaviest. The diagonal does not count.
+/// A matrix of zeros has no edges (the text divides by zero there).
 pub fn infer(matrix: &Matrix<f64>, b_min: f64) -> Topology {
     let edges = edges(matrix, b_min);
     let talkers = talkers(matrix).len();
@@ -55,7 +55,7 @@ pub fn infer(matrix: &Matrix<f64>, b_min: f64) -> Topology {
     }
 }
 
-/// Processes that sent anything to another, or received it.
+/// Processes that exchanged anything with another one.
 pub fn talkers(matrix: &Matrix<f64>) -> BTreeSet<usize> {
     let cells = matrix.off_diagonal().filter(|(.., bytes)| **bytes > 0.0);
     cells.flat_map(|(src, dst, _)| [src, dst]).collect()
@@ -91,7 +91,7 @@ impl Topology {
     }
 }
 
-/// The edges alone.
+/// The edges of a matrix.
 pub fn edges(matrix: &Matrix<f64>, b_min: f64) -> Vec<Edge> {
     let heaviest = matrix
         .off_diagonal()
@@ -111,7 +111,7 @@ pub fn edges(matrix: &Matrix<f64>, b_min: f64) -> Vec<Edge> {
         .collect()
 }
 
-/// Pairs that have an edge in either direction, the smaller first.
+/// Pairs with an edge in either direction, the smaller number first.
 pub fn undirected(edges: &[Edge]) -> Pairs {
     edges
         .iter()
@@ -122,7 +122,7 @@ pub fn undirected(edges: &[Edge]) -> Pairs {
 /// Pairs of processes.
 pub type Pairs = BTreeSet<(usize, usize)>;
 
-/// Pairs that a declared set and an inferred one do not share: (declared only, seen only).
+/// Pairs that are only in one of two sets: (declared only, seen only).
 pub fn difference(declared: &Pairs, seen: &Pairs) -> (Pairs, Pairs) {
     (declared - seen, seen - declared)
 }
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// One heavy edge between two of three that talk is no pattern of three.
+    /// One heavy edge between two of three processes with traffic is no pattern of three.
     #[test]
     fn a_pattern_is_named_only_of_all_that_talk() {
         let of = |rows| infer(&Matrix::from_rows(rows), 0.1).form();
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(of(light), "no pattern that has a name");
         assert_eq!(of([[0., 9., 0.], [0., 0., 0.], [0., 0., 0.]]), "a pair");
         assert_eq!(of([[0., 9., 0.], [0., 0., 9.], [0., 0., 0.]]), "bus");
-        // A ring of four, and a launcher that hardly talks.
+        // A ring of four, and a launcher with little traffic.
         let mut ring = Matrix::new(5);
         for at in 0..4 {
             *ring.at_mut(at, (at + 1) % 4) = 1000.0;

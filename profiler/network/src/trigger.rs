@@ -1,4 +1,4 @@
-//! When to report a traffic matrix: reactive and proactive sampling (2.4.2).
+//! Reports of a traffic matrix: reactive and proactive sampling (2.4.2).
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use super::matrix::Matrix;
 pub struct Reactive {
     /// Bytes between two time stamps of a pair.
     pub byte_threshold: u64,
-    /// Stamps closer than this make a pair hot, ns.
+    /// Largest distance of two stamps that make a pair hot, ns.
     pub time_bound_ns: i64,
-    /// A matrix is reported when the rate has held for this long, ns.
+    /// Time for which the rate must hold before a matrix is reported, ns.
     pub longest_ns: i64,
-    /// Quiet for this long ends the accumulation, ns.
+    /// Quiet time that ends the accumulation, ns.
     pub wait_ns: i64,
-    /// True if bytes count that came before the first pair was hot, or while it was quiet.
+    /// True if bytes from before the first hot pair, or from quiet times, count.
     pub keeps_before: bool,
 }
 
@@ -34,21 +34,21 @@ impl Default for Reactive {
 /// A report of the sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// The rate held: the matrix since accumulation began.
+    /// The rate held. Has the matrix since the begin of accumulation.
     Steady {
         /// Begin and end, ns.
         span_ns: (i64, i64),
         /// Bytes.
         matrix: Matrix<u64>,
     },
-    /// No pair has been hot for the waiting time; with what had accumulated.
+    /// No pair was hot for the waiting time. Has the matrix accumulated before.
     Quiet {
         /// Begin and end, ns.
         span_ns: (i64, i64),
         /// Bytes.
         matrix: Matrix<u64>,
     },
-    /// The packets ended while traffic went on.
+    /// The packets ended while traffic continued.
     Open {
         /// Begin and end, ns.
         span_ns: (i64, i64),
@@ -58,7 +58,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// Its name, its begin and end, ns, and the bytes.
+    /// Name, begin and end, ns, and bytes of the report.
     pub fn parts(&self) -> (&'static str, (i64, i64), &Matrix<u64>) {
         match self {
             Report::Steady { span_ns, matrix } => ("held", *span_ns, matrix),
@@ -74,7 +74,7 @@ struct Pair {
     last_ns: Option<i64>,
 }
 
-/// Watches packets and reports when traffic is worth it.
+/// Reads packets, and reports when traffic is significant.
 #[derive(Debug)]
 pub struct Sampler {
     settings: Reactive,
@@ -82,7 +82,7 @@ pub struct Sampler {
     matrix: Matrix<u64>,
     began_ns: Option<i64>,
     hot_ns: i64,
-    /// Since when bytes count.
+    /// Time from which bytes count.
     since_ns: Option<i64>,
 }
 
@@ -99,8 +99,8 @@ impl Sampler {
         }
     }
 
-    /// Takes a packet; times must not go back. At each multiple of the byte threshold the pair is
-    /// stamped, once per multiple: a packet over several is hot by itself.
+    /// Adds a packet; times must not decrease. The pair gets a stamp at each multiple of the byte
+    /// threshold. A packet over several multiples makes its pair hot.
     pub fn packet(&mut self, t_ns: i64, src: usize, dst: usize, bytes: u64) -> Option<Report> {
         let ended = self.tick(t_ns);
         let threshold = self.settings.byte_threshold.max(1);
@@ -115,7 +115,7 @@ impl Sampler {
         }
         if is_hot {
             self.hot_ns = t_ns;
-            // The first hot pair starts the count for all; nothing before it is kept.
+            // The first hot pair begins the accumulation of all pairs. Nothing before it is kept.
             self.began_ns.get_or_insert(t_ns);
         }
         if self.began_ns.is_some() || self.settings.keeps_before {
@@ -125,7 +125,7 @@ impl Sampler {
         ended
     }
 
-    /// Lets time pass without a packet.
+    /// Advances the time without a packet.
     pub fn tick(&mut self, t_ns: i64) -> Option<Report> {
         let began = self.began_ns?;
         if t_ns - self.hot_ns > self.settings.wait_ns {
@@ -141,7 +141,7 @@ impl Sampler {
         None
     }
 
-    /// Ends with the last packet: what is reported by then, and what had accumulated.
+    /// Ends with the last packet. Returns the reports up to then, and the accumulated matrix.
     pub fn finish(mut self, t_ns: i64) -> Vec<Report> {
         let mut reports: Vec<Report> = self.tick(t_ns).into_iter().collect();
         let is_open = self.began_ns.is_some() && self.matrix.off_diagonal().any(|cell| *cell.2 > 0);
@@ -152,7 +152,7 @@ impl Sampler {
         reports
     }
 
-    /// Takes the bytes that accumulated until an instant, ns; the next accumulation begins at another.
+    /// Takes the bytes accumulated until `to_ns`. The next accumulation begins at `since_ns`.
     fn taken(&mut self, to_ns: i64, since_ns: Option<i64>) -> ((i64, i64), Matrix<u64>) {
         let from_ns = self.since_ns.unwrap_or(to_ns);
         self.since_ns = since_ns;
@@ -162,12 +162,12 @@ impl Sampler {
     }
 }
 
-/// Bytes per pair and second of the last `n` seconds, to be asked at any time.
+/// Bytes per pair and second of the last `n` seconds, for queries at any time.
 #[derive(Debug)]
 pub struct Proactive {
     seconds: usize,
     nodes: usize,
-    /// Per pair a ring of (second, bytes); pairs that never spoke need nothing.
+    /// A ring of (second, bytes) per pair. Pairs without traffic need none.
     pairs: HashMap<(usize, usize), Vec<(i64, u64)>>,
     now: i64,
 }
@@ -183,12 +183,12 @@ impl Proactive {
         }
     }
 
-    /// Memory of the thesis' dense form with 4 bytes per counter, bytes.
+    /// Memory of the thesis's dense form with 4 bytes per counter, bytes.
     pub fn dense_bytes(nodes: usize, seconds: usize) -> usize {
         4 * seconds * nodes * nodes
     }
 
-    /// Takes a packet.
+    /// Adds a packet.
     pub fn packet(&mut self, t_ns: i64, src: usize, dst: usize, bytes: u64) {
         let second = t_ns.div_euclid(1_000_000_000);
         self.now = self.now.max(second);
@@ -205,7 +205,8 @@ impl Proactive {
         }
     }
 
-    /// The sum of the last `seconds` whole seconds, the present one included; no more than are kept.
+    /// The sum of the last `seconds` whole seconds, including the present one; at most those that are
+    /// kept.
     pub fn query(&self, seconds: usize) -> Matrix<u64> {
         let kept = seconds.min(self.seconds) as i64;
         let mut matrix = Matrix::new(self.nodes);
@@ -251,7 +252,8 @@ mod tests {
         assert!(matches!(&reports[1], Report::Quiet { matrix, .. } if *matrix.at(0, 1) == 8_500));
     }
 
-    /// As above; packets are there from before the first pair was hot, and the trace ends while traffic goes on.
+    /// As above, but packets from before the first hot pair count, and the trace ends while traffic
+    /// continues.
     #[test]
     fn offline_nothing_is_discarded() {
         let settings = Reactive {

@@ -2,12 +2,12 @@
 
 use flowtrace_render::units;
 
-/// A duration that need not be whole nanoseconds.
+/// A duration that need not be a whole number of nanoseconds.
 pub fn seconds(s: f64) -> String {
     if !s.is_finite() {
         return "unknown".into();
     }
-    // Three digits where the summaries have two: rates are compared.
+    // Three digits where summaries have two, since rates are compared.
     let size = s.abs();
     match size {
         _ if size == 0.0 => "0 s".into(),
@@ -45,10 +45,10 @@ pub fn range(low: f64, high: f64) -> String {
     }
 }
 
-/// Names in a line of text at most: a server has thousands of clients. Rows and `coverage` have all.
+/// Most names in a line of text, since a server has thousands of clients. Rows and `coverage` have all.
 const LISTED: usize = 10;
 
-/// Names one after the other, and how many more there are than the first of them.
+/// Names one after the other, and the number of further names.
 pub fn listed(names: &[impl AsRef<str>], separator: &str) -> String {
     let shown = names.iter().take(LISTED).map(AsRef::as_ref);
     let shown = shown.collect::<Vec<&str>>().join(separator);

@@ -1,12 +1,12 @@
-//! Reads what a build declares: the data base of make, the graph of ninja, the summary of Snakemake, a
-//! list of edges.
+//! Reads the rules that a build declares: the data base of make, the graph of ninja, the summary of
+//! Snakemake, or a list of edges.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use crate::argv::path_from;
 
-/// What a description is written in.
+/// The format of a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Output of `make -pn`.
@@ -15,37 +15,37 @@ pub enum Kind {
     Ninja,
     /// Output of `snakemake --detailed-summary`.
     Snakemake,
-    /// A line for each dependency: what is needed, a tab or blanks, what is made of it.
+    /// A line for each dependency: the needed file, a tab or blanks, the file made from it.
     Edges,
 }
 
 /// Declared rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// By the file that is made, relative to the directory of the run.
+    /// Rules by the file that is made, relative to the directory of the run.
     pub rules: BTreeMap<String, Rule>,
-    /// Targets that are no files, and what comes before them.
+    /// Targets that are no files, with what they depend on.
     pub phony: BTreeMap<String, Rule>,
-    /// Files that are named and not made.
+    /// Files that the description names and makes by no rule.
     pub sources: BTreeSet<String>,
-    /// Rules of make whose recipe may make directories, as its text says; `None`: recipes are not known, or the build makes the
-    /// directories of its outputs by itself.
+    /// Targets whose recipe in make may make directories, by its text. `None` if recipes are not known,
+    /// or if the build makes the directories of its outputs by itself.
     pub make_directories: Option<BTreeSet<String>>,
 }
 
-/// What a file is declared to be made from.
+/// The dependencies of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// Files that it is made from.
+    /// Files from which the file is made.
     pub needs: BTreeSet<String>,
-    /// What only must be there first.
+    /// Files that only must exist before.
     pub after: BTreeSet<String>,
-    /// What an earlier build found to be needed (ninja's `deps`): it makes the target again, and nothing come first in a build
-    /// from the beginning.
+    /// Files that an earlier build found to be needed (ninja's `deps`). A change of one makes the
+    /// target again, but in a build from the beginning it orders nothing.
     pub found: BTreeSet<String>,
 }
 
-/// Why a description could not be used.
+/// The reason why a description could not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable(pub String);
 
@@ -56,8 +56,8 @@ impl fmt::Display for Unreadable {
 }
 
 impl Declared {
-    /// Reads a description. `root`: absolute paths below it are taken relative to it. `base`: the directory that other paths are
-    /// relative to.
+    /// Reads a description. Absolute paths below `root` become relative to it. Other paths are relative
+    /// to `base`.
     ///
     /// # Errors
     /// When the text is not of that kind or declares nothing.
@@ -87,7 +87,8 @@ impl Declared {
         }
     }
 
-    /// Everything that a file is declared to need, directly or not; with what only an earlier build found, or without.
+    /// Adds to `found` all files that a file is declared to need, directly or not; with `with_found`,
+    /// also those that an earlier build found.
     pub(super) fn reach<'a>(
         &'a self,
         target: &str,
@@ -108,7 +109,7 @@ impl Declared {
         }
     }
 
-    /// Whether a name is of a file: it was made in the run, or it is one that nobody makes.
+    /// Returns true if a name is that of a file: one made in the run, or one that no rule makes.
     pub(super) fn is_file(&self, name: &str, made: &HashSet<&str>) -> bool {
         made.contains(name) || self.sources.contains(name)
     }
@@ -120,7 +121,7 @@ struct Adder<'a> {
 }
 
 impl Adder<'_> {
-    /// The name of a file as the trace has it: relative to the root, without `.` and `..`.
+    /// The name of a file as in the trace: relative to the root, without `.` and `..`.
     fn name(&self, name: &str) -> String {
         let absolute = path_from(self.base, name);
         crate::paths::relative_to(&absolute, self.root).to_owned()
@@ -137,8 +138,8 @@ impl Adder<'_> {
     }
 }
 
-/// The section "Files" of make's data base. Names are printed as they are, so that one with a blank
-/// cannot be told from two.
+/// Reads the section "Files" of make's data base. Make does not quote names, so that a name with a
+/// blank is read as two.
 fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unreadable> {
     let mut is_files = false;
     let mut was_found = false;
@@ -178,7 +179,7 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
             continue;
         };
         let rest = rest.trim_start_matches(':');
-        // A variable of one target.
+        // Assignment of a variable for one target.
         if !is_target
             || rest.contains('=')
                 && rest
@@ -196,7 +197,8 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
             declared.phony.extend(rules);
             continue;
         }
-        // Special targets and suffix rules; a hidden file has another letter.
+        // Special targets and suffix rules begin with a point, as hidden files do, but have capitals or
+        // no prerequisites.
         if names.starts_with('.')
             && !names.contains('/')
             && (rest.trim().is_empty()
@@ -231,8 +233,8 @@ fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unre
     }
 }
 
-/// Whether a line of a recipe may make a directory. Variables are not expanded in it: a name as `MKDIR_P` tells, a called function
-/// may hold anything.
+/// Returns true if a line of a recipe may make a directory. Variables are not expanded, but a name such
+/// as `MKDIR_P` shows it; a called function may contain anything.
 fn may_make_directories(recipe: &str) -> bool {
     let recipe = recipe.to_ascii_lowercase();
     ["dir", "install", "$(call", "${call"]
@@ -240,7 +242,8 @@ fn may_make_directories(recipe: &str) -> bool {
         .any(|word| recipe.contains(word))
 }
 
-/// `"id" [label="name"]`, `"id" -> "id" [label=" rule"]`; a rule with several files is an ellipse.
+/// Reads a graph: nodes `"id" [label="name"]`, arrows `"id" -> "id" [label=" rule"]`. A rule with
+/// several files is an ellipse.
 fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unreadable> {
     if !text.lines().any(|line| line.starts_with("digraph ninja")) {
         return Err(Unreadable(
@@ -286,7 +289,7 @@ fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unr
     for &(from, to, _) in &arrows {
         if rules.contains(from) {
             of_rule.entry(from).or_default().push(to);
-            // A file that is phony and made of nothing is a source that may be missing.
+            // A file made by `phony` from no other file is a source that may be missing.
             if let Some(file) = files.get(to).filter(|_| !phony.contains(from)) {
                 declared.rules.entry(add.name(file)).or_default();
             }
@@ -301,18 +304,18 @@ fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unr
             add.add(declared, target, need, is_order);
         }
     }
-    // Of phony rules only the names are told.
+    // Of phony rules the graph only has the names.
     Ok(())
 }
 
-/// The text between the first two quotes, and what follows.
+/// The text between the first two quotes, and the rest after them.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('"')?;
     let end = rest.find('"')?;
     Some((&rest[..end], &rest[end + 1..]))
 }
 
-/// A table with the columns `output_file` and `input-file(s)`, the latter separated by commas.
+/// Reads a table with the columns `output_file` and `input-file(s)`, the latter separated by commas.
 fn snakemake(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unreadable> {
     let mut lines = text
         .lines()

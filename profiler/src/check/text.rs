@@ -1,4 +1,4 @@
-//! The findings for people.
+//! The findings as text for people.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use flowtrace_render::units::{bytes, counted, duration, plain, shorten};
 use super::Findings;
 use crate::argv::unquote;
 
-/// Lines of one kind that are shown before the others are counted.
+/// Number of lines of one kind that are shown; others are counted.
 const SHOWN: usize = 50;
 
-/// Rules without files that are named.
+/// Number of rules without files that are named.
 const NAMED: usize = 5;
 
 /// The findings as text, the answer first.
@@ -59,7 +59,7 @@ pub fn text(findings: &Findings, width: usize) -> String {
         let line = format!(
             "{read} at {}: {}",
             duration(missing.first_ns),
-            plain(&told(&missing.command))
+            plain(&shell_line(&missing.command))
         );
         let _ = writeln!(
             text,
@@ -81,7 +81,7 @@ pub fn text(findings: &Findings, width: usize) -> String {
         let line = format!(
             "  undeclared  {}   by {}",
             plain(&output.path),
-            plain(&told(&output.command))
+            plain(&shell_line(&output.command))
         );
         let _ = writeln!(text, "{}", shorten(&line, width));
     }
@@ -136,14 +136,14 @@ pub fn text(findings: &Findings, width: usize) -> String {
     text
 }
 
-/// What a shell was told to do, where the command is a shell with a line.
-fn told(command: &str) -> String {
+/// The command line that a shell was given with `-c`; any other command as it is.
+fn shell_line(command: &str) -> String {
     let argv = unquote(command);
     let is_shell =
         |name: &str| ["sh", "bash", "dash"].contains(&name.rsplit('/').next().unwrap_or(name));
     match &argv[..] {
         [shell, option, line] if is_shell(shell) && option == "-c" => {
-            // Snakemake's own begin.
+            // Snakemake's own beginning of a command.
             let line = line.trim_start().trim_start_matches("set -euo pipefail;");
             line.trim().to_owned()
         }
@@ -159,13 +159,13 @@ fn more(text: &mut String, label: &str, count: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::shell_line;
 
     #[test]
     fn a_line_for_a_shell_is_shown_alone() {
         let of = "/usr/bin/bash -c 'set -euo pipefail;  cat a b > c'";
-        assert_eq!(told(of), "cat a b > c");
-        assert_eq!(told("bash script -c"), "bash script -c");
-        assert_eq!(told("cc -c a.c"), "cc -c a.c");
+        assert_eq!(shell_line(of), "cat a b > c");
+        assert_eq!(shell_line("bash script -c"), "bash script -c");
+        assert_eq!(shell_line("cc -c a.c"), "cc -c a.c");
     }
 }

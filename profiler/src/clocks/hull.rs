@@ -1,16 +1,16 @@
-//! The lower convex hull of points that come about in the order of time.
+//! The lower convex hull of points that arrive in the order of time.
 
-/// Points that are kept before they are reduced to their hull.
+/// Number of points that are kept before they are reduced to their hull.
 const CHUNK: usize = 8192;
 
-/// Time, and difference of two clocks, ns.
+/// Time, and difference of two clocks, both in ns.
 pub(super) type Point = (f64, f64);
 
-/// A lower hull that takes any number of points in little memory.
+/// A lower hull of any number of points in little memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hull {
     points: Vec<Point>,
-    /// How many of the points are a hull already.
+    /// Number of the points, from the first on, that are a hull already.
     reduced: usize,
     sum_t: f64,
     count: u64,
@@ -26,7 +26,7 @@ impl Hull {
         }
     }
 
-    /// Adds what another one has.
+    /// Adds the points of another hull.
     pub(super) fn join(&mut self, other: &Hull) {
         self.points.extend(&other.points);
         self.sum_t += other.sum_t;
@@ -54,7 +54,7 @@ impl Hull {
             .sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let mut hull: Vec<Point> = Vec::with_capacity(64);
         for &point in &self.points {
-            // Of points at one time the lowest comes first.
+            // Among points of one time the lowest comes first.
             if hull.last().is_some_and(|last| last.0 == point.0) {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Hull {
     }
 }
 
-/// The edge of a hull over the time `t`: its slope, and its value there.
+/// The edge of a hull at the time `t`: its slope, and its value there.
 pub(super) fn edge(corners: &[Point], t: f64) -> Option<(f64, f64)> {
     let [first, .., last] = corners else {
         return None;

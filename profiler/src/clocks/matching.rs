@@ -1,4 +1,4 @@
-//! Which packets of two captures are the same one.
+//! Finds the packets that two captures have in common.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use flowtrace_schema::{FlowCaptureRow, FlowRow, PacketRow};
 
 use super::pair::{Fit, Ways, fit};
 
-/// Packets that may wait for their counterpart: when clocks are far apart, or one of the captures
-/// lost packets. The oldest half is then given up.
+/// Number of packets that may wait for their counterpart. Many wait when clocks differ much, or when
+/// one of the captures lost packets. The oldest half is then given up.
 const MOST_WAITING: usize = 1 << 20;
 
-/// What is the same wherever a packet is captured.
+/// The fields of a packet that are the same in every capture.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     flow: i64,
@@ -21,14 +21,14 @@ struct Key {
     payload_bytes: u32,
 }
 
-/// The sightings of a packet, and of those that look the same: equal ones are taken in their order.
+/// The sightings of packets with equal keys. Equal packets are matched in their order.
 #[derive(Default)]
 struct Waiting {
     sightings: Vec<(i64, f64)>,
     number: u64,
 }
 
-/// A flow that captures of two hosts or more saw.
+/// A flow that captures of two or more hosts saw.
 struct Shared {
     captures: Vec<i64>,
     /// The two addresses in a fixed order.
@@ -42,7 +42,7 @@ pub(super) struct Matcher {
     host_of: HashMap<i64, i64>,
     waiting: HashMap<Key, Waiting>,
     next: u64,
-    /// By hosts and addresses.
+    /// Differences by two hosts and pair of addresses.
     pairs: HashMap<(i64, i64, u32), Ways>,
 }
 
@@ -130,14 +130,15 @@ impl Matcher {
                     .pairs
                     .entry((hosts.0, hosts.1, flow.addresses))
                     .or_default();
-                // Sent by the host with the lower number, in the direction from the lower address.
+                // +1 for a packet sent by the host with the lower number, in the direction from the
+                // lower address.
                 let sent = match packet.way {
                     1 => 1,
                     2 => -1,
                     _ => 0,
                 };
                 let sign = if (a < b) == (direction == 0) { 1 } else { -1 };
-                ways.told += sent * sign;
+                ways.reported += sent * sign;
                 ways.add(direction, times.0, times.1);
             }
         }
@@ -156,7 +157,7 @@ impl Matcher {
         }
     }
 
-    /// What was found, by pairs of hosts.
+    /// The fitted clocks by pairs of hosts.
     pub(super) fn fits(self) -> Vec<((i64, i64), Fit)> {
         let mut hosts: Vec<_> = self.pairs.keys().map(|&(a, b, _)| (a, b)).collect();
         hosts.sort_unstable();

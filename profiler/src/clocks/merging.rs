@@ -1,4 +1,4 @@
-//! The clocks of traces that are about to become one.
+//! The clocks of traces that are about to be merged.
 
 use std::fs::remove_file;
 
@@ -7,9 +7,10 @@ use flowtrace_schema::{ClockCorrection, Result, Trace};
 
 use super::relate;
 
-/// What packets say of the clocks of the traces that `options` merges: of those whose hosts have
-/// kernels of their own and captured the same packets. `None`: nothing. Their packets are merged beside the
-/// output for that, and removed again. `progress` is told the table at hand and the rows done so far.
+/// The clocks of the traces that `options` merges, from packets. Only traces count whose hosts have
+/// kernels of their own and captured the same packets; `None` if there are none. The packets are merged
+/// into a file beside the output for this, which is removed again. `progress` gets the current table
+/// and the number of rows done so far.
 ///
 /// # Errors
 /// As [`merge`].
@@ -21,7 +22,7 @@ pub fn of_traces(
         return Ok(None);
     };
     let clocks = merge(&packets, progress).and_then(|_| kernels(&Trace::open(&packets.output)?));
-    // Left where it cannot be removed, it is replaced by the next merge.
+    // A file that cannot be removed is replaced by the next merge.
     let _ = remove_file(&packets.output);
     clocks
 }

@@ -3,31 +3,31 @@
 use super::hull::{Hull, edge};
 use super::scale::Scale;
 
-/// Packets in each direction below which nothing is said.
+/// Least number of packets in each direction for a fit.
 const FEWEST: u64 = 4;
-/// What the slope may be wrong by, so that it is used at all. Shorter recordings give no drift,
-/// nor does it matter in them.
+/// Largest error of the slope with which a drift is used. Recordings too short for that get no drift,
+/// and need none.
 const MOST_DRIFT_ERROR: f64 = 5e-6;
 
-/// How the clock of host B relates to that of host A.
+/// The clock of host B relative to that of host A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// From times of B to times of A.
+    /// Converts times of B to times of A.
     pub scale: Scale,
     /// Bound of the error: half the sum of the smallest delays there and back.
     pub error_ns: f64,
-    /// Packets found at both.
+    /// Number of packets found at both hosts.
     pub matched: u64,
-    /// The times of A for which there are packets.
+    /// First and last time, on A's clock, for which there are packets.
     pub span: (f64, f64),
 }
 
 /// Differences of the times at A and B for the packets of one direction of one pair of addresses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Way {
-    /// Time at A; time at B less that at A.
+    /// Points of time at A, and time at B less that at A.
     pub(super) lower: Hull,
-    /// The same with the other sign.
+    /// The points of `lower` with the other sign.
     pub(super) upper: Hull,
 }
 
@@ -41,16 +41,16 @@ impl Way {
 /// Both directions of a pair of addresses, as hosts A and B saw it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ways {
-    /// From the lower address to the higher, and back.
+    /// Packets from the lower address to the higher, and back.
     pub(super) ways: [Way; 2],
-    /// The difference that was seen last in each direction.
+    /// The last difference in each direction.
     last: [Option<f64>; 2],
-    /// How often a packet of the first direction took longer from A to B than one of the second
-    /// just before or after it did: it goes that way. Offsets cancel out.
+    /// Votes on the direction. A packet of the first direction that took longer from A to B than the
+    /// packet of the second direction just before or after it is a vote for A to B; offsets cancel out.
     votes: i64,
-    /// What the capture itself said: packets of the first direction that A's host sent, less those
-    /// that B's host sent.
-    pub(super) told: i64,
+    /// Direction as the captures report it: packets of the first direction that A's host sent, less
+    /// those that B's host sent.
+    pub(super) reported: i64,
 }
 
 impl Ways {
@@ -67,17 +67,18 @@ impl Ways {
         self.last[direction] = Some(difference);
     }
 
-    /// Whether the first direction goes from A to B; `None`: nothing tells.
+    /// Returns true if the first direction goes from A to B; `None` if neither reports nor votes show
+    /// it.
     fn is_forward(&self) -> Option<bool> {
-        match (self.told, self.votes) {
+        match (self.reported, self.votes) {
             (0, 0) => None,
             (0, votes) => Some(votes > 0),
-            (told, _) => Some(told > 0),
+            (reported, _) => Some(reported > 0),
         }
     }
 }
 
-/// Fits the clocks to all that is known of two hosts; `None`: that does not suffice.
+/// Fits the clocks of two hosts to all their packets; `None` if these do not suffice.
 pub(super) fn fit<'a>(all: impl Iterator<Item = &'a Ways>) -> Option<Fit> {
     let (mut there, mut back) = (Hull::default(), Hull::default());
     for ways in all {
@@ -133,15 +134,16 @@ pub(super) fn fit<'a>(all: impl Iterator<Item = &'a Ways>) -> Option<Fit> {
             offset_ns: (back - there) / 2.0,
             drift: 0.0,
         },
-        // A drift that cannot be told from 0 moves the clocks by no more than that meanwhile.
+        // A drift too small to be distinguished from 0 moves the clocks by at most that much meanwhile.
         error_ns: doubt(there + back) / 2.0 + both,
         matched,
         span,
     })
 }
 
-/// Twice the error of a middle between two bounds that are so far apart. Bounds that contradict each other come
-/// from times that were off by at least as much: by all of that, the middle may be wrong.
+/// Twice the error of a middle between two bounds that are `apart_ns` apart. Bounds that contradict
+/// each other come from times that were wrong by at least the contradiction, so the middle may be wrong
+/// by all of it.
 fn doubt(apart_ns: f64) -> f64 {
     match apart_ns >= 0.0 {
         true => apart_ns,

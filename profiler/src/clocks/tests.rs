@@ -2,7 +2,7 @@ use super::hull::Hull;
 use super::pair::{Ways, fit};
 use super::*;
 
-/// Delays with a floor: an LCG, so that every run is the same.
+/// Delays with a floor, from an LCG, so that every run has the same.
 fn delays(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
@@ -17,7 +17,7 @@ fn delays(seed: u64) -> impl FnMut() -> f64 {
 fn shifted(offset_ns: f64, drift: f64, seconds: f64) -> Fit {
     let mut delay = delays(7);
     let mut ways = Ways::default();
-    // What B shows at true time t: its clock is ahead by offset at 0, and runs faster.
+    // The clock of B at true time t: `offset_ns` ahead at 0, and running faster.
     let b = |t: f64| t + offset_ns + drift * t;
     for step in 0..5000 {
         let t = f64::from(step) * seconds * 1e9 / 5000.0;
@@ -66,7 +66,7 @@ fn times_that_contradict_each_other_are_not_called_exact() {
     let mut delay = delays(11);
     for step in 0..2000 {
         let t = f64::from(step) * 1e6;
-        // For a moment B's times are 9 µs too early: packets come before they were sent.
+        // For a short time B's times are 9 µs too early, so that packets arrive before they were sent.
         let b = |t: f64| match step {
             1000..1010 => t - 9_000.0,
             _ => t,
@@ -132,7 +132,8 @@ fn relations_go_over_several_hosts() {
     assert!((there.scale.inverse().apply(once) - t).abs() < 0.01);
 }
 
-/// What is stored is exact where the packets are, however far from time 0: a host may have been an hour behind.
+/// The stored correction is exact where the packets are, however far that is from time 0: a host may
+/// have been an hour behind.
 #[test]
 fn a_stored_drift_is_exact_where_the_packets_are() {
     let start = 2.9e15;
@@ -159,7 +160,7 @@ fn a_stored_drift_is_exact_where_the_packets_are() {
         for t in [start, start + 2e9, start + 4e9] {
             let own = before.inverse().apply(t);
             let truth = before.then(related.scale);
-            // As far as floating point goes at such times.
+            // As exact as floating point allows at such times.
             let true_offset = truth.offset_ns - truth.drift * own;
             let offset = stored.offset_ns as f64 - stored.drift_ppb as f64 / 1e9 * own;
             assert!((offset - true_offset).abs() < 2.0, "{offset} {true_offset}");
@@ -170,7 +171,7 @@ fn a_stored_drift_is_exact_where_the_packets_are() {
     }
 }
 
-/// Hosts that agree are not corrected because the one between them is far off.
+/// Hosts that agree are not corrected when only the one between them is far off.
 #[test]
 fn the_times_of_a_relation_are_those_of_its_host() {
     let fit = |offset_ns, from: f64| Fit {

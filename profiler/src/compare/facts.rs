@@ -1,4 +1,4 @@
-//! What is compared of one run.
+//! The facts of one run that are compared.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -16,70 +16,71 @@ use crate::load::{load, load_activity};
 use crate::model::{ProcessId, Programs, Relation, Workflow};
 use crate::replay::{place, played_into};
 
-/// Rules that are flowtrace itself, as in a replay.
+/// The rule of flowtrace itself, as in a replay.
 const OWN: &str = "flowtrace";
 
-/// What is compared of one run.
+/// The facts of one run that are compared.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
-    /// The trace.
+    /// Name of the trace.
     pub trace: String,
-    /// What was run.
+    /// The command of the run.
     pub command: String,
-    /// How long it took, ns.
+    /// Duration of the run, ns.
     pub duration_ns: i64,
     /// Length of the critical path, ns.
     pub path_ns: i64,
     /// CPU time of all processes, ns.
     pub cpu_ns: f64,
-    /// Time for which processes that forked nobody waited for a processor, ns.
+    /// Time for which processes that forked no other waited for a CPU, ns.
     pub queue_ns: f64,
-    /// How it was recorded.
+    /// The way the run was recorded.
     pub recording: Recording,
-    /// What to know first: it failed, it is incomplete.
+    /// Warnings to be shown first: the run failed, or the trace is incomplete.
     pub warnings: Vec<String>,
-    /// By rule.
+    /// Facts by rule.
     pub rules: BTreeMap<String, RuleFacts>,
-    /// By pattern of names, runs of digits being `*`; only files that were read or written.
+    /// Facts of the files that were read or written, by pattern of names, where `*` is a run of digits.
     pub files: BTreeMap<String, FileFacts>,
-    /// All of them by pattern of where a replay places them, and of a replay, where it placed them.
+    /// Facts of all files, by pattern of the name under which a replay places them. In the trace of a
+    /// replay, by pattern of that place.
     pub placed: BTreeMap<String, FileFacts>,
-    /// Whether it played another trace (`flowtrace replay`).
+    /// True if the run was a replay of another trace (`flowtrace replay`).
     pub is_replay: bool,
-    /// What its packets say.
+    /// Facts from the packets of the run.
     pub network: Option<NetworkFacts>,
 }
 
 /// All processes of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RuleFacts {
-    /// How often it was executed.
+    /// Number of executions.
     pub executions: f64,
-    /// Time of those of its images that forked nobody, without that for which they waited for a
-    /// processor or were held by the tracer, ns.
+    /// Time of those images of the rule that forked no other, less the time for which they waited for a
+    /// CPU or were stopped by the tracer, ns.
     pub time_ns: f64,
     /// CPU time, ns.
     pub cpu_ns: f64,
-    /// Time for which those images neither ran nor could run, ns.
+    /// Time for which those images were neither running nor runnable, ns.
     pub waits_ns: f64,
     /// Bytes read from files.
     pub read_bytes: f64,
     /// Bytes written to files.
     pub write_bytes: f64,
-    /// Time that it adds to the critical path, ns.
+    /// Time that the rule adds to the critical path, ns.
     pub path_ns: f64,
 }
 
 /// All files of a pattern.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FileFacts {
-    /// How many.
+    /// Number of files.
     pub count: f64,
-    /// Their sizes together when last seen, bytes.
+    /// Sum of the sizes when last seen, bytes.
     pub size_bytes: f64,
-    /// Whether none of them was written. A replay writes them all.
+    /// True if none of them was written. A replay writes all files.
     pub is_input: bool,
-    /// Whether some were read or written, and not merely looked at.
+    /// True if some of them were read or written, and not only opened or checked.
     pub is_used: bool,
 }
 
@@ -105,7 +106,7 @@ impl RuleFacts {
         ]
     }
 
-    /// The mean over runs, in some of which it may be missing; `None`: in all.
+    /// The mean over runs. A run without the rule counts as 0; `None` if no run has it.
     pub(super) fn mean<'a>(
         of_runs: impl Iterator<Item = Option<&'a RuleFacts>>,
     ) -> Option<RuleFacts> {
@@ -125,7 +126,7 @@ impl RuleFacts {
         is_there.then_some(sum)
     }
 
-    /// What it costs, in words.
+    /// The cost of the rule, in words.
     pub(super) fn cost(&self) -> String {
         let (executions, time, cpu) = (self.executions, self.time_ns as i64, self.cpu_ns as i64);
         format!(
@@ -139,7 +140,7 @@ impl RuleFacts {
 }
 
 impl RunFacts {
-    /// Gathers what is compared. `name` is what the trace is called in the result.
+    /// Gathers the facts of a trace. The result has `name` as its name.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -195,8 +196,8 @@ impl RunFacts {
         Ok(facts)
     }
 
-    /// The files of the traced directories that were there at the end: names of temporary ones are
-    /// others each time.
+    /// Adds the files of the traced directories that existed at the end. Temporary files are left out,
+    /// since their names differ each time.
     fn add_files(&mut self, trace: &Trace, workflow: &Workflow) -> Result<()> {
         let names = trace.file_names()?;
         let lasting: HashSet<i64> = names
@@ -249,7 +250,8 @@ impl RunFacts {
     }
 }
 
-/// How often each rule was what a process was in the end, or worked, or started others.
+/// Number of executions by rule. An image counts if it was the last of its process, worked, or started
+/// others.
 fn executions(workflow: &Workflow) -> HashMap<Arc<str>, u32> {
     let mut counts: HashMap<Arc<str>, u32> = HashMap::new();
     let children = workflow.children();

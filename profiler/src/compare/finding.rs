@@ -2,76 +2,77 @@
 
 use serde::Serialize;
 
-/// Nor when by less than this share of the smaller one.
+/// Smallest share of the smaller value by which a difference counts.
 pub(super) const LEAST_SHARE: f64 = 0.5;
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     /// The run itself.
     Run,
-    /// What its packets say.
+    /// The packets of the run.
     Network,
-    /// A file that was there before.
+    /// A file that existed before the run.
     Input,
-    /// A kind of step.
+    /// A rule.
     Rule,
     /// A file that the run made.
     File,
 }
 
-/// How it changed.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Only in the second.
+    /// It is only in the second side.
     New,
-    /// Only in the first.
+    /// It is only in the first side.
     Gone,
-    /// Was executed, or is there, more or fewer times.
+    /// It was executed, or exists, more or fewer times.
     Count,
-    /// Took another time, without waiting for a processor, ns.
+    /// It took another time, not counting waits for a CPU, ns.
     Time,
-    /// Needed another CPU time, ns.
+    /// It used another CPU time, ns.
     Cpu,
-    /// Waited for another time, ns.
+    /// It waited for another time, ns.
     Waits,
-    /// Reads another amount, bytes.
+    /// It read another amount, bytes.
     Reads,
-    /// Writes another amount, bytes.
+    /// It wrote another amount, bytes.
     Writes,
-    /// Has another size, bytes.
+    /// It has another size, bytes.
     Size,
-    /// Took another time in all, ns.
+    /// It took another time in all, ns.
     Duration,
-    /// Iterates more or less often, per second.
+    /// It iterates at another rate, per second.
     Rate,
-    /// Has another period, ns.
+    /// It has another period, ns.
     Period,
-    /// Sends another number of messages.
+    /// It sends another number of messages.
     Messages,
-    /// Sends another amount of payload, bytes.
+    /// It sends another amount of payload, bytes.
     Payload,
-    /// Somebody else holds the others up; values are his delays, ns.
+    /// Another process holds the others up. The values are the delays of that process, ns.
     Balance,
 }
 
-/// A difference.
+/// One difference between the sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What it is about.
+    /// The subject of the difference.
     pub subject: Subject,
-    /// Its name: a rule, or a pattern of file names.
+    /// Name of the subject: a rule, or a pattern of file names.
     pub name: String,
-    /// What changed.
+    /// The kind of change.
     pub change: Change,
     /// Mean of the first side.
     pub a: f64,
     /// Mean of the second side.
     pub b: f64,
-    /// Probability of such a difference by chance, corrected; `None`: not tested.
+    /// Probability of such a difference by chance, corrected for the number of tests; `None` if not
+    /// tested.
     pub p: Option<f64>,
-    /// What a new or gone rule costs, or what moved on the critical path.
+    /// Cost of a new or gone rule, or its share of the critical path.
     pub remark: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The comparison as one HTML file that needs nothing else.
+//! The comparison as one HTML file that refers to no other.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! What is compared of the packets of a run: how fast it iterates, its period, its messages, and who holds the others up.
+//! The facts from the packets of a run that are compared: rate of iterations, period, messages, and the
+//! process that holds the others up.
 
 use flowtrace_network::evidence::{self, Verdict};
 use flowtrace_network::load::Selection;
@@ -12,38 +13,40 @@ use super::finding::{Change, Finding, LEAST_SHARE, Subject};
 use super::statistics;
 use crate::packets;
 
-/// What packets say of one run; `None`: it is not known.
+/// Facts from the packets of one run; `None` in a field means that the value is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NetworkFacts {
-    /// From the first to the last packet of the program, ns.
+    /// Time from the first to the last packet of the program, ns.
     pub span_ns: f64,
-    /// Iterations per second and pair (RIR; median over the pairs).
+    /// Iterations per second and pair of processes (RIR), median over the pairs.
     pub rate_per_s: Option<f64>,
-    /// Length of one repetition, as `network period` names it first, ns.
+    /// Length of one repetition, the first that `network period` names, ns.
     pub period_ns: Option<f64>,
-    /// How that was found.
+    /// The method that found the period.
     pub period_by: Option<&'static str>,
-    /// Messages.
+    /// Number of messages.
     pub messages: f64,
-    /// Payload without repetitions, bytes.
+    /// Payload without retransmissions, bytes.
     pub payload_bytes: f64,
-    /// Who holds the others up.
+    /// The process that holds the others up.
     pub balance: Balance,
 }
 
-/// Who holds the others up.
+/// The verdict on the process that holds the others up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Balance {
-    /// The processes, without their pids; nobody: they are balanced, or nothing is known.
+    /// Names of the processes, without their pids. Empty if the load is balanced, or if nothing is
+    /// known.
     pub loaded: Vec<String>,
-    /// Whether `network balance` is sure; else the longest delays name them (3.6), or nobody is named.
+    /// True if `network balance` is sure. Otherwise the processes are those with the longest delays
+    /// (3.6), or there are none.
     pub is_sure: bool,
     /// Ball-in-the-court delays of each process, ns.
     pub delays_ns: Vec<(String, f64)>,
 }
 
 impl NetworkFacts {
-    /// Of a trace with packets that can be asked; `None`: of any other.
+    /// The facts of a trace whose packets can be analysed; `None` for any other trace.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -55,7 +58,7 @@ impl NetworkFacts {
         Ok(run.ok().and_then(|run| NetworkFacts::of_run(&run)))
     }
 
-    /// Of the packets of a run; `None`: it has no messages.
+    /// The facts of the packets of a run; `None` if it has no messages.
     pub(super) fn of_run(run: &Run) -> Option<NetworkFacts> {
         let traffic = calls::traffic_matrix(run, None).ok()?.value;
         let messages = calls::message_counts(run, None).ok()?.value;
@@ -116,19 +119,20 @@ fn balance(run: &Run) -> Balance {
     balance
 }
 
-/// What packets say of both sides; means over the runs.
+/// Facts from the packets of both sides, as means over the runs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NetworkRow {
     /// The first side.
     pub a: NetworkFacts,
     /// The second side.
     pub b: NetworkFacts,
-    /// How long the second side should have taken by the iteration rates alone (3.8, `PET = T_base * RIR_base / RIR_now`), ns.
+    /// Duration of the second side predicted from the iteration rates alone (3.8,
+    /// `PET = T_base * RIR_base / RIR_now`), ns.
     pub predicted_ns: Option<f64>,
 }
 
 impl NetworkRow {
-    /// `None` where a run of either side has no packets.
+    /// The row of two sides; `None` if a run of either side has no packets.
     pub(super) fn of(a: &[&NetworkFacts], b: &[&NetworkFacts]) -> Option<NetworkRow> {
         let (a, b) = (mean(a)?, mean(b)?);
         let rates = a.rate_per_s.zip(b.rate_per_s);
@@ -141,7 +145,7 @@ impl NetworkRow {
         })
     }
 
-    /// For people: what, before, after.
+    /// Lines for people: name, first side, second side.
     pub fn lines(&self) -> Vec<(&'static str, String, String)> {
         let both = |of: &dyn Fn(&NetworkFacts) -> Option<String>| {
             let shown = |facts| of(facts).unwrap_or_else(|| "unknown".into());
@@ -179,7 +183,7 @@ impl Balance {
     fn shown(&self) -> String {
         match (self.loaded.is_empty(), self.is_sure) {
             (true, true) => "nobody".into(),
-            (true, false) => "cannot tell".into(),
+            (true, false) => "unknown".into(),
             (false, true) => self.loaded.join(", "),
             (false, false) => format!("{} by its delays, not for sure", self.loaded.join(", ")),
         }
@@ -193,7 +197,8 @@ impl Balance {
         of.map(|(_, ns)| ns).sum()
     }
 
-    /// What changed, as a finding; where one of both is not sure only with the delays.
+    /// The change of the verdict as a finding. If one of the two is not sure, it is a finding only if
+    /// the delays differ too.
     pub(super) fn finding(&self, other: &Balance) -> Option<Finding> {
         if self.loaded == other.loaded {
             return None;
@@ -203,7 +208,7 @@ impl Balance {
             false => &other.loaded,
         };
         let (a, b) = (self.delay_ns(names), other.delay_ns(names));
-        // Names by delays alone change where two are nearly alike.
+        // Names by delays alone change when two delays are nearly equal.
         let is_larger = (b - a).abs() > LEAST_SHARE * a.min(b);
         (self.is_sure && other.is_sure || is_larger).then(|| Finding {
             subject: Subject::Network,
@@ -213,7 +218,7 @@ impl Balance {
             b,
             p: None,
             remark: Some(format!(
-                "held the others up: {} → {}",
+                "delayed the others: {} → {}",
                 self.shown(),
                 other.shown()
             )),
@@ -221,7 +226,8 @@ impl Balance {
     }
 }
 
-/// The means; what is not known of one run is not known of the side. Who holds the others up must be the same in all.
+/// The means. A value that is unknown for one run is unknown for the side. The process that holds the
+/// others up must be the same in all runs.
 fn mean(of: &[&NetworkFacts]) -> Option<NetworkFacts> {
     let first = *of.first()?;
     let all = |value: fn(&NetworkFacts) -> f64| {

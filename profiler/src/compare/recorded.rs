@@ -1,7 +1,7 @@
 //! Differences in how runs were recorded.
 
 use crate::compare::{BTreeMap, RunFacts};
-/// One warning for each way in which the recordings differ.
+/// One warning for each difference in how the runs were recorded.
 pub(super) fn differences(runs: &[&RunFacts]) -> Vec<String> {
     const SHOWN: usize = 2;
     let mut values: BTreeMap<(usize, &str), BTreeMap<String, Vec<&str>>> = BTreeMap::new();

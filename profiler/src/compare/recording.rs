@@ -1,4 +1,4 @@
-//! How runs were recorded, and what to say where that was not the same way for all.
+//! The recording of runs, and the notes if it was not the same for all.
 
 use flowtrace_schema::LossRow;
 use serde::Serialize;
@@ -6,16 +6,16 @@ use serde::Serialize;
 use crate::model::Workflow;
 use crate::paths::relative_to;
 
-/// How a run was recorded: what was seen of it depends on that.
+/// The way a run was recorded, which decides what was seen of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Recording {
-    /// How calls on files of the traced directories were seen, as in the view `runs`.
+    /// The source of calls on files of the traced directories, as in the SQL view `runs`.
     pub files: String,
-    /// How processes were seen, as in the view `runs`.
+    /// The source of processes, as in the SQL view `runs`.
     pub processes: String,
-    /// Whether pipes and files outside the traced directories were seen.
+    /// True if pipes and files outside the traced directories were recorded.
     pub elsewhere: bool,
-    /// Whether files were left out (`--include`, `--exclude`).
+    /// True if files were left out (`--include`, `--exclude`).
     pub left_out: bool,
     /// The traced directories, relative to the one in which the command was started.
     pub directories: Vec<String>,
@@ -49,7 +49,8 @@ impl Recording {
         }
     }
 
-    /// What can differ, by name, in words. Directories of a replay are its own.
+    /// The properties that can differ between recordings: name, and value in words. Directories of a
+    /// replay are its own and left out.
     pub(super) fn aspects(&self, is_replay: bool) -> [(&'static str, Option<String>); 5] {
         let seen = match self.elsewhere {
             true => "seen",

@@ -1,12 +1,12 @@
-//! Means, and whether two differ by more than chance.
+//! Means, and a test for a difference beyond chance.
 
-/// The mean; 0 of nothing.
+/// The mean; 0 if there are no values.
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Probability that two samples from distributions with one mean differ at least as much (Welch's
-/// t-test, two-sided). Both have two values or more.
+/// The probability that two samples from distributions with one mean differ at least as much (Welch's
+/// t-test, two-sided). Both need two values or more.
 pub(super) fn welch(a: &[f64], b: &[f64]) -> f64 {
     let variance_of_mean = |values: &[f64]| {
         let mean = mean(values);

@@ -55,10 +55,10 @@ fn a_crowded_machine_gets_a_larger_allowance() {
         found(std::slice::from_ref(&a), std::slice::from_ref(&b)),
         [rule("cat", Change::Waits), rule("sort", Change::Cpu)]
     );
-    // Its processes waited for processors twice as long as they ran.
+    // The processes of b waited for CPUs twice as long as they ran.
     (b.cpu_ns, b.queue_ns) = (1e9, 2e9);
     assert_eq!(found(std::slice::from_ref(&a), &[b.clone()]), []);
-    // What takes several times as long is found there as well.
+    // A rule that takes several times as long is found all the same.
     b.rules.get_mut("sort").unwrap().cpu_ns = 6e9;
     assert_eq!(found(&[a], &[b]), [rule("sort", Change::Cpu)]);
 }
@@ -150,7 +150,7 @@ fn of_a_replay_the_files_are_compared_and_not_the_steps() {
         is_input,
         is_used: true,
     };
-    let looked_at = FileFacts {
+    let checked = FileFacts {
         is_used: false,
         ..file(1.0, 0.0, true)
     };
@@ -159,12 +159,12 @@ fn of_a_replay_the_files_are_compared_and_not_the_steps() {
     original.placed = [
         ("in".to_owned(), file(1.0, 1e6, true)),
         ("part*".to_owned(), file(2.0, 1e6, false)),
-        ("seen".to_owned(), looked_at),
+        ("seen".to_owned(), checked),
     ]
     .into();
     let mut replay = run(2.0, &[]);
     replay.is_replay = true;
-    // As large as it was read, which is less than all.
+    // The size is that of the read part, which is less than the file's.
     replay.placed = [
         ("in".to_owned(), file(1.0, 1e5, true)),
         ("part*".to_owned(), file(2.0, 1e6, true)),
@@ -178,14 +178,14 @@ fn of_a_replay_the_files_are_compared_and_not_the_steps() {
     assert!(text.contains("\n  note     t.db is a replay: "), "{text}");
     assert!(page(&compare(&a, &b)).contains("t.db is a replay: "));
 
-    // What was not made there is found.
+    // A file that the replay did not make is found.
     replay.placed.remove("part*");
     let (a, b) = runs(&replay);
     assert_eq!(
         found(&a, &b),
         [(Subject::File, "part*".to_owned(), Change::Gone)]
     );
-    // Two replays are compared as any other runs.
+    // Two replays are compared like any other runs.
     assert_eq!(compare(&b, &b).notes, [""; 0]);
 }
 
@@ -203,7 +203,7 @@ fn a_failed_run_is_said_first() {
     assert!(written.contains("the command failed: exit 2") && written.contains("</html>"));
 }
 
-/// What one way of recording does not see is no difference of the runs.
+/// A fact that one kind of recording cannot see is no difference of the runs.
 #[test]
 fn runs_that_were_recorded_in_different_ways_are_said_to_be() {
     let recorded = |trace: &str, files: &str, elsewhere| {
@@ -240,7 +240,8 @@ fn runs_that_were_recorded_in_different_ways_are_said_to_be() {
     assert!(compare(&a[..1], &a[1..]).warnings.is_empty());
 }
 
-/// The packets of a ring of four that computes so long in each of 200 rounds; a process may take longer.
+/// The packets of a ring of four processes that compute for `work_s` in each of 200 rounds; process 2
+/// takes `factor_of_2` times as long.
 fn packets(work_s: f64, factor_of_2: f64, seed: u64) -> RunFacts {
     let mut program = Bsp {
         work_s: vec![work_s; 4],
@@ -257,7 +258,8 @@ fn packets(work_s: f64, factor_of_2: f64, seed: u64) -> RunFacts {
     }
 }
 
-/// Half the rate of iterations and twice as long: the same messages, another duration, rate and period, as predicted.
+/// Half the iteration rate and twice the duration: the same messages, but another duration, rate and
+/// period, as predicted.
 #[test]
 fn packet_traces_are_compared_by_their_rates() {
     let (a, b) = (packets(0.004, 1.0, 1), packets(0.008, 1.0, 2));
@@ -290,7 +292,7 @@ fn packet_traces_are_compared_by_their_rates() {
     let json = serde_json::to_value(&comparison).unwrap();
     assert_eq!(json["findings"][0]["subject"], "run");
     assert_eq!(json["network"]["a"]["messages"], 1600.0);
-    // Another run of the same.
+    // Another run of the same program.
     assert_eq!(found(&[a], &[packets(0.004, 1.0, 9)]), []);
 }
 
@@ -313,7 +315,7 @@ fn who_holds_the_others_up_is_compared() {
     );
 }
 
-/// Longer messages and more of them, at the same speed.
+/// Longer and more messages at the same rate.
 #[test]
 fn messages_and_volume_are_compared() {
     let a = packets(0.004, 1.0, 1);
@@ -338,14 +340,15 @@ fn another_duration_is_never_no_difference() {
     assert!(headline(&[10.0], &[11.1]).starts_with("the duration differs"));
     assert!(headline(&[10.0], &[16.0]).starts_with("1 difference"));
     assert!(headline(&[0.1], &[0.2]).starts_with("the duration differs"));
-    // Beyond their spread.
+    // The difference is beyond the spread.
     assert!(headline(&[10.0, 10.05, 9.95], &[10.5, 10.55, 10.45]).starts_with("1 difference"));
     assert!(headline(&[10.0, 11.0, 9.0], &[10.5, 11.5, 9.5]).starts_with("no difference"));
-    // Apart, and too few to be sure.
+    // The sides are apart, but have too few runs to be sure.
     assert!(headline(&[10.0, 11.0], &[11.5, 12.9]).starts_with("the duration differs"));
 }
 
-/// MG with processors shared, and the same with host 4 loaded: 2.7 times as long (iterations), and host 4 is who did it.
+/// MG on shared CPUs, and the same with host 4 loaded: 2.7 times as long (iterations), caused by host
+/// 4.
 #[test]
 fn a_loaded_host_is_a_difference_of_the_reference_captures() {
     let (Some(none), Some(full)) = (reference("mg.W-quota-none"), reference("mg.W-quota-full"))

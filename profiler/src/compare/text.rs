@@ -1,4 +1,4 @@
-//! The comparison for people.
+//! The comparison as text for people.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use flowtrace_render::units::{bytes, count, counted, duration, plain};
 
 use super::{Change, Comparison, DurationVerdict, Finding, Run, Subject, statistics};
 
-/// Findings that are shown before the others are counted.
+/// Number of findings that are shown; others are counted.
 const SHOWN: usize = 40;
 
-/// What follows a finding that does not fit on its line begins here.
+/// Indent of the second and later lines of a finding, in columns.
 const INDENT: usize = 11;
 
-/// The comparison as text, the answer first. Findings longer than `width` go on on the next line;
-/// `None`: each is one line.
+/// The comparison as text, the answer first. A finding longer than `width` columns continues on the
+/// next line; with `None` each is one line.
 pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -178,7 +178,7 @@ pub(super) fn sentence(finding: &Finding) -> String {
     text
 }
 
-/// Whether a change is `worse` or `better` for who waits for the run; nothing where that cannot be said.
+/// `worse` or `better` from the view of a user who waits for the run; empty if the change is neither.
 pub(super) fn judged(finding: &Finding) -> &'static str {
     match finding.change {
         Change::New | Change::Gone | Change::Count => "",
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn large_changes_are_told_in_times() {
+    fn large_changes_are_shown_as_multiples() {
         assert_eq!(percent(216e3, 1e9), "4\u{2009}629 times");
         assert_eq!(percent(2.0, 1.0), "−50 %");
         assert_eq!(percent(1.0, 3.0), "+200 %");

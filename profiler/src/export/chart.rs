@@ -1,4 +1,4 @@
-//! The chart of bottlenecks, after Figure 5 of Battré et al.: utilisation above, bars below; shaded
+//! The chart of bottlenecks, after Figure 5 of Battré et al.: utilisation above, bars below. Shaded
 //! bars are steps, solid ones channels.
 
 use flowtrace_render::plot::{Axis, Chart as Plot, Picture, Series, Shape};
@@ -8,10 +8,10 @@ use flowtrace_render::units::Unit;
 use crate::analysis::bottlenecks::chart::Chart;
 use crate::analysis::phrases::percent;
 
-/// Bars drawn; more are counted.
+/// Number of bars that are drawn; others are counted.
 const SHOWN: usize = 20;
 
-/// The chart as a picture; `title` says what it shows.
+/// The chart as a picture with the heading `title`.
 pub fn picture(chart: &Chart, title: &str) -> Picture {
     let bars = &chart.bars[..chart.bars.len().min(SHOWN)];
     let time = |at: i64| (at - chart.begins_ns) as f64;

@@ -67,7 +67,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n]}}")
 }
 
-/// Microseconds with the nanoseconds behind the point: exact in a double for 100 days.
+/// Microseconds, with the nanoseconds as decimals. A double is exact for 100 days.
 fn micros(ns: i64) -> Value {
     json!(ns as f64 / 1e3)
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::drawing::{Drawing, Value};
 
-/// Beyond this JavaScript rounds integers, so they are texts.
+/// From here on JavaScript rounds integers, so larger ones are written as texts.
 const EXACT: i64 = 1 << 53;
 
 /// Writes the drawing.
@@ -19,7 +19,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
         .iter()
         .map(|node| {
             let mut data = facts(&node.attributes);
-            // networkx makes the node of `value` and calls it `name`.
+            // networkx takes `value` for the node and calls the attribute `name`.
             data.insert("id".into(), json!(node.id));
             data.insert("value".into(), json!(node.id));
             data.insert("name".into(), json!(node.id));
@@ -44,7 +44,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
     let mut data = facts(&drawing.attributes);
     data.insert("name".into(), json!(drawing.title));
     let graph = json!({
-        // networkx reads pairs here, cytoscape.js an object; both take the list.
+        // networkx reads pairs here, cytoscape.js an object; both accept a list.
         "data": data.into_iter().collect::<Vec<(String, Json)>>(),
         "directed": true,
         "multigraph": true,

@@ -1,5 +1,5 @@
-//! Graphviz DOT. Ellipses are processes, boxes files; dotted lines are forks. The legend stands in the title: nodes
-//! and edges are those of the workflow alone.
+//! Graphviz DOT. Ellipses are processes, boxes are files, dotted lines are forks. The legend is in the
+//! title, so that all nodes and edges are those of the workflow.
 
 use std::io::{self, Write};
 
@@ -10,16 +10,16 @@ use super::drawing::{Drawing, DrawnEdge, DrawnNode, Order, Relation, Shape, Valu
 use crate::graph::EdgeKind;
 use crate::model::Way;
 
-/// What is on the critical path.
+/// Colour of the critical path.
 pub(crate) const CRITICAL: &str = "#d0021b";
 
-/// What the width of a line says.
+/// The quantity that the width of a line shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Width {
-    /// Bytes that moved along it.
+    /// Bytes that moved along the edge.
     #[default]
     Bytes,
-    /// Bytes per second of the calls that moved them.
+    /// Bytes per second of the time in the calls that moved them.
     Rate,
 }
 
@@ -31,7 +31,7 @@ impl Width {
         }
     }
 
-    /// In points: the same for each decade, so that pictures can be compared.
+    /// The width in points. Each decade adds the same, so that pictures can be compared.
     fn pen(self, value: i64) -> f64 {
         let (thinnest, decade) = match self {
             Width::Bytes => (1e3, 0.6),
@@ -41,7 +41,7 @@ impl Width {
         0.8 + decade * decades.clamp(0.0, 9.0)
     }
 
-    /// What it says, and values to show it by.
+    /// The caption of the scale, and the values that it shows.
     const fn scale(self) -> (&'static str, [(i64, &'static str); 3]) {
         const K: i64 = 1000;
         match self {
@@ -94,7 +94,8 @@ pub fn write(drawing: &Drawing, width: Width, out: &mut impl Write) -> io::Resul
     writeln!(out, "}}")
 }
 
-/// The title, which names what was left out, for those who only see the picture; below it the legend.
+/// The title, which names what was left out since some readers see only the picture, and the legend
+/// below it.
 fn title(drawing: &Drawing, width: Width) -> String {
     let left_out = drawing.attributes.iter().find_map(|fact| match fact {
         ("cycle_data_edges_left_out", Value::Integer(n)) => Some(*n),
@@ -116,13 +117,13 @@ fn title(drawing: &Drawing, width: Width) -> String {
     format!("<table border=\"0\" cellborder=\"0\" cellpadding=\"2\">{rows}</table>")
 }
 
-/// What is in the drawing, each with its sign.
+/// The rows of the legend: each kind of edge that occurs, with its sign.
 fn legend(drawing: &Drawing, width: Width) -> Vec<String> {
     let coloured = |colour: &str, sign: &str| format!("<font color=\"{colour}\">{sign}</font>");
-    let mut signs: Vec<String> = LOOKS
+    let mut signs: Vec<String> = EDGE_STYLES
         .iter()
-        .filter(|look| drawing.edges.iter().any(|edge| look.is_of(edge)))
-        .map(|look| format!("{} {}", coloured(look.colour, look.sign), look.says))
+        .filter(|drawn| drawing.edges.iter().any(|edge| drawn.is_of(edge)))
+        .map(|drawn| format!("{} {}", coloured(drawn.colour, drawn.sign), drawn.says))
         .collect();
     if drawing.edges.iter().any(|edge| edge.is_critical) {
         signs.push(coloured(CRITICAL, "━━ critical path"));
@@ -136,7 +137,7 @@ fn legend(drawing: &Drawing, width: Width) -> Vec<String> {
         let (says, values) = width.scale();
         let mut cells = format!("<td>{}</td>", small(says));
         for (value, name) in values {
-            // A line of that width, with room above and below.
+            // A line of that width, with free space above and below.
             let line = width.pen(value).round();
             cells += &format!(
                 "<td><table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\"><tr>\
@@ -154,22 +155,22 @@ fn legend(drawing: &Drawing, width: Width) -> Vec<String> {
     rows
 }
 
-/// How edges of one kind are drawn.
-struct Look {
+/// The style of the edges of one kind.
+struct EdgeStyle {
     relation: Relation,
-    /// Whether they lead against the order of the data.
+    /// True if the edges lead against the order of the data.
     is_against: bool,
     colour: &'static str,
     style: &'static str,
     head: &'static str,
-    /// What stands for them in the legend.
+    /// Sign of the kind in the legend.
     sign: &'static str,
     says: &'static str,
 }
 
-impl Look {
-    const fn of(kind: EdgeKind, colour: &'static str, head: &'static str) -> Look {
-        Look {
+impl EdgeStyle {
+    const fn of(kind: EdgeKind, colour: &'static str, head: &'static str) -> EdgeStyle {
+        EdgeStyle {
             relation: Relation::Graph(kind),
             is_against: false,
             colour,
@@ -187,50 +188,51 @@ impl Look {
     }
 }
 
-/// Arrowheads by operation, dotted lines for what is between processes alone (ParaTrac, section 6.3.4).
-const LOOKS: [Look; 10] = [
-    Look::of(EdgeKind::Read, "#2b6ca3", "normal"),
-    Look {
+/// Arrowheads by operation; dotted lines for edges between processes without data (ParaTrac, section
+/// 6.3.4).
+const EDGE_STYLES: [EdgeStyle; 10] = [
+    EdgeStyle::of(EdgeKind::Read, "#2b6ca3", "normal"),
+    EdgeStyle {
         sign: "──◆",
         says: "run as program",
-        ..Look::of(EdgeKind::Exec, "#7a4fa3", "diamond")
+        ..EdgeStyle::of(EdgeKind::Exec, "#7a4fa3", "diamond")
     },
-    Look::of(EdgeKind::Create, "#b3541e", "normal"),
-    Look {
+    EdgeStyle::of(EdgeKind::Create, "#b3541e", "normal"),
+    EdgeStyle {
         sign: "──➤",
-        ..Look::of(EdgeKind::Write, "#b3541e", "vee")
+        ..EdgeStyle::of(EdgeKind::Write, "#b3541e", "vee")
     },
-    Look::of(EdgeKind::Pipe, "#2e7d4f", "normal"),
-    Look {
+    EdgeStyle::of(EdgeKind::Pipe, "#2e7d4f", "normal"),
+    EdgeStyle {
         style: "dashed",
         sign: "╌╌▶",
-        ..Look::of(EdgeKind::Socket, "#2e7d4f", "normal")
+        ..EdgeStyle::of(EdgeKind::Socket, "#2e7d4f", "normal")
     },
-    Look {
+    EdgeStyle {
         style: "dashed",
         sign: "╌╌▷",
         says: "next version",
-        ..Look::of(EdgeKind::Update, "#555555", "empty")
+        ..EdgeStyle::of(EdgeKind::Update, "#555555", "empty")
     },
-    Look {
+    EdgeStyle {
         style: "dotted",
         sign: "┈┈›",
         says: "started",
-        ..Look::of(EdgeKind::Fork, "#555555", "open")
+        ..EdgeStyle::of(EdgeKind::Fork, "#555555", "open")
     },
-    Look {
+    EdgeStyle {
         is_against: true,
         style: "dotted",
         sign: "┈┈◇",
         says: "started, and got its data back",
-        ..Look::of(EdgeKind::Fork, "#8a6d00", "odiamond")
+        ..EdgeStyle::of(EdgeKind::Fork, "#8a6d00", "odiamond")
     },
-    Look {
+    EdgeStyle {
         relation: Relation::Wait,
         style: "dashed",
         sign: "╌╌○",
         says: "waited for that",
-        ..Look::of(EdgeKind::Fork, CRITICAL, "odot")
+        ..EdgeStyle::of(EdgeKind::Fork, CRITICAL, "odot")
     },
 ];
 
@@ -258,7 +260,7 @@ fn write_node(node: &DrawnNode, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// The colour of a rule's processes: the same in every drawing of every run.
+/// The colour of a rule's processes, the same in every drawing of every run.
 pub(crate) fn fill(rule: &str) -> String {
     shade(super::drawing::hue(rule))
 }
@@ -273,16 +275,16 @@ fn write_edge(
     width: Width,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let Some(look) = LOOKS.iter().find(|look| look.is_of(edge)) else {
-        unreachable!("each relation has its look");
+    let Some(drawn) = EDGE_STYLES.iter().find(|drawn| drawn.is_of(edge)) else {
+        unreachable!("each relation has its style");
     };
-    let mut how = format!("style={}", look.style);
-    // An edge that leads back is stored the other way round.
+    let mut how = format!("style={}", drawn.style);
+    // An edge that leads back is stored with its ends exchanged.
     how += &match (edge.way, edge.order) {
         (Way::Unknown, _) => ", dir=none".into(),
-        (Way::Both, _) => format!(", dir=both, arrowhead={0}, arrowtail={0}", look.head),
-        (Way::Forth, Order::Back) => format!(", dir=back, arrowtail={}", look.head),
-        (Way::Forth, Order::Forward | Order::Beside) => format!(", arrowhead={}", look.head),
+        (Way::Both, _) => format!(", dir=both, arrowhead={0}, arrowtail={0}", drawn.head),
+        (Way::Forth, Order::Back) => format!(", dir=back, arrowtail={}", drawn.head),
+        (Way::Forth, Order::Forward | Order::Beside) => format!(", arrowhead={}", drawn.head),
     };
     if edge.order != Order::Forward {
         how += ", constraint=false";
@@ -290,7 +292,7 @@ fn write_edge(
     let colour = if edge.is_critical {
         CRITICAL
     } else {
-        look.colour
+        drawn.colour
     };
     let more = if edge.is_critical { 1.0 } else { 0.0 };
     let pen = width.of(edge) + more;
@@ -301,7 +303,7 @@ fn write_edge(
         .collect();
     let label = match rows.as_str() {
         "" => String::new(),
-        // On a ground of its own: lines that cross it do not strike it out.
+        // With a background, so that lines that cross the label do not strike it out.
         rows => format!(
             ", label=<<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"1\" bgcolor=\"white\">{rows}</table>>"
         ),
@@ -315,8 +317,8 @@ fn write_edge(
     )
 }
 
-/// Attributes that graphviz does not know: it keeps them for other programs. They get a prefix,
-/// because some of its own (`weight`, `path`) would change the picture.
+/// Attributes for other programs, which graphviz keeps but does not know. They have a prefix, because
+/// some of the names (`weight`, `path`) would change the picture.
 fn facts(attributes: &[(&'static str, Value)]) -> String {
     let mut text = String::new();
     for (name, value) in attributes {

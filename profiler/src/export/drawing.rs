@@ -1,10 +1,10 @@
-//! A graph ready to be written in any graph format, so that all formats of one invocation have
-//! the same nodes, edges, ids and attributes.
+//! A graph ready to be written in any graph format. All formats of one invocation have the same nodes,
+//! edges, ids and attributes.
 //!
-//! Its edges never make a cycle. What leads against the order of the others (the fork of a child whose answer the
-//! parent read, a host that sends to one that it hears from) is an edge that is stored the other way round and
-//! drawn with its head at the begin ([`Order::Back`]): a picture shows which way it leads, and a program that
-//! sorts the graph finds no cycle.
+//! The stored edges never make a cycle. An edge against the order of the others is stored with its ends
+//! exchanged and drawn with its head at the begin ([`Order::Back`]). Examples are the fork of a child
+//! whose answer the parent read, and a host that sends to one from which it receives. A picture shows
+//! the true direction, and a program that sorts the graph finds no cycle.
 
 mod labels;
 mod process;
@@ -22,95 +22,97 @@ use crate::graph::order::Order as Places;
 use crate::graph::{Dag, EdgeKind};
 use crate::model::{ProcessId, Way, Workflow};
 
-/// Longest command or path in an attribute, in characters. Graphviz gives up on strings over
-/// 16 384 bytes, and a character has at most 4.
+/// Longest command or path in an attribute, in characters. Graphviz fails on strings over 16 384 bytes,
+/// and a character has at most 4.
 const LONGEST: usize = 1000;
 
-/// The attribute of nodes and edges that says whether they are on the critical path.
+/// Attribute of nodes and edges: 1 if on the critical path.
 const ON_PATH: &str = "on_critical_path";
 
 /// A graph to be drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Drawing {
-    /// What it shows, one line.
+    /// Title of the graph, one line.
     pub title: String,
-    /// Facts on the whole.
+    /// Facts about the whole graph, by name.
     pub attributes: Vec<(&'static str, Value)>,
-    /// In a stable order.
+    /// Nodes, in a stable order.
     pub nodes: Vec<DrawnNode>,
-    /// In a stable order.
+    /// Edges, in a stable order.
     pub edges: Vec<DrawnEdge>,
-    /// Texts that were shortened.
+    /// Number of texts that were shortened.
     pub shortened: i64,
 }
 
 /// A node of a drawing.
 #[derive(Clone, Debug)]
 pub struct DrawnNode {
-    /// `p` and the upid of a process's first image; `f` and the id of a file, both with `_` and the
-    /// version from the second on; `r` and `g` for groups of them; `more` for what was cut.
+    /// Id of the node: `p` and the upid of a process's first image; `f` and the id of a file; both with `_`
+    /// and the version from the second one on; `r` and `g` for groups of processes and files; `more` for
+    /// the nodes that were cut.
     pub id: String,
-    /// What it stands for.
+    /// Kind of the node.
     pub shape: Shape,
     /// The lines of its label.
     pub label: Vec<String>,
-    /// Hue in degrees; `None`: no colour.
+    /// Hue of the node in degrees; `None` for no colour.
     pub hue: Option<u16>,
-    /// Processes that it stands for, in order; of a file none.
+    /// Processes of the node, in order; empty for a file.
     pub processes: Vec<ProcessId>,
-    /// Those of them that go on as a later version, where what was measured of them stands; in order.
+    /// Those of the processes that go on as a later version, in order. That version has the measured
+    /// values.
     pub goes_on: Vec<ProcessId>,
-    /// Whether it is on the critical path.
+    /// True if the node is on the critical path.
     pub is_critical: bool,
-    /// Facts, by name.
+    /// Facts about the node, by name.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Decides who stays when there are too many.
+    /// Weight of the node. The heaviest nodes stay if there are too many.
     pub weight: i64,
 }
 
-/// What a node stands for.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A process or several.
+    /// One or more processes.
     Process,
-    /// A file or several.
+    /// One or more files.
     File,
-    /// What was cut.
+    /// The nodes that were cut.
     More,
 }
 
 /// An edge of a drawing.
 #[derive(Clone, Debug)]
 pub struct DrawnEdge {
-    /// Place of the node where it begins.
+    /// Place of the node at which the edge begins.
     pub from: usize,
-    /// Place of the node where it ends.
+    /// Place of the node at which the edge ends.
     pub to: usize,
-    /// What it stands for.
+    /// Kind of the edge.
     pub relation: Relation,
-    /// Which way data went; only through sockets anything but forth.
+    /// Direction of the data. Only sockets have another one than forth.
     pub way: Way,
-    /// How it stands to the order of the others.
+    /// Relation of the edge to the order of the others.
     pub order: Order,
     /// The lines of its label.
     pub label: Vec<String>,
-    /// Bytes moved along it, or at most so many.
+    /// Bytes moved along the edge, or an upper bound.
     pub bytes: i64,
-    /// Bytes for each second that the calls took which moved them; `None`: not known.
+    /// Bytes per second of the time in the calls that moved them; `None` if not known.
     pub bytes_per_s: Option<i64>,
-    /// Whether it is on the critical path.
+    /// True if the edge is on the critical path.
     pub is_critical: bool,
-    /// Facts, by name.
+    /// Facts about the edge, by name.
     pub attributes: Vec<(&'static str, Value)>,
 }
 
-/// What an edge of a drawing stands for.
+/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Edges of the workflow graph.
+    /// An edge of the workflow graph.
     Graph(EdgeKind),
-    /// A step of the critical path that neither data nor a fork make: the second began or went on when the
-    /// first had ended or let it go.
+    /// A step of the critical path without data or fork: the second process began or went on when the
+    /// first one had ended or released it.
     Wait,
 }
 
@@ -124,14 +126,14 @@ impl Relation {
     }
 }
 
-/// How an edge stands to the order of the others.
+/// The relation of an edge to the order of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// It makes it: what it begins at comes before what it leads to.
+    /// The edge is part of the order: its begin comes before its end.
     Forward,
-    /// It makes none, and does not contradict it.
+    /// The edge is no part of the order, and does not contradict it.
     Beside,
-    /// It leads back: `from` and `to` are exchanged, and so is the head of its arrow.
+    /// The edge leads back: `from` and `to` are exchanged, and so is the head of its arrow.
     Back,
 }
 
@@ -152,7 +154,7 @@ impl DrawnEdge {
         }
     }
 
-    /// Gives it its place in the order of the others, the other way round where it would close a cycle.
+    /// Puts the edge into the order of the others, with its ends exchanged if it would close a cycle.
     fn put_in(&mut self, places: &mut Places) {
         if !places.add(self.from as u32, self.to as u32) {
             (self.from, self.to) = (self.to, self.from);
@@ -161,7 +163,7 @@ impl DrawnEdge {
         }
     }
 
-    /// The places of the nodes that it leads from and to.
+    /// Places of the nodes from which and to which the edge leads in truth.
     pub const fn leads(&self) -> (usize, usize) {
         match self.order {
             Order::Back => (self.to, self.from),
@@ -170,7 +172,7 @@ impl DrawnEdge {
     }
 }
 
-/// A fact.
+/// The value of a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A whole number.
@@ -180,8 +182,8 @@ pub enum Value {
 }
 
 impl Drawing {
-    /// Keeps the `most` heaviest nodes and counts the others in a node of their own, so that no
-    /// cut is silent.
+    /// Keeps the `most` heaviest nodes and counts the others in one more node, so that every cut is
+    /// visible.
     pub fn limit(&mut self, most: usize) {
         if self.nodes.len() <= most {
             return;
@@ -234,7 +236,8 @@ impl Drawing {
             .push(("edges_cut", Value::Integer(cut_edges as i64)));
     }
 
-    /// Adds edges that make the order: all, but those that close a cycle are [`Order::Back`], of data the lightest.
+    /// Adds edges that make the order. If they have a cycle, the lightest edges of data become
+    /// [`Order::Back`].
     fn add_in_order(&mut self, mut edges: Vec<DrawnEdge>) {
         let ranks = vec![0; self.nodes.len()];
         let ends = |edge: &DrawnEdge| (edge.from as u32, edge.to as u32);
@@ -254,7 +257,7 @@ impl Drawing {
         self.edges.extend(edges);
     }
 
-    /// Adds edges that make no order.
+    /// Adds edges that are no part of the order.
     fn add_beside(&mut self, edges: Vec<DrawnEdge>) {
         if edges.is_empty() {
             return;
@@ -271,9 +274,10 @@ impl Drawing {
         }
     }
 
-    /// Marks what is on the critical path: its processes, and the one way through the graph that it takes from each
-    /// to the next, the files on it included. Adds the steps that no edge stands for, what each process worked, and
-    /// its slack. `place` says which node of the drawing stands for a node of the graph.
+    /// Marks the critical path: its processes, and the one way through the graph that it takes from
+    /// each process to the next, with the files on it. Adds the steps for which there is no edge, the
+    /// work of each process, and its slack. `place` returns the node of the drawing for a node of the
+    /// graph.
     pub fn mark_critical(
         &mut self,
         workflow: &Workflow,
@@ -343,7 +347,7 @@ impl Drawing {
         }
     }
 
-    /// Adds to every node how many edges come and go.
+    /// Adds to every node the numbers of edges that lead to it and from it.
     fn add_degrees(&mut self) {
         let mut degrees = vec![(0, 0); self.nodes.len()];
         for edge in &self.edges {
@@ -359,12 +363,12 @@ impl Drawing {
         }
     }
 
-    /// A text for an attribute: safe, and of bounded length.
+    /// A text for an attribute, without control characters and of bounded length.
     fn text(&mut self, text: &str) -> Value {
         Value::Text(self.cut(text, LONGEST))
     }
 
-    /// A text of at most `width` characters; cuts are counted.
+    /// A text of at most `width` characters. Shortened texts are counted.
     fn cut(&mut self, text: &str, width: usize) -> String {
         let plain = flowtrace_render::units::plain(text);
         if plain.chars().count() > width {
@@ -374,7 +378,7 @@ impl Drawing {
     }
 }
 
-/// A hue for a rule: the same in every drawing of every run.
+/// A hue for a rule, the same in every drawing of every run.
 pub(super) fn hue(rule: &str) -> u16 {
     // FNV-1a; its low bits spread short names well enough over 36 hues.
     let hash = rule.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -1,6 +1,6 @@
-//! GML, for networkx, igraph and older tools. ASCII only: `"` is `&quot;`, everything beyond ASCII
-//! `&#N;`, which networkx turns back and igraph shows as it stands. Labels are ids, because networkx
-//! wants each once; what is shown to people is `caption`.
+//! GML, for networkx, igraph and older tools. The text is ASCII: `"` is written `&quot;`, and other
+//! characters `&#N;`, which networkx decodes and igraph shows as it is. Labels are ids, because
+//! networkx wants unique ones; the text for people is `caption`.
 
 use std::io::{self, Write};
 
@@ -37,7 +37,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "]")
 }
 
-/// Names of attributes are letters, digits and `_`, which is not first: what GML allows.
+/// Attributes with names that GML allows: letters, digits and `_`, which is not first.
 fn facts(
     attributes: &[(&'static str, Value)],
     indent: &str,

@@ -1,4 +1,4 @@
-//! GraphML, for networkx, igraph, Gephi, yEd. Every key is declared, integers are `long`.
+//! GraphML, for networkx, igraph, Gephi and yEd. Every key is declared; integers are `long`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -58,8 +58,8 @@ pub fn begin<W: Write>(out: W) -> io::Result<Markup<W>> {
     Ok(xml)
 }
 
-/// Declares the keys in use. Nodes, edges and the graph have keys of their own: the same name
-/// may mean another thing there.
+/// Declares the keys in use. Nodes, edges and the graph have keys of their own, since one name may have
+/// another meaning there.
 fn declare<'a>(
     domain: &str,
     prefix: char,

@@ -1,14 +1,14 @@
 //! A dataset of Parquet files for engines that work on many machines: every view is a directory,
 //! partitioned as Hive does it, `VIEW/run=R/host=H/part*.parquet`.
 //!
-//! `run` is the start of the recording (of a merged trace: of its earliest), in ns since 1970, so
-//! that datasets of many traces can stand in one directory; ids are unique within one `run`. `host`
-//! is the machine that a row is of, and replaces the column of that name. Rows of no machine have the
-//! partition that Hive gives NULL.
+//! `run` is the start of the recording in ns since 1970; for a merged trace, that of its earliest part.
+//! So datasets of many traces can be in one directory; ids are unique within one `run`. `host` is the
+//! machine to which a row belongs, and replaces the column of that name. Rows of no machine are in the
+//! partition that Hive uses for NULL.
 //!
-//! Rows of a view are read on the caller's thread and encoded on another. Calls, of which there are by
-//! far the most, are read and encoded by as many threads as there are processors, each of which
-//! writes parts of its own.
+//! Rows of a view are read on the caller's thread and encoded on another. Calls are by far the most
+//! rows. They are read and encoded by as many threads as there are CPUs, each of which writes parts of
+//! its own.
 
 mod accesses;
 mod calls;
@@ -26,19 +26,19 @@ pub use layout::Error;
 use layout::{Hosts, Layout, Rows};
 use part::Parts;
 
-use crate::export::parquet::layout::{Batch, MOST_HELD};
+use crate::export::parquet::layout::{Batch, MOST_WAITING};
 
 /// The view with by far the most rows.
 const CALLS: &str = "calls";
 
-/// What was written.
+/// The amount written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Rows of all views.
+    /// Number of rows of all views.
     pub rows: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Size of all files.
+    /// Size of all files, bytes.
     pub bytes: u64,
 }
 
@@ -54,10 +54,10 @@ pub fn write(trace: &Trace, directory: &Path) -> Result<Written, Error> {
         .filter_map(|run| run.started_unix_ns)
         .min();
     let hosts = Hosts::of(trace)?;
-    // Of its own, for it is to see other things than the file has.
+    // A connection of its own, since it is to see other tables than those in the file.
     let summed = Trace::open(trace.path())?;
     let mut views: Vec<String> = doc::views().into_iter().map(|view| view.name).collect();
-    // What others are made of comes first.
+    // The view from which others are computed comes first.
     views.sort_by_key(|view| view != CALLS);
     let mut written = Written::default();
     for view in views {
@@ -103,7 +103,7 @@ fn write_view(
             }
             Ok(Vec::new())
         });
-        let mut rows = Rows::new(layout, MOST_HELD, |host, columns| {
+        let mut rows = Rows::new(layout, MOST_WAITING, |host, columns| {
             let group = Batch::Group(host, std::mem::take(columns));
             filled.send(group).is_ok()
         });
@@ -111,7 +111,7 @@ fn write_view(
         let count = match read {
             Ok(()) => {
                 let count = rows.finish(true);
-                // Who does not listen any more says why.
+                // If the encoder has ended, its own result gives the reason.
                 let _ = filled.send(Batch::Complete);
                 count
             }
@@ -121,7 +121,7 @@ fn write_view(
         let written = encoder.join().unwrap_or_else(|panic| {
             std::panic::resume_unwind(panic);
         });
-        // Why the encoder stopped taking rows is what matters.
+        // If the encoder stopped, its error is the one that matters.
         let written = written?;
         read?;
         Ok((count, written))
@@ -146,7 +146,7 @@ fn read_view<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool>(
     }
 }
 
-/// Takes the rows of any view.
+/// Reads the rows of any view.
 struct Reader<'r, 'a, W> {
     rows: &'r mut Rows<'a, W>,
     hosts: &'a Hosts,

@@ -1,10 +1,10 @@
 //! Packets as a pcapng file, for Wireshark
 //! (<https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>).
 //!
-//! Frames are made again from what the trace has of them: addresses, ports, numbers, flags, window,
-//! timestamps and lengths are those that were captured; hardware addresses, checksums and payload
-//! were never kept and are not in the file. The host of an interface stands in its description, by
-//! which `flowtrace import` finds it again; the processes at the ends of a flow stand in a comment.
+//! Frames are made again from the fields in the trace. Addresses, ports, numbers, flags, window,
+//! timestamps and lengths are those that were captured. Hardware addresses, checksums and payload were
+//! never stored and are not in the file. The description of an interface names its host, by which
+//! `flowtrace import` finds the host again. A comment names the processes at the ends of a flow.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::rules::labels;
 
 mod frame;
 
-/// Begins the description of an interface, before the name of its host.
+/// Begin of the description of an interface, before the name of its host.
 pub const HOST_DESCRIPTION: &str = "flowtrace host: ";
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -24,7 +24,7 @@ const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 
-/// Why nothing, or not all, was written.
+/// The reason why the packets were not all written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The trace cannot be read.
@@ -35,17 +35,17 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// What was written.
+/// The amount written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Of them, those that are there already: another place captured them, too.
+    /// Number of those packets that another capture has as well.
     pub again: u64,
 }
 
-/// Writes all packets of a trace, in the order of time on the common scale, each as often as it was
-/// captured; returns how many.
+/// Writes all packets of a trace in the order of time on the common scale. A packet is written as often
+/// as it was captured. Returns the number of packets.
 ///
 /// # Errors
 /// When the trace cannot be read, or `out` refuses.
@@ -103,8 +103,8 @@ pub fn write(trace: &Trace, out: &mut dyn Write) -> Result<Written, Error> {
     })
 }
 
-/// The name of an interface; with its namespace where its host has captures in several, for these may
-/// all have one of that name.
+/// The name of an interface. If its host has captures in several namespaces, the namespace is added,
+/// since interfaces of different namespaces may have one name.
 fn shown_name(capture: &CaptureRow, all: &[CaptureRow]) -> String {
     let mut on_host = all.iter().filter(|other| other.host_id == capture.host_id);
     match capture.namespace {
@@ -115,7 +115,7 @@ fn shown_name(capture: &CaptureRow, all: &[CaptureRow]) -> String {
     }
 }
 
-/// Who speaks to whom, for each direction of the flows whose processes are known.
+/// The processes at both ends, for each direction of the flows whose processes are known.
 fn comments(
     trace: &Trace,
     flows: &HashMap<i64, FlowRow>,
@@ -140,7 +140,7 @@ fn comments(
     Ok(comments)
 }
 
-/// Ethernet where it was, otherwise raw IP.
+/// The link type: Ethernet if the packets were captured with it, otherwise raw IP.
 fn link_type(capture: &CaptureRow) -> u16 {
     match capture.link_type {
         Some(1) => 1,
@@ -168,7 +168,7 @@ fn interface(out: &mut dyn Write, capture: &CaptureRow, name: &str) -> io::Resul
     if let Some(host) = &capture.host {
         option(&mut body, 3, format!("{HOST_DESCRIPTION}{host}").as_bytes());
     }
-    // Nanoseconds.
+    // The unit of times: nanoseconds.
     option(&mut body, 9, &[9]);
     option(&mut body, 0, &[]);
     block(out, INTERFACE, &body)
@@ -234,7 +234,7 @@ fn statistics(
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // Names may be longer than an option.
+    // A name may be longer than an option allows.
     let value = &value[..value.len().min(usize::from(u16::MAX) - 3)];
     body.extend(code.to_le_bytes());
     body.extend((value.len() as u16).to_le_bytes());

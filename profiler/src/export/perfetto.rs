@@ -1,4 +1,4 @@
-//! Perfetto's protobuf format: exact nanoseconds, for ui.perfetto.dev and its trace processor.
+//! Perfetto's protobuf format: exact nanoseconds, for ui.perfetto.dev and Perfetto's `trace_processor`.
 //!
 //! Only the few messages needed are written, field by field; numbers are those of
 //! `protos/perfetto/trace/trace.proto`.
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use super::timeline::{Timeline, Track};
 
-/// The one writer of packets.
+/// Id of the only writer of packets.
 const SEQUENCE: u64 = 1;
 const BEGIN: u64 = 1;
 const END: u64 = 2;
@@ -120,7 +120,7 @@ fn descriptor(track: &Track) -> Message {
         .number(5, 1)
 }
 
-/// Pids are used again, upids are not. 1 is the run itself.
+/// Id of a process's track, from its upid, since pids are used again. 1 is the run itself.
 fn uuid(track: &Track) -> u64 {
     track.upid.unsigned_abs() + 1
 }

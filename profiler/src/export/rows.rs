@@ -1,4 +1,4 @@
-//! The result of a query in formats for people and programs. Each takes rows as they come.
+//! The result of a query in formats for people and programs. Each format takes rows one by one.
 
 mod csv;
 mod json;
@@ -20,7 +20,7 @@ fn hex(bytes: &[u8]) -> String {
         })
 }
 
-/// A real number in the shortest form that reads back as the same, always told from an integer.
+/// A real number in the shortest form that reads back as the same number and is never an integer.
 fn real(value: f64) -> String {
     match value {
         value if value.is_infinite() => if value > 0.0 { "Infinity" } else { "-Infinity" }.into(),

@@ -1,4 +1,4 @@
-//! A table with units: aligned for people, exact for programs.
+//! A table with units, aligned for people and exact for programs.
 
 use std::io::{self, Write};
 
@@ -10,14 +10,14 @@ use super::rows::{Csv, Json};
 /// A table.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
-    /// What it shows, one line.
+    /// Title of the table, one line.
     pub title: String,
     /// The columns.
     pub columns: Vec<Column>,
     /// The rows, a cell for each column.
     pub rows: Vec<Vec<Cell>>,
-    /// Their sum, where that is told. People see it below the rows; programs get it last, and with it a column
-    /// `is_total`, which is 1 for it alone.
+    /// Sum of the rows, if the table has one. People see it below the rows. Programs get it as the last
+    /// row, and with it a column `is_total`, which is 1 for this row alone.
     pub total: Option<Vec<Cell>>,
     /// Remarks below the table, for people.
     pub notes: Vec<String>,
@@ -28,16 +28,17 @@ pub struct Sheet {
 pub struct Column {
     /// Name for programs, with the unit.
     pub name: &'static str,
-    /// Name for people, where the unit stands with the values; empty: not shown to them.
+    /// Name for people, to whom the unit is shown with the values. Empty if the column is not shown to
+    /// them.
     pub label: &'static str,
-    /// What the values are.
+    /// Unit of the values.
     pub unit: Unit,
 }
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Not known, or none.
+    /// No value, or an unknown one.
     Null,
     /// Text.
     Text(String),
@@ -77,7 +78,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// Widest column of text, in characters, but for the last.
+/// Widest column of text, in characters. The last column may be wider.
 const WIDEST: usize = 28;
 
 impl Sheet {
@@ -97,7 +98,7 @@ impl Sheet {
         self.rows.push(row);
     }
 
-    /// The table for people: at most `most` rows, and how many more there are.
+    /// The table for people: at most `most` rows, and the number of further rows.
     pub fn text(&self, width: usize, most: usize) -> String {
         let mut text = format!("{}\n", self.title);
         if self.rows.is_empty() {
@@ -167,7 +168,7 @@ impl Sheet {
         }
     }
 
-    /// The rows for programs.
+    /// Writes the rows for programs.
     ///
     /// # Errors
     /// When `table` refuses.
@@ -215,8 +216,8 @@ fn line(columns: &[Column], cells: &[String], widths: &[usize], width: usize) ->
         line += "  ";
         line += &match columns[i].unit {
             Unit::Path if i + 1 == cells.len() => {
-                let room = width.saturating_sub(line.chars().count()).max(16);
-                units::shorten_path(cell, room)
+                let space = width.saturating_sub(line.chars().count()).max(16);
+                units::shorten_path(cell, space)
             }
             Unit::Path => units::left(&units::shorten_path(cell, wide), wide),
             Unit::Text => units::left(&units::shorten(cell, wide.max(8)), wide),

@@ -1,4 +1,4 @@
-//! Processes over time: what both formats of timelines show.
+//! Processes over time, as both timeline formats show them.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,23 @@ use flowtrace_render::units;
 use crate::graph::{Dag, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
 
-/// Arrows drawn at most; more only hide each other. Those of most bytes stay.
+/// Most arrows that are drawn, since more would hide each other. Those with the most bytes stay.
 const MOST_ARROWS: usize = 20_000;
 
 /// A timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// What it shows.
+    /// Title of the timeline.
     pub title: String,
     /// Wall clock at time 0, ns since 1970.
     pub started_unix_ns: Option<i64>,
-    /// A track for every process, in the order of their begin.
+    /// A track for every process, in the order of begin.
     pub tracks: Vec<Track>,
-    /// Data from a process to another.
+    /// Data that moved from one process to another.
     pub arrows: Vec<Arrow>,
-    /// Arrows left out.
+    /// Number of arrows left out.
     pub arrows_cut: usize,
-    /// Processes whose end was not seen: they are drawn to the last moment known.
+    /// Number of processes whose end was not recorded. They are drawn to the last instant of the trace.
     pub open_ends: usize,
 }
 
@@ -44,11 +44,11 @@ pub struct Track {
     pub end_ns: i64,
     /// CPU time, ns.
     pub cpu_ns: Option<i64>,
-    /// Bytes of files, pipes and sockets.
+    /// Bytes read from and written to files, pipes and sockets.
     pub moved: [Option<i64>; 2],
     /// Exit code.
     pub exit_code: Option<i64>,
-    /// The programs that it ran: name, arguments, begin and end.
+    /// The programs that the process executed: name, arguments, begin and end.
     pub images: Vec<(String, String, i64, i64)>,
 }
 
@@ -59,13 +59,13 @@ pub struct Arrow {
     pub from: usize,
     /// Place of the reader's track.
     pub to: usize,
-    /// When it had been written, ns, within the writer's life.
+    /// End of the write, ns, within the writer's life.
     pub from_ns: i64,
-    /// When it was read first, not before `from_ns`.
+    /// First read, ns, not before `from_ns`.
     pub to_ns: i64,
     /// Bytes read.
     pub bytes: i64,
-    /// The file; `None`: a channel.
+    /// The file; `None` for a channel.
     pub file: Option<FileIndex>,
 }
 
@@ -136,7 +136,7 @@ fn track(workflow: &Workflow, id: ProcessId) -> Track {
 }
 
 fn arrows(dag: &Dag, place: &[usize], tracks: &[Track]) -> Vec<Arrow> {
-    // Who wrote a version of a file, and until when.
+    // Writers of each version of a file, with the time of their last write.
     let mut writers: HashMap<petgraph::graph::NodeIndex, Vec<(ProcessId, i64)>> = HashMap::new();
     for edge in dag.graph.edge_indices() {
         let Some((from, to)) = dag.graph.edge_endpoints(edge) else {
@@ -158,7 +158,7 @@ fn arrows(dag: &Dag, place: &[usize], tracks: &[Track]) -> Vec<Arrow> {
         }
         let (from, to) = (place[from.0 as usize], place[to.0 as usize]);
         let from_ns = written.clamp(tracks[from].start_ns, tracks[from].end_ns);
-        // An arrow back in time cannot be drawn: both used the file at once.
+        // An arrow cannot lead back in time: both processes used the file at the same time.
         let to_ns = read.clamp(tracks[to].start_ns, tracks[to].end_ns);
         found.push(Arrow {
             from,

@@ -1,8 +1,8 @@
-//! WfFormat 1.6, the format of WfCommons: one JSON with the workflow's structure and what was measured.
+//! WfFormat 1.6, the format of WfCommons: one JSON document with the workflow's structure and the
+//! measured values.
 //!
-//! A task is a process that data connects to others: it read, wrote, or used a pipe. One that is cut into
-//! versions is a task for each. Dependencies
-//! are those of data; who forked whom is not among them.
+//! A task is a process that data connects to others: it read, wrote, or used a pipe. Each version of a
+//! process that is cut is a task. Dependencies are those of data; forks are not among them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
@@ -16,11 +16,11 @@ use crate::argv::unquote;
 use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
 
-/// The exact names of files whose names are no UTF-8.
+/// The exact names of files whose names are not UTF-8.
 pub type RawNames = HashMap<FileIndex, Vec<u8>>;
 
-/// Writes the workflow. The ids of files are made of their names byte for byte: of those that are no UTF-8
-/// `raw_names` has them.
+/// Writes the workflow. Ids of files are made from the bytes of their names. `raw_names` has the names
+/// that are not UTF-8.
 ///
 /// # Errors
 /// When `out` fails.
@@ -39,7 +39,7 @@ pub fn write(
     let instance = json!({
         "name": name,
         "schemaVersion": "1.6",
-        "createdAt": moment(started),
+        "createdAt": iso_time(started),
         "runtimeSystem": {
             "name": "flowtrace",
             "version": run.map_or("unknown", |run| run.version.as_str()),
@@ -57,15 +57,14 @@ pub fn write(
     writeln!(out)
 }
 
-/// A process, or a version of one that is cut.
+/// A process, or a version of a process that is cut.
 struct Task {
     node: NodeIndex,
     process: ProcessId,
-    /// Which version, of how many.
+    /// Number of the version, and number of versions.
     version: (u32, u32),
-    /// When it began and ended, ns; `None`: not seen.
+    /// Begin and end, ns; `None` if the end was not recorded.
     lived: (i64, Option<i64>),
-    /// Its id.
     id: String,
 }
 
@@ -119,7 +118,7 @@ impl<'a> Tasks<'a> {
             .iter()
             .any(|&node| matches!(dag.graph[node], Node::Process { .. }))
         {
-            // The format wants a task.
+            // The format wants at least one task.
             found.extend(workflow.root().map(|id| NodeIndex::new(id.0 as usize)));
         }
         let mut tasks: Vec<Task> = found
@@ -148,7 +147,8 @@ impl<'a> Tasks<'a> {
         tasks
     }
 
-    /// A file's id is its path; versions, and other files of the same path, have a number behind `:`.
+    /// Gives each file an id: its path. Further versions, and other files of the same path, have a
+    /// number after `:`.
     fn name_files(&mut self, workflow: &Workflow, raw_names: &RawNames) {
         let mut seen: HashMap<&[u8], u32> = HashMap::new();
         for node in self.dag.graph.node_indices() {
@@ -213,8 +213,8 @@ impl<'a> Tasks<'a> {
         }
     }
 
-    /// The tasks that wrote a version of a file, or what it builds on. A task that wrote a version and read the one before
-    /// depends on all that wrote that one: nobody else needs to name them.
+    /// The tasks that wrote a version of a file, or versions on which it builds. A task that wrote a
+    /// version and read the one before depends on all writers of that one, so the search ends there.
     fn writers(&self, file: NodeIndex) -> BTreeSet<usize> {
         let graph = &self.dag.graph;
         let mut found = BTreeSet::new();
@@ -254,7 +254,7 @@ impl<'a> Tasks<'a> {
                     return Value::Null;
                 };
                 let path = workflow.file(file).path.as_deref();
-                // The size is not optional here; of some none is known, and it is said so.
+                // The format demands a size. Where it is unknown, the document says so.
                 let size = self.dag.graph[node].size_bytes(workflow);
                 sizes = sizes.saturating_add(size.unwrap_or(0));
                 json!({"id": id, "sizeInBytes": size.unwrap_or(0),
@@ -290,7 +290,7 @@ impl<'a> Tasks<'a> {
         })
     }
 
-    /// Levels, and the fewest and most tasks on one.
+    /// Number of levels, and the fewest and most tasks on one level.
     fn levels(&self) -> (usize, usize, usize) {
         let mut missing: Vec<usize> = self.parents.iter().map(BTreeSet::len).collect();
         let mut level = vec![0; self.tasks.len()];
@@ -329,7 +329,7 @@ impl<'a> Tasks<'a> {
             .collect();
         json!({
             "makespanInSeconds": seconds(workflow.duration_ns()),
-            "executedAt": moment(started),
+            "executedAt": iso_time(started),
             "tasks": tasks,
             "machines": machines,
         })
@@ -350,7 +350,7 @@ fn execution(workflow: &Workflow, of: &Task, started: i64, hosts: &mut BTreeSet<
     task.insert("runtimeInSeconds".into(), json!(seconds(life)));
     task.insert(
         "executedAt".into(),
-        json!(moment(started.saturating_add(begin))),
+        json!(iso_time(started.saturating_add(begin))),
     );
     let mut arguments = image.command.as_deref().map(unquote).unwrap_or_default();
     arguments.retain(|argument| !argument.is_empty());
@@ -364,7 +364,7 @@ fn execution(workflow: &Workflow, of: &Task, started: i64, hosts: &mut BTreeSet<
     if let Some(cpu) = process.cpu_ns.filter(|_| whole > 0) {
         task.insert("avgCPU".into(), json!(cpu as f64 * 100.0 / whole as f64));
     }
-    // What was moved by the whole process stands once: in its last version.
+    // Amounts moved by the whole process are given once, in its last version.
     let is_last = of.version.0 == of.version.1;
     let moved = |bytes: Option<i64>| bytes.filter(|_| is_last);
     let peak = workflow
@@ -402,7 +402,8 @@ fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Letters, digits and `allowed` stay, other bytes are `#XX`: it can be undone.
+/// Escapes a text so that this can be undone: letters, digits and `allowed` stay, other bytes become
+/// `#XX`.
 fn escaped(text: &str, allowed: &str) -> String {
     escaped_bytes(text.as_bytes(), allowed)
 }
@@ -420,8 +421,8 @@ fn escaped_bytes(bytes: &[u8], allowed: &str) -> String {
     escaped
 }
 
-/// ISO 8601 in UTC.
-fn moment(unix_ns: i64) -> String {
+/// A time as ISO 8601 in UTC.
+fn iso_time(unix_ns: i64) -> String {
     let seconds = unix_ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days since 0000-03-01 in eras of 400 years (Howard Hinnant, "chrono-compatible low-level date
@@ -448,10 +449,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_dates() {
-        assert_eq!(moment(0), "1970-01-01T00:00:00.000+00:00");
+    fn times_are_dates() {
+        assert_eq!(iso_time(0), "1970-01-01T00:00:00.000+00:00");
         assert_eq!(
-            moment(1_709_210_096_789_000_000),
+            iso_time(1_709_210_096_789_000_000),
             "2024-02-29T12:34:56.789+00:00"
         );
     }

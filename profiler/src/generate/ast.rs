@@ -1,23 +1,23 @@
 //! A command line as a tree: programs, pipelines, sequences.
 
-/// What ran.
+/// A command, or several that belong together, as the trace shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     /// A program: the image that a shell began by an exec.
     Program(i64),
-    /// A program with commands that it was given as files: `diff <(sort a) <(sort b)`.
+    /// A program and the commands that it was given as files: `diff <(sort a) <(sort b)`.
     Given(i64, Vec<Given<Command>>),
     /// Stages joined by pipes.
     Pipeline(Vec<Command>),
-    /// One after the other.
+    /// Commands that run one after the other.
     Sequence(Vec<Command>),
-    /// All at once.
+    /// Commands that run at the same time.
     AtOnce(Vec<Command>),
-    /// What the script did itself, as a command for the root directory.
+    /// Work of the script itself, written as a command to be run in the root directory.
     Own(String),
-    /// Nothing that could be seen from outside.
+    /// A command that left no trace of its work.
     Nothing,
-    /// What the trace does not tell.
+    /// A command that the trace does not show; the reason.
     Unknown(String),
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Ends {
 }
 
 impl Command {
-    /// The programs in it, in order; those that one was given as files come after it.
+    /// Upids of the programs of the command, in order. The programs given to one as files follow it.
     pub(super) fn programs(&self) -> Vec<i64> {
         match self {
             Command::Program(upid) => vec![*upid],
@@ -44,7 +44,7 @@ impl Command {
         }
     }
 
-    /// The same without those that were given as files.
+    /// Like `programs`, but without the programs that were given as files.
     pub(super) fn own_programs(&self) -> Vec<i64> {
         match self {
             Command::Program(upid) | Command::Given(upid, _) => vec![*upid],
@@ -55,7 +55,7 @@ impl Command {
         }
     }
 
-    /// Why it cannot be written down, as far as its parts tell.
+    /// The reason why the command cannot be written down, from the first part that has one.
     pub(super) fn unknown(&self) -> Option<&str> {
         match self {
             Command::Unknown(reason) => Some(reason),
@@ -68,15 +68,14 @@ impl Command {
     }
 }
 
-/// A command that a program was given as a file.
+/// A command that was given to a program as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given<C> {
-    /// Descriptor of the program that leads to it.
+    /// Descriptor of the program that leads to the command.
     pub(super) fd: i64,
-    /// The pipe in between, as in /proc.
+    /// The pipe between program and command, named as in /proc.
     pub(super) pipe: String,
-    /// Whether the program reads what the command writes, `<(…)`; else it writes, `>(…)`.
+    /// True if the program reads what the command writes, `<(…)`; false if the command reads, `>(…)`.
     pub(super) is_read: bool,
-    /// The command.
     pub(super) command: C,
 }

@@ -1,5 +1,5 @@
-//! A step as a line of bash: programs with their redirections, joined by pipes, after each other, or
-//! at once.
+//! Writes a step as a line of bash: programs with their redirections, joined by pipes, one after the
+//! other or at the same time.
 
 use flowtrace_schema::{CUT, MOST_ARGUMENTS, secrets};
 
@@ -13,7 +13,7 @@ use crate::generate::ast::Ends;
 use crate::paths::below;
 use crate::signals::signal_name;
 
-/// Words at the begin of a command that bash would not look for in PATH.
+/// Words that bash does not look for in PATH when they begin a command.
 const OF_BASH: &[&str] = &[
     "!",
     "[[",
@@ -101,8 +101,8 @@ const OF_BASH: &[&str] = &[
 ];
 
 impl Writer<'_> {
-    /// The line of a step, to be run in the root directory. It succeeds if the command ends as it
-    /// did, unless the run ended with it.
+    /// The line of a step, to be run in the root directory. It succeeds if the command ends as in the
+    /// trace, unless the run ended with this command.
     pub(super) fn line(&self, command: &Command, is_end: bool) -> Result<String, String> {
         let (home, umask) = self.common(command);
         let text = self.write(command, &Ends::default(), &home, umask)?;
@@ -126,19 +126,20 @@ impl Writer<'_> {
         }
         line += &text;
         if is_checked {
-            // Who writes to one that needs no more, as head does, may be ended by SIGPIPE this time.
+            // The writer to a program that stops reading, such as head, may be ended by SIGPIPE this
+            // time.
             line += " || [ $? -eq 141 ]";
         }
         match self.status(command) {
             0 => {}
             _ if is_end => {}
-            // The script went on although the command ended so.
+            // The script went on although the command failed with this status.
             code => line = format!("{{ {line}; }} || [ $? -eq {code} ]"),
         }
         Ok(line)
     }
 
-    /// Working directory and umask, where all programs share them; else those of the root.
+    /// Working directory and umask of all programs if they share them; else those of the root.
     fn common(&self, command: &Command) -> (String, Option<i64>) {
         let programs = command.programs();
         let home = |upid: &i64| {
@@ -164,7 +165,7 @@ impl Writer<'_> {
         (home, mask)
     }
 
-    /// The exit status as a shell gives it.
+    /// The exit status as a shell reports it.
     pub(super) fn status(&self, command: &Command) -> i64 {
         match command {
             Command::Program(upid) | Command::Given(upid, _) => {
@@ -184,7 +185,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Text of a command that starts in `home` under `umask`.
+    /// The text of a command that starts in directory `home` under `umask`.
     fn write(
         &self,
         command: &Command,
@@ -199,7 +200,8 @@ impl Writer<'_> {
             Command::Program(upid) => self.program(*upid, &[], ends, home, umask),
             Command::Given(upid, given) => {
                 let text = self.program(*upid, given, ends, home, umask)?;
-                // The shell does not wait for `>(…)`; who reads their output to its end does.
+                // The shell does not wait for `>(…)`; the program that reads their output to its end
+                // does.
                 Ok(match given.iter().all(|one| one.is_read) {
                     true => text,
                     false => format!("( set -o pipefail; {{ {text}; }} 9>&1 | cat )"),
@@ -320,7 +322,8 @@ impl Writer<'_> {
         })
     }
 
-    /// The text of each command that a program is given as a file; they start where it does.
+    /// The text of each command that a program is given as a file; these commands start in the same
+    /// directory.
     fn given(
         &self,
         given: &[Given<Command>],
@@ -350,7 +353,8 @@ impl Writer<'_> {
         texts.collect()
     }
 
-    /// `A=1 ` for each recorded variable that the first program had not so.
+    /// The words `A=1 ` for each recorded variable that the first program had not, or had with another
+    /// value.
     fn assignments(&self, upid: i64, name: &str) -> Result<String, String> {
         if self.source.has_other_environment(upid) && !self.options.ignore_environment {
             return Err(format!(
@@ -383,16 +387,16 @@ impl Writer<'_> {
         let name = argv[0].as_str();
         let words = argv.iter().map(|word| {
             with_commands(word, given, |text| quote_rooted(text, root).0).ok_or_else(|| format!(
-                "{name} was given a descriptor as a file ({word}, a process substitution?), which leads to what cannot be told"
+                "{name} was given a descriptor as a file ({word}, a process substitution?), which leads to a command that is not in the trace"
             ))
         });
         let mut words = words.collect::<Result<Vec<String>, String>>()?;
         let own = exe.filter(|exe| below(exe, root).is_some());
         if let (true, Some(exe)) = (name.starts_with('-'), exe) {
-            // A login shell calls itself so.
+            // A login shell has a name that begins with `-`.
             words[0] = quote(exe);
         } else if let (false, Some(exe)) = (name.contains('/'), own) {
-            // Found through a PATH that leads into the workflow's own directory.
+            // The program was found through a PATH that leads into the workflow's own directory.
             words[0] = quote_rooted(exe, root).0;
         } else if OF_BASH.contains(&name) {
             words.insert(0, "env".into());
@@ -403,7 +407,7 @@ impl Writer<'_> {
     }
 }
 
-/// How a program ended, for people.
+/// The ending of a program, in words.
 pub(super) fn ending(status: i64) -> String {
     match status {
         ..=128 => format!("exit {status}"),

@@ -1,6 +1,9 @@
-//! What Python keeps of what it compiled. Each program that imports a module leaves its compiled form in `__pycache__`, or
-//! takes it from there if the source is as old and as long as is noted in it. So it depends on nothing but the source: to read
-//! it is to read that, and who was first to write it does not matter.
+//! Compiled Python modules as reads of their sources.
+//!
+//! Each program that imports a module leaves the module's compiled form in `__pycache__`, or takes it
+//! from there if the source has the age and length noted in it. The compiled form depends on the source
+//! alone. Reading it therefore counts as reading the source, and the program that wrote it first does
+//! not matter.
 
 use std::collections::HashSet;
 
@@ -9,13 +12,13 @@ use flowtrace_schema::open_flags::O_ACCMODE;
 
 use super::source::Source;
 
-/// Where the files are.
+/// Name of the directories of compiled modules.
 const DIRECTORY: &str = "__pycache__";
-/// Modules whose programs compile as their work, not for themselves.
+/// Python modules whose work is to compile other modules.
 const COMPILERS: &[&str] = &["compileall", "py_compile"];
 
-/// The actions of a run, with those on such files as if the source had been read. A directory of which others than Python
-/// made any use keeps its own.
+/// The actions of a run, where those on compiled modules become reads of the source. A directory that
+/// any program but Python used keeps its actions.
 pub(super) fn as_sources(source: &Source, mut actions: Vec<ActionRow>) -> Vec<ActionRow> {
     let of_action = |action: &ActionRow| {
         let names = source.names.get(&action.file_id).into_iter().flatten();
@@ -59,20 +62,20 @@ pub(super) fn as_sources(source: &Source, mut actions: Vec<ActionRow>) -> Vec<Ac
     actions
 }
 
-/// Whether an action takes a file as it is.
+/// Returns true if an action reads a file and changes nothing.
 fn reads(action: &ActionRow) -> bool {
     let is_open = &*action.class == "open" && &*action.op != "create";
     let only_reads = action.flags.is_some_and(|flags| flags & O_ACCMODE == 0);
     !action.failed && (&*action.class == "read" || is_open && only_reads)
 }
 
-/// Whether an executable is Python.
+/// Returns true if an executable is Python.
 fn is_python(exe: &str) -> bool {
     let name = exe.rsplit('/').next().unwrap_or(exe);
     name.starts_with("python") || name.starts_with("pypy")
 }
 
-/// The directory of compiled modules that this is, or that this lies in.
+/// The directory of compiled modules that `path` names or lies in.
 fn directory(path: &str) -> Option<&str> {
     let is_one = |path: &str| path.rsplit('/').next() == Some(DIRECTORY);
     let above = path.rsplit_once('/').map(|(above, _)| above);
@@ -81,7 +84,7 @@ fn directory(path: &str) -> Option<&str> {
         .or(above.filter(|above| is_one(above)))
 }
 
-/// The module of which a file is the compiled form: `d/__pycache__/m.cpython-311.pyc` is that of `d/m.py`.
+/// The source of a compiled module: `d/m.py` for `d/__pycache__/m.cpython-311.pyc`.
 fn source_of(path: &str) -> Option<String> {
     let (directory, name) = path.rsplit_once('/')?;
     let above = directory.strip_suffix(DIRECTORY)?;
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compiled_module_tells_of_its_source() {
+    fn a_compiled_module_names_its_source() {
         let path = "/w/d/__pycache__/m.cpython-311.opt-1.pyc";
         assert_eq!(source_of(path).as_deref(), Some("/w/d/m.py"));
         assert_eq!(directory(path), Some("/w/d/__pycache__"));

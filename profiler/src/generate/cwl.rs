@@ -1,9 +1,9 @@
 //! A CWL v1.2 workflow, as one JSON document.
 //!
-//! CWL gives each step a directory of its own, in which only what it declares is there: a step gets
-//! every file that it was seen to look at, in the state in which the steps before left it, and gives
-//! back what it left behind. So no order but that of the data is needed, and steps that only
-//! removed, or made directories, are not in it: each step finds the directories that were there.
+//! CWL gives each step a directory of its own, which holds only what the step declares. A step declares
+//! every file that it was seen to use, in the state in which the steps before left it, and it returns
+//! the files that it left behind. The order of the data is the only order needed. Steps that only
+//! removed files or made directories are left out, for each step finds its directories in place.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,13 +12,14 @@ use serde_json::{Map, Value, json};
 use super::words::{ROOT_VARIABLE, quote};
 use super::{Plan, Step, said};
 
-/// Where the last step puts the files, as they lay in the original directory.
+/// Directory of the last step's files, laid out as in the original directory.
 const RESULTS: &str = "results";
-/// That step. The others have names that end with a number.
+/// Name of the last step. Names of other steps end with a number.
 const GATHER: &str = "gather";
 
-/// A link is handed on as a file that holds its target, since CWL has none: `r` and what follows the directory of the
-/// step in a path below it, else `a` and the target as it is.
+/// Shell functions that pass a link to a later step as a file with the link's target, since CWL has no
+/// links. The file holds `r` and, for a target below the step's directory, the path from there; else
+/// `a` and the target as it is.
 const LINKS: &str = concat!(
     "take_link() { local t; t=$(cat -- \"$1\"; echo .); t=${t%.}; rm -f -- \"$1\"; ",
     "case $t in r*) t=$PWD${t#r} ;; *) t=${t#a} ;; esac; ",
@@ -27,11 +28,12 @@ const LINKS: &str = concat!(
     "case $t in \"$PWD\" | \"$PWD\"/*) t=r${t#\"$PWD\"} ;; *) t=a$t ;; esac; printf %s \"$t\" > \"$1\"; }; ",
 );
 
-/// Refuses the steps for which CWL has no words: their scripts become errors. Says where a step may find less than it did.
+/// Makes the scripts of steps that CWL cannot express errors, and adds a note for each directory of
+/// which a step may find less than in the traced run.
 pub fn refuse(plan: &mut Plan) {
     for (directory, reason) in &plan.unreadable {
         plan.notes.push(format!(
-            "{directory} was listed and cannot be read now ({reason}): steps that list it do not get what else it held; \
+            "{directory} was listed and cannot be read now ({reason}): steps that list it do not get its files that no step used; \
              generate where the inputs of the run are"
         ));
     }
@@ -43,7 +45,7 @@ pub fn refuse(plan: &mut Plan) {
             from.is_some_and(|from| link_of(from, &link.path).is_none())
         };
         let reason = match (step.moves_directory, links.find(is_unknown)) {
-            (true, _) => "it moves or removes a directory, for which CWL has no word".to_owned(),
+            (true, _) => "it moves or removes a directory, which CWL cannot express".to_owned(),
             (false, Some(link)) => format!("it uses the link {}, of unknown origin", link.path),
             (false, None) => continue,
         };
@@ -70,7 +72,7 @@ pub fn text(plan: &Plan) -> String {
         "outputs": { RESULTS: { "type": "Directory", "outputSource": format!("{GATHER}/{RESULTS}") } },
         "steps": workflow.steps,
     });
-    // Values of JSON are always written.
+    // Serializing a JSON value cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
@@ -108,7 +110,8 @@ impl Workflow {
             let source = source.unwrap_or_else(|| workflow.input(target, "File"));
             links.push((link, source));
         }
-        // What a link leads to, under its name; an engine puts one file in one place only.
+        // The files that links lead to, under the links' names. An engine puts one file in one place
+        // only.
         let mut copies = Vec::new();
         for (link, source) in links {
             let same = results.iter().find(|(_, other)| **other == source);
@@ -126,7 +129,7 @@ impl Workflow {
         let mut wires = Map::new();
         let mut parameters = Map::new();
         let mut listing: Vec<Value> = Vec::new();
-        // A directory is made before what lies in it is put there, or with it.
+        // A directory is made before the files in it are put there, or with them.
         let places = step.takes.iter().map(|take| take.place.path());
         let places = places.chain(step.directories.iter().map(String::as_str));
         let filled: HashSet<&str> = places.flat_map(above).collect();
@@ -154,7 +157,8 @@ impl Workflow {
             listing.push(json!({
                 "entryname": parameter_text(path),
                 "entry": format!("$(inputs.{name})"),
-                // A copy. An engine puts links to the others, which tar, gzip or find take for what they are.
+                // Asks for a copy. An engine would put a link otherwise, and tar, gzip or find would
+                // see the link.
                 "writable": true,
             }));
         }
@@ -175,7 +179,7 @@ impl Workflow {
                     class = if is_directory { "Directory" } else { class };
                     (self.input(&link.path, class), parameter_text(&link.path))
                 }
-                // It leads nowhere, and nothing is known of it.
+                // No step made the link, and it leads nowhere now.
                 (None, None) => continue,
             };
             wires.insert(name.clone(), source.into());
@@ -199,7 +203,7 @@ impl Workflow {
         let script = said::script(step);
         let script = match after.is_empty() {
             true => script,
-            // It may leave the shell.
+            // The script may call exit, so it runs in a subshell.
             false => format!("({script}\n){after}"),
         };
         let own = match before.is_empty() && after.is_empty() {
@@ -223,7 +227,7 @@ impl Workflow {
         self.steps.insert(step.id.clone(), value);
     }
 
-    /// The workflow input that is a file or a directory which was there before the run.
+    /// The workflow input for a file or a directory that existed before the run.
     fn input(&mut self, path: &str, class: &str) -> String {
         if let Some(name) = self.named.get(path) {
             return name.clone();
@@ -238,7 +242,7 @@ impl Workflow {
         name
     }
 
-    /// The last step: all that lasts, under its own name.
+    /// Writes the last step: all files that last, under their own names.
     fn gather(
         &mut self,
         results: &BTreeMap<&str, String>,
@@ -255,7 +259,7 @@ impl Workflow {
             listing.push(json!({
                 "entryname": parameter_text(&format!("{RESULTS}/{path}")),
                 "entry": format!("$(inputs.{name})"),
-                // A copy, not a link into a directory that the engine removes.
+                // Asks for a copy, not a link into a directory that the engine removes.
                 "writable": true,
             }));
         }
@@ -295,43 +299,44 @@ impl Workflow {
     }
 }
 
-/// The directories that a path lies in.
+/// The directories in which a path lies.
 fn above(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
 
 /// The files that a step leaves in the directory of the run, each once.
 fn outputs(step: &Step) -> impl Iterator<Item = &str> {
-    let mut told = HashSet::new();
+    let mut seen = HashSet::new();
     let below = step.outputs.iter().filter(|output| output.place.is_below());
     below
         .map(|output| output.place.path())
-        .filter(move |path| told.insert(*path))
+        .filter(move |path| seen.insert(*path))
 }
 
-/// How a later step names an output.
+/// Name of an output for later steps.
 fn output_of(step: &Step, path: &str) -> Option<String> {
     let number = outputs(step).position(|output| output == path)?;
     Some(format!("{}/o{number}", step.id))
 }
 
-/// Where a step finds what a link says.
+/// File in which a step finds the target of a link.
 fn link_file(number: usize) -> String {
     format!(".flowtrace-link-{number}")
 }
 
-/// Where it leaves that: an output that has the name of an input is taken for the input.
+/// File in which a step leaves the target of a link that it made. Its name differs from that of an
+/// input, since an output with an input's name is taken for the input.
 fn made_link_file(number: usize) -> String {
     format!(".flowtrace-made-link-{number}")
 }
 
-/// How a later step names what a link says that this one made.
+/// Name, for later steps, of the output with the target of a link that `step` made.
 fn link_of(step: &Step, path: &str) -> Option<String> {
     let number = step.made_links.iter().position(|link| link == path)?;
     Some(format!("{}/m{number}", step.id))
 }
 
-/// Text that is no expression.
+/// `text` with its `$(` and `${` escaped, so that CWL does not evaluate it.
 fn parameter_text(text: &str) -> String {
     let mut escaped = String::new();
     let mut slashes = 0;
@@ -350,7 +355,7 @@ fn parameter_text(text: &str) -> String {
     escaped
 }
 
-/// A pattern that fits this path alone.
+/// A glob pattern that fits only this path.
 fn glob(path: &str) -> String {
     let mut pattern = String::new();
     for c in path.chars() {
@@ -380,9 +385,9 @@ fn location(path: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What one step leaves of its links another one finds in a directory of its own.
+    /// A link made in the directory of one step is made again in the directory of another.
     #[test]
-    fn links_are_handed_on() {
+    fn links_are_passed_on() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let bash = |directory: &std::path::Path, script: &str| {
             let mut bash = std::process::Command::new("bash");

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::argv::unquote;
 use crate::generate::source::Source;
 use crate::model::Image;
-/// Programs that start the commands of others and are nothing themselves.
+/// Names of programs that start the commands of others and do no other work.
 pub(super) const DRIVERS: &[&str] = &[
     "sh",
     "bash",
@@ -36,10 +36,10 @@ pub(super) const DRIVERS: &[&str] = &[
     "timeout",
 ];
 
-/// The makes, which begin again in their own place.
+/// Names of make, which executes itself again after it has made a file that it includes.
 pub(super) const MAKES: &[&str] = &["make", "gmake"];
 
-/// Those whose own files say nothing about the workflow: logs, locks, caches.
+/// Names of workflow managers whose own files (logs, locks, caches) say nothing about the workflow.
 pub(super) const MANAGERS: &[&str] = &[
     "ninja",
     "snakemake",
@@ -56,7 +56,8 @@ pub(super) fn managers(source: &Source) -> HashSet<i64> {
     managers.map(|image| image.upid).collect()
 }
 
-/// Whether a program has one of these names, or is an interpreter that runs one.
+/// Returns true if a program has one of these names, or is an interpreter that runs a script of such a
+/// name.
 pub(super) fn is_one_of(image: &Image, names: &[&str]) -> bool {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let argv = image.command.as_deref().map(unquote).unwrap_or_default();

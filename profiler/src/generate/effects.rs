@@ -1,7 +1,8 @@
-//! What each step did to names, to the contents of files, and to the lists of names of directories.
+//! The effects of each step on names, on the contents of files, and on the lists of names in
+//! directories.
 //!
-//! Steps that touch the same thing keep their order when one of them changes it. Two that add names
-//! to the same directory do not need to; one that lists it does.
+//! Two steps that touch the same thing keep their order if one of them changes it. Two steps that add
+//! names to the same directory need no order; one that lists the directory does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,31 +16,32 @@ use super::step::{Draft, Split};
 pub(super) use super::touch::{How, Span, Thing, Touch};
 use crate::model::Image;
 
-/// What all steps did.
+/// The effects of all steps.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) touches: BTreeMap<Thing, Vec<Touch>>,
-    /// Paths of files that a step wrote outside the traced directories, and whether they are gone.
+    /// Files outside the traced directories that a step wrote: path, and true if the file is gone.
     pub(super) outside: BTreeMap<usize, BTreeMap<String, bool>>,
-    /// The same of those that it renamed or removed.
+    /// Files outside the traced directories that a step renamed or removed, likewise.
     pub(super) moved_outside: BTreeMap<usize, BTreeMap<String, bool>>,
-    /// Files outside that a step read.
+    /// Files outside the traced directories that a step read.
     pub(super) read_outside: BTreeMap<usize, BTreeSet<String>>,
     /// Files that a step opened to read, or read.
     pub(super) reads: HashSet<(usize, i64)>,
-    /// Files that got new contents by a step.
+    /// Files that got new contents from a step.
     pub(super) writes: HashSet<(usize, i64)>,
-    /// Directories that a step made: that they are there does not depend on anything.
+    /// Directories that a step made. Making one that exists changes nothing, so this needs no order.
     pub(super) made_directories: HashSet<(usize, String)>,
     /// Steps that set the times of a file.
     pub(super) timed: HashSet<(usize, i64)>,
-    /// Images of workflow managers: of the files outside those in hidden directories (`~/.parallel`) are their own state.
+    /// Images of workflow managers. Files of theirs in hidden directories outside (`~/.parallel`) are
+    /// their own state.
     managers: HashSet<i64>,
-    /// What the driver itself did, which no redirection explains, in the order of time.
+    /// Actions of the driver itself that no redirection explains, in the order of time.
     pub(super) own: Vec<ActionRow>,
 }
 
-/// Whether an action changes what a file holds.
+/// Returns true if an action changes the contents of a file.
 pub(super) fn changes(action: &ActionRow) -> bool {
     !action.failed
         && match &*action.class {
@@ -58,7 +60,7 @@ pub(super) fn changes(action: &ActionRow) -> bool {
         }
 }
 
-/// Sorts every action to the step that made it.
+/// Assigns every action to the step that made it.
 pub(super) fn effects(source: &Source, split: &Split) -> Effects {
     let mut effects = Effects {
         managers: managers(source),
@@ -105,14 +107,15 @@ pub(super) fn effects(source: &Source, split: &Split) -> Effects {
     effects
 }
 
-/// An open by the driver that was a redirection of a step.
+/// An open by the driver that turned out to be a redirection of a step.
 struct Claim {
     step: usize,
     from_ns: i64,
     to_ns: i64,
 }
 
-/// Shells open redirections before they fork (dash) or after (bash; then the step itself does).
+/// Finds the driver's opens that are redirections of steps. Some shells open redirections before they
+/// fork (dash); others fork first, and the step itself opens them (bash).
 fn claims(source: &Source, split: &Split) -> HashMap<i64, Vec<Claim>> {
     let mut opens: HashMap<&str, Vec<&ActionRow>> = HashMap::new();
     for action in &source.actions {
@@ -167,19 +170,19 @@ impl Effects {
     }
 
     pub(super) fn add(&mut self, source: &Source, step: usize, action: &ActionRow) {
-        // A copy of the shell closes what the shell has open, and uses none of it.
+        // A copy of the shell closes the descriptors that it inherited, without having used them.
         if &*action.class == "close" {
             return;
         }
         let (first, last) = (action.first_ns, action.last_ns);
         let names: Vec<&NameRow> = source.names_during(action.file_id, first, last).collect();
-        let changed = |moment: i64| first <= moment && moment <= last;
+        let changed = |instant: i64| first <= instant && instant <= last;
         if names.iter().all(|name| !source.is_traced(&name.path)) {
             self.add_outside(source, step, action, &names);
             return;
         }
         for name in &names {
-            // The way to it.
+            // The directories on the way to the file.
             let mut directory = name.path.as_str();
             while let Some((parent, _)) = directory.rsplit_once('/') {
                 if parent.is_empty() || !source.is_traced(parent) {
@@ -254,7 +257,7 @@ impl Effects {
         }
     }
 
-    /// A step is none after all.
+    /// Removes the effects of a step that is dropped.
     pub(super) fn forget(&mut self, step: usize) {
         self.touches.retain(|_, touches| {
             touches.retain(|touch| touch.step != step);
@@ -270,13 +273,13 @@ impl Effects {
         self.made_directories.retain(|(of, _)| *of != step);
     }
 
-    /// A file that a step wrote outside the traced directories and that was not its alone, or is
-    /// still there: what became of it is not known.
+    /// A file that a step wrote outside the traced directories and that is still there, or that another
+    /// step used: nothing is known of its later contents.
     pub(super) fn written_outside(&self, step: usize) -> Option<&String> {
         self.not_alone(step, &self.outside)
     }
 
-    /// The same of one that it renamed or removed.
+    /// A file that a step renamed or removed outside the traced directories, likewise.
     pub(super) fn moved_outside(&self, step: usize) -> Option<&String> {
         self.not_alone(step, &self.moved_outside)
     }
@@ -291,13 +294,13 @@ impl Effects {
         found.map(|(path, _)| path)
     }
 
-    /// Whether another step used a file that a step wrote outside the traced directories.
+    /// Returns true if another step used a file that this step wrote outside the traced directories.
     pub(super) fn is_of_several(&self, step: usize) -> bool {
         let mut paths = self.outside.get(&step).into_iter().flatten();
         paths.any(|(path, _)| self.is_of_other(step, path))
     }
 
-    /// Whether another step than this one used a file outside the traced directories.
+    /// Returns true if another step used this file outside the traced directories.
     fn is_of_other(&self, step: usize, path: &String) -> bool {
         let mut written = self.outside.iter().filter(|(other, _)| **other != step);
         let mut read = self
@@ -331,7 +334,8 @@ impl Effects {
             let (first, last) = (action.first_ns, action.last_ns);
             self.touch(Thing::Outside(name.path.clone()), step, how, first, last);
         }
-        // Where the output of the whole run went, that of the generated one does not.
+        // The output of the whole run went to such files; the output of the generated workflow will
+        // not.
         let of_run = source.descriptors.get(&source.first_upid);
         let is_of_run = |path: &str| of_run.into_iter().flatten().any(|d| d.target == path);
         for name in names {
@@ -348,8 +352,8 @@ impl Effects {
         }
     }
 
-    /// Files outside that a step may have removed, renamed or changed: of these no call tells, but its arguments do, or
-    /// the moment at which a name came or went.
+    /// Adds the files outside that a step may have removed, renamed or changed. No call shows this; the
+    /// step's arguments do, or the instant at which a name appeared or vanished.
     fn add_unseen_outside(&mut self, source: &Source, split: &Split) {
         let names = &source.workflow.names;
         let places = source.workflow.image_places();
@@ -384,7 +388,7 @@ impl Effects {
                     moved.insert(path.to_string(), is_gone);
                 }
                 if !self.has_opened(step, path) {
-                    // Who has changed something else was given it to look at.
+                    // A step that changed something else probably only read this file.
                     let how = match is_changed || !has_changed.contains(&step) {
                         true => How::Write,
                         false => How::Read,
@@ -400,13 +404,14 @@ impl Effects {
         }
     }
 
-    /// Whether a step opened a file outside the traced directories.
+    /// Returns true if a step opened this file outside the traced directories.
     fn has_opened(&self, step: usize, path: &str) -> bool {
         let touches = self.touches.get(&Thing::Outside(path.to_string()));
         touches.is_some_and(|touches| touches.iter().any(|touch| touch.step == step))
     }
 
-    /// What a program had open from the begin it may use without any call that could be seen.
+    /// Adds the files that a program had open when it began, for it may use them without any recorded
+    /// call.
     fn add_redirections(&mut self, source: &Source, step: usize, upid: i64) {
         let Some(row) = source.rows.get(&upid) else {
             return;

@@ -1,4 +1,4 @@
-//! Which files each step read and wrote, without asking whether it can be written down.
+//! The files that each step read and wrote, also of steps that cannot be written down.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,44 +11,47 @@ use super::steps::{splits, started_by_all};
 use super::words::Place;
 use crate::load::load;
 
-/// What a step did to files.
+/// The files and directories that a step used.
 #[derive(Clone, Debug)]
 pub struct StepFiles {
-    /// Name of the kind of step.
+    /// Name of the step's rule.
     pub rule: Arc<str>,
-    /// Its command, as far as it is one program.
+    /// Command of the step, if it is one program.
     pub command: Arc<str>,
-    /// Image of its first program.
+    /// Image of the step's first program.
     pub upid: Option<i64>,
-    /// When it began, ns.
+    /// Start of the step, ns.
     pub start_ns: i64,
-    /// Files that it read, or had open for that, and did not write: those below the root and those
-    /// elsewhere that do not belong to the machine.
+    /// Files that the step read or had open for reading, and did not write: those below the root, and
+    /// others that are not part of the system.
     pub reads: BTreeMap<Place, Reading>,
-    /// Names of files that it wrote or made, and whether they were there at the end of the run.
+    /// Names of files that the step wrote or made; true for those that existed at the end of the run.
     pub writes: BTreeMap<Place, bool>,
-    /// Directories that it made; none of a command in `$(…)`, which its script waits for.
+    /// Directories that the step made. Empty for a command in `$(…)`, for which its script waits.
     pub directories: BTreeSet<Place>,
-    /// Directories that it asked for (`stat`): it may be what makes them where they are missing.
+    /// Directories that the step checked (`stat`). It may make them where they are missing.
     pub checked: BTreeSet<Place>,
-    /// Names that it looked for in vain, and when first, ns; none of a step that did not fail.
+    /// Names that the step looked for in vain, with the time of the first attempt, ns. Empty for a step
+    /// that did not fail.
     pub missed: BTreeMap<Place, i64>,
 }
 
-/// How a step read a file.
+/// The reading of one file by a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// When it first looked into it, ns.
+    /// Time of the first read, ns.
     pub first_ns: i64,
-    /// Bytes read by calls; 0 where it was mapped.
+    /// Bytes read by calls; 0 if the file was mapped.
     pub bytes: i64,
 }
 
-/// The files of every step, in the order of steps, and the directory in which the run was started. The steps are those that these
-/// process images started; `None`: those of the innermost command that only starts others.
+/// The files of every step, in the order of steps, and the directory in which the run was started. The
+/// steps are the commands that the images `starters` started; with `None` those of the innermost
+/// command that only starts others.
 ///
 /// # Errors
-/// When the file cannot be read; inside, when the trace does not hold what it takes.
+/// The outer error means that the file cannot be read; the inner one, that the trace lacks what is
+/// needed.
 pub fn files_of_steps(
     trace: &Trace,
     starters: Option<&[i64]>,
@@ -166,7 +169,8 @@ pub fn files_of_steps(
                         let lasts = source.file_at(path, i64::MAX).is_some();
                         step.writes.insert(Place::of(path, &source.root), lasts);
                         if !effects.writes.contains(&(touch.step, file)) {
-                            // Renamed or linked: what it holds comes from who wrote the old name.
+                            // The file was renamed or linked: its contents come from the writer of the
+                            // old name.
                             let start = split.drafts[touch.step].start_ns;
                             for name in source.names_during(file, start, start) {
                                 let place = Place::of(&name.path, &source.root);

@@ -1,8 +1,8 @@
 //! A Makefile for GNU make 4.3 or newer.
 //!
-//! A step whose files last and are its alone is a rule with these files as its (grouped) targets. Any
-//! other step (it removed, renamed or changed something, or made a name that make cannot write)
-//! marks that it was done by an empty file in `$(STEPS)`.
+//! A step becomes a rule with its files as (grouped) targets if these files last and no other step
+//! makes them. Any other step marks its end by an empty file in `$(STEPS)`: it removed, renamed or
+//! changed something, or made a name that make cannot write.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
@@ -11,10 +11,12 @@ use super::said::{self, comment};
 use super::words::ROOT_VARIABLE;
 use super::{Plan, Step};
 
-/// Made first of all, for what would look as if it was made already. Names of steps end with a number.
+/// A file made before all others. Files that existed before the run and are made anew depend on it, so
+/// that make does not take them for made. No step has this name, since names of steps end with a
+/// number.
 const BEGUN: &str = "$(STEPS)/begun";
 
-/// Whether a step makes a file anew that was there before the run.
+/// Returns true if a step makes a file anew that existed before the run.
 fn replaces_older(step: &Step) -> bool {
     let older = step.takes.iter().filter(|take| take.from.is_none());
     let mut older = older.map(|take| &take.place);
@@ -23,7 +25,7 @@ fn replaces_older(step: &Step) -> bool {
 
 /// Writes a Makefile.
 pub fn text(plan: &Plan) -> String {
-    // As make wants them where they are needed, where `%` is plain.
+    // Written as prerequisites, where `%` is an ordinary character.
     let targets: Vec<Vec<String>> = plan.steps.iter().map(targets).collect();
     let used: HashSet<&str> = plan
         .steps
@@ -36,7 +38,8 @@ pub fn text(plan: &Plan) -> String {
     let all = unused("all", &used);
     let clean = unused("forget", &used);
     let mut text = head(plan, &all);
-    // Writing to a String cannot fail. All of them: a file that others read is missed as well.
+    // Writing to a String cannot fail. All targets are listed, so that one that only other steps read
+    // is made again if it is missing.
     let _ = write!(text, ".PHONY: {all} {clean}\n{all}:");
     for goal in targets.iter().flatten() {
         text += " \\\n  ";
@@ -94,7 +97,7 @@ export {ROOT_VARIABLE} := $(CURDIR)
     text
 }
 
-/// The targets of a step, written as prerequisites; of a marked one the mark.
+/// The targets of a step, written as prerequisites; of a marked step its mark.
 fn targets(step: &Step) -> Vec<String> {
     let mark = vec![format!("$(STEPS)/{}", step.id)];
     if step.needs_mark || step.script.is_err() {
@@ -132,7 +135,7 @@ fn rule(
             None => {
                 needs.insert(name);
             }
-            // By its name, where that is a target.
+            // The file's name, if it is a target.
             Some(from) => {
                 if targets[from].contains(&name) && made.contains(&name) {
                     needs.remove(&targets[from][0]);
@@ -163,7 +166,7 @@ fn rule(
     }
     let directories = directories(step);
     if !step.makes_directories_only && !directories.is_empty() {
-        // The deepest first. Those that others have put something in stay.
+        // The deepest directories first. Directories with files of others stay.
         let _ = writeln!(
             text,
             "\t@rmdir -- {} 2> /dev/null || :",
@@ -174,7 +177,7 @@ fn rule(
     let script = said::script(step).replace('$', "$$");
     let _ = match step.makes_directories_only && !directories.is_empty() {
         true => {
-            // They may be there, and what others have put in them must stay.
+            // The directories may exist, and the files that others put in them must stay.
             let is_there = directories.iter().map(|name| format!("[ -d {name} ]"));
             let are_there = Vec::from_iter(is_there).join(" && ");
             writeln!(
@@ -190,9 +193,9 @@ fn rule(
     text.push('\n');
 }
 
-/// Has make forget, before it does anything else, what was done but is not there any more: a step does not count as done when
-/// something that it left is gone, nor does one that made what such a step needs and the run did not leave. That is a
-/// makefile to be included, which never comes to be.
+/// Makes make forget, before anything else, steps whose results are gone. A step does not count as done
+/// if a file that it left is gone; nor does a step that made a file which such a step needs and which
+/// the run did not leave. The rule's target is an included makefile that is never made.
 fn forgetting(text: &mut String, plan: &Plan, targets: &[Vec<String>]) {
     let is_marked = |step: usize| targets[step][0].starts_with("$(STEPS)/");
     let mut later: Vec<Vec<usize>> = vec![Vec::new(); plan.steps.len()];
@@ -209,7 +212,7 @@ fn forgetting(text: &mut String, plan: &Plan, targets: &[Vec<String>]) {
             .outputs
             .iter()
             .filter(|output| output.place.is_below() && (output.stays || output.lasts))
-            // Of its targets make sees that itself.
+            // Make itself sees that a target of the step is missing.
             .filter(|output| is_marked(at) || needs_more || !output.lasts)
             .map(|output| output.place.path());
         let made = step.leaves.iter().map(|leaf| leaf.path.as_str());
@@ -240,8 +243,10 @@ fn forgetting(text: &mut String, plan: &Plan, targets: &[Vec<String>]) {
     }
 }
 
-/// The steps that are to be done again with this one: who made what it, or they, need and the run did not leave, and of who comes after these
-/// those that only a mark tells to be done, as who takes such things away. `None`: so many that it may as well be all.
+/// The steps to be done again with this one. These are the steps that made a file which one of them
+/// needs and which the run did not leave, and those of the steps after a marked one that only have a
+/// mark, since they may remove such files. `None` means that they are too many, and that all steps
+/// should be done again.
 fn again(
     plan: &Plan,
     step: usize,
@@ -252,7 +257,7 @@ fn again(
     const MOST_REACHED: usize = 1 << 10;
     let mut again = BTreeSet::from([step]);
     let mut open = vec![step];
-    // Those that come after a marked one that is done again.
+    // The steps that come after a marked step that is done again.
     let mut reached: HashSet<usize> = HashSet::new();
     while let Some(at) = open.pop() {
         if again.len() > MOST || reached.len() > MOST_REACHED {
@@ -289,7 +294,7 @@ fn again(
     Some(again)
 }
 
-/// The files of a step that last, below the root.
+/// The files of a step below the root that last.
 fn lasting(step: &Step) -> impl Iterator<Item = &str> {
     let lasting = step.outputs.iter();
     let lasting = lasting.filter(|output| output.lasts && output.place.is_below());
@@ -301,15 +306,15 @@ fn in_recipe(path: &str) -> String {
     super::words::quote(path).replace('$', "$$")
 }
 
-/// The directories that a step made anew, each after those that it lies in.
+/// The directories that a step made anew, each after those in which it lies.
 fn directories(step: &Step) -> Vec<String> {
     let made = step.leaves.iter().filter(|_| step.script.is_ok());
     let made = made.filter(|leaf| leaf.is_new && leaf.is_directory);
     made.map(|leaf| in_recipe(&leaf.path)).collect()
 }
 
-/// What a step left in an earlier run of make, and did not find in the traced one: some programs
-/// refuse to replace it, others would add to it.
+/// A command that removes the files that a step left in an earlier run of make and did not find in the
+/// traced run. Some programs refuse to replace such a file, others would add to it.
 fn stale(step: &Step) -> Option<String> {
     let new = step
         .outputs
@@ -325,10 +330,10 @@ fn stale(step: &Step) -> Option<String> {
     (step.script.is_ok() && !names.is_empty()).then(|| names.join(" "))
 }
 
-/// For each step the files from before the run whose change makes it run again although it does
-/// not read them: where later steps change its files in place, all have to begin with it anew.
+/// For each step the files from before the run that it does not read, but whose change makes it run
+/// again: later steps change its files in place, and all of them have to begin with these files anew.
 fn anew(plan: &Plan) -> Vec<BTreeSet<&str>> {
-    // What each step depends on, as files from before the run.
+    // The files from before the run on which each step depends.
     let mut roots: Vec<BTreeSet<&str>> = Vec::with_capacity(plan.steps.len());
     for step in &plan.steps {
         let own = step
@@ -341,7 +346,7 @@ fn anew(plan: &Plan) -> Vec<BTreeSet<&str>> {
         }
         roots.push(of_step);
     }
-    // From the last change of a file back to the step that made it.
+    // From the last change of a file back to the step that made the file.
     let mut anew = vec![BTreeSet::new(); plan.steps.len()];
     for (at, step) in plan.steps.iter().enumerate().rev() {
         let changed = step.takes.iter().filter(|take| take.changes);
@@ -356,12 +361,12 @@ fn anew(plan: &Plan) -> Vec<BTreeSet<&str>> {
     anew
 }
 
-/// Prerequisites as targets: there `%` would make a pattern.
+/// Prerequisites written as targets, where `%` would make a pattern.
 fn as_targets(names: &[String]) -> String {
     names.join(" ").replace('%', "\\%")
 }
 
-/// A path as a prerequisite; `None`: make has no way to write it.
+/// A path as a prerequisite; `None` if make cannot write it.
 fn name(path: &str) -> Option<String> {
     let is_bad = |c: char| c.is_control() || matches!(c, ';' | '|' | '\u{fffd}');
     let has_bad_backslash = path.ends_with('\\')
@@ -369,7 +374,7 @@ fn name(path: &str) -> Option<String> {
         || path.contains("\\:")
         || path.contains("\\#")
         || path.contains("\\%");
-    // A member of an archive is written so.
+    // Make takes such a name for a member of an archive.
     let is_member = path.ends_with(')') && path.contains('(');
     if path.is_empty()
         || path.contains(is_bad)

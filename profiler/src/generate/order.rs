@@ -1,4 +1,4 @@
-//! Which step must come before which.
+//! The order of steps.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::effects::{Effects, How, Thing, Touch};
 
-/// For each pair of steps, the first to come before the second: whether data goes between them.
+/// Pairs of steps, the first of which must come before the second; true if data goes from one to the
+/// other.
 pub(super) type Edges = BTreeMap<(usize, usize), bool>;
 
 /// The order of steps by what they touched.
@@ -30,16 +31,18 @@ pub(super) fn edges(effects: &Effects) -> Edges {
     edges
 }
 
-/// Whether steps that do only this need no order.
+/// Returns true if steps that touch a thing only in this way need no order among them.
 fn is_free(how: How) -> bool {
     matches!(how, How::Read | How::Vary)
 }
 
-/// `only_made` tells the steps that made the thing a directory, which has no age that matters.
+/// Adds the order that the touches of one thing ask for. `only_made` returns true for a step that made
+/// the thing as a directory; the age of a directory does not matter.
 fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(usize) -> bool) {
     let mut touches: Vec<&Touch> = touches.iter().collect();
     touches.sort_by_key(|touch| (touch.span.first_ns, touch.span.last_ns, touch.step));
-    // All since, and with, the last one that changed it: what came before is implied by that.
+    // The last touch that changed the thing, and all touches since or at the same time. The order after
+    // earlier ones is implied.
     let mut since: Vec<&Touch> = Vec::new();
     for touch in touches {
         for &earlier in &since {
@@ -55,7 +58,7 @@ fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(u
                 *edges.entry((from, to)).or_default() |= is_data;
             };
             let (before, after) = match earlier.orders(touch) {
-                // Who did it when is not known well enough to say that they need each other.
+                // The times are not known well enough to say that the two steps need each other.
                 (true, true) if is_outside => (false, false),
                 order => order,
             };
@@ -77,12 +80,14 @@ fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(u
     }
 }
 
-/// Keeps each step, given by its begin and end, after those that had ended before it began: where it was not seen
-/// what they did elsewhere, nothing else is known to be right.
+/// Keeps each step, given by its begin and end, after the steps that had ended before it began. Use it
+/// where the effects of steps outside the traced directories were not seen, so that no other order is
+/// known to be right.
 pub(super) fn keep_time(spans: &[(i64, i64)], edges: &mut Edges) {
     let mut by_end: Vec<usize> = (0..spans.len()).collect();
     by_end.sort_by_key(|&step| spans[step].1);
-    // Of those that ended so far, the latest begin: who ended before that is implied.
+    // The latest begin among the steps that ended so far. A step that ended before that instant is
+    // implied.
     let mut latest = Vec::with_capacity(by_end.len());
     for &step in &by_end {
         let before = latest.last().copied().unwrap_or(i64::MIN);
@@ -98,7 +103,7 @@ pub(super) fn keep_time(spans: &[(i64, i64)], edges: &mut Edges) {
         let direct = direct.take_while(|&&other| spans[other].1 > latest);
         added.extend(direct.map(|&other| ((other, step), false)));
     }
-    // What was seen has the last word where a step did things both before and after another one.
+    // Observed data decide if a step did things both before and after another one.
     let mut all = added.clone();
     all.extend(edges.iter());
     let mut ring_of = BTreeMap::new();
@@ -114,7 +119,7 @@ pub(super) fn keep_time(spans: &[(i64, i64)], edges: &mut Edges) {
     }
 }
 
-/// Steps that depend on each other in a ring, each ring in order; those alone are not listed.
+/// Steps that depend on each other in a ring, in order within each ring. Single steps are not listed.
 pub(super) fn rings(count: usize, edges: &Edges) -> Vec<Vec<usize>> {
     let mut graph = DiGraph::<(), ()>::new();
     let nodes: Vec<_> = (0..count).map(|_| graph.add_node(())).collect();
@@ -134,7 +139,7 @@ pub(super) fn rings(count: usize, edges: &Edges) -> Vec<Vec<usize>> {
     rings
 }
 
-/// Leaves out what others imply. The edges lead from lower to higher numbers.
+/// Leaves out the edges that others imply. The edges lead from lower to higher numbers.
 pub(super) fn reduced(count: usize, edges: &Edges) -> Edges {
     let words = count.div_ceil(64);
     let mut before = vec![vec![0u64; words]; count];
@@ -144,13 +149,13 @@ pub(super) fn reduced(count: usize, edges: &Edges) -> Edges {
         direct_to[to].push(from);
     }
     for (to, direct) in direct_to.into_iter().enumerate() {
-        // From the latest on: what comes before it is implied by it.
+        // From the latest step back: the steps before it are implied.
         let mut reached = vec![0u64; words];
         for &from in direct.iter().rev() {
             if reached[from / 64] >> (from % 64) & 1 == 0 {
                 kept.insert((from, to), edges[&(from, to)]);
             } else if edges[&(from, to)] {
-                // Data are worth being named all the same.
+                // An edge with data is kept, so that the data are named.
                 kept.insert((from, to), true);
             }
             reached[from / 64] |= 1 << (from % 64);
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_after_what_looked_before() {
+    fn changes_come_after_earlier_reads() {
         use How::{Read, Write};
         let history = [
             touch(0, Write, 0, 1),
@@ -214,33 +219,33 @@ mod tests {
         assert_eq!(rings(3, &edges), [vec![0, 1]]);
     }
 
-    /// Programs that list a directory at their begin and add names to it later.
+    /// Programs may list a directory when they begin, and add names to it later.
     #[test]
-    fn who_lists_and_adds_needs_an_order_that_gives_what_was_seen() {
+    fn a_step_that_lists_and_adds_needs_an_order_that_gives_what_was_seen() {
         use How::{Read, Vary};
         let both = |step, listed: (i64, i64), added: (i64, i64)| {
             let mut all = touch(step, Read, listed.0, listed.1);
             all.add(touch(step, Vary, added.0, added.1));
             all
         };
-        // Each before the other added, or amid that.
+        // Each step listed before the other one added, or while it added.
         assert_eq!(of(&[both(0, (0, 1), (8, 20)), both(1, (2, 3), (9, 9))]), []);
         assert_eq!(
             of(&[both(0, (0, 1), (4, 20)), both(1, (9, 9), (30, 31))]),
             [(0, 1)]
         );
         assert_eq!(of(&[both(0, (0, 1), (4, 20)), touch(1, Read, 9, 9)]), []);
-        // All of it, while the other one goes on looking.
+        // The second step added everything while the first one went on listing.
         assert_eq!(
             of(&[both(0, (0, 9), (2, 3)), touch(1, Read, 5, 6)]),
             [(0, 1)]
         );
-        // It may have waited, or seen the other's, and the other its own.
+        // Each may have waited for the other's names, or listed both its own and the other's.
         let waits = [both(0, (0, 6), (8, 9)), both(1, (1, 1), (5, 5))];
         assert_eq!(of(&waits), [(0, 1), (1, 0)]);
         let meet = [both(0, (7, 7), (1, 1)), both(1, (8, 8), (2, 2))];
         assert_eq!(of(&meet), [(0, 1), (1, 0)]);
-        // One after the other.
+        // One step after the other.
         assert_eq!(
             of(&[both(0, (0, 1), (4, 5)), both(1, (5, 6), (7, 8))]),
             [(0, 1)]
@@ -255,10 +260,10 @@ mod tests {
             all.into_keys().collect()
         };
         assert_eq!(kept(&[(0, 1), (1, 2), (3, 4)], &[]), [(0, 1), (1, 2)]);
-        // Two side by side, between others.
+        // Two steps at the same time, between others.
         let beside = [(0, 1), (2, 5), (3, 6), (7, 8)];
         assert_eq!(kept(&beside, &[]), [(0, 1), (0, 2), (1, 3), (2, 3)]);
-        // The first goes on all the time, is used by the second, and uses the third.
+        // The first step lasts all the time, is used by the second, and uses the third.
         let around = [(0, 9), (1, 2), (3, 4)];
         assert_eq!(kept(&around, &[(0, 1), (2, 0)]), [(0, 1), (2, 0)]);
     }

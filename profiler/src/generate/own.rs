@@ -1,5 +1,5 @@
-//! What the script did by itself, without starting a command: `: > f`, `echo x > f`, what subshells wrote into
-//! pipes, and what make removes.
+//! The work of the script itself, without a command: `: > f`, `echo x > f`, text that subshells wrote
+//! into pipes, and files that make removes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -14,13 +14,13 @@ use super::source::Source;
 use super::step::{Draft, Split};
 use super::words::{quote, relative};
 
-/// The largest file that is written into a specification.
+/// Size of the largest file whose text is written into a specification, bytes.
 const LARGEST: u64 = 64 << 10;
-/// One in so many is what the wall clock, of which files have their times, may gain on the clock of a trace: the kernel lets
-/// nobody slew it by more than 500 parts per million.
+/// Inverse of the largest part by which the wall clock, which dates the files, may run faster than the
+/// clock of the trace. The kernel slews the wall clock by at most 500 parts per million.
 const SLEWING: i64 = 2_000;
 
-/// Adds a step for each thing that the driver did itself and that matters.
+/// Adds a step for each effect of the driver itself that matters.
 pub(super) fn add(
     source: &Source,
     split: &mut Split,
@@ -45,7 +45,7 @@ pub(super) fn add(
         for action in &actions {
             effects.add(source, step, action);
         }
-        // What was only its own, and is gone, needs not be made again.
+        // A file that only the manager used, and that is gone, need not be made again.
         let is_managers = split.is_manager && !effects.is_of_several(step);
         let Some(path) = effects.written_outside(step).filter(|_| !is_managers) else {
             effects.forget(step);
@@ -84,7 +84,7 @@ pub(super) fn add(
     }
 }
 
-/// A step of what the script did itself.
+/// A step of the script itself.
 fn draft(command: Command, actions: &[&ActionRow]) -> Draft {
     let begins = actions.iter().map(|action| action.first_ns);
     let start_ns = begins.min().unwrap_or(0);
@@ -99,8 +99,9 @@ fn draft(command: Command, actions: &[&ActionRow]) -> Draft {
     }
 }
 
-/// What `mktemp` made has another name each time, and the steps after it were told the one of the traced run: that is
-/// made instead. What it made outside the traced directories is refused elsewhere.
+/// Makes the names that `mktemp` made in the traced run again. A real `mktemp` would give another name
+/// each time, but the steps after it have the old name in their arguments. Names outside the traced
+/// directories are refused elsewhere.
 pub(super) fn keep_random_names(
     source: &Source,
     split: &mut Split,
@@ -135,7 +136,7 @@ pub(super) fn keep_random_names(
     }
 }
 
-/// Whether a step read a file, or went through it as a directory.
+/// Returns true if a step read a file, or went through it as a directory.
 fn is_used(effects: &Effects, file: i64) -> bool {
     let touches = effects.touches.get(&Thing::Content(file));
     touches
@@ -144,10 +145,10 @@ fn is_used(effects: &Effects, file: i64) -> bool {
         .any(|touch| touch.how == How::Read)
 }
 
-/// One action that needs no knowledge of contents.
+/// One action of the script that changes no contents, as a command.
 fn alone(source: &Source, action: &ActionRow) -> Option<Command> {
     let names = || source.names_during(action.file_id, action.first_ns, action.last_ns);
-    let within = |moment: i64| action.first_ns <= moment && moment <= action.last_ns;
+    let within = |instant: i64| action.first_ns <= instant && instant <= action.last_ns;
     let path = |path: &str| quote(&relative(path, &source.root, &source.root));
     let any = names().next().map(|name| path(&name.path))?;
     let made = names()
@@ -163,7 +164,7 @@ fn alone(source: &Source, action: &ActionRow) -> Option<Command> {
             Command::Own(format!(": > {any}"))
         }
         "truncate" if action.length == Some(0) => Command::Own(format!(": > {any}")),
-        // Opened to be written, and then not.
+        // Opened for writing, but not written.
         "open" => return None,
         "unlink" => Command::Own(format!("rm -f -- {}", gone.unwrap_or(any))),
         "rmdir" => Command::Own(format!("rmdir -- {}", gone.unwrap_or(any))),
@@ -181,8 +182,8 @@ fn alone(source: &Source, action: &ActionRow) -> Option<Command> {
     })
 }
 
-/// A file that the script wrote itself. What it wrote is not in the trace; if the file is still as
-/// it left it, it is on the disk.
+/// A file that the script wrote itself. The trace does not have the text; the disk still has it if the
+/// file has not changed since.
 fn contents(
     source: &Source,
     effects: &Effects,
@@ -216,7 +217,7 @@ fn contents(
         return unknown("when is not known");
     };
     let touches = effects.touches.get(&Thing::Content(file));
-    // A change of its mode alone leaves what it holds.
+    // A change of the mode leaves the contents alone.
     let is_rewritten = |step: usize| effects.writes.contains(&(step, file));
     let touches = || touches.into_iter().flatten();
     if touches().any(|touch| is_rewritten(touch.step)) {
@@ -241,7 +242,7 @@ fn contents(
         Ok((text, mode)) => {
             let shown = relative(&name.path, &source.root, &source.root);
             notes.push(format!(
-                "{shown} was written by the script itself: it is made with what it held then, whatever that came from"
+                "{shown} was written by the script itself: it is made with its text from the traced run, whatever that came from"
             ));
             let umask = umask_by_mode(source, actions, mode);
             let umask = umask.map(|mask| format!("umask {mask:04o} && "));
@@ -256,17 +257,17 @@ fn contents(
     }
 }
 
-/// The umask by which a file that the script made got its mode, if that of the first program gives another. A script may
-/// change its own, and no call tells that.
+/// The umask by which the script gave a file that it made its mode, if the umask of the first program
+/// would give another mode. A script may change its umask, which no call shows.
 fn umask_by_mode(source: &Source, actions: &[ActionRow], mode: u32) -> Option<u32> {
-    /// What shells make files with.
+    /// Mode with which shells make files, before the umask.
     const PLAIN: u32 = 0o666;
     let usual = PLAIN & !u32::try_from(source.first_umask()?).ok()?;
     let is_made = actions.iter().any(|action| &*action.op == "create");
     (is_made && mode & !PLAIN == 0 && mode != usual).then_some(PLAIN & !mode)
 }
 
-/// What a file holds, and its mode, if it has not changed since.
+/// The text and mode of a file, if it has not changed since `until_unix_ns`.
 fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<(String, u32), String> {
     let mut file =
         fs::File::open(path).map_err(|error| format!("it cannot be read now: {error}"))?;
@@ -287,10 +288,10 @@ fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<(String, u32), St
     Ok((text, data.mode() & 0o7777))
 }
 
-/// `command`, unless the subshell that started it did something itself, without a program.
+/// Returns `command`, unless the subshell that started it also did work without a program.
 pub(super) fn by_itself(source: &Source, upid: i64, command: Command) -> Command {
     let row = source.rows.get(&upid);
-    // Of what it wrote into pipes for these programs to read.
+    // Bytes that the subshell wrote into pipes for these programs to read.
     let here: i64 = command
         .programs()
         .iter()
@@ -331,13 +332,14 @@ pub(super) fn by_itself(source: &Source, upid: i64, command: Command) -> Command
     command
 }
 
-/// Whether what an image wrote into a pipe was for the shell that started it, as in `$(echo x)`: what came of it stands in
-/// arguments and here-documents. Other pipes it has from that shell, which has them to write into itself.
+/// Returns true if an image wrote only into pipes that the shell that started it reads, as in
+/// `$(echo x)`: the result is then in arguments and here-documents. The image inherits other pipes from
+/// that shell, which itself writes into them.
 fn is_answer(source: &Source, upid: i64) -> bool {
     let parent = source.rows.get(&upid).and_then(|row| row.parent_upid);
     let of_parent = |sides: &HashMap<i64, HashSet<i64>>, pipe: &i64| {
-        let held = parent.and_then(|parent| sides.get(&parent));
-        held.is_some_and(|held| held.contains(pipe))
+        let pipes = parent.and_then(|parent| sides.get(&parent));
+        pipes.is_some_and(|pipes| pipes.contains(pipe))
     };
     let mut written = source.pipe_writes.get(&upid).into_iter().flatten();
     let mut is_read = false;

@@ -45,7 +45,7 @@ pub fn yaml(plan: &Plan) -> String {
     if !replicas.is_empty() {
         document["replicaCatalog"] = json!({ "replicas": replicas });
     }
-    // Values of JSON are always written.
+    // Serializing a JSON value cannot fail.
     let body = serde_json::to_string_pretty(&document).unwrap_or_default();
     format!("{}{body}\n", said::head(plan, HOW_TO_RUN))
 }
@@ -80,7 +80,7 @@ fn script(step: &Step) -> String {
     format!("export {ROOT_VARIABLE}=$PWD; {}", said::script(step))
 }
 
-/// Files of a step with how they are linked to it, each once.
+/// The files of a step and their link type, each file once.
 fn uses(step: &Step) -> BTreeMap<&str, &'static str> {
     let mut uses = BTreeMap::new();
     for take in step.takes.iter().filter(|take| take.place.is_below()) {
@@ -95,7 +95,7 @@ fn uses(step: &Step) -> BTreeMap<&str, &'static str> {
     uses
 }
 
-/// Files that were there before the run.
+/// The files that existed before the run.
 fn inputs(plan: &Plan) -> BTreeSet<&str> {
     let takes = plan.steps.iter().flat_map(|step| &step.takes);
     let before = takes.filter(|take| take.from.is_none() && take.place.is_below());
@@ -105,7 +105,7 @@ fn inputs(plan: &Plan) -> BTreeSet<&str> {
 /// Writes a DAX.
 pub fn dax(plan: &Plan) -> String {
     let mut bytes = Vec::new();
-    // Neither a vector nor our own order of elements can fail.
+    // Neither writing to a vector nor the order of elements used here can fail.
     let _ = write_dax(plan, &mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Puts the parts together: steps, what the script did itself, their order, their files.
+//! Makes the plan of a run from its steps, the work of the script itself, their order and their files.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
@@ -22,7 +22,8 @@ use crate::load::load;
 /// The steps of a traced run.
 ///
 /// # Errors
-/// When the file cannot be read; inside, when the trace does not hold what it takes.
+/// The outer error means that the file cannot be read; the inner one, that the trace lacks what is
+/// needed.
 pub fn plan(trace: &Trace, options: Options) -> Result<std::result::Result<Plan, Unfit>> {
     let source = match Source::read(trace, load(trace)?)? {
         Ok(source) => source,
@@ -35,7 +36,7 @@ pub fn plan(trace: &Trace, options: Options) -> Result<std::result::Result<Plan,
     if innermost.refused().next().is_none() {
         return Ok(Ok(innermost));
     }
-    // What cannot be told inside a command can be had by the command as a whole.
+    // A command as a whole may be written down even if its parts cannot.
     let coarser = plans.find(|plan| plan.refused().next().is_none());
     Ok(Ok(coarser.unwrap_or(innermost)))
 }
@@ -58,7 +59,7 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
 }
 
 struct Builder<'a> {
-    /// The command with which a run that failed ended.
+    /// The step with which a failed run ended.
     failing: Option<usize>,
     is_manager: bool,
     writer: Writer<'a>,
@@ -168,7 +169,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether leaving it out changes no file: nothing seen, or its answer was all that counted.
+    /// Returns true if a step can be left out without changing any file: nothing of it was seen, or
+    /// only its answer to the script counted.
     fn is_idle(&self, draft: &Draft, at: usize) -> bool {
         let touches = self.effects.touches.values().flatten();
         let mut changes = touches.filter(|touch| touch.step == at && touch.how > How::Read);
@@ -184,7 +186,7 @@ impl Builder<'_> {
         group: &[usize],
         outputs: &[Output],
     ) -> std::result::Result<String, String> {
-        // In a copy it would change the files of the original.
+        // Run in a copy of the directory, the step would change the files of the original.
         if let Some(output) = outputs.iter().find(|output| !output.place.is_below()) {
             return Err(format!(
                 "it leaves {}, outside the directory where the run began ({}): let it write below that, or begin the run in a directory that holds both",
@@ -222,7 +224,8 @@ impl Builder<'_> {
             .line(&command, self.failing.is_some_and(|at| group.contains(&at)))
     }
 
-    /// Files below the root that one step made and a later one removed or renamed, in order.
+    /// Files below the root that one step made and a later one removed or renamed, in the order of
+    /// names.
     fn passing(&self) -> Vec<String> {
         let gone: BTreeSet<&str> = self
             .source
@@ -245,7 +248,8 @@ impl Builder<'_> {
             .collect()
     }
 
-    /// Whether a step reads what the script wrote itself for it, after a command had answered the script (`$(…)`).
+    /// Returns true if a step reads text that the script wrote for it after a command had answered the
+    /// script (`$(…)`).
     fn has_computed_text(&self, drafts: &[Draft], at: usize) -> bool {
         let draft = &drafts[at];
         let programs = draft.command.programs();
@@ -282,7 +286,7 @@ impl Builder<'_> {
         }
         if run.exit_code != Some(0) {
             notes.push(format!(
-                "the run itself failed ({}): what it had not begun is not here",
+                "the run itself failed ({}): steps that had not begun are missing here",
                 ending(
                     run.exit_signal
                         .map_or(run.exit_code.unwrap_or(0), |signal| 128 + signal)
@@ -299,7 +303,7 @@ impl Builder<'_> {
             }
             if group.iter().any(|&at| self.has_computed_text(drafts, at)) {
                 notes.push(format!(
-                    "{} has a here-document or here-string: it is given the text of then, whatever that came from",
+                    "{} has a here-document or here-string: it gets the text of the traced run, whatever that came from",
                     step.id
                 ));
             }
@@ -381,7 +385,8 @@ impl Builder<'_> {
     }
 }
 
-/// The last command of a run that failed, if it ended as the run did: the script did not go on.
+/// The last command of a failed run, if it ended with the status of the run and the script did not go
+/// on.
 fn failing(writer: &Writer<'_>, drafts: &[Draft]) -> Option<usize> {
     let run = writer.source.workflow.runs.first()?;
     let status = match run.exit_signal {
@@ -415,7 +420,7 @@ fn between(merged: &[Vec<usize>], edges: &Edges) -> Edges {
     found
 }
 
-/// An order in which each step comes after those before it, otherwise as numbered.
+/// An order in which each step comes after those it depends on, otherwise as numbered.
 fn in_order(count: usize, edges: &Edges) -> Vec<usize> {
     let mut waits = vec![0usize; count];
     let mut after: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -440,7 +445,7 @@ fn in_order(count: usize, edges: &Edges) -> Vec<usize> {
     order
 }
 
-/// Letters, digits and `_`, a letter first.
+/// A name of letters, digits and `_`, a letter first.
 fn identifier(rule: &str) -> String {
     let mut name: String = rule
         .chars()

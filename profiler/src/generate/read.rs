@@ -12,7 +12,8 @@ impl Source {
     /// Reads a trace.
     ///
     /// # Errors
-    /// When the file cannot be read; inside, when it does not hold enough.
+    /// The outer error means that the file cannot be read; the inner one, that the trace lacks what is
+    /// needed.
     pub(super) fn read(
         trace: &Trace,
         workflow: Workflow,
@@ -88,7 +89,7 @@ impl Source {
         source.first_upid = workflow.images(root)[0].upid;
         if !source.environment.contains_key(&source.first_upid) {
             return Ok(Err(Unfit {
-                reason: "it does not tell what the programs began with: redirections, environment"
+                reason: "it does not say what the programs began with: redirections, environment"
                     .into(),
                 hint: "record it again with flowtrace run of this version, without --no-ptrace",
             }));
@@ -128,7 +129,7 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
                 return unfit("its recording was cut short", again);
             }
             if !run.sees_descriptors() {
-                let reason = "nobody looked into the processes at their begin, so that redirections are not known";
+                let reason = "the processes were not read at their begin, so that redirections are not known";
                 return unfit(reason, without(run));
             }
             if !run.sees_file_calls() {
@@ -144,7 +145,7 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
     let is_excluded = |loss: &LossRow| loss.counter == "excluded_calls" && loss.value > 0;
     if workflow.losses.iter().any(is_excluded) {
         let reason =
-            "files were left out of it (--include, --exclude), and with them what depends on what";
+            "files were left out of it (--include, --exclude), so that dependencies are missing";
         return unfit(reason, "record it again without --include and --exclude");
     }
     let lost = workflow
@@ -162,11 +163,11 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
     })
 }
 
-/// How to record a run so that it tells what processes begin with.
+/// Advice how to record a run so that the trace has the initial state of processes.
 fn without(run: &RunRow) -> &'static str {
     match (&run.command, &*run.process_layer) {
         (None, _) => "record the command itself: flowtrace run -- COMMAND",
-        // That holds calls as root, unless it is told not to.
+        // Tracepoints record calls as root, unless `--no-topology` is given.
         (_, "tracepoints") => "record it again with flowtrace run, without --no-topology",
         _ => {
             "record it again with flowtrace run, without --no-ptrace; flowtrace doctor says what else it takes"

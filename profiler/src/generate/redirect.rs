@@ -1,4 +1,4 @@
-//! Where the descriptors of a program led, as redirections of bash.
+//! The descriptors of a program as redirections of bash.
 
 use super::ast::{Command, Ends, Given};
 use super::source::Source;
@@ -34,7 +34,7 @@ impl Writer<'_> {
         };
         let has = |fd: i64| rows.iter().any(|row| row.fd == fd);
         let mut text = String::new();
-        // What a stage of a pipeline has not from its pipe.
+        // Standard input or output of a stage that is not the pipe of its pipeline.
         if upid != source.first_upid && ends.input.is_some() && !has(0) {
             match outer_of(0) {
                 Some("/dev/null") => text += " < /dev/null",
@@ -69,7 +69,7 @@ impl Writer<'_> {
                 continue;
             }
             if fd == 2 && ends.output.as_deref() == Some(target) {
-                // Before standard output is led elsewhere.
+                // Written before standard output is redirected.
                 if !has(1) {
                     return Err(format!(
                         "{name} sent its errors, and not its output, into a pipe"
@@ -103,7 +103,7 @@ impl Writer<'_> {
                 let here = source.here_documents.get(&(upid, fd));
                 let here = here.filter(|_| source.may_read_pipe(upid, target));
                 if let Some(text_of_it) = here.and_then(|text| text.strip_suffix('\n')) {
-                    // bash ends it by a newline.
+                    // bash adds a newline at the end.
                     let (word, _) = quote_rooted(text_of_it, &source.root);
                     text += &format!(" {number}<<< {word}");
                     continue;
@@ -112,16 +112,16 @@ impl Writer<'_> {
                     fd == 0 && access == READ_ONLY && !source.may_read_pipe(upid, target);
                 match (fd, access) {
                     _ if is_unread => text += " < /dev/null",
-                    // make gives all but one of its jobs a pipe that is closed.
+                    // make gives all but one of its jobs a closed pipe as standard input.
                     (0, _) if !source.is_written(target) => text += " < /dev/null",
                     (0, _) => {
                         return Err(format!(
                             "{name} read what the script itself wrote (a builtin such as echo, or a here-document for several commands), which is not recorded"
                         ));
                     }
-                    // The script read it, as in $(…).
+                    // The script read the output, as in `$(…)`.
                     (1 | 2, _) => text += &format!(" {number}> /dev/null"),
-                    // make's jobs, or left open by a shell.
+                    // A pipe of make's jobs, or one that a shell left open.
                     _ => {}
                 }
                 continue;
@@ -149,7 +149,8 @@ impl Writer<'_> {
             };
             text += &match access {
                 READ_ONLY if row.position == 0 => format!(" {number}< {path}"),
-                // As in `while read …; do command; done < list`.
+                // As in `while read …; do command; done < list`, where the command does not read the
+                // list.
                 READ_ONLY if !source.may_read(upid, target) => format!(" {number}< /dev/null"),
                 READ_ONLY => {
                     return Err(format!(
@@ -167,7 +168,7 @@ impl Writer<'_> {
     }
 }
 
-/// The pipe from each stage to the next.
+/// The pipe from each stage of a pipeline to the next.
 pub(super) fn pipes_between(source: &Source, stages: &[Command]) -> Result<Vec<String>, String> {
     let of = |command: &Command, fds: &[i64], access: i64| {
         let mut found = std::collections::BTreeSet::new();

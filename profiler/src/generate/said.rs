@@ -1,12 +1,13 @@
-//! What every specification says: where it comes from, how to run it, what is missing in it.
+//! The head of every specification: the origin of the workflow, the command to run it, and what is
+//! missing in it.
 
 use super::words::quote;
 use super::{Plan, Step};
 
-/// Longest line of a comment that repeats text from the trace.
+/// Longest comment line that repeats text from the trace, in characters.
 const LONGEST: usize = 300;
 
-/// The lines at the head of a specification, without the mark of a comment.
+/// The lines of the head, without comment marks.
 pub(super) fn lines(plan: &Plan, how_to_run: &str) -> Vec<String> {
     let mut lines = vec![
         format!(
@@ -29,13 +30,13 @@ pub(super) fn lines(plan: &Plan, how_to_run: &str) -> Vec<String> {
     lines
 }
 
-/// The same as comments that begin with `#`.
+/// The head as comments that begin with `#`.
 pub(super) fn head(plan: &Plan, how_to_run: &str) -> String {
     let lines = lines(plan, how_to_run);
     lines.iter().map(|line| format!("# {line}\n")).collect()
 }
 
-/// The line of bash of a step; of one that cannot be written down, a line that says so and fails.
+/// The line of bash of a step. A step that cannot be written down has a line that says so and fails.
 pub(super) fn script(step: &Step) -> String {
     match &step.script {
         Ok(script) => script.clone(),
@@ -50,14 +51,14 @@ fn incomplete(step: &Step, reason: &str) -> String {
     format!("{} cannot be generated: {reason}", step.id)
 }
 
-/// Text from the trace fit for one line of a comment.
+/// Text from the trace as one line of a comment.
 pub(super) fn comment(text: &str) -> String {
     let text: String = text
         .chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect();
     let mut text = flowtrace_render::units::shorten(&text, LONGEST);
-    // A backslash at the end would take the next line along.
+    // A backslash at the end would make the next line a part of the comment.
     while text.ends_with('\\') {
         text.pop();
     }

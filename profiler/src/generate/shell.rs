@@ -34,7 +34,8 @@ need() {{
 }}
 "
     );
-    // By depth: a step that waits holds up those after it, so those that can begin stand first.
+    // By depth, so that steps that can begin stand before steps that wait and would delay those after
+    // them.
     let mut depth = vec![0usize; plan.steps.len()];
     for (at, step) in plan.steps.iter().enumerate() {
         depth[at] = step

@@ -30,7 +30,7 @@ pub fn text(plan: &Plan) -> String {
         let mut inputs: BTreeSet<String> = BTreeSet::new();
         for after in &step.after {
             let name = literal(&targets[after.step][0]);
-            // Where only the order matters its age does not.
+            // If only the order matters, the age of the file does not.
             inputs.insert(if after.is_data {
                 name
             } else {
@@ -65,7 +65,7 @@ pub fn text(plan: &Plan) -> String {
                 false => writeln!(text, "        {name_text},"),
             };
         }
-        // It prepends set -euo pipefail, under which the traced command did not run.
+        // Snakemake prepends `set -euo pipefail`, under which the traced command did not run.
         let script = format!("set +euo pipefail; {}", said::script(step));
         let script = script.replace('{', "{{").replace('}', "}}");
         let _ = writeln!(text, "    shell:\n        {}", literal(&script));
@@ -77,7 +77,7 @@ fn mark(step: &Step) -> String {
     format!(".flowtrace/{}", step.id)
 }
 
-/// The files of a step, or its mark.
+/// The files of a step, or its mark if it has none.
 fn targets(step: &Step) -> Vec<String> {
     if step.needs_mark || step.script.is_err() {
         return vec![mark(step)];
@@ -86,11 +86,13 @@ fn targets(step: &Step) -> Vec<String> {
         .outputs
         .iter()
         .filter(|output| output.lasts && output.place.is_below());
-    // Snakemake removes the outputs before it runs a rule: one that replaces a file needs it.
+    // Snakemake removes the outputs before it runs a rule. A step that replaces a file needs the old
+    // one.
     if lasting.clone().any(|output| step.finds(&output.place)) {
         return vec![mark(step)];
     }
-    // It makes the directories of outputs, too: one that makes them itself must not find them.
+    // Snakemake also makes the directories of outputs. A step that makes them itself must not find
+    // them.
     let lies_in_new = |path: &str| match path.rsplit_once('/') {
         Some((above, _)) => !step.directories.iter().any(|old| old == above),
         None => false,
@@ -112,7 +114,7 @@ fn targets(step: &Step) -> Vec<String> {
     }
 }
 
-/// Whether Snakemake takes a name as it is: braces cannot be written.
+/// Returns true if Snakemake takes a name literally; a name with braces cannot be written.
 fn is_plain(path: &str) -> bool {
     !path.is_empty() && !path.contains(['{', '}', '\u{fffd}'])
 }

@@ -1,5 +1,5 @@
-//! What the generator needs of a trace beyond the model: directories, descriptors, environments,
-//! names over time and single actions.
+//! The parts of a trace that the generator needs beyond the model: directories, descriptors,
+//! environments, names over time and single actions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,27 +8,27 @@ use flowtrace_schema::{ActionRow, DescriptorRow, NameRow, ProcessRow};
 use super::ast::Given;
 use crate::model::{ProcessId, Workflow};
 
-/// Why no specification can be made of a trace at all.
+/// The reason why no specification can be made of a trace at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// What is wrong with it.
+    /// The deficiency of the trace.
     pub reason: String,
-    /// What to do.
+    /// Advice to the user.
     pub hint: &'static str,
 }
 
-/// Which programs were given which processes.
+/// The processes that shells gave to programs as files.
 #[derive(Debug, Default)]
 pub(super) struct Substitutions {
-    /// By the image of the program.
+    /// Processes given to a program, by the image of the program.
     pub(super) of: HashMap<i64, Vec<Given<ProcessId>>>,
-    /// The process that each of them was given to.
+    /// The process of the program that a process was given to.
     pub(super) owner: HashMap<ProcessId, ProcessId>,
 }
 
 impl Substitutions {
-    /// Whether a process started another one, or was given it, over any number of them: then it
-    /// cannot be given to that one.
+    /// Returns true if `above` started `process` or was given it, directly or through any number of
+    /// processes. Then `above` cannot be given to `process`.
     pub(super) fn is_above(&self, source: &Source, above: ProcessId, process: ProcessId) -> bool {
         let mut at = Some(process);
         while let Some(one) = at {
@@ -42,10 +42,10 @@ impl Substitutions {
     }
 }
 
-/// Variables that shells and make set for their commands, as they will again.
+/// Variables that shells and make set for their commands, and will set again.
 const OF_SHELLS: &[&str] = &["MAKELEVEL", "OLDPWD", "PWD", "SHLVL", "_"];
 
-/// A trace, opened up for the generator.
+/// A trace, read for the generator.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub(super) workflow: Workflow,
@@ -55,33 +55,33 @@ pub(super) struct Source {
     pub(super) process_of: HashMap<i64, ProcessId>,
     pub(super) children: Vec<Vec<ProcessId>>,
     pub(super) descriptors: HashMap<i64, Vec<DescriptorRow>>,
-    /// What a shell wrote for an image to read from a descriptor.
+    /// Text that a shell wrote for an image to read from a descriptor, by image and descriptor.
     pub(super) here_documents: HashMap<(i64, i64), String>,
-    /// Of each image that has another one than the first: its umask.
+    /// Umask of each image that does not have that of the first one.
     pub(super) umask: HashMap<i64, Option<i64>>,
-    /// Of each image that has another one than the first: its environment.
+    /// Environment of each image that does not have that of the first one.
     pub(super) environment: HashMap<i64, Option<i64>>,
     pub(super) variables: HashMap<i64, BTreeMap<String, String>>,
     /// Names of each file in the order of time.
     pub(super) names: HashMap<i64, Vec<NameRow>>,
-    /// Files that ever had a name.
+    /// Files that ever had a name, by that name.
     pub(super) files_named: HashMap<String, Vec<i64>>,
     pub(super) directories: HashSet<i64>,
     /// Symbolic links.
     pub(super) links: HashSet<i64>,
-    /// FIFOs that have a name below a traced directory.
+    /// FIFOs with a name below a traced directory.
     pub(super) named_fifos: HashSet<i64>,
     pub(super) actions: Vec<ActionRow>,
-    /// Of each image, the places in `actions` of those that changed a file outside of the system.
+    /// Places in `actions` of the actions of each image that changed a file not of the system.
     pub(super) changes: HashMap<i64, Vec<usize>>,
-    /// Inodes of the pipes that an image may have written to or read from, without those it
-    /// certainly did not use.
+    /// Inodes of the pipes that an image may have written to. Pipes that it certainly did not use are
+    /// left out. `pipe_reads` likewise.
     pub(super) pipe_writes: HashMap<i64, HashSet<i64>>,
     pub(super) pipe_reads: HashMap<i64, HashSet<i64>>,
-    /// Pipes that an image held under other descriptors than the standard ones: descriptor, inode,
-    /// whether to read.
+    /// Pipes that an image had open under other descriptors than the standard ones: descriptor, inode,
+    /// true if open for reading.
     pub(super) other_pipes: HashMap<i64, Vec<(i64, i64, bool)>>,
-    /// Images that held a FIFO, by channel.
+    /// Images that had a FIFO open, by channel.
     pub(super) fifos: BTreeMap<i64, Vec<i64>>,
     /// Directory in which the run was started.
     pub(super) root: String,
@@ -94,26 +94,26 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The umask of the first image, if it is known.
+    /// The umask of the first image, if known.
     pub(super) fn first_umask(&self) -> Option<i64> {
         self.umask.get(&self.first_upid).copied().flatten()
     }
 
-    /// The umask of an image, `None`: that of the first.
+    /// The umask of an image if it differs from that of the first.
     pub(super) fn other_umask(&self, upid: i64) -> Option<i64> {
         let own = self.umask.get(&upid).copied().flatten()?;
         (Some(own) != self.first_umask()).then_some(own)
     }
 
-    /// Whether an image had variables, other than those that were recorded, that the first had not,
-    /// or with other values.
+    /// Returns true if the environment of an image differs from that of the first, be it in a variable
+    /// that was not recorded.
     pub(super) fn has_other_environment(&self, upid: i64) -> bool {
         let own = self.environment.get(&upid).copied().flatten();
         let first = self.environment.get(&self.first_upid).copied().flatten();
         own.is_some() && own != first
     }
 
-    /// The recorded variables of an image that the first had not so.
+    /// The recorded variables of an image that the first image had not, or had with another value.
     pub(super) fn other_variables(&self, upid: i64) -> Vec<(&str, &str)> {
         let first = self.variables.get(&self.first_upid);
         let own = self.variables.get(&upid).into_iter().flatten();
@@ -135,8 +135,8 @@ impl Source {
         lacking.map(|(name, _)| name.as_str())
     }
 
-    /// Whether the process of an image, or one below it, read from a file in the traced
-    /// directories; of one elsewhere that is not known.
+    /// Returns true if the process of an image, or one below it, read from a file, or may have: reads
+    /// outside the traced directories are not recorded.
     pub(super) fn may_read(&self, upid: i64, path: &str) -> bool {
         if !self.is_traced(path) {
             return true;
@@ -158,7 +158,7 @@ impl Source {
         false
     }
 
-    /// The names that a file had at some time between two moments.
+    /// The names that a file had at some time between two instants.
     pub(super) fn names_during(
         &self,
         file_id: i64,
@@ -169,13 +169,13 @@ impl Source {
         names.filter(move |name| name.from_ns <= to && name.to_ns.is_none_or(|end| end >= from))
     }
 
-    /// Whether anything may have been written into a pipe, which is named as in /proc.
+    /// Returns true if anything may have been written into a pipe, given by its name in /proc.
     pub(super) fn is_written(&self, pipe: &str) -> bool {
         let mut written = self.pipe_writes.values();
         inode_of_pipe(pipe).is_none_or(|inode| written.any(|inodes| inodes.contains(&inode)))
     }
 
-    /// Whether an image may have written into a pipe, which is named so.
+    /// Returns true if an image may have written into a pipe, given by its name in /proc.
     pub(super) fn may_write_pipe(&self, upid: i64, pipe: &str) -> bool {
         let written = self.pipe_writes.get(&upid);
         inode_of_pipe(pipe)
@@ -183,7 +183,8 @@ impl Source {
             .is_some_and(|(inode, written)| written.contains(&inode))
     }
 
-    /// Whether a program, what it executed later, or anybody that it started may have read from a pipe, which is named so.
+    /// Returns true if a program, a later image of its process, or any process that it started may have
+    /// read from a pipe, given by its name in /proc.
     pub(super) fn may_read_pipe(&self, upid: i64, pipe: &str) -> bool {
         let (Some(inode), Some(&process)) = (inode_of_pipe(pipe), self.process_of.get(&upid))
         else {
@@ -207,7 +208,7 @@ impl Source {
         false
     }
 
-    /// The regular file that had this name first between two moments.
+    /// The first regular file that had this name between two instants.
     pub(super) fn first_file(&self, path: &str, from: i64, to: i64) -> Option<i64> {
         let files = self.files_named.get(path)?.iter().copied();
         let regular = files.filter(|&file_id| self.is_regular(file_id));
@@ -220,7 +221,7 @@ impl Source {
         regular.filter_map(since).min().map(|(_, file_id)| file_id)
     }
 
-    /// Whether a file was known under another name before it was under this one.
+    /// Returns true if a file was known under another name before it was under this one.
     pub(super) fn is_renamed(&self, file_id: i64, path: &str) -> bool {
         let names = self.names.get(&file_id).map_or(&[][..], Vec::as_slice);
         let first = names.iter().find(|name| name.path == path);
@@ -231,7 +232,7 @@ impl Source {
         })
     }
 
-    /// The names directly below a directory at a moment.
+    /// The names directly below a directory at an instant.
     pub(super) fn names_in<'a>(
         &'a self,
         directory: &'a str,
@@ -258,12 +259,12 @@ impl Source {
         })
     }
 
-    /// Whether the trace has a file or directory that ever had this name.
+    /// Returns true if the trace has a file or directory that ever had this name.
     pub(super) fn is_known(&self, path: &str) -> bool {
         self.files_named.contains_key(path)
     }
 
-    /// The directories that were there at the end of the run.
+    /// The directories that existed at the end of the run.
     pub(super) fn last_directories(&self) -> impl Iterator<Item = &str> {
         let names = self
             .directories
@@ -273,7 +274,7 @@ impl Source {
         names.map(|name| name.path.as_str())
     }
 
-    /// The regular file that had this name at a moment.
+    /// The regular file that had this name at an instant.
     pub(super) fn file_at(&self, path: &str, at: i64) -> Option<i64> {
         let had_it = |name: &NameRow| {
             name.path == path && name.from_ns <= at && name.to_ns.is_none_or(|end| end >= at)
@@ -283,17 +284,17 @@ impl Source {
         files.find(|file_id| self.names[file_id].iter().any(had_it))
     }
 
-    /// Whether a directory had this name at a moment.
+    /// Returns true if a directory had this name at an instant.
     pub(super) fn is_directory_at(&self, path: &str, at: i64) -> bool {
         self.is_named(&self.directories, path, at, at)
     }
 
-    /// Whether a directory had this name at some time between two moments.
+    /// Returns true if a directory had this name at some time between two instants.
     pub(super) fn is_directory_during(&self, path: &str, from: i64, to: i64) -> bool {
         self.is_named(&self.directories, path, from, to)
     }
 
-    /// Whether a symbolic link had this name at some time between two moments.
+    /// Returns true if a symbolic link had this name at some time between two instants.
     pub(super) fn is_link_during(&self, path: &str, from: i64, to: i64) -> bool {
         self.is_named(&self.links, path, from, to)
     }
@@ -307,38 +308,38 @@ impl Source {
         files.any(|file_id| self.names[file_id].iter().any(had_it))
     }
 
-    /// Whether a symbolic link or a FIFO had this name at a moment.
+    /// Returns true if a symbolic link or a FIFO had this name at an instant.
     pub(super) fn is_link_or_fifo_at(&self, path: &str, at: i64) -> bool {
         self.is_named(&self.links, path, at, at) || self.is_named(&self.named_fifos, path, at, at)
     }
 
-    /// The symbolic links that were there at the end of the run.
+    /// The symbolic links that existed at the end of the run.
     pub(super) fn last_links(&self) -> impl Iterator<Item = &str> {
         let names = self.links.iter().filter_map(|file| self.names.get(file));
         let names = names.flatten().filter(|name| name.to_ns.is_none());
         names.map(|name| name.path.as_str())
     }
 
-    /// Whether a file is one of the machine, and not one that the workflow made: as the graph has it.
+    /// Returns true if the graph takes a file for one of the system, which the workflow did not make.
     pub(super) fn is_of_machine(&self, file_id: i64) -> bool {
         let file = self.workflow.file_with(file_id);
         file.is_some_and(|file| file.is_system)
     }
 
-    /// Whether a file is one, and neither directory nor a name that was looked for in vain.
+    /// Returns true for a regular file; false for a directory, and for a name that no file had.
     pub(super) fn is_regular(&self, file_id: i64) -> bool {
         let file = self.workflow.file_with(file_id);
         file.is_some_and(|file| file.is_regular)
     }
 
-    /// Whether calls on files at this path were recorded, not only its being opened.
+    /// Returns true if all calls on files at this path were recorded, and not only opens.
     pub(super) fn is_traced(&self, path: &str) -> bool {
         let mut directories = self.workflow.directories.iter();
         directories.any(|directory| crate::paths::below(path, &directory.path).is_some())
     }
 }
 
-/// The inode in the kernel's text for a pipe.
+/// The inode in the kernel's name of a pipe, `pipe:[INODE]`.
 fn inode_of_pipe(pipe: &str) -> Option<i64> {
     pipe.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
 }

@@ -15,7 +15,7 @@ pub(super) struct Draft {
     pub(super) rule: Arc<str>,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
-    /// Whether its output went to the script, as in `$(…)`.
+    /// True if the output of the step went to the script, as in `$(…)`.
     pub(super) answers_script: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Split {
     pub(super) drafts: Vec<Draft>,
     /// Images of the processes that drove the run.
     pub(super) drivers: HashSet<i64>,
-    /// Whether the driver is a workflow manager, whose own files do not matter.
+    /// True if the driver is a workflow manager, whose own files do not matter.
     pub(super) is_manager: bool,
 }
 

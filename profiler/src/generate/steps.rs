@@ -1,5 +1,5 @@
-//! Which commands are the steps: what the script or make that drove the run started. A pipeline is
-//! one step, and so is a subshell; what a step starts belongs to it.
+//! Finds the steps of a run: the commands started by the script or make that drove the run. A pipeline
+//! is one step, and so is a subshell; processes that a step starts belong to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use super::unit::{Unit, started_by};
 
 mod shim;
 
-/// Finds the steps: those of the innermost command that only starts others, then those of the one
-/// around it, and so on.
+/// The ways to divide a run into steps: the commands started by the innermost command that only starts
+/// others, then by the command around that, and so on.
 pub(super) fn splits(source: &Source) -> Vec<Split> {
     let mut split = Split::default();
     let Some(root) = source.workflow.root() else {
@@ -25,7 +25,8 @@ pub(super) fn splits(source: &Source) -> Vec<Split> {
         process: root,
         from: source.workflow.process(root).images.start,
     }];
-    // As long as there is one command that only starts others, it is theirs that count.
+    // While a command that only starts others is the only one, the steps are among those that it
+    // starts.
     while let [unit] = units[..] {
         let found_inside = match shim::builder(source, unit) {
             Some((builder, before)) => Some((before, vec![builder])),
@@ -76,15 +77,15 @@ fn drafts(source: &Source, units: &[Unit]) -> Vec<Draft> {
     drafts
 }
 
-/// The images of a driver that are nothing but that, and the commands that it started; `None`: it
-/// is no driver.
+/// The images of a driver that only start commands, and the commands that they started; `None` if the
+/// process is no driver.
 fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
     let places = unit.from..source.workflow.process(unit.process).images.end;
     let mut own = Vec::new();
     let mut units = Vec::new();
     for place in places {
         let image = &source.workflow.images[place];
-        // make begins again after it has made a file that it includes.
+        // make executes itself again after it has made a file that it includes.
         let is_again = own.last().is_some_and(|&before: &usize| {
             let before = &source.workflow.images[before];
             is_one_of(image, MAKES) && before.command == image.command
@@ -93,7 +94,7 @@ fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
             if own.is_empty() {
                 return None;
             }
-            // What a shell executes in its own place as its last command.
+            // The shell executed its last command in its own process.
             units.push(Unit {
                 process: unit.process,
                 from: place,
@@ -103,7 +104,7 @@ fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
         own.push(place);
         units.extend(started_by(source, image.upid, unit.process));
     }
-    // A shell that was only given a line to execute.
+    // A shell that was only given a command line to execute.
     let is_driver = own.iter().any(|&place| {
         let image = &source.workflow.images[place];
         is_one_of(image, DRIVERS)
@@ -117,7 +118,7 @@ fn span(source: &Source, unit: Unit) -> (i64, i64) {
     (start, end.unwrap_or(source.workflow.last_ns))
 }
 
-/// Units joined by pipes, each group in the order of its pipeline, the groups in that of time.
+/// Units joined by pipes. Each group is in the order of its pipeline, the groups in the order of time.
 fn groups(source: &Source, units: &[Unit]) -> Vec<Vec<Unit>> {
     let ends: Vec<_> = units.iter().map(|&unit| pipes(source, unit)).collect();
     let mut writers: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
@@ -126,7 +127,7 @@ fn groups(source: &Source, units: &[Unit]) -> Vec<Vec<Unit>> {
             writers.entry(pipe).or_default().push(at);
         }
     }
-    // Each stage points to the one before it.
+    // For each stage, the stages before it.
     let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); units.len()];
     for (at, (reads, _)) in ends.iter().enumerate() {
         for writer in reads.iter().filter_map(|pipe| writers.get(pipe)).flatten() {
@@ -156,7 +157,7 @@ fn groups(source: &Source, units: &[Unit]) -> Vec<Vec<Unit>> {
         let mut ordered = Vec::new();
         let mut left = members.clone();
         while !left.is_empty() {
-            // The first whose writers are all there; in a ring of pipes there is none.
+            // The first stage whose writers are all placed; in a ring of pipes there is none.
             let next = left
                 .iter()
                 .position(|at| before[*at].iter().all(|writer| ordered.contains(writer)));
@@ -168,7 +169,7 @@ fn groups(source: &Source, units: &[Unit]) -> Vec<Vec<Unit>> {
     groups
 }
 
-/// What a shell would have been told to run this.
+/// The command line that would make a shell run this unit.
 fn command_of(source: &Source, unit: Unit) -> Command {
     let images =
         &source.workflow.images[unit.from..source.workflow.process(unit.process).images.end];
@@ -218,7 +219,7 @@ fn program(source: &Source, upid: i64) -> Command {
     Command::Given(upid, given.collect())
 }
 
-/// Commands after each other; those that overlap, at once.
+/// Commands one after the other; those that overlap run at the same time.
 fn parts(source: &Source, units: &[Unit]) -> Vec<Command> {
     let mut parts: Vec<Command> = Vec::new();
     let mut at_once: Vec<Command> = Vec::new();
@@ -269,7 +270,7 @@ fn draft(source: &Source, group: &[Unit]) -> Draft {
         .iter()
         .filter_map(|upid| source.process_of.get(upid))
     {
-        // `>(…)` ends after the program.
+        // The command of `>(…)` ends after the program.
         if source.substitutions.owner.contains_key(process) {
             end_ns = end_ns.max(source.workflow.process(*process).end_ns.unwrap_or(end_ns));
         }
@@ -316,7 +317,8 @@ fn add_members(source: &Source, unit: Unit, members: &mut HashSet<i64>) {
     }
 }
 
-/// The pipes that a command has as its standard input, and as its output or for its errors.
+/// The pipes that a command has as its standard input, and those that it has as standard output or
+/// error.
 pub(super) fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
     let command = command_of(source, unit);
@@ -336,7 +338,7 @@ pub(super) fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<
             };
         }
     }
-    // A subshell that ran nothing, or something itself, has no descriptors on record.
+    // A subshell that executed no program has no recorded descriptors.
     let own = &source.workflow.images[unit.from];
     if own.is_fork {
         let name = |inode: &i64| format!("pipe:[{inode}]");
@@ -350,7 +352,7 @@ pub(super) fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<
             writes.extend(of(&source.pipe_writes));
         }
     }
-    // Between its own parts.
+    // Pipes between parts of the unit.
     let inner: Vec<String> = reads.intersection(&writes).cloned().collect();
     for pipe in inner {
         reads.remove(&pipe);

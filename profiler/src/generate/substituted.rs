@@ -1,8 +1,8 @@
 //! Process substitutions, `<(…)` and `>(…)`: commands that a shell gave to a program as files.
 //!
-//! The shell makes a pipe, forks the command with one end as its standard output or input, and
-//! names the other end to the program as `/dev/fd/N`, or leads one of the program's own
-//! descriptors there (`> >(…)`). So the pair is known by the pipe that both hold.
+//! The shell makes a pipe and forks the command with one end as its standard output or input. It passes
+//! the other end to the program by the name `/dev/fd/N`, or as one of the program's own descriptors
+//! (`> >(…)`). The pair is found by the pipe that program and command both have open.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,10 +15,10 @@ use crate::model::ProcessId;
 
 const ACCESS: i64 = 3;
 const READ_ONLY: i64 = 0;
-/// How arguments name a descriptor.
+/// Prefix by which arguments name a descriptor.
 const BY_NUMBER: &str = "/dev/fd/";
 
-/// Finds them all.
+/// Finds all process substitutions of a run.
 pub(super) fn find(source: &Source) -> Substitutions {
     let mut found = Substitutions::default();
     let holders = holders(source);
@@ -26,7 +26,7 @@ pub(super) fn find(source: &Source) -> Substitutions {
         let argv = image.command.as_deref().map(unquote).unwrap_or_default();
         let named: HashSet<i64> = argv.iter().flat_map(|word| numbers(word)).collect();
         let first = &source.workflow.images(image.process)[0];
-        // A subshell that started nothing before it became the program has no `> >(…)`.
+        // There is no `> >(…)` if the subshell started nothing before it became the program.
         let has_inner = first.upid != image.upid && has_children(source, image.process, first.upid);
         if named.is_empty() && !has_inner {
             continue;
@@ -64,7 +64,7 @@ pub(super) fn find(source: &Source) -> Substitutions {
     found
 }
 
-/// The pipes that a program held: descriptor, pipe, whether to read.
+/// The pipes that a program had open: descriptor, pipe, true if open for reading.
 fn pipes_of(source: &Source, upid: i64) -> Vec<(i64, String, bool)> {
     let rows = source.descriptors.get(&upid).into_iter().flatten();
     let standard = rows
@@ -75,7 +75,7 @@ fn pipes_of(source: &Source, upid: i64) -> Vec<(i64, String, bool)> {
     standard.chain(others).collect()
 }
 
-/// Processes that hold each pipe as standard input, output or for errors.
+/// Processes that have each pipe as standard input, output or error.
 fn holders(source: &Source) -> HashMap<String, Vec<ProcessId>> {
     let mut holders: HashMap<String, Vec<ProcessId>> = HashMap::new();
     let mut add = |upid: &i64, pipe: String| {
@@ -89,7 +89,7 @@ fn holders(source: &Source) -> HashMap<String, Vec<ProcessId>> {
             .filter(|row| row.fd <= 2 && row.target.starts_with("pipe:["));
         pipes.for_each(|row| add(upid, row.target.clone()));
     }
-    // A subshell that executed nothing.
+    // Subshells that executed no program.
     for sides in [&source.pipe_reads, &source.pipe_writes] {
         for (upid, inodes) in sides {
             inodes
@@ -117,8 +117,9 @@ fn parent_image(source: &Source, process: ProcessId) -> Option<i64> {
     source.rows.get(&first.upid)?.parent_upid
 }
 
-/// The command that a process belongs to as the shell saw it: what the same shell forked, be it in
-/// the process that became the program, or, where `beside`, before it forked that one.
+/// The command of which a process is a part, as the shell saw it: a child of the shell that forked the
+/// program. The shell may have forked it in the process that became the program, or, if `beside`,
+/// before it forked that process.
 fn unit_of(source: &Source, holder: ProcessId, program: ProcessId, beside: bool) -> Option<Unit> {
     let shell = &source.workflow.images(program)[0];
     let around = parent_image(source, program).filter(|_| beside);
@@ -147,8 +148,8 @@ fn numbers(word: &str) -> Vec<i64> {
     digits.filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// A word of bash in which the names of descriptors are the commands behind them. `None`: of one
-/// the command is not known. `quote` writes the text between them.
+/// A word of bash in which the names of descriptors are replaced by the commands behind them. `None` if
+/// the command of one is not known. `quote` quotes the text between them.
 pub(super) fn with_commands(
     word: &str,
     given: &[Given<String>],

@@ -1,37 +1,38 @@
-//! What a step did to one thing, and which order of two steps that asks for.
+//! One step's uses of one thing, and the order of two steps that their uses ask for.
 
 /// Something that steps can touch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Thing {
-    /// A name: whether it is there, and of what.
+    /// A name in a directory: its existence, and the file that has it.
     Name(String),
-    /// What a file holds, and its attributes, under whatever names.
+    /// Contents and attributes of a file, under any of its names.
     Content(i64),
-    /// The names in a directory.
+    /// The list of names in a directory.
     List(String),
-    /// A name outside the traced directories, of which opens, arguments and moments tell.
+    /// A name outside the traced directories, known from opens, arguments and the instants of changes.
     Outside(String),
-    /// A FIFO, which nobody can use alone.
+    /// A FIFO, which needs a process at each end.
     Fifo(i64),
 }
 
-/// How.
+/// The kind of use. Of two kinds the greater one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum How {
-    /// Looked at it.
+    /// The step read the thing.
     Read,
-    /// Added to it or took from it, which others may do as well in any order.
+    /// The step added something to the thing or removed it, which other steps may do as well, in any
+    /// order.
     Vary,
-    /// Looked at the names in a directory, and added one or took one away.
+    /// The step listed the names in a directory, and added or removed one.
     Mix,
-    /// Changed it.
+    /// The step changed the thing.
     Write,
-    /// Cannot go on without the other one.
+    /// The step cannot go on without the other step.
     Meet,
 }
 
 impl How {
-    /// Both: who looks at the names in a directory and adds one needs the order of either.
+    /// Both kinds. A step that lists a directory and adds a name needs the order of either.
     fn and(self, other: How) -> How {
         match (self, other) {
             (How::Read, How::Vary) | (How::Vary, How::Read) => How::Mix,
@@ -39,39 +40,39 @@ impl How {
         }
     }
 
-    /// Whether a directory was listed, if this is what was done to its list of names.
+    /// Returns true if a use of this kind of a directory's names may have listed them.
     pub(super) fn may_list(self) -> bool {
         matches!(self, How::Read | How::Mix | How::Write)
     }
 }
 
-/// From the first to the last time, ns.
+/// The first and the last time of a use, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
 }
 
-/// All that one step did to one thing.
+/// All uses of one thing by one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     pub(super) step: usize,
     pub(super) how: How,
     pub(super) span: Span,
-    /// When it only looked.
-    looked: Option<Span>,
-    /// When it did more.
+    /// Time of the reads.
+    read: Option<Span>,
+    /// Time of the other uses.
     changed: Option<Span>,
 }
 
-/// What a step that lists a directory saw of the names that another one added.
+/// The part of the names added by another step that a step saw when it listed a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Saw {
     Nothing,
     All,
-    /// It looked before a name came, and after: it may have waited for it.
+    /// The step listed the directory before a name came, and after: it may have waited for the name.
     Change,
-    /// Some of them, as they happened to be there: in no order it would see these.
+    /// Some of the names, as chance had it. No order of the steps would give these.
     Some,
 }
 
@@ -83,7 +84,7 @@ impl Span {
         }
     }
 
-    /// What a step that listed a directory in this time saw of names that another one added in that.
+    /// The names added during `added` that a step saw which listed the directory during `self`.
     fn saw(self, added: Span) -> Saw {
         if self.last_ns <= added.first_ns {
             Saw::Nothing
@@ -104,12 +105,12 @@ impl Touch {
             step,
             how,
             span,
-            looked: is_look.then_some(span),
+            read: is_look.then_some(span),
             changed: (!is_look).then_some(span),
         }
     }
 
-    /// Adds what the same step did besides.
+    /// Adds another use of the thing by the same step.
     pub(super) fn add(&mut self, other: Touch) {
         let both = |one: Option<Span>, other: Option<Span>| match (one, other) {
             (Some(one), Some(other)) => Some(one.with(other)),
@@ -117,22 +118,24 @@ impl Touch {
         };
         self.how = self.how.and(other.how);
         self.span = self.span.with(other.span);
-        self.looked = both(self.looked, other.looked);
+        self.read = both(self.read, other.read);
         self.changed = both(self.changed, other.changed);
     }
 
-    /// Whether this step has to come before another one that began later to touch the same thing, and whether that one has to
-    /// come before this one. Both: they did it at the same time, and neither came first.
+    /// The order of this step and one that began later to use the same thing: true if this step has to
+    /// come before the other, and true if the other has to come before this one. Both are true if the
+    /// uses overlap and neither came first.
     ///
-    /// Who only lists a directory and adds names of its own, as each Python does that imports a module, needs no order if none gives
-    /// what was seen: each listed before the other added, or while it did.
+    /// Steps that only list a directory and add names of their own, as Python does when it imports a
+    /// module, need no order if no order would give the names they saw: each listed before the other
+    /// added, or while it did.
     pub(super) fn orders(&self, later: &Touch) -> (bool, bool) {
         let is_at_once = self.span.last_ns > later.span.first_ns || later.how == How::Meet;
         let is_list = |how| matches!(how, How::Read | How::Vary | How::Mix);
         if !(is_at_once && is_list(self.how) && is_list(later.how)) {
             return (true, is_at_once);
         }
-        let saw = |lister: &Touch, other: &Touch| Some(lister.looked?.saw(other.changed?));
+        let saw = |lister: &Touch, other: &Touch| Some(lister.read?.saw(other.changed?));
         match (saw(self, later), saw(later, self)) {
             (Some(Saw::Change), _) | (_, Some(Saw::Change)) | (Some(Saw::All), Some(Saw::All)) => {
                 (true, true)

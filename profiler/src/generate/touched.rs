@@ -1,4 +1,4 @@
-//! What each step needs and leaves behind, by the files that it touched.
+//! The files that each step needs and the files that it leaves behind, from the files that it used.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ mod found;
 pub(super) mod links;
 mod listed;
 
-/// Who touched which file, by merged step.
+/// The uses of files by merged step.
 pub(super) struct Files<'a> {
     source: &'a Source,
     effects: &'a Effects,
@@ -22,13 +22,14 @@ pub(super) struct Files<'a> {
     reads: HashSet<(usize, i64)>,
     writes: HashSet<(usize, i64)>,
     timed: HashSet<(usize, i64)>,
-    /// Steps that changed a thing, with the moment, in order.
+    /// Steps that changed a thing, each with the instant of its last change, in the order of time.
     changed: HashMap<&'a Thing, Vec<(i64, usize)>>,
-    /// What each step touched.
+    /// Uses of things by each step.
     by_step: HashMap<usize, Vec<(&'a Thing, How, i64, i64)>>,
-    /// By directory that was there before the run and was listed: the names in it that the trace does not have.
+    /// Names that the trace does not have, by directory; for directories that existed before the run
+    /// and were listed.
     unseen_in: HashMap<String, Vec<(String, Kind)>>,
-    /// Such directories that cannot be read now, with the reason.
+    /// Directories of this kind that cannot be read now, with the reason.
     unreadable: BTreeMap<String, String>,
 }
 
@@ -76,16 +77,16 @@ impl<'a> Files<'a> {
         for changed in files.changed.values_mut() {
             changed.sort_unstable();
         }
-        files.look();
+        files.read_directories();
         files
     }
 
-    /// Directories that were listed, were there before the run, and cannot be read now, with the reason.
+    /// Directories that were listed, existed before the run, and cannot be read now, with the reason.
     pub(super) fn unreadable(&self) -> &BTreeMap<String, String> {
         &self.unreadable
     }
 
-    /// Whether another step changed this after `step` did.
+    /// Returns true if another step changed this thing after `step` did.
     fn changed_later(&self, thing: &Thing, step: usize) -> bool {
         let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
         match changed.iter().rposition(|&(_, by)| by == step) {
@@ -94,13 +95,14 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Whether a later step changed this, be it that `step` did or not.
+    /// Returns true if a later step changed this thing, no matter if `step` did.
     fn is_changed_after(&self, thing: &Thing, step: usize) -> bool {
         let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
         changed.iter().any(|&(_, by)| by > step)
     }
 
-    /// What a step leaves behind, and whether these files alone do not tell that it was done.
+    /// The files that a step leaves behind, and true if these files alone do not show that the step was
+    /// done.
     pub(super) fn outputs(&self, step: usize, parts: &[&Draft]) -> (Vec<Output>, bool) {
         let source = self.source;
         let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
@@ -127,11 +129,11 @@ impl<'a> Files<'a> {
                 _ => None,
             })
             .collect();
-        // What was only given a name.
+        // Files that the step only gave a name.
         files.extend(named.iter().filter_map(|path| source.file_at(path, end)));
         let mut outputs = Vec::new();
-        let mut told: HashSet<&str> = HashSet::new();
-        let mut told_contents: HashSet<i64> = HashSet::new();
+        let mut evident: HashSet<&str> = HashSet::new();
+        let mut evident_contents: HashSet<i64> = HashSet::new();
         for &file in &files {
             if !source.is_regular(file) {
                 continue;
@@ -148,12 +150,12 @@ impl<'a> Files<'a> {
                 let lasts = name.to_ns.is_none()
                     && !self.changed_later(&Thing::Content(file), step)
                     && !self.changed_later(&Thing::Name(name.path.clone()), step);
-                // Its time of change must be that of the step, or make would do it again.
+                // Its time of change must be that of the step, or make would do the step again.
                 let is_fresh =
                     self.writes.contains(&(step, file)) && !self.timed.contains(&(step, file));
                 if lasts && is_fresh {
-                    told.insert(&name.path);
-                    told_contents.insert(file);
+                    evident.insert(&name.path);
+                    evident_contents.insert(file);
                 }
                 outputs.push(Output {
                     place: Place::of(&name.path, &source.root),
@@ -165,24 +167,25 @@ impl<'a> Files<'a> {
             }
             if !is_there {
                 // Made and removed within the step.
-                told_contents.insert(file);
+                evident_contents.insert(file);
             }
         }
         outputs.sort_by(|a, b| a.place.cmp(&b.place));
         outputs.dedup();
-        let has_told = outputs
+        let has_evident = outputs
             .iter()
             .any(|output| output.lasts && output.place.is_below());
-        let is_told = |path: &str| {
-            told.contains(path)
+        let is_evident = |path: &str| {
+            evident.contains(path)
                 || self.is_of_passage(path, step, parts)
                 || self.is_new_directory(path, step)
         };
-        let all_told = named.iter().all(|path| is_told(path)) && contents.is_subset(&told_contents);
-        (outputs, !(has_told && all_told))
+        let all_evident =
+            named.iter().all(|path| is_evident(path)) && contents.is_subset(&evident_contents);
+        (outputs, !(has_evident && all_evident))
     }
 
-    /// A name that was not there before the step nor after it.
+    /// Returns true for a name that existed neither before the step nor after it.
     fn is_of_passage(&self, path: &str, step: usize, parts: &[&Draft]) -> bool {
         let source = self.source;
         let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
@@ -193,7 +196,7 @@ impl<'a> Files<'a> {
             && !source.is_directory_at(path, start)
     }
 
-    /// What is no file below the root that the step made, or gave its name, and that stayed.
+    /// Directories, links and FIFOs below the root that the step made or named, and that stayed.
     pub(super) fn leaves(&self, step: usize, parts: &[&Draft]) -> Vec<Leaf> {
         let source = self.source;
         let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
@@ -221,7 +224,7 @@ impl<'a> Files<'a> {
         made.into_values().collect()
     }
 
-    /// Whether a step made directories, which stayed, and changed nothing else.
+    /// Returns true if a step made directories that stayed, and changed nothing else.
     pub(super) fn makes_directories_only(&self, step: usize) -> bool {
         let touched = self.by_step.get(&step).into_iter().flatten();
         let mut changed = touched
@@ -234,7 +237,7 @@ impl<'a> Files<'a> {
             )
     }
 
-    /// A directory that the step made and that stayed.
+    /// Returns true for a directory that the step made and that stayed.
     fn is_new_directory(&self, path: &str, step: usize) -> bool {
         self.source.is_directory_at(path, i64::MAX)
             && !self.changed_later(&Thing::Name(path.into()), step)
@@ -298,7 +301,7 @@ impl<'a> Files<'a> {
         inputs
     }
 
-    /// The directories that were made in the run and are there at its end.
+    /// The directories below the root that were made in the run and existed at its end.
     pub(super) fn last_directories(&self) -> Vec<String> {
         let last = self.source.last_directories();
         let made = last.filter(|path| self.is_made_ever(path));
@@ -308,7 +311,7 @@ impl<'a> Files<'a> {
         made.into_iter().map(String::from).collect()
     }
 
-    /// Whether it renamed or removed a directory that was there before.
+    /// Returns true if the step renamed or removed a directory that existed before it.
     pub(super) fn moves_directory(&self, step: usize, parts: &[&Draft]) -> bool {
         let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
         let mut touched = self.by_step.get(&step).into_iter().flatten();
@@ -319,7 +322,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// What a name that nobody looked at belongs to.
+/// The kind of file that has a name which no step used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     File,

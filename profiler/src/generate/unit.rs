@@ -12,7 +12,7 @@ pub(super) struct Unit {
 pub(super) fn started_by(source: &Source, upid: i64, process: ProcessId) -> Vec<Unit> {
     let children = &source.children[process.0 as usize];
     let of_image = children.iter().filter(|&&child| {
-        // What a program was given as a file belongs to that program.
+        // A command given to a program as a file belongs to that program.
         if source.substitutions.owner.contains_key(&child) {
             return false;
         }

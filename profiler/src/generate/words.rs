@@ -4,11 +4,11 @@ use flowtrace_schema::quote_argv;
 
 use crate::paths::below;
 
-/// Variable that holds the directory in which a specification runs, for arguments that named the
-/// original one in full.
+/// Variable with the directory in which a specification runs, for arguments that named the original
+/// directory by its full path.
 pub(super) const ROOT_VARIABLE: &str = "FLOWTRACE_ROOT";
 
-/// Where a file is.
+/// The place of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// Below the root, relative to it; the root itself is empty.
@@ -18,7 +18,6 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place of an absolute path.
     pub(super) fn of(path: &str, root: &str) -> Place {
         match below(path, root) {
             Some(rest) => Place::Below(rest.into()),
@@ -26,21 +25,21 @@ impl Place {
         }
     }
 
-    /// The path as seen from the root.
+    /// The path relative to the root; absolute if the file is elsewhere.
     pub fn path(&self) -> &str {
         match self {
             Place::Below(path) | Place::Elsewhere(path) => path,
         }
     }
 
-    /// Whether it is below the root.
+    /// True if the file is below the root.
     pub fn is_below(&self) -> bool {
         matches!(self, Place::Below(_))
     }
 }
 
-/// `path`, absolute, as seen from the absolute directory `from`; both below `root`, or the path
-/// stays absolute.
+/// The absolute path `path` relative to the absolute directory `from` if both are below `root`; else
+/// `path` itself.
 pub(super) fn relative(path: &str, from: &str, root: &str) -> String {
     let (Some(to), Some(from)) = (below(path, root), below(from, root)) else {
         return path.into();
@@ -58,7 +57,7 @@ pub(super) fn relative(path: &str, from: &str, root: &str) -> String {
         return ".".into();
     }
     let path = parts.join("/");
-    // What begins with a dash would be taken for an option, with a tilde for a home.
+    // A dash at the beginning would be taken for an option, a tilde for a home directory.
     if path.starts_with(['-', '~']) {
         format!("./{path}")
     } else {
@@ -66,15 +65,15 @@ pub(super) fn relative(path: &str, from: &str, root: &str) -> String {
     }
 }
 
-/// One word of bash that stands for `word` alone.
+/// `word` quoted as one word of bash.
 pub(super) fn quote(word: &str) -> String {
     quote_argv([word.as_bytes()]).text().into_owned()
 }
 
-/// The same of an argument that may name the original directory: the new one takes its place.
-/// Also says whether it did.
+/// Quotes an argument that may name the original directory, and puts the variable in the place of that
+/// name. Also returns true if it did.
 pub(super) fn quote_rooted(word: &str, root: &str) -> (String, bool) {
-    // A root of one component is too short to be told from other text.
+    // A root of one component is too short to be recognised in text.
     if root.matches('/').count() < 2 {
         return (quote(word), false);
     }
@@ -106,7 +105,7 @@ pub(super) fn quote_rooted(word: &str, root: &str) -> (String, bool) {
     (text, found)
 }
 
-/// Whether what stands before a path is an option of letters alone, as in `-I/path`.
+/// Returns true if the text before a path is an option of letters alone, as in `-I/path`.
 fn is_option(before: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or(before);
     word.strip_prefix('-')

@@ -1,4 +1,5 @@
-//! What managers leave beside a run about their jobs. Files of the user: of any size and kind.
+//! Records of managers about their jobs, kept beside a run. The files are the user's, of any size and
+//! kind.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,17 +10,17 @@ use serde::Deserialize;
 
 use crate::managers::shell_line;
 
-/// Records of one directory that are read at most.
+/// Most records of one directory that are read.
 const MOST: usize = 50_000;
-/// Bytes of a record that are read at most.
+/// Most bytes of a record that are read.
 const LONGEST: u64 = 1 << 20;
-/// What Snakemake puts before the command of a rule.
+/// Text that Snakemake puts before the command of a rule.
 const STRICT: &str = "set -euo pipefail;";
 
-/// The managers' records, read when they are first asked for.
+/// The managers' records, each read on first use.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// By the directory of a run of Snakemake: the rule of each command.
+    /// The rule of each command, by the directory of a run of Snakemake.
     snakemake: HashMap<PathBuf, HashMap<String, String>>,
 }
 
@@ -31,7 +32,7 @@ struct Metadata {
 }
 
 impl Records {
-    /// The name of the job that these arguments begin in that directory.
+    /// The name of the job that a process with these arguments in that directory begins.
     pub(super) fn name(&mut self, cwd: Option<&str>, argv: &[String]) -> Option<String> {
         let cwd = Path::new(cwd?);
         if let Some(script) = argv
@@ -66,7 +67,7 @@ fn snakemake(directory: &Path) -> HashMap<String, String> {
         else {
             continue;
         };
-        // A command that two rules have in common names neither.
+        // A command of two rules names neither.
         let known = rules
             .entry(command.trim().to_owned())
             .or_insert_with(|| Some(rule.clone()));
@@ -80,7 +81,7 @@ fn snakemake(directory: &Path) -> HashMap<String, String> {
     sure.collect()
 }
 
-/// The process that a task of Nextflow belongs to: its name without the tag.
+/// The name of the process that a Nextflow task belongs to, without the task's tag.
 fn nextflow(script: &Path) -> Option<String> {
     let text = read(script)?;
     let text = String::from_utf8_lossy(&text);
@@ -94,7 +95,7 @@ fn nextflow(script: &Path) -> Option<String> {
     (!process.is_empty() && !process.contains(char::is_control)).then(|| process.to_owned())
 }
 
-/// A regular file, if it is not absurdly large. A FIFO would never be read to its end.
+/// The contents of a regular file of reasonable size. A FIFO could never be read to its end.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let is_fit = path
         .symlink_metadata()

@@ -1,4 +1,4 @@
-//! Recorded calls as calls to be played, and the files that have to be there first.
+//! Turns recorded calls into calls to be played, and finds the files that must exist first.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,20 +9,20 @@ use super::order::{Order, Recorded};
 use super::{Call, CallKind, Workload, place};
 use crate::model::ProcessId;
 
-/// Of O_TMPFILE what no other flag has.
+/// The bit of O_TMPFILE that no other flag has.
 const UNNAMED: i64 = 0o20_000_000;
 const S_IFMT: i64 = 0o170_000;
 const S_IFREG: i64 = 0o100_000;
-/// The most bytes that one call moves (read(2)). A trace that others wrote may say more.
+/// Most bytes that one call can move (read(2)). A trace from an unknown source may have larger numbers.
 const MOST_MOVED: i64 = 0x7fff_f000;
 
-/// Makes calls to be played of recorded ones.
+/// Turns recorded calls into calls to be played.
 pub(super) struct Planner<'a> {
-    /// Every name of each file.
+    /// All names of each file.
     pub(super) names: &'a HashMap<i64, Vec<NameRow>>,
     /// The traced directories.
     pub(super) roots: &'a [&'a str],
-    /// Number of each file.
+    /// Number of each file in the workload.
     pub(super) place: HashMap<i64, usize>,
     /// Files that were made without a name.
     pub(super) unnamed: HashSet<i64>,
@@ -30,15 +30,16 @@ pub(super) struct Planner<'a> {
     pub(super) workload: Workload,
 }
 
-/// By the new name of a directory: when it got it, and which one it had before.
+/// Earlier names of renamed directories by the new name: the time of the rename, and the name before
+/// it.
 type Renamed = HashMap<String, Vec<(i64, String)>>;
 
-/// Whether a file had this name then.
+/// Returns true if a file had this name at the instant `at`.
 fn was(name: &NameRow, at: i64) -> bool {
     name.from_ns <= at && name.to_ns.is_none_or(|to| to >= at)
 }
 
-/// Whether a call makes its file.
+/// Returns true if a call makes its file.
 fn makes(row: &ReplayedCallRow) -> bool {
     matches!(&*row.op, "create" | "mkdir" | "mknod" | "symlink")
 }
@@ -61,7 +62,8 @@ impl Planner<'_> {
         self.below(&first.path)
     }
 
-    /// The name that a file had at the begin, if it was there: it may have been seen first when a directory above it had been renamed.
+    /// The name that a file had when the run began, if it existed then. The file may have been seen
+    /// first after a directory above it had been renamed.
     fn name_before(&self, file: i64, renamed: &Renamed) -> Option<String> {
         let names = self.names.get(&file)?.iter();
         let first = names.min_by_key(|name| name.from_ns)?;
@@ -82,7 +84,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The name that a call gave its file.
+    /// The name that a call gave to its file.
     fn new_name(&self, row: &ReplayedCallRow) -> Option<String> {
         let names = self.names.get(&row.file_id)?;
         let end = row.start_ns + row.duration_ns;
@@ -92,21 +94,22 @@ impl Planner<'_> {
         self.below(&made.path)
     }
 
-    /// Whether a file had no name then.
+    /// Returns true if a file had no name at the instant `at`.
     fn is_nameless(&self, file: i64, at: i64) -> bool {
         let names = self.names.get(&file);
         !names.into_iter().flatten().any(|name| was(name, at))
     }
 
-    /// Where a file was made that had no name: next to where it got one, or anywhere.
+    /// The directory in which a file without a name was made: that of its first name, or the root if it
+    /// never got one.
     fn beside(&self, file: i64) -> String {
         let first = self.first_name(file);
         let parent = first.as_deref().and_then(|path| path.rsplit_once('/'));
         parent.map_or(".", |(parent, _)| parent).to_owned()
     }
 
-    /// What is there before anything is played: files that are used before anybody made them, as large
-    /// as they are read, and directories.
+    /// Collects what must exist before the first call is played: files that are used before any call
+    /// makes them, of the size to which they are read, and directories.
     pub(super) fn prepare(&mut self, calls: &[ReplayedCallRow]) {
         let mut made: HashSet<i64> = HashSet::new();
         let mut directories = BTreeSet::new();
@@ -127,7 +130,7 @@ impl Planner<'_> {
                 made.insert(row.file_id);
             }
         }
-        // By every name that they ever had.
+        // Directories made in the run, by every name that they ever had.
         let made_directories: HashSet<String> = calls
             .iter()
             .filter(|row| &*row.op == "mkdir")
@@ -136,12 +139,13 @@ impl Planner<'_> {
             .filter_map(|name| self.below(&name.path))
             .collect();
         for row in calls {
-            // Whatever it is called when it is used.
+            // The name at the begin, for the call may use a later one.
             let Some(path) = self.name_before(row.file_id, &renamed) else {
                 continue;
             };
             if made.contains(&row.file_id) {
-                // What it lies in may have been there. Later it may lie elsewhere.
+                // The directory around the file may have existed before. The file may be elsewhere
+                // later.
                 let end = row.start_ns + row.duration_ns;
                 let path = self.name_at(row.file_id, end).filter(|_| makes(row));
                 if let Some((parent, _)) = path.as_deref().and_then(|path| path.rsplit_once('/'))
@@ -164,8 +168,8 @@ impl Planner<'_> {
                 _ => {}
             }
         }
-        // Of what was looked for and not found there is nothing. A link or FIFO that was there is a file here: what is played
-        // gives it another name or takes it away.
+        // Names for which no file was found stay without one. A link or FIFO that existed is played as
+        // a file, for the calls may rename or remove it.
         let used: HashSet<String> = calls
             .iter()
             .filter(|row| &*row.kind != "absent")
@@ -183,7 +187,7 @@ impl Planner<'_> {
         self.workload.directories = directories.into_iter().collect();
     }
 
-    /// A recorded call as one to be played; `None`: it is left out.
+    /// The call to be played for a recorded one; `None` if it is left out.
     pub(super) fn call(&mut self, row: &ReplayedCallRow, process: ProcessId) -> Option<Call> {
         let flags = row.flags.unwrap_or(0);
         let is_unnamed = &*row.op == "create" && flags & UNNAMED != 0;

@@ -1,15 +1,16 @@
-//! What has to come before a call of another process when it is played.
+//! Finds the calls of other processes that must come before a call when it is played.
 //!
-//! Calls are played as early as the threads get to them, so whatever a call needs is waited for: the changes to its
-//! file, the making of its name and of the directories above it; and who takes a name away waits for those who used it.
-//! Only what was over when the call began is waited for. So nobody waits in a circle: the order in time has none.
+//! Calls are played as early as their threads reach them. A call therefore waits for everything that it
+//! needs: the changes to its file, and the making of its name and of the directories above it. A call
+//! that removes a name waits for the calls that used the name. A call waits only for calls that had
+//! ended before it began in the trace. No threads wait in a circle, since the order in time has none.
 
 use std::collections::HashMap;
 
 use super::{After, CallKind};
 use crate::model::ProcessId;
 
-/// When and by whom a call was made.
+/// The process and the times of a recorded call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     pub(super) process: ProcessId,
@@ -17,23 +18,23 @@ pub(super) struct Recorded {
     pub(super) end_ns: i64,
 }
 
-/// Counters of what happened to files and names.
+/// Counters of the changes and uses of files and names.
 #[derive(Default)]
 pub(super) struct Order {
     counters: Vec<Counter>,
     of_file: HashMap<usize, usize>,
-    /// The first of the [`Of`]s' counters.
+    /// Number of the first of a name's counters, which [`Of`] lists.
     of_name: HashMap<String, usize>,
 }
 
 #[derive(Default)]
 struct Counter {
-    /// When the calls that advanced it ended, ns, in order.
+    /// Ends of the calls that advanced the counter, ns, in order.
     ends: Vec<i64>,
     by: By,
 }
 
-/// Who advanced a counter.
+/// The processes that advanced a counter.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum By {
     #[default]
@@ -42,24 +43,25 @@ enum By {
     Several,
 }
 
-/// What is counted of a name.
+/// The counters of a name.
 #[derive(Clone, Copy)]
 enum Of {
-    /// It came to be, or went away.
+    /// The name was made or removed.
     Changed = 0,
-    /// Somebody used it.
+    /// A call used the name.
     Used = 1,
     /// A name below it changed.
     Within = 2,
 }
 
 impl Order {
-    /// How many counters there are.
+    /// Number of counters.
     pub(super) fn counters(&self) -> usize {
         self.counters.len()
     }
 
-    /// What comes before a call, and which counters it advances. Calls have to be given in the order of their begin.
+    /// The counts that must be reached before a call, and the counters that it advances. Calls must be
+    /// given in the order of their begin.
     pub(super) fn of(
         &mut self,
         kind: &CallKind,
@@ -78,7 +80,7 @@ impl Order {
         (after, advances)
     }
 
-    /// Which counters a call waits for, and which it advances.
+    /// The counters for which a call waits, and those that it advances.
     fn counters_of(
         &mut self,
         kind: &CallKind,
@@ -103,7 +105,7 @@ impl Order {
             advances.push(of_file);
         }
         match kind {
-            // Through what is open already.
+            // Calls on an open file, which need no name.
             Flush | Close | Read { .. } | Write { .. } | Truncate(_) | Sync => {
                 return (after, advances);
             }
@@ -136,7 +138,7 @@ impl Order {
         (after, advances)
     }
 
-    /// A name, and the directories above it.
+    /// Adds the counters for the existence of a name and of the directories above it.
     fn needs(&mut self, path: &str, after: &mut Vec<usize>) {
         after.push(self.name(path, Of::Changed));
         let mut above = path;
@@ -175,7 +177,8 @@ impl Order {
 }
 
 impl Counter {
-    /// How far it had come when a call began; `None`: nobody but its own process had advanced it.
+    /// The count of calls that had ended when a call began; `None` if only the call's own process had
+    /// advanced the counter.
     fn after(&self, counter: usize, at: Recorded) -> Option<After> {
         let over = self.ends.partition_point(|&end_ns| end_ns <= at.start_ns);
         let count = u32::try_from(over).unwrap_or(u32::MAX);
@@ -184,7 +187,7 @@ impl Counter {
     }
 
     fn advance(&mut self, at: Recorded) {
-        // Calls come in the order of their begin, so those that end later are few.
+        // Calls come in the order of their begin, so few of them end later than this one.
         let place = self.ends.partition_point(|&end_ns| end_ns <= at.end_ns);
         self.ends.insert(place, at.end_ns);
         self.by = match self.by {
@@ -221,7 +224,7 @@ mod tests {
             after.len()
         };
         assert_eq!(make(&mut order, 20), 1);
-        // It was still being made: this one did not need it.
+        // The directory was still being made, so this call did not need it.
         assert_eq!(make(&mut order, 5), 0);
         let create = CallKind::Open {
             write: true,
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(after.len(), 1);
         let (after, _) = order.of(&CallKind::RemoveDirectory, 1, "d", at(2, 4, 5));
         assert_eq!(after.len(), 1);
-        // Made anew under the same name, it is another file.
+        // A directory made again under the same name is another file.
         let (after, _) = order.of(&CallKind::MakeDirectory, 2, "d", at(0, 6, 7));
         assert_eq!(after.len(), 1);
     }

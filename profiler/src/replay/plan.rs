@@ -63,7 +63,7 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         held.cpu_ns = held.cpu_ns.saturating_add(cpu_ns);
         let actor = &mut planner.workload.actors[id.0 as usize];
         actor.parent = process.parent.map(|parent| parent.0 as usize);
-        // Everything that happens to the process, in order: begin, end, what.
+        // All events of the process in order: begin, end, act.
         let mut events: Vec<(i64, i64, Act)> = own
             .iter()
             .map(|(row, call)| {
@@ -83,7 +83,7 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
             }
         }
         events.sort_by_key(|event| event.0);
-        // A parent that does something before its child has ended does not wait for it then.
+        // A parent that acts before its child has ended is not waiting for the child.
         let mut gaps = Vec::new();
         let mut at = process.start_ns;
         for (start, over, act) in events {
@@ -98,13 +98,13 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
     Ok(planner.workload)
 }
 
-/// Why a trace is not all of its run.
+/// The reasons why a trace does not have its whole run.
 fn incomplete(workflow: &Workflow) -> Vec<String> {
     let mut reasons = Vec::new();
     if workflow.is_live {
         reasons.push("it is still being recorded: only what is stored by now is played".to_owned());
     } else if workflow.is_cut_short() {
-        reasons.push("its recording was cut short: what came last is not played".to_owned());
+        reasons.push("its recording was cut short: its last calls are not played".to_owned());
     }
     if workflow.is_incomplete() {
         reasons.push("rows of it are missing, and the calls in them".to_owned());
@@ -112,9 +112,10 @@ fn incomplete(workflow: &Workflow) -> Vec<String> {
     reasons
 }
 
-/// Puts thinking between what a process does. Gaps that end with the end of a child were spent
-/// waiting for it. Of the others the time held by the tracer or for want of a processor is not played.
-fn spread(acts: &mut Vec<Act>, gaps: &[i64], cpu_ns: i64, held_ns: i64) {
+/// Puts thinking times between the acts of a process. A gap that ends with the end of a child was a
+/// wait for the child. From the other gaps, the time stopped by the tracer or waiting for a CPU is left
+/// out.
+fn spread(acts: &mut Vec<Act>, gaps: &[i64], cpu_ns: i64, not_played_ns: i64) {
     let is_waiting = |at: usize| matches!(acts.get(at), Some(Act::Wait(_)));
     let own: Vec<i64> = gaps
         .iter()
@@ -122,7 +123,7 @@ fn spread(acts: &mut Vec<Act>, gaps: &[i64], cpu_ns: i64, held_ns: i64) {
         .map(|(at, &gap)| if is_waiting(at) { 0 } else { gap })
         .collect();
     let sum = own.iter().sum::<i64>().max(1) as f64;
-    let kept = (1.0 - held_ns as f64 / sum).clamp(0.0, 1.0);
+    let kept = (1.0 - not_played_ns as f64 / sum).clamp(0.0, 1.0);
     let computing = cpu_ns as f64 / sum;
     let mut with_thoughts = Vec::with_capacity(acts.len() * 2 + 1);
     let mut acts_left = std::mem::take(acts).into_iter();

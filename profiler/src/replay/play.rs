@@ -19,41 +19,43 @@ use serde::Serialize;
 
 use super::{Act, Call, CallKind, Totals, Workload};
 
-/// Longest wait for what should come first; then the call is made all the same.
+/// Longest wait for an earlier call. After that the call is made all the same.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Stack of a thread that stands for a process.
+/// Stack of a thread that plays a process, bytes.
 const STACK: usize = 256 << 10;
-/// Most bytes that are read or written at once. A longer call is played as several, so that memory does not depend on the
-/// trace.
+/// Most bytes that are read or written at once. A longer call is played as several, so that the need of
+/// memory does not depend on the trace.
 const BLOCK: usize = 1 << 20;
 
-/// What went otherwise than recorded.
+/// Deviations from the recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failed {
-    /// Calls that failed, and the first reason.
+    /// Number of calls that failed.
     pub calls: u64,
-    /// The first reason.
+    /// The reason of the first failure.
     pub first: Option<String>,
-    /// Calls that did not wait for what should have come first, because it did not come.
+    /// Number of calls made before the calls for which they should have waited, since these took too
+    /// long.
     pub impatient: u64,
 }
 
-/// What the threads of a replay used, to compare with the recorded processes.
+/// Times that the threads of a replay used, to compare with those of the recorded processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
     /// CPU time, ns.
     pub cpu_ns: u64,
-    /// They could have run and waited for a processor, ns; 0 where the kernel does not tell.
+    /// Time for which the threads were runnable and waited for a CPU, ns; 0 if the kernel does not
+    /// report it.
     pub run_queue_ns: u64,
 }
 
-/// How a replay went: how long it took without preparing it, and what it did.
+/// Result of a replay: its duration without the preparation, and what it did.
 pub type Played = (Duration, Totals, Failed, Used);
 
 struct Stage {
     root: PathBuf,
     workload: Workload,
-    /// Bytes to write.
+    /// Bytes that are written.
     block: Vec<u8>,
     state: Mutex<State>,
     changed: Condvar,
@@ -61,7 +63,7 @@ struct Stage {
 
 #[derive(Default)]
 struct State {
-    /// How far each counter has come.
+    /// Value of each counter.
     done: Vec<u32>,
     ended: Vec<bool>,
     totals: Totals,
@@ -85,7 +87,7 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
             fs::create_dir_all(parent)?;
         }
         let file = File::create(&path)?;
-        // Written out: of a hole nothing would be read.
+        // The bytes are written, since nothing would be read from the disk for a hole.
         for (at, part) in pieces(0, *size) {
             file.write_all_at(&block[..part], at)?;
         }
@@ -111,7 +113,7 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
         threads.push(start(&stage, at, HashMap::new())?);
     }
     for thread in threads {
-        // A thread that panicked has said so.
+        // A thread that panicked has already reported it.
         let _ = thread.join();
     }
     let taken = begin.elapsed();
@@ -119,8 +121,8 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
     Ok((taken, state.totals, state.failed.clone(), state.used))
 }
 
-/// Fails unless the files that a workload begins with have room on the disk of `root`. They are written in full, and a trace
-/// that others wrote may have one of any size.
+/// Fails if the disk of `root` has too little free space for the files with which a workload begins.
+/// They are written in full, and a trace from an unknown source may have files of any size.
 fn fits(workload: &Workload, root: &Path) -> io::Result<()> {
     let stat = statvfs(root)?;
     let free = stat.blocks_available() as u64 * stat.fragment_size() as u64;
@@ -146,10 +148,10 @@ fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize)> {
     })
 }
 
-/// What a process has open of each file.
+/// The open files of a process, by number of the file in the workload.
 type Files = HashMap<usize, Vec<Opened>>;
 
-/// A file is open: several may be of one file, and not all of them for writing.
+/// An open file. One file may be open several times, not each time for writing.
 #[derive(Clone)]
 struct Opened {
     file: Arc<File>,
@@ -188,7 +190,7 @@ impl Stage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `is_so`; false when that takes too long.
+    /// Waits until `is_so` returns true. Returns false if that takes too long.
     fn wait(&self, is_so: impl Fn(&State) -> bool) -> bool {
         let state = self.lock();
         let waited = self
@@ -202,12 +204,12 @@ impl Stage {
 
 struct Performer<'a> {
     stage: &'a Arc<Stage>,
-    /// What the process has open; a child begins with its parent's.
+    /// The open files of the process. A child begins with those of its parent.
     files: Files,
-    /// Bytes that were read.
+    /// Buffer for bytes that are read.
     buffer: Vec<u8>,
     children: Vec<std::thread::JoinHandle<()>>,
-    /// CPU time that it should have used by now, its calls included.
+    /// CPU time that the process should have used by now, its calls included.
     budget: Duration,
     overslept: Duration,
 }
@@ -220,7 +222,7 @@ impl Performer<'_> {
                 Act::Think { compute_ns, gap_ns } => {
                     self.budget += Duration::from_nanos(*compute_ns);
                     let gap = Duration::from_nanos(*gap_ns);
-                    // Without a clock of the thread, what its calls use is not known.
+                    // Without a clock of the thread, the CPU time of its calls is not known.
                     let left = match cpu_time() {
                         Some(used) => self.budget.saturating_sub(used),
                         None => Duration::from_nanos(*compute_ns),
@@ -238,7 +240,7 @@ impl Performer<'_> {
                     }
                 },
                 Act::Wait(child) => {
-                    // However long it takes: it is a thread of our own, and will end.
+                    // The wait has no limit: the child is a thread of this process, and will end.
                     while !stage.wait(|state| state.ended[*child]) {}
                 }
                 Act::Call(call) => self.call(call),
@@ -246,7 +248,7 @@ impl Performer<'_> {
         }
     }
 
-    /// Rests, less what it has rested too long before: a sleep never ends in time.
+    /// Sleeps for `time`, less the time overslept before, since a sleep always lasts too long.
     fn rest(&mut self, time: Duration) {
         if self.overslept >= time {
             self.overslept -= time;
@@ -284,7 +286,7 @@ impl Performer<'_> {
         }
     }
 
-    /// Makes a call; gives the bytes read and written.
+    /// Makes a call and returns the bytes read and written.
     fn make(&mut self, call: &Call) -> io::Result<(u64, u64)> {
         let path = self.stage.root.join(&call.path);
         match &call.kind {
@@ -298,7 +300,7 @@ impl Performer<'_> {
                     .read(true)
                     .write(*write || *create)
                     .truncate(*truncate && *write);
-                // What was made anew then may be there now, when two did it at once.
+                // A file that was new in the trace may exist now if two processes made it at once.
                 options.create(*create);
                 self.has_opened(call, options.open(&path)?, *write || *create);
             }
@@ -367,7 +369,8 @@ impl Performer<'_> {
         Ok((0, 0))
     }
 
-    /// What the process has open, or what the call leads to where it was opened unseen.
+    /// The process's open file for a call. If the trace has no open of it, the file at the call's path
+    /// is opened.
     fn opened(&mut self, call: &Call, path: &Path, write: bool) -> io::Result<Arc<File>> {
         let mut all = self.files.get(&call.file).into_iter().flatten().rev();
         if let Some(opened) = all.find(|opened| opened.writes || !write) {
@@ -387,7 +390,8 @@ impl Performer<'_> {
         file
     }
 
-    /// Which of several was closed is not recorded: one that can do no more than the others.
+    /// Closes one of the open files. The trace does not say which one was closed; the one that allows
+    /// least is taken.
     fn close(&mut self, file: usize) {
         let Some(all) = self.files.get_mut(&file) else {
             return;
@@ -405,12 +409,12 @@ fn fail(state: &mut State, reason: String) {
     state.failed.first.get_or_insert(reason);
 }
 
-/// Keeps a processor busy for that much of its time, not of the clock's: then a machine that is
-/// busy, or has fewer processors, takes longer, as it would for the program.
+/// Keeps a CPU busy for `time` of CPU time, not of elapsed time. A machine that is busy or has fewer
+/// CPUs then takes longer, as it would for the program.
 fn compute(time: Duration) {
     let begin = Instant::now();
     let used = cpu_time();
-    // Where the clock of the thread is not to be had, that of the wall.
+    // Without a clock of the thread, elapsed time is taken.
     let done = || match (used, cpu_time()) {
         (Some(before), Some(now)) => now.saturating_sub(before) >= time,
         _ => begin.elapsed() >= time,
@@ -423,22 +427,22 @@ fn compute(time: Duration) {
     }
 }
 
-/// What this thread has used until now.
+/// Times that this thread has used until now.
 fn used() -> Used {
-    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let mut numbers = told.split_whitespace().map(str::parse);
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut numbers = text.split_whitespace().map(str::parse);
     let mut next = || numbers.next().and_then(Result::ok);
-    let told = next();
+    let cpu_ns = next();
     Used {
         cpu_ns: match cpu_time() {
             Some(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-            None => told.unwrap_or(0),
+            None => cpu_ns.unwrap_or(0),
         },
         run_queue_ns: next().unwrap_or(0),
     }
 }
 
-/// CPU time of this thread. `/proc` tells it only as of the last tick.
+/// CPU time of this thread. `/proc` would have it only as of the last tick.
 fn cpu_time() -> Option<Duration> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
     Some(time.into())

@@ -1,10 +1,10 @@
-//! Programs that run scripts, and how they are told which.
+//! Programs that run scripts, and the arguments that name the script.
 
 use super::program::base;
 
-/// How a program that runs scripts is told which.
+/// The arguments by which a program that runs scripts gets its script.
 pub(super) struct Interpreter {
-    /// Options that take the program text itself.
+    /// Options whose next argument is the program text.
     code: &'static [&'static str],
     /// Options whose next argument is not the script.
     with_value: &'static [&'static str],
@@ -12,8 +12,8 @@ pub(super) struct Interpreter {
     script: &'static [&'static str],
     /// The option that runs a module by its name.
     module: Option<&'static str>,
-    /// One-letter options that may stand in one argument, as in `bash -ec`. The last of them
-    /// takes the program text itself.
+    /// One-letter options that may stand in one argument, as in `bash -ec`. The last letter is that of
+    /// the option for program text.
     letters: &'static str,
 }
 
@@ -82,13 +82,14 @@ impl Interpreter {
         }
     }
 
-    /// What people call it, and the arguments of that.
+    /// The usual name of what runs, and its arguments.
     pub(super) fn rule<'a>(&self, name: &str, arguments: &'a [&'a str]) -> (String, &'a [&'a str]) {
         let (rule, used) = self.named_by(name, arguments);
         (rule, arguments.get(used..).unwrap_or_default())
     }
 
-    /// The name, and how many arguments come before those of a script; all where there is none.
+    /// The name, and the number of arguments before those of the script; all arguments if there is no
+    /// script.
     fn named_by(&self, name: &str, arguments: &[&str]) -> (String, usize) {
         let all = arguments.len();
         let script = |at: usize, of: fn(&str) -> &str| match arguments.get(at) {
@@ -122,7 +123,7 @@ impl Interpreter {
             if self.with_value.contains(&argument) {
                 at += 1;
             } else if argument == "-" {
-                // The program comes through standard input.
+                // The program text comes through standard input.
                 return (name.into(), all);
             } else if !argument.starts_with(['-', '+']) && !argument.is_empty() {
                 return script(at - 1, script_name);
@@ -131,7 +132,7 @@ impl Interpreter {
         (name.into(), all)
     }
 
-    /// The option for program text at the end of a bundle of options.
+    /// The letter of the option for program text, at the end of a bundle of options.
     fn code_letter(&self, argument: &str) -> Option<char> {
         let bundle = argument.strip_prefix('-')?;
         let letter = self.letters.chars().last()?;
@@ -140,13 +141,15 @@ impl Interpreter {
     }
 }
 
-/// What Python's `multiprocessing` starts that way for itself: workers (`multiprocessing.spawn`), and helpers that sleep all the time.
+/// The module of Python's `multiprocessing` that program text starts: a worker
+/// (`multiprocessing.spawn`), or a helper that sleeps all the time.
 fn pool_module(code: &str) -> Option<&str> {
     let (module, _) = code.strip_prefix("from ")?.split_once(" import ")?;
     module.starts_with("multiprocessing.").then_some(module)
 }
 
-/// Whether a program comes through a descriptor, as in `bash <(make-script)`: its number names nothing.
+/// Returns true if a program text comes through a descriptor, as in `bash <(make-script)`. The number
+/// is then no name.
 fn is_descriptor(path: &str) -> bool {
     let number = ["/dev/fd/", "/proc/self/fd/"]
         .iter()
@@ -154,7 +157,7 @@ fn is_descriptor(path: &str) -> bool {
     path == "/dev/stdin" || number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The name of a script. Snakemake runs copies, under names that no two runs share.
+/// The name of a script. Snakemake runs copies of scripts, whose names differ in each run.
 fn script_name(path: &str) -> &str {
     let name = base(path);
     if !path.contains("/.snakemake/scripts/") && !path.starts_with(".snakemake/scripts/") {

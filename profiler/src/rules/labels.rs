@@ -1,4 +1,4 @@
-//! What people call a process: by its rule, told from others of the rule by its id.
+//! Labels of processes: the rule, with the pid to distinguish processes of one rule.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use flowtrace_schema::{ProcessRow, Result, Trace};
 
 use super::fill_in;
 
-/// The name of every process image of a trace, by upid: `srv.py (pid 7)`, and `srv.py (pid 7 on node1)`
-/// where there are several hosts. The rule is the one that `summary` and `dag` show.
+/// The label of every process image of a trace, by upid: `srv.py (pid 7)`, or `srv.py (pid 7 on node1)`
+/// if there are several hosts. The rule is the one that `summary` and `dag` show.
 ///
 /// # Errors
 /// When the trace cannot be read.

@@ -1,8 +1,8 @@
 //! Rules named by a small file.
 //!
-//! A line is `NAME: PATTERN`; the pattern is of the command line as stored, `*` any characters, `?` one. The
-//! first line that fits names the process; who fits none keeps its inferred rule. `#` begins a
-//! comment.
+//! A line is `NAME: PATTERN`. The pattern must fit the command line as stored, with `*` for any
+//! characters and `?` for one. The first line that fits names the process; a process that none fits
+//! keeps its inferred rule. `#` begins a comment.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use regex::Regex;
 use crate::model::Workflow;
 use crate::paths::glob;
 
-/// Names with the patterns of what they name, in order.
+/// Names with the patterns of the command lines that get them, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Vec<(Arc<str>, Pattern)>);
 
-/// What a command line must look like.
+/// A condition on a command line.
 #[derive(Clone, Debug)]
 enum Pattern {
-    /// All of it: `*` is any characters, `?` one.
+    /// A pattern of the whole command line: `*` for any characters, `?` for one.
     Glob(String),
-    /// Any part of it.
+    /// A pattern of any part of it.
     Regex(Regex),
 }
 
 impl Pattern {
-    /// A pattern between slashes is a regular expression.
+    /// Reads a pattern; one between slashes is a regular expression.
     fn parse(text: &str) -> Result<Pattern, String> {
         let inside = text.strip_prefix('/').and_then(|t| t.strip_suffix('/'));
         match inside.filter(|inside| !inside.is_empty()) {
@@ -53,7 +53,7 @@ impl Names {
     /// Reads a file of names.
     ///
     /// # Errors
-    /// Says which line is wrong.
+    /// The message names the line that is wrong.
     pub fn parse(text: &str) -> Result<Names, String> {
         let mut names = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -73,8 +73,8 @@ impl Names {
         Ok(Names(names))
     }
 
-    /// Names the images of a workflow. A fork that ran no program of its own has its parent's command
-    /// line, and so its name.
+    /// Names the images of a workflow. A fork that executed no program has its parent's command line,
+    /// and so its parent's name.
     pub fn apply(&self, workflow: &mut Workflow) {
         let mut known: HashMap<Arc<str>, Option<Arc<str>>> = HashMap::new();
         for image in &mut workflow.images {

@@ -3,7 +3,7 @@
 /// Longest name kept, in characters: a rule is a label.
 pub(super) const LONGEST: usize = 64;
 
-/// The last component of a path; a login shell's leading `-` is not part of its name.
+/// The last component of a path, without the leading `-` of a login shell.
 pub(super) fn base(path: &str) -> &str {
     let name = path
         .trim_end_matches('/')
@@ -13,7 +13,8 @@ pub(super) fn base(path: &str) -> &str {
     name.strip_prefix('-').unwrap_or(name)
 }
 
-/// Whether argv[0] is a name, not a title that the program gave itself (`sshd: user@pts/0`).
+/// Returns true if argv[0] is a name, and not a title that the program gave itself
+/// (`sshd: user@pts/0`).
 pub(super) fn sensible(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= LONGEST

@@ -1,4 +1,4 @@
-//! Files of a trace by their names, looked up when somebody asks.
+//! The files of a trace by their names, read on first use.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::subcommands::Files;
 pub(super) struct Seen<'a> {
     trace: &'a Trace,
     directories: Vec<String>,
-    /// Their names, once they have been read. A trace of which they cannot be is one without.
+    /// Names of the files, once they have been read. If they cannot be read, the set is empty.
     paths: Option<HashSet<String>>,
 }
 

@@ -1,10 +1,10 @@
-//! Subcommands: a first argument that says what the program is to do, as in `git add`. The one place where that
-//! is told.
+//! Subcommands: a first argument that says what the program is to do, as in `git add`.
 //!
-//! No list of programs has them all. Whoever has subcommands takes options behind them (`git commit -m x`), while other
-//! programs take options before what they work on. So a program has subcommands in a run if it is somewhere called with
-//! a plain word and an option behind it, and always with such a word where its first argument is no option. Words
-//! that are files are none.
+//! No list of programs could be complete, so a trace itself must show which programs have subcommands.
+//! Programs with subcommands take options after them (`git commit -m x`), while others take options
+//! before the names of their files. So a program has subcommands in a run if some call has a plain word
+//! with an option after it, and if every call whose first argument is no option has such a word. Words
+//! that are names of files do not count.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,29 +12,31 @@ use std::sync::Arc;
 use crate::argv::path_from;
 use crate::managers::runner;
 
-/// Different words of one program; more are something else, such as names of hosts or users.
+/// Most different words of one program. A program with more has arguments of another kind, such as
+/// names of hosts or users.
 const MOST_WORDS: usize = 20;
 /// Longest word, in characters.
 const LONGEST: usize = 24;
 
-/// How a program was called.
+/// One call of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Call {
     /// Name of the program.
     pub(super) name: String,
-    /// The arguments that it has itself: those behind a script or module, where that is its name.
+    /// The program's own arguments. If a script or module gives the name, the arguments after it.
     pub(super) arguments: Vec<String>,
     /// Its working directory.
     pub(super) cwd: Option<Arc<str>>,
 }
 
-/// What files there are.
+/// The files that exist, as far as the trace shows.
 pub(crate) trait Files {
-    /// Whether this is one, or a directory; `None`: files there were not seen.
+    /// Returns true if there is a file or directory at this path; `None` if files at such paths were
+    /// not recorded.
     fn has(&mut self, path: &str) -> Option<bool>;
 }
 
-/// What is known of a program.
+/// Facts about one program.
 #[derive(Default)]
 struct Program<'a> {
     words: BTreeSet<&'a str>,
@@ -73,7 +75,8 @@ pub(super) fn subcommands<'a>(calls: &'a [Call], files: &mut dyn Files) -> Vec<O
         let words = &programs.get(&*call.name)?.words;
         let mut is_behind_option = false;
         for argument in &call.arguments {
-            // What stands behind an option may be the value of it, unless it is known from elsewhere.
+            // A word after an option may be the option's value, unless it is a subcommand of another
+            // call.
             let is_new = || is_word(argument) && !is_behind_option;
             if words.contains(&**argument) || is_new() && !is_file(call, argument, files)? {
                 return Some(argument.as_str());
@@ -85,7 +88,7 @@ pub(super) fn subcommands<'a>(calls: &'a [Call], files: &mut dyn Files) -> Vec<O
     calls.iter().map(word).collect()
 }
 
-/// Whether an argument is a file; `None`: files there were not seen.
+/// Returns true if an argument is the name of a file; `None` if files at such paths were not recorded.
 fn is_file(call: &Call, argument: &str, files: &mut dyn Files) -> Option<bool> {
     files.has(&path_from(call.cwd.as_deref().unwrap_or(""), argument))
 }
@@ -102,7 +105,7 @@ fn is_word(argument: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// Nothing known of files, and so of no word that it is none.
+/// No file is known, so that every word may be the name of one.
 #[cfg(test)]
 pub(crate) struct Unseen;
 
@@ -160,7 +163,7 @@ mod tests {
             Some("add"),
             Some("add"),
             Some("commit"),
-            // It may be the value of the option.
+            // The word may be the value of the option.
             None,
             None,
             Some("sort"),
@@ -173,13 +176,13 @@ mod tests {
     fn words_that_are_patterns_files_or_values_are_none() {
         for lines in [
             &["grep foo in", "grep bar in"][..],
-            // Options behind a file.
+            // The options come after a file.
             &["sort in -r"],
             &["find src -name x", "find . -name x"],
-            // Not each time.
+            // Only some calls have a word.
             &["tool one -x", "tool 12"],
             &["tr a-z A-Z", "sleep 2", "uniq -c"],
-            // Runs others.
+            // Programs that run others.
             &["make all -j2", "xargs grep -l"],
         ] {
             let none = vec![None; lines.len()];
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_files_were_not_seen() {
+    fn nothing_is_found_where_files_were_not_seen() {
         let call = Call {
             name: "git".into(),
             arguments: vec!["init".into(), "-q".into()],

@@ -10,7 +10,7 @@ pub struct Round {
     pub process: usize,
     /// Gain of balancing the process, s.
     pub seconds: f64,
-    /// True if the round counts; the round that ended the search is listed and does not.
+    /// True if the round counts. The round that ends the search is listed but does not count.
     pub counts: bool,
 }
 
@@ -25,15 +25,15 @@ pub struct Rounds {
     pub pessimistic: Vec<Round>,
 }
 
-/// Balances the process with the largest delay, relabels, and goes on until a round gains less
-/// than `stop` of the sum so far (`t_p` of the interface; 0.1). Both ends on copies of their own.
+/// Balances the process with the largest delay, relabels, and repeats this until a round gains less
+/// than `stop` of the sum so far (`t_p` of the interface; 0.1). Each end has a copy of its own.
 pub fn multiload(table: &Matrix<f64>, stop: f64) -> Rounds {
     let run = |end: End| {
         let mut table = table.clone();
         let mut rounds: Vec<Round> = Vec::new();
         let mut total = 0.0;
         let mut is_balanced = vec![false; table.size()];
-        // The last one left has nobody to be balanced against.
+        // The last process left has no other to be balanced against.
         for _ in 1..table.size() {
             let global = sums(&table);
             let open: Vec<f64> = global

@@ -66,7 +66,7 @@ fn global_balance_is_that_of_the_text() {
     near_range(global(&t6, L).unwrap(), (32.84, 39.11), 5e-3);
     near(56.25 - global(&t5, L).unwrap().high, 20.49, 5e-3);
     near(56.25 - global(&t5, L).unwrap().low, 25.90, 5e-3);
-    // Balanced: the text's method raises a false alarm.
+    // Balanced table, for which the method of the text raises a false alarm.
     near_range(global(&sums(&table(4)), L).unwrap(), (0.76, 6.83), 5e-3);
     near_range(
         global(&[5.22, 4.92, 4.59, 3.66], 0).unwrap(),
@@ -115,11 +115,11 @@ fn every_rule_gives_its_oracle() {
             near(part.1, printed, 1e-9);
         }
     }
-    // The truth of 4.5 is outside the literal rule and inside the worked examples' one.
+    // The true value of 4.5 is outside the literal rule, and inside that of the worked examples.
     let truth = 42.67;
     assert!(truth < literal(&table(5), L, true).low);
     assert!(pair_local(&table(5), L).low < truth && truth < pair_local(&table(5), L).high);
-    // With the slips of 4.4.2 repaired: [28.67, 49.41], where [28.67, 50.78] is printed.
+    // With the errors of 4.4.2 corrected: [28.67, 49.41], where [28.67, 50.78] is printed.
     near(11.74 - 1.37, 10.37, 1e-9);
     near(18.60 + 10.37 - 1.37, 27.60, 1e-9);
     near(28.97 + 21.81, 50.78, 1e-9);
@@ -180,7 +180,7 @@ fn several_loads_are_balanced_in_turn() {
         &[(3, 8.76, true), (1, 9.16, true), (2, 1.55, false)],
     );
     near_range(four.total, (17.144, 17.92), 1e-3);
-    // The truth with two loads is inside; one load alone does not reach it.
+    // The true value with two loads is inside. One load alone does not reach it.
     assert!(six.total.low < 51.58 && 51.58 < six.total.high);
     assert!(pair_local(&table(6), L).high < 51.58);
 }
@@ -205,9 +205,9 @@ fn metrics_are_those_of_table_4_8() {
     assert_eq!(imbalance(&Matrix::new(1), Metric::StandardDeviation), None);
 }
 
-/// Ratios seen: balanced runs up to 1.157, loaded ones from 1.231.
+/// Observed ratios: balanced runs up to 1.157, loaded ones from 1.231.
 #[test]
-fn the_gate_tells_load_from_intrinsic_imbalance() {
+fn the_gate_distinguishes_load_from_intrinsic_imbalance() {
     let is_open = |global: &[f64]| gate(global).unwrap().is_open;
     for balanced in [
         &[8.85, 8.45, 5.845, 8.50][..],

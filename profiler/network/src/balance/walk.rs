@@ -1,16 +1,18 @@
 //! Several loaded processes as the thesis balances them (4.5.1), by the steps that its printed rounds follow (4.5.2,
 //! tables 4.6 and 4.7).
 //!
-//! The text leaves these steps open, or says otherwise; the rounds settle them:
+//! The text leaves these steps open or contradicts them; the printed rounds decide:
 //! - One process is balanced per round, for both ends: the one with the largest global delay in the optimistic table of
 //!   those not balanced yet. (The pessimistic table alone would pick 175 in the second round, where 172 is printed.)
-//! - The optimistic end counts what the process owes a partner above the mean of the partner's delays. The bias of the
-//!   partner is left out, as in 4.4.2: the sum 38.55 has it, and both printed ranges do without. What the partner owes
-//!   anybody above that mean is relabelled with it (175 towards 173: 10.67 becomes 6.5).
-//! - The pessimistic end counts, above the least of the partner's delays, what either owes the other; of a partner that was
-//!   balanced in a round before no bias is left to count (176 in the second round). Only the two delays of the pair are relabelled.
-//! - The walk ends with the first round in which one end gains less than the stated share of its sum; what the other end
-//!   gains in it counts (12.05 beside .85).
+//! - The optimistic end counts the delay towards a partner above the mean of the partner's delays. The
+//!   partner's bias is left out as in 4.4.2: the sum 38.55 includes it, while both printed ranges do not.
+//!   The partner's delays towards any process above that mean are relabelled too (175 towards 173: 10.67
+//!   becomes 6.5).
+//! - The pessimistic end counts the delays of both towards each other above the least of the partner's
+//!   delays. A partner balanced in an earlier round has no bias left to count (176 in the second round).
+//!   Only the two delays of the pair are relabelled.
+//! - The walk ends with the first round in which one end gains less than the stated share of its sum.
+//!   The gain of the other end in that round counts (12.05 beside .85).
 
 use super::{End, Range, Round, Rounds, argmax, partners, reference, significant, sums};
 use crate::matrix::Matrix;
@@ -19,7 +21,7 @@ use crate::matrix::Matrix;
 pub fn walk(table: &Matrix<f64>, stop: f64) -> Rounds {
     let mut walk = Walk::new(table);
     let mut rounds = Rounds::default();
-    // The last one left has no other one to be balanced against.
+    // The last process left has no other to be balanced against.
     for _ in 1..table.size() {
         let Some((process, gains)) = walk.round() else {
             break;
@@ -46,7 +48,7 @@ pub fn walk(table: &Matrix<f64>, stop: f64) -> Rounds {
     rounds
 }
 
-/// The two tables on the way.
+/// The two tables during the walk.
 struct Walk {
     optimistic: Matrix<f64>,
     pessimistic: Matrix<f64>,
@@ -62,7 +64,8 @@ impl Walk {
         }
     }
 
-    /// Balances the next process: which one, and what either end gains, s. `None`: none is left.
+    /// Balances the next process. Returns the process and the gain of both ends, s; `None` if no
+    /// process is left.
     fn round(&mut self) -> Option<(usize, Range)> {
         let global = sums(&self.optimistic);
         let open = global.iter().zip(&self.is_balanced);
@@ -102,14 +105,15 @@ impl Walk {
     }
 }
 
-/// The significant partners of a process, and what each would owe without load: all before any of them is relabelled.
+/// The significant partners of a process, and the delay that each would have without load, both from
+/// the table before any relabelling.
 fn references(table: &Matrix<f64>, process: usize, end: End) -> Vec<(usize, f64)> {
     let of = significant(table, process).into_iter();
     of.map(|partner| (partner, reference(table, partner, end)))
         .collect()
 }
 
-/// Relabels a delay that is more than `most`; by how much it was.
+/// Relabels a delay greater than `most`. Returns the amount by which it was greater.
 fn lower(table: &mut Matrix<f64>, (row, column): (usize, usize), most: f64) -> f64 {
     let cell = table.at_mut(row, column);
     let above = (*cell - most).max(0.0);
@@ -122,7 +126,7 @@ mod tests {
     use super::*;
     use crate::balance::tests::{near, near_range, table};
 
-    /// Error of a sum whose mean was printed with one digit: 8.2 for 8.175, 6.5 for 6.475.
+    /// Error of a sum with a mean that is printed with one digit: 8.2 for 8.175, 6.5 for 6.475.
     const ROUNDED: f64 = 0.025 + 1e-9;
 
     #[test]
@@ -143,9 +147,9 @@ mod tests {
         near(rounds.pessimistic[1].seconds, 12.05, 1e-9);
         near(rounds.total.low, 34.37, 2.0 * ROUNDED);
         near(rounds.total.high, 63.28, 1e-9);
-        // The slowdown of the run with two loads lies between.
+        // The true slowdown of the run with two loads lies between.
         assert!(rounds.total.low < 51.58 && 51.58 < rounds.total.high);
-        // The sum of the text, 38.55, has the bias of 172 as well.
+        // The sum in the text, 38.55, includes the bias of 172.
         let with_bias = crate::balance::pair_local(&table(6), 3).low;
         near(with_bias, 38.55, 3.0 * ROUNDED);
     }
@@ -172,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Of table 4.5, one load, the pessimistic end of the first round is that of 4.4.2.
+    /// With one load (table 4.5) the pessimistic end of the first round is that of 4.4.2.
     #[test]
     fn one_load_is_balanced_first_and_ends_stay_in_order() {
         for which in [4, 5] {

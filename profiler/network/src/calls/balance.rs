@@ -16,15 +16,16 @@ pub struct BicAnswer {
     pub process: Node,
     /// Sum, s.
     pub seconds: f64,
-    /// Gaps.
+    /// Number of gaps.
     pub gaps: u64,
-    /// From the begin of the interval to its first packet, and from its last to the end, s.
+    /// Time from the begin of the interval to the process's first packet, s. `tail_s`: from its last
+    /// packet to the end.
     pub head_s: f64,
     /// See `head_s`.
     pub tail_s: f64,
-    /// Gaps before its own data with pure acknowledgements left out, s.
+    /// Gaps before the process's own data, ignoring pure acknowledgements, s.
     pub data_s: f64,
-    /// Everything by peer and pair of records.
+    /// All gaps by peer and pair of records.
     pub delays: Delays,
 }
 
@@ -59,9 +60,9 @@ pub fn bic_global(run: &Run, process: Node, last: Option<f64>) -> Answer<BicAnsw
 pub struct PairBic {
     /// Sum, s.
     pub seconds: f64,
-    /// Gaps.
+    /// Number of gaps.
     pub gaps: u64,
-    /// By pair of records, named as in the text.
+    /// Sums by pair of records, named as in the text.
     pub by_pair: Vec<(&'static str, &'static str, Total)>,
 }
 
@@ -84,7 +85,7 @@ pub fn bic_pair(run: &Run, process: Node, peer: Node, last: Option<f64>) -> Answ
     Ok(run.last(last).known(value))
 }
 
-/// The table of delays, s; the interval must hold at least two processes that answer for some.
+/// The table of delays, s. At least two processes of the interval must be responsible for some.
 fn table(run: &Run) -> Result<Matrix<f64>, Unknown> {
     need_two(run)?;
     Ok(ball::table(&ball::all(run)?))
@@ -112,18 +113,18 @@ fn need_two(run: &Run) -> Result<(), Unknown> {
 pub struct GlobalImbalance {
     /// Gain of balancing the process with the longest delays, s.
     pub range: Range,
-    /// The run without it, s.
+    /// Length of the run without the gained time, s.
     pub predicted_s: Range,
-    /// The process with the longest delays, and whether it is called loaded.
+    /// The process with the longest delays, and the verdict of the gate on it.
     pub gate: Gate,
-    /// Delays of all processes, s; by default of the part of the run that iterates.
+    /// Delays of all processes, s; by default of the iterating part of the run only.
     pub delays_s: Vec<f64>,
     /// Confidence of the gain; `None` in thesis mode.
     pub evidence: Option<Evidence>,
 }
 
-/// Call 15, ComputeImbalanceGlobal (4.3). By default of the part of the run that iterates, no longer
-/// than that, and weighed: the gate alone is no verdict.
+/// Call 15, ComputeImbalanceGlobal (4.3). By default it uses only the iterating part of the run, limits
+/// the gain to the length of that part, and weighs the evidence, since the gate alone is no verdict.
 ///
 /// # Errors
 /// When fewer than two processes sent packets.
@@ -165,11 +166,11 @@ pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance>
 pub struct BiasAnswer {
     /// Gain of balancing the process, s.
     pub range: Range,
-    /// The rule: `pair-local`, by default; all in thesis mode.
+    /// The rule: `pair-local` by default, all partners in thesis mode.
     pub rule: &'static str,
-    /// The process balanced, and whether it is called loaded.
+    /// The process balanced, and the verdict of the gate on it.
     pub gate: Gate,
-    /// The other rules: name, range, s. Thesis mode.
+    /// Results of the other rules, in thesis mode: name, range, s.
     pub others: Vec<(&'static str, Range)>,
     /// Parts per significant partner: partner, optimistic, pessimistic, s.
     pub parts: Vec<(Node, f64, f64)>,
@@ -226,12 +227,12 @@ pub struct MultiloadAnswer {
     pub range: Range,
     /// The rounds.
     pub rounds: Rounds,
-    /// The process with the longest delays, and whether it is called loaded.
+    /// The process with the longest delays, and the verdict of the gate on it.
     pub gate: Gate,
 }
 
-/// Call 17, ComputeImbalanceMultiload (the text cites 4.4 and means 4.5): in thesis mode by the steps of its printed
-/// rounds, by default each end by itself with the pair-local rule.
+/// Call 17, ComputeImbalanceMultiload (the text cites 4.4 and means 4.5). Thesis mode follows the steps
+/// of the printed rounds. By default each end is computed by itself with the pair-local rule.
 ///
 /// # Errors
 /// When fewer than two processes sent packets, or `t_p` is not between 0 and 1.

@@ -1,4 +1,4 @@
-//! Calls 19 to 27: messages, latency, bandwidth, and what is most out of balance.
+//! Calls 19 to 27: messages, latency, bandwidth, and the component most out of balance.
 
 use std::sync::Arc;
 
@@ -45,14 +45,15 @@ fn pair(run: &Run, src: Node, dst: Node, last: Option<f64>) -> Result<Pair, Unkn
     })
 }
 
-/// Time in the latency component, with how it was found.
+/// Time in the latency component, and the method by which it was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyTime {
     /// Sum of the one-way delays, s.
     pub seconds: f64,
     /// Method by which they were found.
     pub method: Method,
-    /// Bound of the clocks' error in that sum, s; `None`: one clock, or none needed.
+    /// Bound of the error of that sum from the clocks, s; `None` with one clock, or if no clock
+    /// matters.
     pub clock_error_s: Option<f64>,
 }
 
@@ -74,7 +75,7 @@ pub fn latency_time(run: &Run, src: Node, dst: Node, last: Option<f64>) -> Answe
     Ok(run.last(last).known(value))
 }
 
-/// Call 22, GetAvgLatency: time, mean one-way delay, s; a point where it changed.
+/// Call 22, GetAvgLatency: time and mean one-way delay, s, with a point for each change.
 ///
 /// # Errors
 /// When there is no message, or no delay is known.
@@ -139,7 +140,7 @@ pub fn transfer_times(run: &Run, last: Option<f64>) -> Answer<Vec<(Node, Node, f
     )))
 }
 
-/// Call 26, GetAvgBW: time, mean bytes/s; a point where it changed. Messages of one segment have
+/// Call 26, GetAvgBW: time and mean bytes/s, with a point for each change. Messages of one segment have
 /// no bandwidth.
 ///
 /// # Errors
@@ -163,21 +164,23 @@ pub fn avg_bandwidth(
 /// The component that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MostImbalanced {
-    /// It; `None`: nothing stands out, or it is not known what does.
+    /// The component; `None` if none stands out, or if it is not known which one does.
     pub component: Option<Component>,
-    /// Loss of the run to the component; in thesis mode its distance above the median of its kind, s.
+    /// Time that the run lost to the component, s. In thesis mode its distance above the median of its
+    /// kind.
     pub seconds: Range,
-    /// All kinds, the most costly first.
+    /// Losses of all kinds, the most costly first.
     pub all: Vec<Loss>,
-    /// Basis of the loss; `None` in thesis mode.
+    /// Basis of the losses; `None` in thesis mode.
     pub losses: Option<Arc<Losses>>,
 }
 
-/// Call 27, GetMostImbalancedComponent (7.3.4). By default what the run lost most to, if that is enough to stand out
-/// ([`component`]); the thesis compares how far each lies above the median of its kind.
+/// Call 27, GetMostImbalancedComponent (7.3.4). By default the component to which the run lost most, if
+/// the loss is enough to stand out ([`component`]). Thesis mode compares the distances of components
+/// above the median of their kinds.
 ///
 /// # Errors
-/// When the interval holds nothing to compare.
+/// When the interval has nothing to compare.
 pub fn most_imbalanced(run: &Run, last: Option<f64>) -> Answer<MostImbalanced> {
     let run = run.last(last);
     if run.settings.mode == Mode::Default {

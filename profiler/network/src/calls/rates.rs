@@ -13,24 +13,25 @@ pub struct PairRate {
     pub src: Node,
     /// Its partner.
     pub dst: Node,
-    /// Iterations per second; `None`: too few.
+    /// Iterations per second; `None` if there are too few.
     pub rate: Option<f64>,
-    /// Iterations.
+    /// Number of iterations.
     pub events: usize,
     /// Gap that makes an iteration, ns.
     pub threshold_ns: i64,
-    /// True if the messages were counted, where all of a pair have one size and both send as many:
-    /// messages that cross on the way are no round trips.
+    /// True if the messages were counted instead of the gaps. This is done if all messages of a pair
+    /// have one size and both processes send as many: messages that cross on the way are no round
+    /// trips.
     pub is_by_messages: bool,
-    /// Iterations if the gap were the least round-trip time, or four times that: where the two
-    /// agree the count does not hang on the choice.
+    /// Number of iterations if the gap were the least round-trip time, and if it were four times that.
+    /// If the two agree, the count does not depend on the choice of the gap.
     pub sensitivity: Option<(usize, usize)>,
 }
 
 /// The rates of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// Median over the pairs whose rate is known, per second: the program's.
+    /// The program's rate per second: the median over the pairs with a known rate.
     pub rate: f64,
     /// Pairs by rate, the highest first.
     pub pairs: Vec<PairRate>,
@@ -65,7 +66,7 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
         let rates = (b.rate.unwrap_or(-1.0)).total_cmp(&a.rate.unwrap_or(-1.0));
         rates.then((a.src, a.dst).cmp(&(b.src, b.dst)))
     });
-    // A pair that exchanges a handful of messages at start-up is no measure of the program.
+    // A pair that exchanges only a few messages at start-up does not represent the program.
     let most = pairs.iter().map(|pair| pair.events).max().unwrap_or(0);
     let steady = pairs.iter().filter(|pair| pair.events * 10 >= most);
     let rate = quantile::median(steady.filter_map(|pair| pair.rate));
@@ -82,14 +83,14 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
     Ok(run.known(Rates { rate, pairs }))
 }
 
-/// Messages of one pair from which they are counted.
+/// Least number of messages of a pair for counting them.
 const LEAST_MESSAGES: usize = 8;
-/// Share of the messages of one direction alone that must come after a pause to be iterations.
+/// Least share of one-way messages that must come after a pause to be iterations.
 const PAUSES: f64 = 0.5;
 
-/// Takes the messages for the iterations of a pair that sends one of the same size each way in every
-/// iteration: where both cross on the way, data of the peer does not lie between all sends. The same
-/// for a pair that sends in one direction only, where each message comes after a pause.
+/// Counts messages as the iterations of a pair that sends one message of the same size each way per
+/// iteration: if both cross on the way, the sends have no data of the peer between them. The same for a
+/// pair that sends in one direction only, with a pause before each message.
 fn count_messages(run: &Run, pairs: &mut [PairRate]) -> Result<(), Unknown> {
     let plain = plain::of_run(run)?;
     for pair in pairs {
@@ -104,7 +105,7 @@ fn count_messages(run: &Run, pairs: &mut [PairRate]) -> Result<(), Unknown> {
                 pauses.count() as f64 >= PAUSES * (times.len() - 1) as f64
             }
         };
-        // Where every message is a round trip, these are counted as always.
+        // If every message is a round trip, the usual count is right.
         if !are_iterations || times.len() < LEAST_MESSAGES || pair.events + 1 >= times.len() {
             continue;
         }
@@ -118,8 +119,8 @@ fn count_messages(run: &Run, pairs: &mut [PairRate]) -> Result<(), Unknown> {
     Ok(())
 }
 
-/// The series of the whole program, per second: windows that overlap in thesis mode, windows side
-/// by side by default; with the step between them, s.
+/// The series of the whole program, per second, and the step between its windows, s. Windows overlap in
+/// thesis mode and are side by side by default.
 ///
 /// # Errors
 /// When the interval is empty or shorter than the window.
@@ -134,7 +135,7 @@ pub(super) fn series(run: &Run) -> Result<(Vec<f64>, f64), Unknown> {
     Ok((series_of(run, &all_times(run)?, (window, step))?, step))
 }
 
-/// The series of some iterations, per second.
+/// The series of the iterations at these times, per second.
 fn series_of(run: &Run, times_ns: &[i64], (window, step): (f64, f64)) -> Result<Vec<f64>, Unknown> {
     let counts = rir::series(times_ns, run.span_ns(), window, step);
     if counts.is_empty() {
@@ -151,13 +152,13 @@ fn series_of(run: &Run, times_ns: &[i64], (window, step): (f64, f64)) -> Result<
 pub struct RateSeries {
     /// Begin of the first window, ns.
     pub t0_ns: i64,
-    /// Length of a window, and from one to the next, s.
+    /// Length of a window, s. `step_s`: distance from one window to the next.
     pub window_s: f64,
     /// See `window_s`.
     pub step_s: f64,
     /// Iterations per second of all pairs together, window by window.
     pub all: Vec<f64>,
-    /// The same of each ordered pair that iterates.
+    /// The same for each ordered pair that iterates.
     pub pairs: Vec<PairSeries>,
 }
 
@@ -218,12 +219,12 @@ pub(super) fn all_times(run: &Run) -> Result<Vec<i64>, Unknown> {
     Ok(times)
 }
 
-/// The beginning of the run that holds the range of its behaviour (3.7.2).
+/// The beginning of the run that is long enough to show the range of its behaviour (3.7.2).
 pub(super) fn stationary_part(run: &Run) -> Result<(Vec<f64>, f64, f64), Unknown> {
     let (series, step) = series(run)?;
     let (from, to) = match run.settings.mode {
         Mode::Thesis => stationary::trimmed(&series, 1.0),
-        // Energy about the mean says nothing of a steady series; idle ends are stray.
+        // For a steady series the energy about the mean says nothing; idle ends are cut.
         Mode::Default => stationary::busy(&series),
     };
     let inner = &series[from..to];
@@ -236,10 +237,10 @@ pub(super) fn stationary_part(run: &Run) -> Result<(Vec<f64>, f64, f64), Unknown
     Ok((inner[..kept].to_vec(), step, kept as f64 * step))
 }
 
-/// Windows that a mean is taken over at least, where there are so many.
+/// Least number of windows for a mean, if there are that many.
 const LEAST_WINDOWS: usize = 10;
 
-/// Call 5, GetStationaryRIRAvg: mean rate, per second, and the time averaged over, s.
+/// Call 5, GetStationaryRIRAvg: the mean rate, per second, and the time over which it was taken, s.
 ///
 /// # Errors
 /// As [`rir_series`].

@@ -1,11 +1,11 @@
-//! When a monitor would report traffic (2.4.2), and the records behind ball-in-the-court delays (4.2.2).
+//! The reports of a traffic monitor (2.4.2), and the records behind ball-in-the-court delays (4.2.2).
 
 use crate::ball::{self, Kind};
 use crate::run::{Answer, Mode, Node, Run, Unit};
 use crate::trigger::{Reactive, Report, Sampler};
 
-/// Reports of the reactive sampler on a run. In thesis mode nothing is kept from before the first pair is hot; by default
-/// nothing is discarded, for the packets are there.
+/// Reports of the reactive sampler on a run. In thesis mode traffic before the first hot pair is
+/// discarded. By default all of it is used, since the packets are there.
 ///
 /// # Errors
 /// When the interval holds no packet.
@@ -42,16 +42,16 @@ pub fn reactive(run: &Run, settings: Reactive) -> Answer<Vec<Report>> {
     Ok(run.known(reports))
 }
 
-/// A gap that a process answers for.
+/// A gap for which a process is responsible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When it ended, with a send, ns.
+    /// End of the gap, which is a send, ns.
     pub t_ns: i64,
     /// The process.
     pub process: Node,
-    /// The process that waited for it: the recipient of the send.
+    /// The process that waited, which is the recipient of the send.
     pub peer: Node,
-    /// Its length, ns.
+    /// Length of the gap, ns.
     pub ns: i64,
     /// Kinds of the two records.
     pub kinds: (Kind, Kind),

@@ -8,7 +8,7 @@ use crate::rir;
 use crate::run::{Answer, Mode, Run, Unknown};
 use crate::spectrum::{self, Spectrum};
 
-/// A spectrum with the background that it is held against.
+/// A spectrum and the background with which it is compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PowerSpectrum {
     /// The spectrum.
@@ -41,7 +41,7 @@ pub fn power_spectrum(run: &Run, last: Option<f64>) -> Answer<PowerSpectrum> {
     }
 }
 
-/// Call 9, GetPowerSpectrumAvg: the same over the representative period.
+/// Call 9, GetPowerSpectrumAvg: the spectrum of the representative period.
 ///
 /// # Errors
 /// When the interval is too short for a series.
@@ -103,9 +103,9 @@ pub struct PeakRow {
     pub hz: f64,
     /// Density.
     pub power: f64,
-    /// Probability of one so high anywhere without a period; `None` in thesis mode.
+    /// Probability that some peak is this high without a period; `None` in thesis mode.
     pub p_value: Option<f64>,
-    /// 1 for the strongest.
+    /// Rank by power, 1 for the strongest.
     pub rank: usize,
 }
 
@@ -138,13 +138,14 @@ pub fn power_spectrum_peaks(run: &Run) -> Answer<Vec<PeakRow>> {
 /// Repetition of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuperPhase {
-    /// Length, s; `None`: none was found. Of several what messages show, and of these the longest.
+    /// Length, s; `None` if no period was found. If there are several, the longest of those that
+    /// messages show.
     pub seconds: Option<f64>,
     /// Least and largest length that the evidence allows, s.
     pub range_s: Option<(f64, f64)>,
     /// Number of repetitions in the interval.
     pub count: Option<f64>,
-    /// `messages`: the same messages come again; `spectrum`: the rate swings; `thesis`.
+    /// Method: `messages` if the same messages come again, `spectrum` if the rate swings, or `thesis`.
     pub method: &'static str,
     /// Remarks on the answer, for people.
     pub verdict: String,
@@ -154,17 +155,18 @@ pub struct SuperPhase {
     pub p_value: Option<f64>,
     /// Least difference between frequencies that can be distinguished, Hz.
     pub resolution_hz: f64,
-    /// Iterations from the messages, where they repeat.
+    /// Iterations found from the messages, if they repeat.
     pub iterations: Option<Iterations>,
-    /// Every period of every component; the fields above are those of the first one. Empty in thesis mode.
+    /// All periods of all components, in thesis mode empty. The other fields are those of the first
+    /// component.
     pub components: Vec<Component>,
 }
 
-/// Call 11, GetSuperPhaseEstimate. By default all periods of all components: what messages show where they repeat in a
-/// way that chance does not, and what the rate shows.
+/// Call 11, GetSuperPhaseEstimate. By default it finds the periods of all components, from messages
+/// that repeat more than by chance, and from the rate.
 ///
 /// # Errors
-/// When the interval holds too little for either.
+/// When the interval has too little data for either.
 pub fn super_phase(run: &Run) -> Answer<SuperPhase> {
     if run.settings.mode == Mode::Thesis {
         return thesis(run);
@@ -205,7 +207,7 @@ pub fn super_phase(run: &Run) -> Answer<SuperPhase> {
     Ok(run.known(found))
 }
 
-/// Why a component has no period.
+/// The reason why a component has no period.
 fn without_period(component: &Component) -> Result<String, Unknown> {
     if let Some(iterations) = &component.iterations {
         return Ok(format!(

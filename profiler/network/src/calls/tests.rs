@@ -13,7 +13,7 @@ fn ring() -> Run {
     ring_every(20)
 }
 
-/// The same with another time between two exchanges, ms.
+/// The same ring with this time between two exchanges, ms.
 fn ring_every(ms: i64) -> Run {
     let mut packets = Vec::new();
     for step in 0..500i64 {
@@ -30,7 +30,8 @@ fn ring_every(ms: i64) -> Run {
     delayed_run_of(4, &packets, 100_000)
 }
 
-/// Half the speed, twice the time: by the rate and by the period; and what that load would leave of a third program.
+/// A run at half the speed takes twice the time: by the rate and by the period. The load is also
+/// applied to a third program.
 #[test]
 fn one_run_is_predicted_from_another() {
     let (base, slow) = (ring(), ring_every(40));
@@ -51,7 +52,7 @@ fn one_run_is_predicted_from_another() {
     );
     let table = SlowdownTable::new(vec![(rate, left), (200.0, 0.1)]).unwrap();
     let (found, mean) = slowdown_cdf(&ring_every(10), &table).unwrap().value;
-    // 100 per second: a third of the way.
+    // 100 per second is a third of the way between two entries.
     assert!(
         (mean - 0.367).abs() < 0.02 && (found.median - mean).abs() < 0.02,
         "{mean}"
@@ -95,7 +96,8 @@ fn gaps_add_up_to_the_delays() {
     }
 }
 
-/// 400 kB/s over 10 s; by default all of it is reported, in thesis mode what came since the first pair was hot.
+/// 400 kB/s over 10 s. By default all traffic is reported; in thesis mode only that since the first
+/// pair was hot.
 #[test]
 fn a_monitor_reports_what_was_sent() {
     let settings = Reactive {
@@ -262,7 +264,8 @@ fn large_messages_have_a_bandwidth() {
     let series = avg_bandwidth(&run, 0, 1, None).unwrap().value;
     assert!((series[0].1 - 1e6).abs() < 1.0, "{series:?}");
     assert!((transfer_time(&run, 0, 1, None).unwrap().value - 0.15).abs() < 1e-9);
-    // Of rounds that are all alike it is not known who waits for whom: it may cost nothing, or all of it.
+    // In rounds that are all alike it is not known which process waits: the loss may be nothing or
+    // everything.
     let most = most_imbalanced(&run, None).unwrap().value;
     assert_eq!(most.all[0].component, Component::NetworkBandwidth(0, 1));
     assert!((most.all[0].lost_s.high - 0.15).abs() < 0.01, "{most:?}");

@@ -8,12 +8,12 @@ use crate::run::{Answer, Run, Unit, Unknown};
 use crate::smoothing::{Change, Smoother, Smoothing};
 use crate::topology::{self, Topology};
 
-/// Updates are at most so often (2.5), ns.
+/// Least time between two updates (2.5), ns.
 const SHORTEST_UPDATE_NS: i64 = 50_000_000;
-/// At most so many updates, those in long silence not counted; a longer run is updated less often.
+/// Most updates of a run, without those in long silence. A longer run is updated less often.
 const MOST_UPDATES: i64 = 200_000;
 
-/// Call 1, GetTrafficMatrix: what each process sent to each other.
+/// Call 1, GetTrafficMatrix: the traffic of each process to each other one.
 ///
 /// # Errors
 /// When the interval holds no packet.
@@ -22,16 +22,16 @@ pub fn traffic_matrix(run: &Run, last: Option<f64>) -> Answer<Arc<Matrix<Traffic
     Ok(run.known(matrix::traffic(&run)?))
 }
 
-/// The topology now, and how it became so.
+/// The present topology and its history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmoothedTopology {
     /// Edges of the last smoothing interval.
     pub topology: Topology,
-    /// When a topology was declared, and which.
+    /// The declared topologies, with their times.
     pub changes: Vec<Change>,
 }
 
-/// Call 2, GetSmoothedTopology: the stable topology under the smoothing that is set.
+/// Call 2, GetSmoothedTopology: the stable topology with the smoothing settings of the run.
 ///
 /// # Errors
 /// When the interval holds no packet.
@@ -53,7 +53,8 @@ pub fn changes(run: &Run) -> Vec<Change> {
     let settings = &run.settings;
     let (t0, t1) = run.span_ns();
     let asked = ((settings.period_s * 1e9) as i64).max(SHORTEST_UPDATE_NS);
-    // After silence for so long nothing of what was before is left in the window, nor in what is remembered of it.
+    // After so long a silence, neither the window nor the remembered matrices have any of the earlier
+    // traffic.
     let forgotten_ns = ((settings.window_s * 1e9) as i64)
         .max(asked)
         .saturating_mul(2);
@@ -93,7 +94,7 @@ pub fn changes(run: &Run) -> Vec<Change> {
         if !is_silent {
             heard = number;
         } else if number - heard > until {
-            // Until the next bytes nothing changes.
+            // Nothing changes until the next bytes.
             match updates.range(number..).next() {
                 Some((&next, _)) => number = next,
                 None => break,
@@ -110,7 +111,8 @@ pub fn changes(run: &Run) -> Vec<Change> {
     changes
 }
 
-/// Number of updates of so many ns that have bytes, or come within `after` updates after one.
+/// Number of updates, one every `step` ns, that have bytes or are among the `after` updates after one
+/// that has.
 fn awake(run: &Run, step: i64, after: i64) -> i64 {
     let (t0, t1) = run.span_ns();
     let mut heard: Vec<i64> = run
@@ -130,10 +132,10 @@ fn awake(run: &Run, step: i64, after: i64) -> i64 {
         .sum()
 }
 
-/// Call 3, SetSmoothingParameters: seconds between updates, and seconds smoothed over.
+/// Call 3, SetSmoothingParameters: time between updates and smoothing interval, s.
 ///
 /// # Errors
-/// When either is no positive number.
+/// When one of them is not a positive number.
 pub fn set_smoothing(run: &mut Run, period_s: f64, window_s: f64) -> Result<(), Unknown> {
     if !(period_s > 0.0 && window_s > 0.0 && period_s.is_finite() && window_s.is_finite()) {
         return Err(Unknown::new(

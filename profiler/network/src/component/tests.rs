@@ -9,7 +9,7 @@ fn first(losses: &Losses) -> Option<Component> {
     losses.first().map(|loss| loss.component)
 }
 
-/// The loss is the time that a run takes longer than one without the cause.
+/// The loss is the time by which the run is longer than one without the cause.
 #[test]
 fn a_slow_link_latency_and_a_load_are_each_named_with_their_cost() {
     let mut certain = 0;
@@ -26,7 +26,8 @@ fn a_slow_link_latency_and_a_load_are_each_named_with_their_cost() {
             ..plain.clone()
         });
         let found = of(&far.run);
-        // Where what a send waited for is open, so is what latency cost: then nothing is certain, and the range is wide.
+        // If it is open for which message a send waited, the cost of latency is open as well. Then
+        // nothing is certain, and the range is wide.
         let named = found.first().or(found.open()).unwrap();
         assert!(
             matches!(named.component, Component::NetworkLatency(..)),
@@ -42,7 +43,8 @@ fn a_slow_link_latency_and_a_load_are_each_named_with_their_cost() {
             slow_link: Some((1, 4e-3)),
             ..plain.clone()
         });
-        // No small packet, such as those that open a connection, tells here what of it is latency: both together are the truth.
+        // Without small packets, such as those that open a connection, the share of latency is not
+        // known. Both losses together are the true one.
         let found = of(&slow.run);
         let is_network = |loss: &&Loss| matches!(loss.component, Component::NetworkBandwidth(a, b) | Component::NetworkLatency(a, b) if a == 1 || b == 1);
         assert!(
@@ -101,7 +103,8 @@ fn of_the_captures_only_the_loaded_host_stands_out() {
     let found = decide(&run).unwrap();
     assert_eq!(first(&found), Some(Component::Process(3)), "{found:?}");
     let loss = found.first().unwrap();
-    // The thesis: 386.1 ms above the median. The run without the load took 0.589 s less, of its timed part.
+    // The thesis: 386.1 ms above the median. Without the load the timed part of the run took 0.589 s
+    // less.
     assert!((loss.above_median_s - 0.386).abs() < 0.01, "{loss:?}");
     assert!(loss.is_least && loss.lost_s.low < 0.589, "{loss:?}");
 }

@@ -1,8 +1,8 @@
-//! A verdict where the packets give none: by what the process tracer saw the processes do.
+//! A verdict from the time accounting of the process tracer, for cases that the packets leave open.
 //!
-//! A process that is never waiting for others, while these do wait, holds them up; and of two that are
-//! never waiting the one that computes more does. Only a process that polls looks the same, and it
-//! answers at once whenever it is asked: packets show that.
+//! A process that never waits for others while they wait holds them up. Of two processes that never
+//! wait, the one that computes more does. A process that polls is always busy too, but it answers every
+//! message at once, which packets show.
 
 use super::{Basis, Evidence, Verdict};
 use crate::balance::GATE;
@@ -10,12 +10,12 @@ use crate::run::{Node, Run, TimeAccounting};
 use crate::schedule::Schedule;
 use crate::slowdown::turns;
 
-/// Of two times, the first is as good as the second from this share on.
+/// Share of a time from which another time counts as equal to it.
 const NEARLY: f64 = 0.95;
-/// Time that all processes must have been busy at least, s: of less, start-up is too large a part.
+/// Least busy time of all processes, s. With less, start-up is too large a part.
 const LEAST_S: f64 = 0.2;
 
-/// Settles an open verdict by the time accounting, where it leaves no doubt.
+/// Decides an open verdict by the time accounting if that leaves no doubt.
 pub(super) fn decide(run: &Run, schedule: &Schedule, evidence: &mut Evidence) {
     let all: Option<Vec<TimeAccounting>> = run.all().map(|node| run.accounting(node)).collect();
     let Some((first, ratio)) = all.as_deref().and_then(leader) else {
@@ -31,8 +31,8 @@ pub(super) fn decide(run: &Run, schedule: &Schedule, evidence: &mut Evidence) {
     evidence.verdict = Verdict::Loaded(vec![first]);
 }
 
-/// The process that is busy so much longer than the others that it holds them up, and by what factor:
-/// the larger of the factors of its busy time and of its time on a CPU.
+/// The process that is busy so much longer than the others that it holds them up, and the factor: the
+/// larger of those of busy time and of time on a CPU.
 fn leader(accounting: &[TimeAccounting]) -> Option<(Node, f64)> {
     let lead = |of: fn(&TimeAccounting) -> f64| {
         let times: Vec<f64> = accounting.iter().map(of).collect();
@@ -52,7 +52,7 @@ fn leader(accounting: &[TimeAccounting]) -> Option<(Node, f64)> {
     if by_busy >= GATE {
         return Some((busy as Node, by_busy));
     }
-    // Where CPUs are short, all processes are busy all the time: the one that computes most waits least.
+    // If CPUs are scarce, all processes are busy all the time. The one that computes most waits least.
     let most = accounting
         .iter()
         .map(TimeAccounting::busy_s)
@@ -90,7 +90,7 @@ mod tests {
         let of = |on_cpu_s: f64| accounting(on_cpu_s, 2.0 - on_cpu_s);
         let (node, ratio) = leader(&[of(1.0), of(1.0), of(1.0), of(1.5)]).unwrap();
         assert_eq!((node, ratio), (3, 1.5));
-        // It computes most, but has time left in which it waits for others.
+        // The process computes most, but has time left in which it waits for others.
         assert_eq!(
             leader(&[of(1.0), accounting(0.8, 1.4), accounting(1.5, 0.1)]),
             None

@@ -1,4 +1,4 @@
-//! Verdicts had other iterations been seen: iterations are resampled with replacement.
+//! Verdicts with other iterations: the iterations are resampled with replacement.
 
 use crate::balance::{self, Range};
 use crate::chance::Chance;
@@ -6,11 +6,12 @@ use crate::quantile;
 
 /// Resamples.
 const RESAMPLES: usize = 500;
-/// Share of the resamples outside of the range at either end.
+/// Share of the resamples outside of the range, at each end.
 const TAIL: f64 = 0.025;
 
-/// 95 % of the ratios of the least of the processes `ahead` to the largest of the others, summed over
-/// resampled parts (values by part and process), and in which share of the resamples it is above 1.
+/// The 95 % range of the ratio of the least of the processes `ahead` to the largest of the others, from
+/// sums over resampled parts (values by part and process), and the share of the resamples in which it
+/// is above 1.
 pub(super) fn ratio(parts: &[Vec<f64>], ahead: &[usize]) -> (Range, f64) {
     let ratio = |drawn: &[&Vec<f64>]| {
         let sums = &summed(drawn);
@@ -33,7 +34,8 @@ pub(super) fn ratio(parts: &[Vec<f64>], ahead: &[usize]) -> (Range, f64) {
     (found, ahead.get() as f64 / RESAMPLES as f64)
 }
 
-/// 95 % of the slowdowns by the global balance: the low ends of the least, the high ends of the most.
+/// The 95 % range of the slowdown by the global balance: low ends from the least, high ends from the
+/// most.
 pub(super) fn slowdown(parts: &[Vec<f64>], loaded: usize) -> Range {
     range(parts, |drawn| {
         let sums = &summed(drawn);
@@ -52,8 +54,7 @@ fn summed(drawn: &[&Vec<f64>]) -> Vec<f64> {
     sums
 }
 
-/// 95 % of what `of` says of resampled parts: of the low ends it gives the least, of the high ends
-/// the most.
+/// The 95 % range of `of` on resampled parts: low ends from its least values, high ends from its most.
 pub(crate) fn range(parts: &[Vec<f64>], of: impl Fn(&[&Vec<f64>]) -> (f64, f64)) -> Range {
     let mut chance = Chance(0x2545_f491_4f6c_dd1d);
     let (mut lows, mut highs) = (Vec::new(), Vec::new());

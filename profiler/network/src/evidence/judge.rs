@@ -1,4 +1,4 @@
-//! The verdict by each of the things that are compared: work, the rounds of those that take turns, delays.
+//! The verdicts by each compared quantity: work, the rounds of processes that take turns, delays.
 
 use super::lead::{LEAST_LEAD, Lead};
 use super::{Basis, Evidence, HIDDEN, Verdict, bootstrap, parts};
@@ -9,15 +9,15 @@ use crate::slowdown::turns::Turns;
 use crate::slowdown::{self, Slowdown};
 use crate::wording;
 
-/// Rounds that take so many times the work of quiet ones hide a load.
+/// Factor of the work of rounds over that of quiet ones from which noise hides a load.
 const NOISY: f64 = 1.5;
-/// Processes that work alike may differ by this factor for certain, and are balanced still.
+/// Largest certain factor between processes that are still balanced.
 const MOST_OF_EQUALS: f64 = 1.03;
 
-/// Why nobody is named whose rounds are longer where they show.
-const RARELY_SHOWN: &str = "the processes take turns, and whose work is longest where it shows hides it in too many rounds, in which it may be shorter";
+/// Reason why no process is named although the shown rounds of one are longer.
+const RARELY_SHOWN: &str = "the processes take turns, and the one with the longest shown rounds hides its work in too many others, which may be shorter";
 
-/// A verdict by the work of a plain exchange.
+/// The verdict by the work in a plain exchange.
 pub(super) fn of_work(
     evidence: &mut Evidence,
     schedule: &Schedule,
@@ -52,26 +52,26 @@ pub(super) fn of_work(
     let noise = found.noise;
     evidence.verdict = if noise > NOISY {
         Verdict::Unsure(format!(
-            "rounds take {} times the work of quiet ones, as where CPUs are shared, and a load does not show beside that",
+            "rounds take {} times the work of quiet ones, as on shared CPUs, which hides a load",
             wording::number(noise)
         ))
     } else if !found.loaded.is_empty() || range.high >= slowdown::shown_at(noise) {
         Verdict::Unsure(open(range))
     } else if let Some((several, ratio)) = several_apart(&sums) {
         Verdict::Unsure(format!(
-            "{several} processes work {} times as much as the next, which may be loads or what they are meant to do",
+            "{several} processes work {} times as much as the next, which may be loads or their usual work",
             wording::number(ratio)
         ))
     } else if evidence.hidden > 0 {
         Verdict::Unsure(HIDDEN.into())
     } else if found.most_ratio() >= GATE {
         Verdict::Unsure(format!(
-            "what the sends waited for is not known well enough: the factor to the next may be {}, which would be a load",
+            "the messages for which the sends waited are not known well enough: the factor to the next process may be {}, which would be a load",
             wording::number(found.most_ratio())
         ))
     } else if range.low > MOST_OF_EQUALS {
         Verdict::Unsure(format!(
-            "one works more than the next for certain ({} to {} times as much), by less than a load, but rounds hold time in the library and without a CPU beside the work",
+            "one process certainly works more than the next ({} to {} times as much), by less than a load, but rounds include time in the library and waits for a CPU",
             wording::number(range.low),
             wording::number(range.high)
         ))
@@ -80,8 +80,8 @@ pub(super) fn of_work(
     };
 }
 
-/// Number of processes, at most half of them, that work as much more than all others as a load would, and how
-/// much more: the first of them does not stand out from the second.
+/// The number of processes, at most half of them, that work more than all others by the factor of a
+/// load, and that factor. The first of them does not stand out from the second.
 fn several_apart(sums: &[f64]) -> Option<(usize, f64)> {
     let mut sums: Vec<f64> = sums.iter().copied().filter(|sum| *sum > 0.0).collect();
     sums.sort_by(|a, b| b.total_cmp(a));
@@ -91,7 +91,7 @@ fn several_apart(sums: &[f64]) -> Option<(usize, f64)> {
         .find(|(_, ratio)| *ratio >= GATE)
 }
 
-/// A verdict by the rounds of processes that take turns.
+/// The verdict by the rounds of processes that take turns.
 pub(super) fn of_turns(evidence: &mut Evidence, found: &Turns) {
     evidence.basis = Basis::Rounds;
     (evidence.first, evidence.ratio) = (found.first, found.ratio);
@@ -113,7 +113,7 @@ pub(super) fn of_turns(evidence: &mut Evidence, found: &Turns) {
     };
 }
 
-/// A verdict by the delays.
+/// The verdict by the delays.
 pub(super) fn of_delays(evidence: &mut Evidence, parts: &[Vec<f64>], gate: &Gate) {
     let lead = Lead::of(parts, &[gate.loaded]);
     let range = lead.range;
@@ -131,7 +131,7 @@ pub(super) fn of_delays(evidence: &mut Evidence, parts: &[Vec<f64>], gate: &Gate
 
 fn open(range: Range) -> String {
     format!(
-        "the factor to the next lies between {} and {}, where both a load and none fit",
+        "the factor to the next process lies between {} and {}, which fits both a load and none",
         wording::number(range.low),
         wording::number(range.high)
     )

@@ -4,25 +4,25 @@ use super::{LEAST_ITERATIONS, bootstrap};
 use crate::balance::Range;
 use crate::student;
 
-/// The process that is named leads by this factor at least, in 97.5 % of the resamples.
+/// Least factor by which a named process leads, in 97.5 % of the resamples.
 pub(super) const LEAST_LEAD: f64 = 1.1;
-/// So sure it must be that it leads at all where iterations are too few to resample.
+/// Least confidence that a process leads at all, if iterations are too few to resample.
 const SURE: f64 = 0.9;
-/// Share of the means below the high end of a range of 95 %.
+/// Share of the means below the upper end of a 95 % range.
 const HIGH: f64 = 0.975;
 
 /// Lead of processes over the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lead {
-    /// Factor of the least of them to the largest of the others, 95 %.
+    /// Factor of the least of the processes to the largest of the others, 95 %.
     pub(super) range: Range,
-    /// Confidence that the lead is more than 1.
+    /// Confidence that the factor is more than 1.
     pub(super) confidence: f64,
     is_clear: bool,
 }
 
 impl Lead {
-    /// Of these processes, from what each has in every part.
+    /// The lead of the processes `ahead`, from the value of each process in every part.
     pub(super) fn of(parts: &[Vec<f64>], ahead: &[usize]) -> Lead {
         if parts.len() >= LEAST_ITERATIONS {
             let (range, confidence) = bootstrap::ratio(parts, ahead);
@@ -35,15 +35,16 @@ impl Lead {
         of_few(parts, ahead)
     }
 
-    /// True if the lead is so far and so sure that a load may be named by it.
+    /// True if the lead is large and certain enough to name a load by it.
     pub(super) fn is_clear(&self) -> bool {
         self.is_clear
     }
 }
 
-/// From the mean of the logarithms of the factors, part by part, to each of the others, by Student's distribution: resamples
-/// of a handful of parts would be too sure. What is said holds towards each of the others. Of balanced processes with such
-/// parts (factors of single parts e^0.05 to e^0.5) less than one in ten is so named, with the gate of the balance.
+/// The lead from the mean logarithm of the factors to each of the others, part by part, by Student's
+/// distribution, since resamples of a few parts would be too certain. The result holds towards each of
+/// the others. With the gate of the balance, less than one in ten balanced processes with such parts
+/// (factors of single parts e^0.05 to e^0.5) are named by it.
 fn of_few(parts: &[Vec<f64>], ahead: &[usize]) -> Lead {
     let mut lead = Lead {
         range: Range {
@@ -63,8 +64,8 @@ fn of_few(parts: &[Vec<f64>], ahead: &[usize]) -> Lead {
                 .filter(|log| log.is_finite())
                 .collect();
             let Some((mean, error)) = mean_and_error(&logs) else {
-                // A process that nobody waited for is ahead of none; one that was waited for in some parts alone is
-                // compared with nobody.
+                // A process for which no other waited is ahead of none. A process for which others
+                // waited in some parts only is not compared.
                 if parts.iter().any(|part| part[other] > 0.0) {
                     (lead.confidence, lead.range.low) = (0.0, 0.0);
                 }
@@ -79,7 +80,7 @@ fn of_few(parts: &[Vec<f64>], ahead: &[usize]) -> Lead {
         }
     }
     if nodes == 2 {
-        // Of two one is ahead in any case.
+        // Of two processes one is ahead in any case.
         lead.confidence = 1.0 - 2.0 * (1.0 - lead.confidence).min(0.5);
     }
     lead.is_clear = lead.confidence >= SURE && lead.range.high.is_finite();
@@ -115,7 +116,7 @@ mod tests {
         );
         assert!(lead.is_clear() && lead.confidence > 0.99, "{lead:?}");
         assert!(lead.range.low > 1.3 && lead.range.high < 3.0, "{lead:?}");
-        // As long in the sum, by one of them.
+        // The sums are as large, but by a single part.
         let lead = Lead::of(
             &[
                 vec![4.0, 1.0, 1.1],

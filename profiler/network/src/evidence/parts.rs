@@ -1,4 +1,4 @@
-//! The parts that a run is cut into for its verdict, and what each process has in each of them.
+//! The parts into which a run is cut for its verdict, and the values of each process in them.
 
 use super::LEAST_MESSAGES;
 use crate::ball;
@@ -7,14 +7,14 @@ use crate::repeat::Iterations;
 use crate::run::Run;
 use crate::schedule::Schedule;
 
-/// Parts that a run without iterations is cut into.
+/// Number of parts of a run without iterations.
 const PARTS: usize = 16;
-/// Parts at most; iterations are put together to as many.
+/// Most parts. Iterations are put together to keep to it.
 const MOST_PARTS: usize = 500;
-/// Messages that a schedule is made of at most.
+/// Most messages from which a schedule is made.
 pub(super) const MOST_MESSAGES: usize = 200_000;
 
-/// Instants that cut the run: the begins of its iterations, or equal parts where none were found.
+/// The instants at which the run is cut: begins of its iterations, or equal parts if none were found.
 pub(super) fn cuts(
     found: &[Message],
     iterations: Option<&Iterations>,
@@ -45,10 +45,10 @@ pub(super) fn cuts(
     (cuts, false)
 }
 
-/// The delays of each process in each part, s: a gap belongs to the part in which it ends.
+/// The delays of each process in each part, s. A gap belongs to the part in which it ends.
 pub(super) fn delays(run: &Run, cuts: &[i64]) -> Vec<Vec<f64>> {
     let mut parts = vec![vec![0.0; run.nodes().len()]; cuts.len() - 1];
-    // Of each process the cut that is next, and its packet before.
+    // For each process, the next cut and the time of the packet before.
     let mut seen: Vec<(usize, Option<i64>)> = vec![(0, None); run.nodes().len()];
     run.each_seen(|me, packet| {
         let Some(kind) = ball::kind(packet, me) else {
@@ -74,7 +74,7 @@ pub(super) fn sums(parts: &[Vec<f64>], nodes: usize) -> Vec<f64> {
     (0..nodes).map(sum).collect()
 }
 
-/// The messages sent between two instants, ns: those in the middle where there are too many.
+/// The messages sent between two instants, ns; if there are too many, those in the middle.
 pub(super) fn within(found: &[Message], (from, to): (i64, i64)) -> &[Message] {
     let first = found.partition_point(|message| message.sent_ns.0 < from);
     let last = found.partition_point(|message| message.sent_ns.0 <= to);
@@ -83,7 +83,7 @@ pub(super) fn within(found: &[Message], (from, to): (i64, i64)) -> &[Message] {
     &part[middle..part.len().min(middle + MOST_MESSAGES)]
 }
 
-/// The work of each process in each part, s: the middle of what it may have been.
+/// The work of each process in each part, s: the middle of its range.
 pub(super) fn work(schedule: &Schedule, cuts: &[i64]) -> Vec<Vec<f64>> {
     let mut parts = vec![vec![0.0; schedule.nodes]; cuts.len() - 1];
     for step in &schedule.steps {

@@ -24,7 +24,8 @@ fn a_loaded_process_of_an_exchange_is_named_with_its_uncertainty() {
     assert!(range.low > 1.4 && range.high < 1.8, "{range:?}");
 }
 
-/// Each phase has pairs of its own, of which some talk as often in the whole and never in the same round.
+/// Each phase has pairs of its own. Some pairs talk equally often in the whole run, but never in the
+/// same round.
 #[test]
 fn a_load_shows_in_a_program_of_phases() {
     let n = 8;
@@ -106,7 +107,7 @@ fn the_delays_of_the_ends_of_a_chain_do_not_compare() {
     assert_eq!(unequal(&counted([200, 300, 300, 200]), 4), None);
 }
 
-/// A server and its clients do different things: whose delays are longest says nothing.
+/// A server and its clients do different things, so that their delays cannot be compared.
 #[test]
 fn a_server_is_no_loaded_process() {
     let mut noise = Noise(9);
@@ -139,7 +140,7 @@ fn where_processes_take_turns_the_first_is_not_accused() {
     );
 }
 
-/// Unloaded kernels on shared CPUs, of which whole runs gave ratios of 1.2 to 11.
+/// Unloaded kernels on shared CPUs, for which whole runs gave ratios of 1.2 to 11.
 #[test]
 fn unloaded_captures_are_not_accused() {
     for name in ["is.S", "mg.S", "lu.S", "mg.W-quota-none"] {
@@ -156,16 +157,17 @@ fn unloaded_captures_are_not_accused() {
     let Some(run) = reference("mg.W-quota-full") else {
         return;
     };
-    // Four iterations are few, but it leads in three of them, and a replay points at it as well.
+    // Four iterations are few, but the process leads in three of them, and a replay shows it as loaded
+    // too.
     let evidence = weigh(&run).unwrap();
     assert_eq!(evidence.verdict, Verdict::Loaded(vec![3]), "{evidence:?}");
     let sure = evidence.confidence.unwrap();
     assert!(evidence.are_few() && 0.9 < sure && sure < 0.975, "{sure}");
-    // No more is claimed than what it cost: 0.59 s.
+    // The claimed cost is at most the true one, 0.59 s.
     assert!(evidence.slowdown_s.unwrap().low < 0.59 && evidence.replayed_s.unwrap().low < 0.59);
 }
 
-/// Parts of unloaded runs, as short as a run of a few iterations: nobody is accused.
+/// Parts of unloaded runs, as short as runs of a few iterations: no process is named.
 #[test]
 fn a_few_iterations_of_an_unloaded_run_accuse_nobody() {
     let (mut asked, mut accused) = (0, 0);
@@ -189,7 +191,8 @@ fn a_few_iterations_of_an_unloaded_run_accuse_nobody() {
     assert!(asked >= 10 && accused * 10 <= asked, "{accused} of {asked}");
 }
 
-/// By turns, packets name whoever answers late, and nobody where only the one that begins shows.
+/// By turns, packets name a process that answers late, and none if only the beginning process shows its
+/// work.
 #[test]
 fn by_turns_whoever_answers_late_is_named() {
     let mut program = Bsp {
@@ -203,7 +206,7 @@ fn by_turns_whoever_answers_late_is_named() {
     assert!(evidence.slowdown_s.is_some_and(|cost| cost.high > 0.0));
 }
 
-/// The time accounting settles what packets leave open, and only that.
+/// The time accounting decides cases that packets leave open, and no others.
 #[test]
 fn the_time_accounting_decides_where_packets_do_not() {
     let mut program = Bsp {
@@ -232,10 +235,10 @@ fn the_time_accounting_decides_where_packets_do_not() {
     let evidence = weigh(&busy(1.28, 0.8)).unwrap();
     assert_eq!(evidence.verdict, Verdict::Loaded(vec![0]), "{evidence:?}");
     assert_eq!(evidence.basis, Basis::TimeAccounting);
-    // Alike, or a partner that polls: it is always busy, and answers at once.
+    // Equal work, or a partner that polls: such a process is always busy and answers at once.
     assert!(is_unsure(&busy(0.8, 0.8)));
     assert!(is_unsure(&busy(0.8, 1.3)));
-    // Of a part of the run the time accounting says nothing.
+    // The time accounting says nothing about a part of the run.
     let run = busy(1.28, 0.8);
     let (from, to) = run.span_ns();
     assert_eq!(run.within(from, to - 1).accounting(0), None);

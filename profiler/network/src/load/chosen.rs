@@ -1,4 +1,4 @@
-//! Nodes that a question is about, and the two that each connection joins.
+//! Nodes of a selection, and the two nodes that each connection joins.
 
 use crate::wording;
 use std::borrow::Cow;
@@ -12,18 +12,18 @@ use super::other_flows::OtherKinds;
 use super::selection::{By, Selection};
 use crate::run::{Node, Unknown};
 
-/// Processes analysed unless asked otherwise.
+/// Default number of processes that are analysed.
 const MOST: usize = 512;
 
 /// Packets of the program by capture and address.
 pub(super) type Seen<'a> = BTreeMap<i64, BTreeMap<&'a str, i64>>;
 
-/// The same by the numbers of addresses.
+/// Packets of the program by capture and number of the address.
 #[derive(Debug, Default)]
 pub(super) struct Counts(BTreeMap<i64, Vec<i64>>);
 
 impl Counts {
-    /// Adds what a capture has of a flow.
+    /// Adds the packets of a capture in a flow.
     pub(super) fn add(&mut self, capture: i64, flow: &Flow, packets: i64) {
         let counts = self.0.entry(capture).or_default();
         for address in [flow.src as usize, flow.dst as usize] {
@@ -44,12 +44,12 @@ impl Counts {
     }
 }
 
-/// The processes and what each connection joins.
+/// The chosen processes, and the nodes that each connection joins.
 pub(super) struct Chosen {
     pub(super) names: Vec<String>,
     pub(super) ends: AHashMap<i64, (Node, Node)>,
     pub(super) left_out: Vec<String>,
-    /// TCP flows that no answer can show.
+    /// TCP flows that appear in no answer.
     pub(super) other_flows: OtherKinds,
 }
 
@@ -71,7 +71,7 @@ impl Chosen {
         let addresses = flows.addresses.all().zip(is_met);
         let addresses = addresses.filter(|(_, is_met)| *is_met);
         let addresses: BTreeSet<&str> = addresses.map(|(address, _)| address).collect();
-        // A host's name stands for its address, or one of each kind.
+        // The name of a host stands for its address, or for one of each kind.
         let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (capture, own) in captures
             .iter()
@@ -177,7 +177,7 @@ struct Called<'a> {
     labels: &'a HashMap<i64, String>,
     addresses: &'a Names,
     names: Names,
-    /// Numbers of those that are called as their addresses.
+    /// Numbers of those nodes whose name is their address.
     of_address: Vec<Option<u32>>,
 }
 
@@ -224,7 +224,8 @@ fn name_at<'a>(
     }
 }
 
-/// Counts by capture and address, of IPv4 and of IPv6: a host with both has an address of each.
+/// Counts by capture and address, for IPv4 and for IPv6 apart: a host with both has an address of each
+/// kind.
 fn by_kind<'a>(seen: &Seen<'a>) -> [Seen<'a>; 2] {
     [false, true].map(|is_v6| {
         let of_kind = |counts: &BTreeMap<&'a str, i64>| {
@@ -236,12 +237,12 @@ fn by_kind<'a>(seen: &Seen<'a>) -> [Seen<'a>; 2] {
     })
 }
 
-/// The addresses that are in (nearly) all packets of a capture: its host's, and that of the partner
-/// where the host has only one. What is another capture's own is none of the two.
+/// The addresses that are in (nearly) all packets of a capture: that of its host, and that of the
+/// partner if the host has only one. Addresses with a capture of their own are excluded.
 fn own_addresses<'a>(seen: &Seen<'a>) -> BTreeMap<i64, BTreeSet<&'a str>> {
     let mut own: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
     for (&capture, counts) in seen {
-        // Every packet counts twice, once per end.
+        // Every packet counts at both of its ends.
         let whole = counts.values().map(|&n| i128::from(n)).sum::<i128>() / 2;
         let in_all = counts
             .iter()
@@ -265,7 +266,7 @@ fn own_addresses<'a>(seen: &Seen<'a>) -> BTreeMap<i64, BTreeSet<&'a str>> {
     }
 }
 
-/// Numbers in names sort as numbers: 10.0.0.2 before 10.0.0.10.
+/// A key by which numbers in names sort as numbers: 10.0.0.2 before 10.0.0.10.
 fn numeric(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut digits = String::new();

@@ -11,12 +11,13 @@ use super::packets::{inputs, packet};
 use super::selection::{By, Selection};
 use crate::run::{Run, TimeAccounting, Unknown};
 
-/// All connections of a trace. They decide what a node is, and by that which names [`Connections::load`] needs.
+/// All connections of a trace. They decide which unit is a node, and so which names
+/// [`Connections::load`] needs.
 #[derive(Debug)]
 pub struct Connections(Flows);
 
 impl Connections {
-    /// Reads them.
+    /// Reads the connections.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -26,16 +27,17 @@ impl Connections {
         Ok(Connections(flows))
     }
 
-    /// Unit that is one node: as selected, else processes where all connections are within one address.
+    /// Unit that is one node: as selected; else processes if all connections are within one address.
     pub fn by(&self, selection: &Selection) -> By {
         self.0.by(selection)
     }
 
-    /// Loads the packets of the program's TCP connections. `labels` are the names of process images by upid, for
-    /// [`By::Process`]; a process without one is named by its address.
+    /// Loads the packets of the program's TCP connections. `labels` has the names of process images by
+    /// upid, for [`By::Process`]. A process without a label is named by its address.
     ///
     /// # Errors
-    /// When the file cannot be read; the inner one when a host is asked for that is not there.
+    /// The outer error means that the file cannot be read; the inner one, that a selected host is not
+    /// in the trace.
     pub fn load(
         self,
         trace: &Trace,
@@ -58,11 +60,11 @@ impl Connections {
             .with(&flows)
             .sorted();
         let accounting = match selection.within_ns {
-            // The kernel's totals are of whole lives.
+            // The kernel's totals are those of whole lives.
             Some(_) => Vec::new(),
             None => accounting(trace, &flows.program, &chosen)?,
         };
-        // There may be a million, and the packets need room.
+        // There may be a million, and the packets need the memory.
         drop(seen);
         drop(flows);
         let (mut inputs, at) = inputs(&captures);
@@ -87,8 +89,8 @@ impl Connections {
             }
             ControlFlow::Continue(())
         })?;
-        // One machine with several interfaces has several captures: each process is served by the one
-        // that has most of its packets.
+        // A machine with several interfaces has several captures. Each process is assigned the one that
+        // has most of its packets.
         let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
         Ok(Ok(run
             .with_other_flows(other_flows, without_header)
@@ -124,8 +126,8 @@ fn accounting(
         Some((row.upid, accounting))
     });
     let times: HashMap<i64, TimeAccounting> = times.collect();
-    // One process each, or they do not compare: on loopback one address may be several processes', and
-    // a process may be behind several.
+    // A node must be one process, or the times cannot be compared: on loopback, one address may belong
+    // to several processes, and one process may have several addresses.
     let mut nodes: HashMap<i64, usize> = HashMap::new();
     for upid in owners.iter().flatten() {
         *nodes.entry(*upid).or_default() += 1;
@@ -139,7 +141,8 @@ fn accounting(
     Ok(owners.into_iter().map(of).collect())
 }
 
-/// Adds what captures counted to the flows, as the view `flows` has it, and what each has of the program.
+/// Adds the captures' counts to the flows, as the view `flows` does. Returns the packets of the program
+/// in each capture.
 fn count(trace: &Trace, flows: &mut Flows) -> Result<Counts> {
     let mut rows = trace.flow_captures_unordered()?;
     rows.sort_unstable_by_key(|row| row.flow_id);

@@ -1,14 +1,14 @@
-//! Flows of a trace in little memory: there may be a million, and they have few addresses.
+//! The flows of a trace in little memory. There may be a million of them, with few addresses.
 
 use ahash::AHashMap;
 use flowtrace_schema::{FlowCaptureRow, FlowEnds, Result, Trace};
 
 use super::selection::{By, Selection};
 
-/// Port of secure shell: how runs are watched, not what they do.
+/// Port of secure shell, by which people watch runs.
 pub(super) const SSH: i64 = 22;
 
-/// Names by numbers, which count from 0 in the order in which they were met.
+/// Names by numbers, which count from 0 in the order of first use.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     numbers: AHashMap<String, u32>,
@@ -34,7 +34,7 @@ impl Names {
         self.names.len()
     }
 
-    /// All of them, in the order of their numbers.
+    /// All names, in the order of their numbers.
     pub(super) fn all(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
@@ -44,18 +44,17 @@ impl Names {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) id: i64,
-    /// Numbers of the addresses at its ends, and their ports.
+    /// Numbers of the addresses at both ends, and their ports.
     pub(super) src: u32,
     pub(super) dst: u32,
     pub(super) sport: Option<i64>,
     pub(super) dport: Option<i64>,
     /// Number of the protocol.
     pub(super) protocol: u32,
-    /// Processes at its ends, where they are known.
+    /// Processes at both ends, if known.
     pub(super) src_upid: Option<i64>,
     pub(super) dst_upid: Option<i64>,
-    /// Packets and payload, where these are known: of each direction what the capture that saw most of it
-    /// counted.
+    /// Packets and payload, if known. Each direction has the counts of the capture that saw most of it.
     pub(super) traffic: Option<(i64, i64)>,
 }
 
@@ -64,15 +63,15 @@ pub(super) struct Flow {
 pub(super) struct Flows {
     pub(super) addresses: Names,
     pub(super) protocols: Names,
-    /// Those that the methods are for, in the order of their ids.
+    /// Flows to which the methods apply, in the order of ids.
     pub(super) program: Vec<Flow>,
-    /// The others, in that order as well.
+    /// The other flows, in the order of ids.
     pub(super) others: Vec<Flow>,
     newest: Option<i64>,
 }
 
 impl Flows {
-    /// Reads those that are newer than all that were read before.
+    /// Reads the flows that are newer than all flows read before.
     pub(super) fn read(&mut self, trace: &Trace) -> Result<()> {
         trace.flow_ends(self.newest.unwrap_or(i64::MIN), |flow| {
             self.newest = Some(flow.flow_id);
@@ -94,7 +93,8 @@ impl Flows {
         })
     }
 
-    /// Unit that is one node: as selected, else processes where all flows of the program are within one address.
+    /// Unit that is one node: as selected; else processes if all flows of the program are within one
+    /// address.
     pub(super) fn by(&self, selection: &Selection) -> By {
         let natural = || {
             let mut used = self.program.iter().peekable();
@@ -104,7 +104,7 @@ impl Flows {
         selection.by.unwrap_or_else(natural)
     }
 
-    /// Sets their traffic by what each capture counted of each flow, in the order of flows.
+    /// Sets the traffic of the flows from the counts of each capture, which are in the order of flows.
     pub(super) fn count(&mut self, rows: &[FlowCaptureRow]) {
         for flows in [&mut self.program, &mut self.others] {
             let mut rest = rows;
@@ -119,8 +119,8 @@ impl Flows {
     }
 }
 
-/// The rows of a flow among those that are left; these then begin behind them. Rows and flows come in the order
-/// of ids.
+/// The rows of a flow at the begin of `rest`, which is then advanced past them. Rows and flows must
+/// come in the order of ids.
 pub(super) fn rows_of<'a>(flow: &Flow, rest: &mut &'a [FlowCaptureRow]) -> &'a [FlowCaptureRow] {
     let before = rest.iter().take_while(|row| row.flow_id < flow.id).count();
     let (_, from) = rest.split_at(before);

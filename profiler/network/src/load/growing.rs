@@ -1,4 +1,4 @@
-//! A trace that is asked again and again while it grows: each time only what is new is read.
+//! A trace that is read again and again while it grows. Each time only its new part is read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -12,8 +12,8 @@ use super::packets::{inputs, packet};
 use super::selection::{By, Selection};
 use crate::run::{Packet, Run, Unknown};
 
-/// Packets are stored a little out of order where several places are captured: so much of the end is
-/// read again, ns.
+/// Length of the end that is read again, ns: captures of several places store packets a little out of
+/// order.
 const AGAIN_NS: i64 = 1_000_000_000;
 
 /// The packets of a growing trace that were read so far.
@@ -21,18 +21,18 @@ const AGAIN_NS: i64 = 1_000_000_000;
 pub struct Growing {
     selection: Selection,
     keep_ns: Option<i64>,
-    /// Packets of each capture in the order of time; source and destination are still those of the
-    /// flow, 0 and 1, for who is who may change when more is known.
+    /// Packets of each capture in the order of time. Source and destination are the ends of the flow, 0
+    /// and 1, since the processes at them may become known later.
     packets: BTreeMap<i64, Vec<Packet>>,
-    /// Packets and bytes of payload by flow and capture, also of what was forgotten.
+    /// Packets and bytes of payload by flow and capture, including forgotten packets.
     sums: AHashMap<(i64, i64), (i64, i64)>,
     newest_ns: Option<i64>,
     flows: Flows,
 }
 
 impl Growing {
-    /// Of a selection (its interval is not looked at). No more than is needed for the last `last_s` is
-    /// kept.
+    /// Packets of a selection, whose interval is ignored. Only packets that are needed for the last
+    /// `last_s` seconds are kept.
     pub fn new(selection: Selection, last_s: Option<f64>) -> Growing {
         Growing {
             selection,
@@ -44,7 +44,8 @@ impl Growing {
         }
     }
 
-    /// Reads what is new of the trace. The result is what is one node by now: [`Growing::run`] needs the names of it.
+    /// Reads the new part of the trace. Returns the unit that is a node by now; [`Growing::run`] needs
+    /// the names of these units.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -53,17 +54,19 @@ impl Growing {
         self.flows.read(trace)?;
         let by = self.flows.by(&self.selection);
         if by == By::Process {
-            // Whose they are shows later.
+            // The owners of the new flows are found later.
             self.flows = Flows::default();
             self.flows.read(trace)?;
         }
         Ok(by)
     }
 
-    /// The run of what was read. `labels` are the names of process images by upid, for [`By::Process`].
+    /// The run made from the packets that were read. `labels` has the names of process images by upid,
+    /// for [`By::Process`].
     ///
     /// # Errors
-    /// When the file cannot be read; the inner one when a host is asked for that is not there.
+    /// The outer error means that the file cannot be read; the inner one, that a selected host is not
+    /// in the trace.
     pub fn run(
         &mut self,
         trace: &Trace,
@@ -80,8 +83,7 @@ impl Growing {
         Ok(run)
     }
 
-    /// The same for the last time: nothing is kept for another one, so that the packets need not be there
-    /// twice.
+    /// The last run. It takes the packets, so that they need not be in memory twice.
     ///
     /// # Errors
     /// As [`Growing::run`].
@@ -107,7 +109,8 @@ impl Growing {
         Ok(run)
     }
 
-    /// The run of what was read; `take` takes the packets of a capture, each as it is known by now.
+    /// The run made from the packets that were read. `take` returns the packets of a capture, with
+    /// their nodes as known by now.
     fn run_of(
         &mut self,
         trace: &Trace,
@@ -146,7 +149,7 @@ impl Growing {
         Ok(Ok(run))
     }
 
-    /// Sums up what was read of each flow, and what captures have of the program.
+    /// Sums up the packets of each flow, and those of the program in each capture.
     fn count(&mut self) -> Counts {
         let mut counts = Counts::default();
         for flow in &mut self.flows.program {
@@ -162,14 +165,14 @@ impl Growing {
         counts
     }
 
-    /// Drops what is too old to be asked for, seen from the program's newest packet.
+    /// Drops packets that are too old to be needed, counted from the program's newest packet.
     fn forget(&mut self, newest_ns: i64) {
         let Some(keep) = self.keep_ns else {
             return;
         };
         let oldest = newest_ns.saturating_sub(keep.max(AGAIN_NS));
         for packets in self.packets.values_mut() {
-            // Not at every look: what is left is moved to the front.
+            // Packets are not dropped each time, since that moves all others to the front.
             let old = packets.partition_point(|packet| packet.t_ns < oldest);
             if old * 2 > packets.len() {
                 packets.drain(..old);
@@ -178,7 +181,7 @@ impl Growing {
     }
 
     fn read_packets(&mut self, trace: &Trace) -> Result<()> {
-        // All of it at first: who belongs to the program shows in the whole.
+        // All packets at first, since the processes of the program show only in the whole.
         let from_ns = self
             .newest_ns
             .map_or(i64::MIN, |newest| newest.saturating_sub(AGAIN_NS));

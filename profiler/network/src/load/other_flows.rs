@@ -1,4 +1,4 @@
-//! Flows that were recorded and that no answer shows, by the reason.
+//! Recorded flows that appear in no answer, by the reason.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::run::OtherFlows;
 pub(super) struct OtherKinds(BTreeMap<String, OtherFlows>);
 
 impl OtherKinds {
-    /// The same with flows that the methods are not for.
+    /// Adds the flows to which the methods do not apply.
     pub(super) fn with(mut self, flows: &Flows) -> OtherKinds {
         for flow in &flows.others {
             match flows.protocols.name(flow.protocol) {
@@ -22,7 +22,7 @@ impl OtherKinds {
         self
     }
 
-    /// A flow of which an end is no part of the program.
+    /// Adds a flow with an end outside of the program.
     pub(super) fn outside(&mut self, flow: &Flow) {
         self.add(
             flow,
@@ -31,7 +31,8 @@ impl OtherKinds {
         );
     }
 
-    /// A flow of which both ends are one process for the answers: nothing goes from one to another.
+    /// Adds a flow with both ends in one process as defined by `by`, so that nothing goes from one
+    /// process to another.
     pub(super) fn within_one(&mut self, flow: &Flow, by: By) {
         let is_owned = flow.src_upid.or(flow.dst_upid).is_some();
         let kind = match by {
@@ -45,13 +46,13 @@ impl OtherKinds {
         self.add(flow, true, kind.into());
     }
 
-    /// A flow of processes beyond the largest number of them.
+    /// Adds a flow of a process beyond the largest number of processes.
     pub(super) fn beyond(&mut self, flow: &Flow, most: usize) {
         let kind = format!("TCP beyond the {most} processes with the most bytes");
         self.add(flow, true, kind);
     }
 
-    /// The most packets first.
+    /// The kinds, those with the most packets first.
     pub(super) fn sorted(self) -> Vec<OtherFlows> {
         let mut kinds: Vec<OtherFlows> = self.0.into_values().collect();
         kinds.sort_by_key(|other_flows| std::cmp::Reverse(other_flows.traffic));

@@ -1,11 +1,11 @@
-//! Rows of captures and packets as a [`crate::Run`] takes them.
+//! Rows of captures and packets in the form that a [`crate::Run`] needs.
 
 use ahash::AHashMap;
 use flowtrace_schema::{CaptureRow, PacketRow};
 
 use crate::run::{CaptureInput, Node, Packet};
 
-/// A capture without packets for each of a trace, and its place by id.
+/// An empty capture for each of a trace, and the place of each by id.
 pub(super) fn inputs(captures: &[CaptureRow]) -> (Vec<CaptureInput>, AHashMap<i64, usize>) {
     let input = |capture: &CaptureRow| CaptureInput {
         name: format!(

@@ -1,12 +1,12 @@
-//! Part of a trace that a question is about.
+//! The part of a trace that is analysed.
 
 /// Unit that is one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// A network address, as the thesis has it.
+    /// A network address, as in the thesis.
     #[default]
     Host,
-    /// A process, where the trace knows whose a connection is; the address otherwise.
+    /// A process, if the trace has the owner of the connection; otherwise the address.
     Process,
     /// An address with its port.
     Endpoint,
@@ -15,10 +15,10 @@ pub enum By {
 /// Part of a trace to load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// Unit that is one node; `None`: an address, unless all connections are within one (loopback).
+    /// Unit that is one node; `None` for an address, unless all connections are within one (loopback).
     pub by: Option<By>,
-    /// Names of the processes, hosts or addresses that belong to the program; empty: those with a
-    /// capture of their own, or all when no more than one has.
+    /// Names of the processes, hosts or addresses of the program. Empty for those with a capture of
+    /// their own, or for all if at most one has a capture.
     pub hosts: Vec<String>,
     /// Begin and end, ns since the start of the trace.
     pub within_ns: Option<(i64, i64)>,

@@ -1,4 +1,4 @@
-//! When messages came in at the other end.
+//! The arrival of messages at the other end.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use ahash::AHashMap;
 use super::Message;
 use crate::run::{Node, Packet, Run};
 
-/// Messages looked at in each direction from the one that was found last: segments come nearly in order.
+/// Number of messages in each direction that are searched, from the one that was found last. Segments
+/// come nearly in order.
 const NEAR: usize = 64;
 
 /// Finds the first and last segment of each message in the receiver's capture, by sequence number.
@@ -20,7 +21,7 @@ pub(super) fn add(run: &Run, messages: &mut [Message]) {
             by_direction.entry(key).or_default().1.push(message);
         }
     }
-    // Only of these receivers: of a server's clients there is no capture.
+    // Only these receivers; the clients of a server have no capture.
     let receivers: BTreeSet<Node> = by_direction.keys().map(|&(.., to)| to).collect();
     for receiver in receivers {
         for packet in run.stream(receiver) {
@@ -34,7 +35,7 @@ pub(super) fn add(run: &Run, messages: &mut [Message]) {
         }
     }
     for message in messages {
-        // Seen in part: the interval ends between the two captures.
+        // Only a part was seen: the interval ends between the two captures.
         if message.received_ns.1 < message.received_ns.0 {
             message.received_ns.1 = message.received_ns.0;
         }
@@ -44,7 +45,7 @@ pub(super) fn add(run: &Run, messages: &mut [Message]) {
 fn arrived(packet: &Packet, at: &mut usize, list: &mut [&mut Message]) {
     let offset = |message: &Message| u64::from(packet.seq.wrapping_sub(message.seq));
     let holds = |i: &usize| offset(list[*i]) < list[*i].bytes;
-    // The search goes on from the message before.
+    // The search begins at the message before.
     let near = (*at..list.len()).take(NEAR).find(holds);
     let Some(first) = near.or_else(|| (0..*at).rev().take(NEAR).find(holds)) else {
         return;
@@ -53,7 +54,7 @@ fn arrived(packet: &Packet, at: &mut usize, list: &mut [&mut Message]) {
     if packet.seq == list[first].seq {
         list[first].received_ns.0 = packet.t_ns;
     }
-    // A segment may hold several messages, and ends and begins of them.
+    // A segment may contain several messages, and ends and begins of messages.
     let mut left = u64::from(packet.payload) + offset(list[first]);
     for i in first..list.len() {
         let message = &mut list[i];

@@ -1,12 +1,12 @@
-//! Messages of one size that left when the receiver let them.
+//! Messages of one size that left when the receiver allowed it.
 //!
-//! Where a sender is held back (by the receiver's window, the congestion window, a full buffer),
-//! writes that wait leave together and are cut wherever the room ends: pushes say nothing of them.
-//! But whenever a segment leaves that nothing held back, a write begins with it. What lies between
-//! two such instants, a *burst*, is a whole number of writes. Where bursts show a size, and (nearly) all
-//! others are whole multiples of it to the byte, the program writes messages of that size, and a
-//! burst holds as many as it has room for. Programs of several sizes have bursts that are no such
-//! multiples, and single writes of other sizes, and stay as they are.
+//! A sender may have to wait for the receiver's window, the congestion window, or a full buffer. Then
+//! writes that wait leave together and are cut where the free space ends, so that pushes do not show
+//! the writes. But a segment that left without a wait begins a write. The segments between two such
+//! instants, a *burst*, are a whole number of writes. If bursts show a size, and (nearly) all others
+//! are exact multiples of it, the program writes messages of that size. A burst has as many of them as
+//! fit. Programs of several sizes have bursts that are no such multiples, and single writes of other
+//! sizes; their messages stay as they are.
 
 use super::{Message, pieces};
 use crate::quantile;
@@ -15,23 +15,23 @@ use crate::quantile;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Piece {
     pub(super) message: Message,
-    /// Nothing held its first segment back.
+    /// True if the first segment did not have to wait.
     pub(super) is_free: bool,
 }
 
-/// Bursts of the same size that make it the program's.
+/// Least number of bursts of one size that make it the program's.
 const LEAST: usize = 3;
-/// Bursts that may be no multiple of it, percent: a program that waits for room in its buffer may be
-/// woken late, in the middle of a write.
+/// Most bursts that are no multiple of the size, percent: a program that waits for free space in its
+/// buffer may be woken late, in the middle of a write.
 const ODD_PERCENT: usize = 10;
-/// Bursts next to each other that make a multiple together, at most.
+/// Most adjacent bursts that are a multiple only together.
 const MOST_TOGETHER: usize = 4;
-/// Bytes that every receiver takes at once, ten segments (RFC 6928): what is less was not held back, and
-/// its pushes are those of the program.
+/// Bytes that every receiver accepts at once, ten segments (RFC 6928). Less than that did not wait, so
+/// that its pushes are those of the program.
 const TAKEN_AT_ONCE: u64 = 10 * 1448;
 
-/// The messages of one direction of a connection where they are of one size but do not show it;
-/// `None`: the pushes tell as much. The pieces are in the order of their bytes.
+/// The messages of one direction of a connection, if they have one size but do not show it; `None` if
+/// the pushes show them as well. The pieces are in the order of their bytes.
 pub(super) fn counted(pieces: &[Piece]) -> Option<Vec<Message>> {
     let bursts: Vec<&[Piece]> = pieces.chunk_by(|_, next| !next.is_free).collect();
     let size = size(&bursts)?;
@@ -48,7 +48,7 @@ pub(super) fn counted(pieces: &[Piece]) -> Option<Vec<Message>> {
                 rest = &rest[k..];
                 continue;
             }
-            // Behind the last the program may go on.
+            // After the last burst the program may send more.
             None if others.is_empty() => divide(*burst, size, &mut found),
             None => found.extend(burst.iter().map(|piece| piece.message)),
         }
@@ -57,23 +57,23 @@ pub(super) fn counted(pieces: &[Piece]) -> Option<Vec<Message>> {
     Some(found)
 }
 
-/// The one size of the messages in these bursts, bytes, if they have one.
+/// The size of the messages in these bursts, bytes, if all have one size.
 fn size(bursts: &[&[Piece]]) -> Option<u64> {
-    // Before the first of them there may be a greeting, and behind the last the rest is open.
+    // A greeting may come before the first burst, and the last one is incomplete.
     let within = bursts.get(1..bursts.len().checked_sub(1)?)?;
-    let could_be_held = |burst: &&[Piece]| burst.len() > 1 && bytes(burst) >= TAKEN_AT_ONCE;
-    if !bursts.iter().any(could_be_held) {
+    let may_have_waited = |burst: &&[Piece]| burst.len() > 1 && bytes(burst) >= TAKEN_AT_ONCE;
+    if !bursts.iter().any(may_have_waited) {
         return None;
     }
     let (size, count) = quantile::usual(within.iter().map(|burst| bytes(burst)))?;
-    // An iteration of several writes repeats as well, but no single one is as long.
+    // An iteration of several writes repeats too, but no single write is as long.
     let whole = bursts.iter().copied().flatten();
     let written = whole.filter(|piece| piece.message.bytes == size).count();
     if written < count.max(LEAST) || size == 0 {
         return None;
     }
     let odd = within.iter().filter(|s| !bytes(s).is_multiple_of(size));
-    // What left by itself was written so.
+    // A piece that left alone was written so.
     let longer = within.iter().filter(|s| s.len() == 1 && bytes(s) > size);
     let is_few = |few: usize| few * 100 <= within.len() * ODD_PERCENT;
     (is_few(odd.count()) && is_few(longer.count())).then_some(size)
@@ -88,8 +88,8 @@ fn bytes(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.message.bytes).sum()
 }
 
-/// The burst that begins a connection, or the interval: its first pieces may be a greeting, or the rest of a
-/// message that began before.
+/// Divides the burst that begins a connection, or the interval. Its first pieces may be a greeting, or
+/// the rest of a message that began before.
 fn with_greeting(burst: &[Piece], size: u64, found: &mut Vec<Message>) {
     let mut rest = bytes(burst);
     for (at, piece) in burst.iter().enumerate() {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::testing::Noise;
 
-    /// Pieces of these sizes; those in a list behind the first were held back.
+    /// Pieces of these sizes. In each list, all after the first had to wait.
     fn pieces(bursts: &[&[u64]]) -> Vec<Piece> {
         let mut seq = 1u32;
         let mut made = Vec::new();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_back_is_as_many_messages_as_it_has_room_for() {
+    fn a_burst_that_waited_is_as_many_messages_as_fit() {
         let mut made: Vec<&[u64]> = vec![&[1], &[7_240, 7_240, 5_520]];
         made.extend([&[20_000][..]; 10]);
         made.extend([
@@ -145,7 +145,7 @@ mod tests {
         let found = counted(&made).unwrap();
         let mut expected = vec![1];
         expected.extend([20_000; 1 + 10 + 6]);
-        // Not of this size: as it was. The last may go on.
+        // This burst has another size and stays as it was. The last one may be incomplete.
         expected.extend([65_160, 30_840, 20_000, 20_000, 6_000]);
         assert_eq!(sizes(&found), expected);
         for pair in found.windows(2) {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn small_messages_are_not_held_back() {
+    fn small_messages_do_not_wait() {
         let made = vec![
             &[1_000][..],
             &[1_000, 500, 500],
@@ -191,7 +191,7 @@ mod tests {
         assert!(counted(&pieces(&[&[20_000, 20_000]])).is_none());
     }
 
-    /// Equal writes that merge and are cut anywhere are counted exactly, whatever their size.
+    /// Equal writes that were merged and cut anywhere are counted exactly, whatever their size.
     #[test]
     fn equal_writes_are_counted_exactly_wherever_they_were_cut() {
         let mut noise = Noise(41);
@@ -200,8 +200,8 @@ mod tests {
             let mut bursts: Vec<Vec<u64>> = vec![vec![1]];
             let mut count = 1;
             for _ in 0..10 + (noise.uniform() * 40.0) as usize {
-                let is_held = noise.uniform() < 0.4;
-                let writes = if is_held {
+                let is_waiting = noise.uniform() < 0.4;
+                let writes = if is_waiting {
                     2 + (noise.uniform() * 60.0) as u64
                 } else {
                     1
@@ -210,10 +210,10 @@ mod tests {
                 let mut left = writes * size;
                 let mut burst = Vec::new();
                 while left > 0 {
-                    let room = 1 + (noise.uniform() * 65_160.0) as u64;
-                    // The first leaves at once, as far as there is room.
+                    let space = 1 + (noise.uniform() * 65_160.0) as u64;
+                    // The first piece leaves at once, as far as there is free space.
                     let most = if burst.is_empty() { size } else { left };
-                    let piece = if is_held { room.min(most) } else { left };
+                    let piece = if is_waiting { space.min(most) } else { left };
                     burst.push(piece);
                     left -= piece;
                 }
@@ -233,14 +233,14 @@ mod tests {
         }
     }
 
-    /// An iteration of several writes may be what repeats.
+    /// A repeated unit may be an iteration of several writes.
     #[test]
     fn an_iteration_is_no_message() {
         let rounds: Vec<&[u64]> = vec![&[8_000, 4_000, 20_000, 20_000, 64_000]; 40];
         assert!(counted(&pieces(&rounds)).is_none());
     }
 
-    /// Writes of several sizes are not put into one, even where these have a common divisor.
+    /// Writes of several sizes are not put together, even if the sizes have a common divisor.
     #[test]
     fn writes_of_several_sizes_stay_as_they_are() {
         let mut noise = Noise(97);

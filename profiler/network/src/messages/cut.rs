@@ -1,4 +1,4 @@
-//! Where the writes of a library ended in the segments of a connection.
+//! The ends of a library's writes in the segments of a connection.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use super::bursts::{self, Piece};
 use super::{Message, pieces};
 use crate::run::{ACK, FIN, Mode, Node, PSH, Packet, Run};
 
-/// A run of pushed segments of at least this many bytes may be one message: Linux pushes every
-/// full send buffer (65 160 bytes).
+/// Least bytes of a run of pushed segments that may be one message: Linux pushes every full send buffer
+/// (65 160 bytes).
 const FULL_BUFFER: u64 = 64_000;
-/// Time after an acknowledgement, ns, from which a send is the program's own and not what that
-/// acknowledgement let go: some times the wake-up of a waiting program.
+/// Time after an acknowledgement, ns, from which a send is the program's own. An earlier send may have
+/// been released by the acknowledgement. Several times as long as the wake-up of a waiting program.
 const OWN_NS: i64 = 200_000;
 
-/// Cuts the data segments of one direction of a connection where the library's writes ended: at a
-/// push or FIN, which belongs to the message that it ends. A pushed run of a full buffer goes on.
+/// Cuts the data segments of one direction of a connection at the ends of the library's writes: at a
+/// push or FIN, which belongs to the message that it ends. A pushed run of a full buffer does not end.
 #[derive(Clone, Debug, Default)]
 struct Cutter {
     open: Option<Piece>,
@@ -51,9 +51,9 @@ impl Cutter {
 /// Limits of a sender, as its own capture shows them.
 #[derive(Clone, Debug, Default)]
 struct Limits {
-    /// End of what was sent.
+    /// Sequence number after the last byte sent.
     sent: Option<u32>,
-    /// The newest acknowledgement, and the end of the receiver's window then and before.
+    /// The newest acknowledgement, and the right edge of the receiver's window then and before.
     heard: Option<Heard>,
 }
 
@@ -76,17 +76,17 @@ impl Limits {
         });
     }
 
-    /// True if nothing delayed this segment, so that a write of the program begins with it: all
-    /// before it had arrived, there was room for it before the last word of the receiver, and that
-    /// is some time ago.
+    /// True if nothing delayed this segment, so that a write of the program begins with it. All bytes
+    /// before it had arrived, the window had space for it before the last segment from the receiver,
+    /// and that segment is some time ago.
     fn are_open(&self, packet: &Packet) -> bool {
         let Some(sent) = self.sent else {
             return true;
         };
         self.heard.is_some_and(|heard| {
-            let room = heard.edge_before.wrapping_sub(packet.seq) as i32;
+            let space = heard.edge_before.wrapping_sub(packet.seq) as i32;
             heard.acked.wrapping_sub(sent) as i32 >= 0
-                && i64::from(room) >= i64::from(packet.payload)
+                && i64::from(space) >= i64::from(packet.payload)
                 && packet.t_ns - heard.t_ns >= OWN_NS
         })
     }
@@ -105,8 +105,8 @@ fn begun(packet: &Packet) -> Message {
     }
 }
 
-/// The messages of the wanted directions (sender, receiver) in the stream of a process, by the mode's
-/// rule. Messages to oneself are none.
+/// The messages of the wanted directions (sender, receiver) in the stream of a process, by the rule of
+/// the mode. Messages of a process to itself do not count.
 pub(super) fn sent_in(
     run: &Run,
     stream: Node,
@@ -140,7 +140,8 @@ fn by_pushes(run: &Run, stream: Node, is_wanted: impl Fn(Node, Node) -> bool) ->
         let key = (packet.flow, packet.dst);
         let cutter = cutters.entry(key).or_default();
         cutter.segment(packet, &mut done);
-        // There may be a million connections, one after the other.
+        // Streams are removed at their end, for there may be a million connections, one after the
+        // other.
         if packet.flags & FIN != 0 {
             cutters.remove(&key);
         }
@@ -152,7 +153,7 @@ fn by_pushes(run: &Run, stream: Node, is_wanted: impl Fn(Node, Node) -> bool) ->
 /// Messages of each direction of each connection, with pieces put together.
 fn whole(mut done: Vec<Piece>) -> Vec<Message> {
     let stream = |piece: &Piece| (piece.message.flow, piece.message.dst);
-    // Within a stream they stay in the order of their bytes.
+    // Messages of a stream stay in the order of their bytes.
     done.sort_by_key(stream);
     let streams = done.chunk_by(|a, b| stream(a) == stream(b));
     let mut whole = Vec::with_capacity(done.len());
@@ -192,7 +193,7 @@ mod tests {
     use crate::testing::data;
 
     #[test]
-    fn a_segment_is_free_when_neither_window_nor_acknowledgement_held_it() {
+    fn a_segment_is_free_if_neither_window_nor_acknowledgement_delayed_it() {
         const MS: i64 = 1_000_000;
         let sent = |t_ns, seq, payload| Packet {
             seq,
@@ -218,8 +219,8 @@ mod tests {
         assert!(!is_free(Some(all), sent(2 * MS + 9, 200, 100)), "let go");
         let all = answer(4 * MS, 300, 50);
         assert!(is_free(Some(all), sent(5 * MS, 300, 40)));
-        // The window was too small until the newest word of the receiver.
+        // The window was too small until the newest segment from the receiver.
         let more = answer(6 * MS, 340, 500);
-        assert!(!is_free(Some(more), sent(9 * MS, 340, 100)), "no room");
+        assert!(!is_free(Some(more), sent(9 * MS, 340, 100)), "no space");
     }
 }

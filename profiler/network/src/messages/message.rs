@@ -11,17 +11,20 @@ pub struct Message {
     pub dst: Node,
     /// Connection.
     pub flow: u32,
-    /// First and last segment at the sender, ns, or its begin where that was the end of the one before; the receiver's when the sender has no capture.
+    /// Times of the first and last segment at the sender, ns; at the receiver if the sender has no
+    /// capture. The first one is the end of the message before if this message follows it without a
+    /// pause of the link.
     pub sent_ns: (i64, i64),
-    /// First and last segment at the receiver, ns; the sender's when it has no capture.
+    /// Times of the first and last segment at the receiver, ns; at the sender if the receiver has no
+    /// capture.
     pub received_ns: (i64, i64),
     /// Payload, bytes.
     pub bytes: u64,
-    /// Payload of its first segment, bytes; 0 where its begin was the end of the one before.
+    /// Payload of the first segment, bytes; 0 if the begin is the end of the message before.
     pub first_bytes: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u32,
-    /// Sequence number of its first byte.
+    /// Sequence number of the first byte.
     pub seq: u32,
 }
 
@@ -31,15 +34,16 @@ impl Message {
         self.received_ns.1 - self.received_ns.0
     }
 
-    /// Time of the message on the way, and time waiting for links and coming in, ns; `base_ns`: least delay of its pair.
+    /// Latency of the message, and its time waiting for links and coming in, both ns. `base_ns` is the
+    /// least delay of its pair.
     pub fn parts_ns(&self, base_ns: i64) -> (i64, i64) {
         let delay = (self.received_ns.0 - self.sent_ns.0).max(0);
         let on_way = delay.min(base_ns.max(0));
         (on_way, delay - on_way + self.transfer_ns().max(0))
     }
 
-    /// Bytes per second while it came in; `None` for a single segment. The first segment's bytes
-    /// had come before the clock started and are left out; the thesis counts them.
+    /// Bytes per second while the message came in; `None` for a single segment. The first segment's
+    /// bytes arrived before the measured time and are left out. The thesis counts them.
     pub fn bandwidth(&self, mode: Mode) -> Option<f64> {
         let ns = self.transfer_ns();
         let bytes = match mode {

@@ -1,22 +1,22 @@
-//! Messages of one size from the pieces that a stream of bytes was cut into.
+//! Messages of one size, from the pieces into which a stream of bytes was cut.
 
 use crate::quantile;
 use std::borrow::Cow;
 
 use super::Message;
 
-/// Share of the pieces that have the usual size already, percent.
+/// Least share of the pieces that have the usual size already, percent.
 const USUAL_PERCENT: u64 = 75;
-/// Messages that leave together at most.
+/// Most messages that leave together.
 const MOST_TOGETHER: u64 = 10_000;
-/// Pieces of one message at most.
+/// Most pieces of one message.
 const MOST_PIECES: usize = 256;
-/// Fewer messages have no usual size.
+/// Least number of messages with a usual size.
 const LEAST: usize = 3;
 
-/// Messages as they were written where nearly all have one size: a push in the middle of a write (a
-/// full buffer, a lack of window) cuts it, and messages that wait for the one before leave together.
-/// Pieces next to each other that make the usual size, or a multiple of it, exactly are as many
+/// The messages as they were written, if nearly all have one size. A push in the middle of a write
+/// (full buffer, closed window) cuts it, and messages that wait for the one before leave together.
+/// Adjacent pieces that add up exactly to the usual size or a multiple of it are that number of
 /// messages. The messages are of one direction of one connection, in the order of their bytes.
 pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     if pieces.len() < LEAST {
@@ -28,7 +28,8 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     if bytes == 0 || n == pieces.len() || n < LEAST {
         return pieces.into();
     }
-    // By bytes as well: of few messages the first ones may be in more pieces than there are whole ones.
+    // By bytes as well: if there are few messages, the first may be in more pieces than there are whole
+    // messages.
     let sum: u64 = pieces.iter().map(|piece| piece.bytes).sum();
     let is_usual = |part: u64, of: u64| part * 100 >= of * USUAL_PERCENT;
     if !is_usual(n as u64, pieces.len() as u64) && !is_usual(n as u64 * bytes, sum) {
@@ -39,7 +40,7 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     let mut open: Vec<Message> = Vec::new();
     let mut sum = 0;
     for &piece in pieces {
-        // Segments of the usual size each are one long message.
+        // Several segments of the usual size are one long message.
         if piece.bytes == bytes * u64::from(piece.segments) {
             close(&mut open, bytes, &mut whole);
             whole.push(piece);
@@ -61,8 +62,8 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     whole.into()
 }
 
-/// True if a message of the usual size that comes whole begins behind the open pieces: the last of them make
-/// whole messages, or there is but a greeting so far.
+/// True if the piece after the open ones is a whole message of the usual size: the last of the open
+/// pieces make whole messages, or only a greeting came so far.
 fn begins_here(open: &[Message], bytes: u64, is_young: bool) -> bool {
     let mut sum = 0;
     let mut makes_whole = |piece: &Message| {
@@ -72,8 +73,8 @@ fn begins_here(open: &[Message], bytes: u64, is_young: bool) -> bool {
     is_young && open.len() == 1 || open.iter().rev().take(MOST_PIECES).any(&mut makes_whole)
 }
 
-/// Ends the open pieces where a message of the usual size begins: as many of the last of them as make whole
-/// messages are these. A greeting before them, or what was left of one, is by itself.
+/// Ends the open pieces at a message of the usual size. As many of the last of them as make whole
+/// messages become these. A greeting before them, or the rest of a message, is a message by itself.
 fn close(open: &mut Vec<Message>, bytes: u64, whole: &mut Vec<Message>) {
     let mut rest: u64 = open.iter().map(|piece| piece.bytes).sum();
     for first in 0..open.len() {
@@ -87,7 +88,7 @@ fn close(open: &mut Vec<Message>, bytes: u64, whole: &mut Vec<Message>) {
     whole.append(open);
 }
 
-/// Divides pieces next to each other, wherever they were cut, into messages of this size, bytes; what is left behind
+/// Divides adjacent pieces, wherever they were cut, into messages of this size, bytes. The rest after
 /// the last whole one is a message as well.
 pub(super) fn divide(
     pieces: impl IntoIterator<Item = Message>,
@@ -107,7 +108,8 @@ pub(super) fn divide(
             });
             let taken = left.min(size - message.bytes);
             message.bytes += taken;
-            // Of a piece that several messages share it is not known how its segments lie in these.
+            // If several messages share a piece, the distribution of its segments over them is not
+            // known.
             message.segments += if taken == piece.bytes {
                 piece.segments
             } else {
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!(bytes[..9], [1, 20, 20, 20, 20, 20, 20, 20, 4]);
         assert_eq!(bytes[9..], [20; 6]);
         assert_eq!((whole[3].sent_ns, whole[3].segments), ((3, 4), 2));
-        // Without a usual size nothing is put together.
+        // Without a usual size, nothing is put together.
         let mixed = messages(&[5, 15, 20, 7, 13, 20]);
         assert_eq!(joined(&mixed), mixed);
         assert!(joined(&[]).is_empty());
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_greeting_does_not_keep_the_pieces_behind_it_apart() {
-        // The first messages outgrow the window of a young connection.
+        // The first messages are larger than the window of a young connection.
         let made = |head: &[u64], segments: u32| {
             let mut made = messages(&[head, &[20; 20]].concat());
             for message in &mut made {
@@ -179,12 +181,12 @@ mod tests {
                 (1, 20, 20)
             );
             assert_eq!((whole[1].sent_ns, whole[2].sent_ns), ((1, 2), (3, 4)));
-            // Without them the message has no bandwidth.
+            // Without the segments the message has no bandwidth.
             let of_segments = (whole[1].segments, whole[9].segments);
             assert_eq!(of_segments, (2 * segments, segments));
             assert_eq!(joined(&made(&[1, 20, 14, 6, 15, 5], segments)).len(), 24);
         }
-        // In the middle of a stream a whole message's worth may lie across two.
+        // In the middle of a stream, pieces as long as a message may be parts of two.
         assert_eq!(joined(&made(&[20, 20, 10, 20, 10], 3)).len(), 24);
     }
 
@@ -192,14 +194,14 @@ mod tests {
     fn of_few_messages_the_first_may_be_in_more_pieces_than_there_are_whole_ones() {
         let made = messages(&[1, 7, 7, 6, 7, 7, 6, 20, 20, 20, 20, 20, 20, 20, 20]);
         assert_eq!(joined(&made).len(), 11);
-        // Large messages beside as many small ones are no pieces.
+        // Large messages with as many small ones are no pieces.
         let mixed = messages(&[20, 3, 5, 20, 3, 5, 20, 3, 5, 20]);
         assert_eq!(joined(&mixed), mixed);
     }
 
     #[test]
     fn messages_that_left_together_are_counted_apart() {
-        // The third is cut where the buffer was full.
+        // The third message is cut where the buffer was full.
         let mut made = messages(&[20, 20, 20, 40, 20, 20, 45, 15, 20, 20, 20, 20, 20, 20]);
         let whole = joined(&made);
         assert_eq!(whole.iter().map(|m| m.bytes).collect::<Vec<_>>(), [20; 16]);
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!(joined(&made)[3].bytes, 40);
     }
 
-    /// Wherever a stream was cut, its messages have the same bytes; a piece that lies in one message alone brings all its segments.
+    /// A stream cut anywhere has messages of the same bytes. A piece within one message gives it all
+    /// its segments.
     #[test]
     fn pieces_are_divided_wherever_they_were_cut() {
         let mut made = messages(&[20, 5, 15, 50, 7]);

@@ -1,5 +1,6 @@
-//! Messages that followed another one without a pause of the link: its first segment came in as soon as what was sent before it
-//! left room for it, so that this time is a part of its transfer and no work of who sent it.
+//! Messages that followed another one without a pause of the link. The first segment arrived as soon as
+//! the bytes sent before left the link. The time before it is therefore a part of the message's
+//! transfer, and no work of the sender.
 
 use ahash::AHashMap;
 
@@ -7,12 +8,14 @@ use super::Message;
 use crate::quantile;
 use crate::run::{Mode, Node};
 
-/// Messages of several segments that say how long a link takes for a byte.
+/// Least number of messages of several segments that show a link's time for a byte.
 const FEWEST: usize = 5;
-/// A segment may take this many times as long as its bytes do in the mean: links hand out room in portions.
+/// Factor by which a segment may take longer than the mean time of its bytes, since links send in
+/// portions.
 const SLACK: f64 = 1.5;
 
-/// Lets such messages begin with the end of the one before. They are in the order of sending.
+/// Sets the begin of such messages to the end of the message before. The messages must be in the order
+/// of sending.
 pub(super) fn begin_earlier(messages: &mut [Message]) {
     let mut streams: AHashMap<(u32, Node, Node), Vec<usize>> = AHashMap::new();
     for (at, message) in messages.iter().enumerate() {
@@ -53,7 +56,7 @@ mod tests {
 
     const US: i64 = 1000;
 
-    /// Ten messages of three segments, 300 µs each, `gap` after the one before.
+    /// Ten messages of three segments, 300 µs apart, each message `gap` after the one before.
     fn messages(gap: i64) -> Vec<Message> {
         let times = (0..10).map(|i| i * (600 * US + gap));
         let message = |t: i64| Message {

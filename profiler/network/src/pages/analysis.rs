@@ -15,16 +15,16 @@ use crate::run::{Node, Run};
 use crate::{Answer, state};
 use flowtrace_render::units;
 
-/// Parallel efficiency from which the POP centre calls it good.
+/// Parallel efficiency that the POP centre calls good.
 const GOOD: f64 = 0.8;
 
-/// `network slowdown`: who is slower than the others, and what that cost.
+/// `network slowdown`: the processes that are slower than the others, and their cost.
 pub fn slowdown(run: &Run) -> Page {
     page(run, analysis::slowdown(run), |known| {
         let found = &known.value;
         let mut page = Page::new(run, &["process", "work_least_s", "work_most_s", "loaded"]);
         let ratio = wording::number(found.ratio);
-        // The same evidence as that of the balance: one trace has one verdict.
+        // The evidence of `balance` as well, so that one trace has one verdict.
         let evidence = evidence::weigh(run).ok();
         let unsure = evidence.filter(|e| matches!(e.verdict, Verdict::Unsure(_)));
         if let Some(evidence) = &unsure {
@@ -48,7 +48,8 @@ pub fn slowdown(run: &Run) -> Page {
             ));
             if found.relative_width().is_some_and(|width| width > 0.3) {
                 page.notes.push(
-                    "the range is wide: packets do not show what some sends waited for".into(),
+                    "the range is wide: packets do not show for which messages some sends waited"
+                        .into(),
                 );
             }
             page.notes
@@ -109,8 +110,8 @@ pub fn pop(run: &Run) -> Page {
             ),
         });
         page.notes.push(match found.basis {
-            Basis::Work => "work is what lies between a message and what it waited for, time without a CPU and in the library included".into(),
-            Basis::Bounds => "bounds: no more than the quickest repetition of each step took (longer only behind the last sign of the library), no less than what lies behind that sign in the quickest; time without a CPU included".into(),
+            Basis::Work => "work is the time from the event for which a message waited to the message; it includes time in the library and waits for a CPU".into(),
+            Basis::Bounds => "bounds: at most the time of the quickest repetition of each step (longer only after the last sign of the library), at least the time after that sign in the quickest; waits for a CPU are included".into(),
         });
         page
     })
@@ -171,7 +172,7 @@ pub fn critical_path(run: &Run) -> Page {
             page.rows.push(row);
         }
         page.notes.push(
-            "least and most: with everything waited for that may have been, and with nothing of it"
+            "least and most: if sends waited for every message that they may have needed, and if for none of these"
                 .into(),
         );
         page
@@ -206,7 +207,7 @@ pub fn what_if(run: &Run, change: &Change) -> Page {
     })
 }
 
-/// `network state`: what the paths had left.
+/// `network state`: the bandwidth that the paths had left.
 pub fn state(run: &Run) -> Page {
     let found = match state::available_bandwidth(run) {
         Ok(found) => found,
@@ -261,7 +262,7 @@ pub fn state(run: &Run) -> Page {
     page
 }
 
-/// `network placement`: where the processes should be.
+/// `network placement`: the best placement of the processes.
 pub fn placement(run: &Run, capacities: &BTreeMap<(String, String), f64>) -> Page {
     page(run, analysis::place(run, capacities), |known| {
         let found = &known.value;

@@ -11,7 +11,7 @@ use crate::run::{Mode, Node, Run, TimeAccounting};
 use crate::wording;
 use flowtrace_render::units;
 
-/// `network court`: delays of every process, and towards whom.
+/// `network court`: the delays of every process, by the process that waited.
 pub fn court(run: &Run) -> Page {
     if let Err(unknown) = calls::traffic_matrix(run, None) {
         return Page::unknown(run, &unknown);
@@ -57,7 +57,7 @@ pub fn court(run: &Run) -> Page {
     page
 }
 
-/// The verdict of the gate alone, in words: thesis mode.
+/// The verdict of the gate alone, in words, for thesis mode.
 fn gate_line(run: &Run, gate: &Gate) -> String {
     let process = called(run, gate.loaded as Node);
     let ratio = wording::number(gate.ratio);
@@ -104,7 +104,7 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
     }
 }
 
-/// Confidence of a verdict in words, where it is below 97.5 %.
+/// Confidence of a verdict in words, if it is below 97.5 %.
 fn sureness(evidence: &Evidence) -> String {
     match evidence.confidence {
         Some(sure) if sure < 0.975 => format!(", {:.0} % sure", sure * 100.0),
@@ -112,7 +112,7 @@ fn sureness(evidence: &Evidence) -> String {
     }
 }
 
-/// Largest loss of the run, in words; `None` in thesis mode, or where there is no message.
+/// Largest loss of the run, in words; `None` in thesis mode, or if there is no message.
 pub(super) fn decision(run: &Run) -> Option<String> {
     match run.settings.mode {
         Mode::Thesis => None,
@@ -167,9 +167,11 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
     );
     match verdict {
         Ok(Verdict::Balanced) => line.push_str(", and the processes are balanced"),
-        Ok(Verdict::Loaded(_)) => line.push_str(", and a loaded process less than stands out"),
+        Ok(Verdict::Loaded(_)) => {
+            line.push_str(", and a loaded process costs too little to stand out")
+        }
         Ok(Verdict::Unsure(reason)) => {
-            line.push_str(&format!("; of the processes none can be named: {reason}"));
+            line.push_str(&format!("; no process can be named: {reason}"));
         }
         Err(unknown) => line.push_str(&format!("; of the processes: {unknown}")),
     }
@@ -197,7 +199,7 @@ fn measure(basis: Basis) -> &'static str {
     }
 }
 
-/// The verdict on a run by its evidence; by the gate in thesis mode.
+/// The verdict on a run by its evidence, or by the gate in thesis mode.
 fn verdict(run: &Run, gate: &Gate) -> String {
     match run.settings.mode {
         Mode::Thesis => gate_line(run, gate),
@@ -208,7 +210,7 @@ fn verdict(run: &Run, gate: &Gate) -> String {
     }
 }
 
-/// `network balance`: global delays and what balancing them gains.
+/// `network balance`: global delays, and the gain from balancing them.
 pub fn balance(run: &Run) -> Page {
     page(run, calls::imbalance_global(run, None), |known| {
         let found = &known.value;
@@ -237,7 +239,7 @@ pub fn balance(run: &Run) -> Page {
     })
 }
 
-/// The answer of the default mode: verdict, cost, and what it rests on.
+/// The answer of the default mode: verdict, cost and evidence.
 fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut Page) {
     page.lines.push(verdict_line(run, evidence));
     let losses = component::decide(run).ok();
@@ -248,7 +250,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     let (from, to) = evidence.span_ns;
     let part_s = (to - from) as f64 / 1e9;
     match (&evidence.verdict, evidence.slowdown_s) {
-        // Delays hide a part of what a load costs: they bound it from below alone.
+        // Delays hide a part of the cost of a load, so that they are only a lower bound of it.
         (Verdict::Loaded(_), Some(cost)) if evidence.basis == Basis::Delays => {
             page.lines.push(format!(
                 "that cost {} of {} at least; how much more, delays do not show",
@@ -282,11 +284,11 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     }
     why(run, evidence, page);
     if evidence.basis == Basis::TimeAccounting {
-        page.notes.push("by what the process tracer saw the processes do: this one is at work, or kept from it by its machine, while the others wait".into());
+        page.notes.push("by the time accounting of the process tracer: this process works, or is kept from work by its machine, while the others wait".into());
     }
     if evidence.hidden > 0 && matches!(evidence.verdict, Verdict::Loaded(_)) {
         page.notes.push(format!(
-            "{} of {} answer at once whenever they are asked: what these work does not show, and is taken to be no more than that of the others",
+            "{} of {} answer every message at once: their work does not show, and is assumed to be no more than that of the others",
             evidence.hidden,
             units::counted(run.nodes().len() as i64, "process", "processes")
         ));
@@ -298,7 +300,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
             wording::seconds(part_s),
             match evidence.are_few() {
                 true => "that is few: ranges are those of Student's distribution, and a load must stand out of nearly every iteration",
-                false => "ranges hold 95 % of the results with other iterations drawn",
+                false => "ranges contain 95 % of the results with other iterations drawn",
             }
         ),
         (false, 1) => "no iterations were found, so that start-up cannot be left out".into(),
@@ -312,7 +314,8 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     }
 }
 
-/// Where the time of a loaded process went, beside that of the others, where the process tracer knows.
+/// Shares of the time of a loaded process, and those of the others, if the process tracer recorded
+/// them.
 fn why(run: &Run, evidence: &Evidence, page: &mut Page) {
     let Verdict::Loaded(loaded) = &evidence.verdict else {
         return;

@@ -1,4 +1,4 @@
-//! Series of the iteration rate, and what one run says of another.
+//! Series of the iteration rate, and conclusions from one run to another.
 
 use super::{name, page};
 use crate::calls::{self, Prediction};
@@ -50,7 +50,7 @@ pub fn series(run: &Run, by_pair: bool) -> Page {
     })
 }
 
-/// `network predict`: how long this run takes, by a base run of the same program.
+/// `network predict`: the predicted length of this run, from a base run of the same program.
 pub fn predict(run: &Run, base: &Run) -> Page {
     let methods: [(&str, Answer<Prediction>); 2] = [
         ("iterations", calls::predicted_time(run, base)),
@@ -104,7 +104,7 @@ pub fn predict(run: &Run, base: &Run) -> Page {
     ));
     if (now / before - 1.0).abs() > 0.1 {
         page.notes.push(format!(
-            "the base run holds {} of them and this one {}: the prediction is for as much work as in the base run",
+            "the base run has {} of them and this one {}: the prediction is for as much work as in the base run",
             wording::number(before),
             wording::number(now)
         ));
@@ -115,7 +115,8 @@ pub fn predict(run: &Run, base: &Run) -> Page {
     page
 }
 
-/// `network slowdown-cdf`: what a load would leave of this run's speed, by a table of rates and fractions.
+/// `network slowdown-cdf`: the fraction of its speed that this run would keep under a load, by a table
+/// of rates and fractions.
 pub fn slowdown_cdf(run: &Run, table: &SlowdownTable) -> Page {
     page(run, calls::slowdown_cdf(run, table), |known| {
         let mut page = Page::new(run, &["percent", "fraction_of_speed"]);

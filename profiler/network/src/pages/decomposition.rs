@@ -10,7 +10,7 @@ use crate::run::{Mode, Node, Run};
 use crate::wording;
 use flowtrace_render::units;
 
-/// `network messages`: how many each process sent to each other.
+/// `network messages`: number of messages between each two processes.
 pub fn messages(run: &Run) -> Page {
     page(run, calls::message_counts(run, None), |known| {
         let mut page = Page::new(run, &["src", "dst", "messages", "per_s"]);
@@ -139,7 +139,8 @@ pub fn bandwidth(run: &Run, src: Node, dst: Node) -> Page {
     })
 }
 
-/// `network component`: what the run lost most to; in thesis mode what lies farthest above the median of its kind.
+/// `network component`: the component to which the run lost most; in thesis mode the one farthest above
+/// the median of its kind.
 pub fn component(run: &Run) -> Page {
     page(run, calls::most_imbalanced(run, None), |known| {
         let found = &known.value;
@@ -151,11 +152,11 @@ pub fn component(run: &Run) -> Page {
         if let Some(losses) = &found.losses {
             page.lines.push(decision_line(run, losses));
             page.notes.push(format!(
-                "what costs less than {} % of the run does not stand out; the pair is the one with the largest part",
+                "a component that costs less than {} % of the run does not stand out; the pair is the one with the largest part",
                 component::SIGNIFICANT * 100.0
             ));
             if !losses.are_both_ends {
-                page.notes.push("not every host has a capture of its own: what messages of the others took on their way does not show".into());
+                page.notes.push("not every host has a capture of its own: the latency of messages of the others does not show".into());
             }
         } else if let Some(component) = found.component {
             page.lines.push(format!(

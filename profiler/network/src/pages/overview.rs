@@ -6,17 +6,17 @@ use crate::run::{Run, Unknown};
 use crate::wording;
 use flowtrace_render::units;
 
-/// Periods that the answer names at most.
+/// Most periods in the answer.
 const PERIODS: usize = 4;
 
-/// Nodes, repetition and balance. A question without an answer gives the reason.
+/// Nodes, repetition and balance. An unknown answer is shown with its reason.
 pub fn overview(run: &Run) -> Page {
     let mut page = Page::new(run, &["question", "answer"]);
     let first = super::topology(run);
     if let Some(reason) = first.unknown {
         return Page::unknown(run, &Unknown::new(reason));
     }
-    // Where both ends are captured each packet is there twice.
+    // If both ends are captured, each packet was recorded twice.
     let once = calls::traffic_matrix(run, None).map_or(page.coverage.packets, |known| {
         known.value.off_diagonal().map(|(.., t)| t.packets).sum()
     });

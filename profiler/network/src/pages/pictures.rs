@@ -6,8 +6,8 @@ use crate::run::{Run, Unknown};
 use flowtrace_render::plot::{Axis, Chart, Picture, Series, Shape};
 use flowtrace_render::units::Unit;
 
-/// The rate over time: of all pairs together, or a plot for each pair, the busiest first, over the same axes
-/// (thesis, figures 3.8 and 3.9).
+/// The rate over time: of all pairs together, or a plot for each pair over the same axes, the busiest
+/// first (thesis, figures 3.8 and 3.9).
 ///
 /// # Errors
 /// As [`calls::rir_series_by_pair`].
@@ -96,7 +96,7 @@ fn cdf(run: &Run, found: &RateSeries) -> Picture {
     chart.into()
 }
 
-/// Each rate in the middle of its window.
+/// Points of the rates, each in the middle of its window.
 fn points(found: &RateSeries, rates: &[f64]) -> Vec<(f64, f64)> {
     let middle = |k: u32| (f64::from(k) * found.step_s + found.window_s / 2.0) * 1e9;
     (0..).map(middle).zip(rates.iter().copied()).collect()
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_area_below_a_pairs_curve_is_its_iterations() {
         const MS: i64 = 1_000_000;
-        // Every 10 ms a question and its answer between 0 and 1, every 20 ms between 0 and 2.
+        // A question and its answer every 10 ms between 0 and 1, every 20 ms between 0 and 2.
         let mut packets = Vec::new();
         for i in 0..1000 {
             packets.extend([
@@ -145,7 +145,7 @@ mod tests {
                 panic!("{chart:?}")
             };
             let sum = points.iter().map(|point| point.1).sum::<f64>() * found.step_s;
-            // What lies beyond the last whole window is left out.
+            // Events after the last whole window are left out.
             assert!(sum <= expected && sum > expected * 0.95, "{sum} {expected}");
         }
         assert_eq!(series(&run, &found, false).charts.len(), 1);

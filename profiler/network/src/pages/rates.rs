@@ -55,7 +55,7 @@ pub fn iterations(run: &Run) -> Page {
         }
         if shaky > 0 {
             page.notes.push(format!(
-                "the count of {} hangs on the gap that is taken for an iteration (columns at 1 and 4 round trips)",
+                "the count of {} depends on the gap that is taken for an iteration (columns at 1 and 4 round trips)",
                 units::counted(shaky as i64, "pair", "pairs")
             ));
         }
@@ -63,7 +63,7 @@ pub fn iterations(run: &Run) -> Page {
     })
 }
 
-/// `network stationary`: mean rate over the time that is representative.
+/// `network stationary`: the mean rate over the representative time.
 pub fn stationary(run: &Run) -> Page {
     page(run, calls::stationary_rir_avg(run), |known| {
         let (rate, seconds) = known.value;
@@ -145,10 +145,11 @@ pub fn spectrum(run: &Run, is_representative: bool) -> Page {
     })
 }
 
-/// Peaks that are shown beside the picture of a spectrum.
+/// Number of peaks that are shown with the picture of a spectrum.
 const PEAKS: usize = 10;
 
-/// A spectrum as people see it: power in decibels below the highest, over the logarithm of the frequency.
+/// The picture of a spectrum for people: power in decibels below the highest, over the logarithm of the
+/// frequency.
 fn picture(spectrum: &Spectrum) -> String {
     const WIDTH: usize = 72;
     const HEIGHT: usize = 8;
@@ -158,7 +159,7 @@ fn picture(spectrum: &Spectrum) -> String {
     if bins < 3 || highest <= 0.0 {
         return String::new();
     }
-    // Each column is as high as the highest power between its frequency and that of the next.
+    // Each column has the highest power from its frequency to that of the next.
     let last = (bins - 1) as f64;
     let bin = |column: usize| (last.powf(column as f64 / WIDTH as f64).round() as usize).max(1);
     let columns: Vec<f64> = (0..WIDTH)
@@ -225,7 +226,7 @@ pub fn peaks(run: &Run) -> Page {
     })
 }
 
-/// `network period`: how the program repeats itself.
+/// `network period`: the repetition of the program.
 pub fn period(run: &Run) -> Page {
     page(run, calls::super_phase(run), |known| {
         let found = &known.value;
@@ -236,7 +237,7 @@ pub fn period(run: &Run) -> Page {
     })
 }
 
-/// A period in a line, as far as all kinds have it.
+/// A period in one line, with the values that all kinds have.
 fn in_a_line(seconds: f64, range_s: Option<(f64, f64)>, count: Option<f64>) -> String {
     let interval = range_s.map_or(String::new(), |(low, high)| {
         format!(" ({})", wording::range(low, high))
@@ -269,7 +270,7 @@ fn thesis_period(run: &Run, found: &SuperPhase) -> Page {
     page
 }
 
-/// Every period of every component, each in a line and a row of its own; below them the pairs that show it.
+/// Every period of every component, each with its line and row, followed by the pairs that show it.
 fn periods(run: &Run, found: &SuperPhase) -> Page {
     let columns = [
         "component",

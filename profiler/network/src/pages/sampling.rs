@@ -8,7 +8,7 @@ use crate::topology;
 use crate::trigger::{Reactive, Report};
 use flowtrace_render::units;
 
-/// `network trigger`: when a reactive monitor would report, and which traffic.
+/// `network trigger`: the times of the reports of a reactive monitor, and their traffic.
 pub fn trigger(run: &Run, settings: Reactive) -> Page {
     page(run, calls::reactive(run, settings), |known| {
         let columns = ["report", "event", "from_ns", "to_ns", "src", "dst", "bytes"];
@@ -60,7 +60,7 @@ fn reported(run: &Run, number: usize, report: &Report) -> String {
     )
 }
 
-/// `network records`: every gap that a process answers for.
+/// `network records`: every gap for which a process is responsible.
 pub fn records(run: &Run) -> Page {
     page(run, calls::bic_records(run, None), |known| {
         let columns = ["t_ns", "process", "towards", "gap_s", "from", "to"];

@@ -8,7 +8,7 @@ use crate::run::{Node, Run, Unit};
 use crate::topology;
 use flowtrace_render::units;
 
-/// `network matrix`: what each process sent to each other.
+/// `network matrix`: the traffic of each process to each other one.
 pub fn matrix(run: &Run) -> Page {
     page(run, calls::traffic_matrix(run, None), |known| {
         let columns = [
@@ -67,9 +67,9 @@ pub fn matrix(run: &Run) -> Page {
     })
 }
 
-/// `network topology`: the heavy edges and what they form.
+/// `network topology`: the heavy edges, and the pattern that they form.
 pub fn topology(run: &Run) -> Page {
-    // Without a smoothing that was asked for, the topology of the interval.
+    // If no smoothing is set, the topology of the interval.
     page(run, calls::traffic_matrix(run, None), |known| {
         let bytes = matrix::bytes(&known.value, run.settings.unit);
         let found = topology::infer(&bytes, run.settings.b_min);
@@ -112,7 +112,7 @@ pub fn topology(run: &Run) -> Page {
     })
 }
 
-/// `network changes`: when the topology became another one.
+/// `network changes`: times at which the topology changed.
 pub fn changes(run: &Run) -> Page {
     page(run, calls::smoothed_topology(run), |known| {
         let mut page = Page::new(run, &["t_ns", "edges", "distance", "topology"]);

@@ -3,11 +3,11 @@
 
 use crate::spectrum::Spectrum;
 
-/// Candidates of the correlation between neighbouring bins.
+/// Tried correlations between neighbouring bins.
 const CORRELATIONS: [f64; 13] = [
     0.0, 0.3, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995,
 ];
-/// Reweighted least-squares steps per candidate.
+/// Number of reweighted least-squares steps per candidate.
 const STEPS: usize = 30;
 
 /// `S(f) = red (1 - a²) / (1 - 2 a cos(2π f / fs) + a²) + white`.
@@ -56,7 +56,8 @@ pub fn fit(power: &[f64], samples: usize) -> Background {
     best.1
 }
 
-/// Non-negative weighted least squares of `power` on `[h, 1]`, weights `1 / S²` of the step before.
+/// Non-negative weighted least squares of `power` on `[h, 1]`, with weights `1 / S²` of the step
+/// before.
 fn least_squares(power: &[f64], h: &[f64], a: f64) -> Background {
     let mean = power.iter().sum::<f64>() / power.len().max(1) as f64;
     let floor = (mean * 1e-9).max(f64::MIN_POSITIVE);

@@ -1,38 +1,40 @@
-//! Slow swings of a rate: super-phases in which nothing but the rate of the iterations varies.
+//! Slow swings of a rate: super-phases that differ in nothing but the rate of the iterations.
 
 use super::{background, harmonic_product, spectrum};
 
-/// Bins that an interval is cut into at most, and those that a test needs.
+/// Most bins of an interval.
 const BINS: f64 = 1024.0;
+/// Least bins for a test.
 const LEAST_BINS: usize = 24;
-/// Largest probability of such a swing without a period, over both widths of bins.
+/// Largest probability of such a swing without a period, for both widths of bins.
 const SIGNIFICANT: f64 = 0.005;
 /// Least autocorrelation at the period.
 const LEAST_CORRELATION: f64 = 0.2;
-/// The same is looked for in wider bins: what stands elsewhere then was made by the bins.
+/// Factor of a second width of bins. A period that moves with the width was made by the bins.
 const WIDER: f64 = 1.37;
-/// Harmonics in which the evidence may stand.
+/// Number of harmonics in which a period may show.
 const HARMONICS: usize = 4;
-/// Repetitions needed.
+/// Least number of repetitions.
 const LEAST_COUNT: f64 = 3.0;
 
 /// A period of the rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Swing {
-    /// Its frequency, Hz.
+    /// Frequency, Hz.
     pub hz: f64,
-    /// Probability of harmonics so high without a period.
+    /// Probability that harmonics are this high without a period.
     pub p_value: f64,
     /// Least difference between two frequencies that can be distinguished, Hz.
     pub resolution_hz: f64,
     /// Number of repetitions in the interval.
     pub count: f64,
-    /// Of the rate with itself one period later, 0 to 1.
+    /// Autocorrelation of the rate at a lag of one period, 0 to 1.
     pub autocorrelation: f64,
 }
 
-/// Periods of the rate of these events (sorted, ns) that are several times `base_s`, the longest period known so far, s;
-/// from the shortest to the longest, each in the rate over whole repetitions of the one before.
+/// The periods of the rate of these events (sorted, ns) that are several times `base_s`, the longest
+/// known period, s. They are sorted from the shortest to the longest. Each is found in the rate over
+/// whole repetitions of the one before.
 pub fn swings(times_ns: &[i64], base_s: f64) -> Vec<Swing> {
     let mut found: Vec<Swing> = Vec::new();
     let mut base_s = base_s;
@@ -73,7 +75,8 @@ fn swing(times_ns: &[i64], base_s: f64) -> Option<Swing> {
     })
 }
 
-/// A rate over bins, without its trend, and its periodogram over what an aperiodic one would have.
+/// A rate over bins without its trend, and its periodogram divided by the background of an aperiodic
+/// rate.
 struct Rate {
     series: Vec<f64>,
     ratios: Vec<f64>,
@@ -102,7 +105,8 @@ impl Rate {
         Some(Rate { series, ratios })
     }
 
-    /// Probability of harmonics of this frequency so high without a period: of the highest, among all ordinates.
+    /// Probability that the highest harmonic of this frequency is this high without a period, among all
+    /// ordinates.
     fn p_value(&self, hz: f64, seconds: f64) -> f64 {
         let at = (1..=HARMONICS).flat_map(|h| {
             let k = (h as f64 * hz * seconds).round() as usize;
@@ -117,8 +121,8 @@ impl Rate {
     }
 }
 
-/// Events that pass in each bin, with fractions: between two events the next one comes nearer evenly. So a steady rate is the
-/// same in every bin, where whole counts would beat with the bins.
+/// Number of events in each bin with fractions, as if each event approached evenly from the one before.
+/// A steady rate is then the same in every bin, while whole counts would beat with the bins.
 fn passed(times_ns: &[i64], bin_s: f64, bins: usize) -> Vec<f64> {
     let first = times_ns[0];
     let mut at = 0;
@@ -137,7 +141,7 @@ fn passed(times_ns: &[i64], bin_s: f64, bins: usize) -> Vec<f64> {
     edges.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// Without the straight line that fits best: a drift is no period.
+/// The series without the straight line that fits best, since a drift is no period.
 fn without_trend(series: &[f64]) -> Vec<f64> {
     let n = series.len() as f64;
     let mean = series.iter().sum::<f64>() / n;

@@ -2,14 +2,14 @@ use super::*;
 use crate::testing::Noise;
 
 impl Noise {
-    /// Events of a rate that changes each 2 ms.
+    /// Events at a rate that changes every 2 ms.
     fn events(&mut self, seconds: f64, mut rate: impl FnMut(&mut Noise, f64) -> f64) -> Vec<i64> {
         let mut times = Vec::new();
         let bins = (seconds / 0.002) as i64;
         for bin in 0..bins {
             let mut left = rate(self, bin as f64 * 0.002).max(0.0) * 0.002;
             let mut at = 0.0;
-            // Poisson by exponential gaps within the bin.
+            // Poisson events, by exponential gaps within the bin.
             while left > 0.0 {
                 let gap = -self.uniform().ln();
                 at += gap / left;
@@ -58,7 +58,7 @@ fn alarms(runs: u64, mut make: impl FnMut(&mut Noise) -> Vec<i64>) -> usize {
 
 #[test]
 fn noise_has_no_period() {
-    // At 1 % none is expected; the seeds are fixed, and the long tests take thousands.
+    // At 1 % no alarm is expected. The seeds are fixed; the long tests take thousands.
     let poisson = alarms(40, |noise| noise.events(SECONDS, |_, _| 250.0));
     assert!(poisson <= 1, "Poisson: {poisson} of 40");
     for (tau, cv) in [(0.5, 0.4), (0.1, 0.4), (2.0, 0.4), (0.5, 0.1)] {

@@ -2,7 +2,7 @@ use super::*;
 use crate::run::Packet;
 use crate::testing::{Noise, data, run_of};
 
-/// A program of some processes in a row, of which neighbours exchange.
+/// A program of some processes in a row, in which neighbours exchange messages.
 struct Program {
     nodes: Vec<Node>,
     noise: Noise,
@@ -23,7 +23,7 @@ impl Program {
         }
     }
 
-    /// Computes for about so long, then all neighbours exchange messages of this size.
+    /// Computes for about this time, then all neighbours exchange messages of this size.
     fn step(&mut self, seconds: f64, bytes: u32) {
         self.t_s += seconds * (1.0 + self.jitter * self.noise.normal()).max(0.2);
         for pair in self.nodes.windows(2) {
@@ -63,10 +63,11 @@ fn is_near(seconds: f64, truth: f64, share: f64) -> bool {
     (seconds / truth - 1.0).abs() <= share
 }
 
-/// A solver: rounds of three exchanges, after some of which comes a tail of other exchanges of the same sizes.
+/// A solver: rounds of three exchanges. Some rounds are followed by a tail of other exchanges of the
+/// same sizes.
 fn solver(seed: u64, jitter: f64, outer: usize, inner: usize) -> (Program, f64) {
     let mut program = Program::new(&[0, 1, 2, 3], seed, jitter);
-    // Setting up is one step of no loop.
+    // The setup is one step outside of the loop.
     program.step(0.001, 700);
     let mut begins = Vec::new();
     for _ in 0..outer {
@@ -114,7 +115,7 @@ fn nested_loops_are_both_reported() {
     }
 }
 
-/// Iterations that were held up or were quick at the end of a run are iterations all the same.
+/// Iterations that were delayed or quick at the end of a run are iterations all the same.
 #[test]
 fn quick_and_slow_iterations_at_the_ends_count() {
     for speeds in [[1.0, 0.2], [1.0, 8.0]] {
@@ -175,7 +176,7 @@ fn phases_of_the_rate_are_found_behind_the_iteration() {
     );
 }
 
-/// Two programs, on hosts of their own and with one in common, of phases in which the rate varies.
+/// Two programs with phases of different rates, on hosts of their own and with one host in common.
 #[test]
 fn two_programs_have_each_their_period() {
     let mut right = 0;
@@ -186,7 +187,7 @@ fn two_programs_have_each_their_period() {
             let mut program = Program::new(nodes, seed, jitter);
             while program.t_s < 40.0 {
                 for share in [0.1, 0.9] {
-                    // As many steps in a tenth of the period as in the rest.
+                    // As many steps in a tenth of the period as in the rest of it.
                     for _ in 0..30 {
                         let bytes = program.any_size();
                         program.step(period * share / 30.0, bytes);
@@ -219,7 +220,7 @@ fn two_programs_have_each_their_period() {
     assert!(right >= 7, "{right} of 8");
 }
 
-/// A light pair that both programs have in common, as a launcher, makes them no single one.
+/// A light pair that both programs have in common, such as a launcher, does not make them one program.
 #[test]
 fn a_light_pair_joins_nothing() {
     let bytes = |list: &[(Pair, u64)]| list.iter().copied().collect::<BTreeMap<Pair, u64>>();
@@ -227,13 +228,14 @@ fn a_light_pair_joins_nothing() {
     assert_eq!(two, [vec![(0, 1)], vec![(2, 3)]]);
     let one = joined(&bytes(&[((0, 1), 1000), ((2, 3), 800), ((1, 2), 200)]));
     assert_eq!(one, [vec![(0, 1), (2, 3), (1, 2)]]);
-    // Who talks little with one group only belongs to it.
+    // A process that exchanges little, and with one group only, belongs to it.
     assert_eq!(joined(&bytes(&[((0, 1), 1000), ((1, 2), 3)])).len(), 1);
     assert!(are_related((2.0, 0.0), (4.1, 0.0)) && !are_related((2.0, 0.0), (5.0, 0.1)));
     assert!(are_related((2.0, 0.3), (5.0, 0.3)));
 }
 
-/// Event times of a program that iterates without any period but that of the iteration, s; with that period where it has one.
+/// Event times of a program without any period but that of the iteration, and that period, s, if there
+/// is one.
 fn aperiodic(family: u64, noise: &mut Noise) -> (Vec<i64>, Option<f64>) {
     let seconds = 8.0;
     let step = 0.002;
@@ -266,7 +268,7 @@ fn aperiodic(family: u64, noise: &mut Noise) -> (Vec<i64>, Option<f64>) {
                 6 => 0.5 + t / seconds,
                 _ => 1.0,
             };
-        // Regular but for jitter in half of the families, else at random.
+        // In half of the families regular but for jitter, else at random.
         due -= rate.max(0.0) * step;
         while due <= 0.0 {
             times.push(((t + step * noise.uniform()) * 1e9) as i64);
@@ -284,8 +286,8 @@ fn aperiodic(family: u64, noise: &mut Noise) -> (Vec<i64>, Option<f64>) {
 
 const FAMILIES: u64 = 9;
 
-/// Rates that swing without a period: red noise, phases of random length, random walks, a step, a drift, chance, jitter. At
-/// most one in a hundred may seem to have one.
+/// Rates that swing without a period: red noise, phases of random length, random walks, a step, a
+/// drift, chance, jitter. At most one in a hundred may seem to have a period.
 #[test]
 fn no_period_is_found_where_there_is_none() {
     const RUNS: u64 = 450;

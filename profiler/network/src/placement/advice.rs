@@ -1,14 +1,14 @@
-//! Moves that are worth their cost.
+//! Selection of the moves that are worth their cost.
 
 use super::{Placement, Problem, best, greedy, is_better};
 
-/// A placement is advised when it leaves this share more at the narrowest links of all paths than the present one; demands
-/// and capacities are measured, and no better than that.
+/// A placement is advised if it leaves more than the present one at the narrowest links of all paths,
+/// by this share. Measured demands and capacities are no more exact than that.
 pub const MARGIN: f64 = 0.05;
 
 impl Placement {
-    /// True if this placement is worth moving to from another: it has a way for more of the demands, or for as many and
-    /// leaves [`MARGIN`] more.
+    /// True if a move from `now` to this placement is worthwhile: it has a path for more of the
+    /// demands, or for as many and leaves [`MARGIN`] more.
     pub fn gains_over(&self, now: &Placement) -> bool {
         match self.unmapped.len().cmp(&now.unmapped.len()) {
             std::cmp::Ordering::Equal => self.objective > now.objective * (1.0 + MARGIN),
@@ -17,8 +17,9 @@ impl Placement {
     }
 }
 
-/// The present placement where none that was found gains over it, else the best one less the moves that gain nothing:
-/// what is advised is within [`MARGIN`] of the best. `None` with more processes than hosts.
+/// The best placement without the moves that gain nothing, or the present one if none gains over it.
+/// The advised placement is within [`MARGIN`] of the best. `None` if there are more processes than
+/// hosts.
 pub fn advise(problem: &Problem, now: &Placement) -> Option<Placement> {
     let best = best(problem)?;
     if !best.gains_over(now) {
@@ -30,7 +31,7 @@ pub fn advise(problem: &Problem, now: &Placement) -> Option<Placement> {
             && tried.gains_over(now)
     };
     let mut advised = best.clone();
-    // Each step leaves one process more where it is, so that this ends.
+    // Each step leaves one more process where it is, so that the loop ends.
     loop {
         let moved = (0..advised.hosts.len()).filter(|&at| advised.hosts[at] != now.hosts[at]);
         let tried = moved.map(|process| problem.place(returned(&advised.hosts, now, process)));
@@ -44,7 +45,7 @@ pub fn advise(problem: &Problem, now: &Placement) -> Option<Placement> {
     }
 }
 
-/// Fewer moves first, then the objective.
+/// Compares placements: fewer moves first, then the objective.
 fn is_preferred(a: &Placement, b: &Placement, now: &Placement) -> bool {
     let moves = |placement: &Placement| greedy::migrations(&now.hosts, &placement.hosts);
     let order = moves(a).cmp(&moves(b));
@@ -53,7 +54,7 @@ fn is_preferred(a: &Placement, b: &Placement, now: &Placement) -> bool {
         .is_lt()
 }
 
-/// A mapping with one process back on its present host; a process that is there takes the other's place.
+/// A mapping with one process back on its present host. A process on that host takes the other's place.
 fn returned(hosts: &[usize], now: &Placement, process: usize) -> Vec<usize> {
     let mut hosts = hosts.to_vec();
     let home = now.hosts[process];

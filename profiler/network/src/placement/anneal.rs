@@ -7,7 +7,7 @@ use super::problem::{Placement, Problem, is_better};
 pub struct Annealing {
     /// Seed of the random numbers: equal seeds give equal results.
     pub seed: u64,
-    /// Steps.
+    /// Number of steps.
     pub steps: u32,
     /// Factor on the temperature per step.
     pub cooling: f64,
@@ -47,13 +47,13 @@ impl Random {
     }
 }
 
-/// Anneals from `start` and returns the best that was seen, `start` included (SA+GH+B).
+/// Anneals from `start` and returns the best placement seen, `start` included (SA+GH+B).
 pub fn anneal(problem: &Problem, start: &Placement, annealing: Annealing) -> Placement {
     let mut random = Random(annealing.seed);
     let mut best = start.clone();
     let mut now = start.clone();
     if !now.unmapped.is_empty() || !now.objective.is_finite() {
-        // Infeasible states are rejected, so a feasible one to begin with is looked for.
+        // Infeasible states are rejected, so a feasible first state is searched.
         for _ in 0..annealing.steps {
             let tried = problem.place(moved(&now.hosts, problem.capacities.size(), &mut random));
             if is_better(&tried, &best) {
@@ -99,7 +99,7 @@ fn first_temperature(
     gains.iter().sum::<f64>() / gains.len().max(1) as f64
 }
 
-/// A state next to this one; `None` where it is not feasible.
+/// A state next to this one; `None` if it is not feasible.
 fn neighbour(
     problem: &Problem,
     now: &Placement,
@@ -124,7 +124,7 @@ fn neighbour(
     Some(next)
 }
 
-/// Another mapping: one process goes to another host; who is there changes places with it.
+/// Another mapping: one process moves to another host, and changes places with the process there.
 fn moved(mapping: &[usize], hosts: usize, random: &mut Random) -> Vec<usize> {
     let mut mapping = mapping.to_vec();
     let process = random.below(mapping.len());
@@ -137,7 +137,7 @@ fn moved(mapping: &[usize], hosts: usize, random: &mut Random) -> Vec<usize> {
     mapping
 }
 
-/// Any mapping: one exchange at a time may have to pass through infeasible ones.
+/// A random mapping, since single exchanges may have to pass through infeasible ones.
 fn drawn(processes: usize, hosts: usize, random: &mut Random) -> Vec<usize> {
     let mut all: Vec<usize> = (0..hosts).collect();
     for i in (1..hosts).rev() {
@@ -147,8 +147,8 @@ fn drawn(processes: usize, hosts: usize, random: &mut Random) -> Vec<usize> {
     all
 }
 
-/// A third each: insert a host that is not on the path, take out an inner one, swap two inner
-/// ones. The ends stay.
+/// One of three changes of a path, with equal probability: insert a host, remove an inner host, or swap
+/// two inner hosts. The ends stay.
 fn perturb(path: &mut Vec<usize>, hosts: usize, random: &mut Random) {
     let inner = path.len().saturating_sub(2);
     match random.below(3) {

@@ -15,9 +15,9 @@ fn sorted_pairs(matrix: &Matrix<f64>) -> Vec<(usize, usize, f64)> {
     pairs
 }
 
-/// GH-A (A.3.2): the pair of processes with the most traffic to the pair of hosts with the best
-/// throughput; then the stragglers to the free host nearest to their partner's. `old` is the
-/// present mapping; the difference to it is what has to move. `None` with too few hosts.
+/// GH-A (A.3.2): maps the pair of processes with the most traffic to the pair of hosts with the best
+/// throughput. Remaining processes go to the free host nearest to their partner's. `old` is the present
+/// mapping, from which processes have to move. `None` if there are too few hosts.
 pub fn by_lists(problem: &Problem, old: Option<&[usize]>) -> Option<Vec<usize>> {
     let n = problem.demands.size();
     let m = problem.capacities.size();
@@ -45,7 +45,7 @@ pub fn by_lists(problem: &Problem, old: Option<&[usize]>) -> Option<Vec<usize>> 
             is_free[b] = false;
         }
     }
-    // Stragglers: in the order of the list those with a mapped partner; then those without.
+    // Remaining processes: in the order of the list those with a mapped partner, then those without.
     let order = demands
         .iter()
         .flat_map(|&(i, j, _)| [(i, Some(j)), (j, Some(i))]);
@@ -75,8 +75,8 @@ pub fn by_lists(problem: &Problem, old: Option<&[usize]>) -> Option<Vec<usize>> 
     host.into_iter().collect()
 }
 
-/// GH-B (B.4.2): processes and hosts each in the order in which their sorted pairs name them
-/// first; the k-th to the k-th. `None` with too few hosts.
+/// GH-B (B.4.2): processes and hosts are each put in the order in which their sorted pairs first name
+/// them, and mapped in these orders. `None` if there are too few hosts.
 pub fn breadth_first(problem: &Problem) -> Option<Vec<usize>> {
     let (n, m) = (problem.demands.size(), problem.capacities.size());
     if n > m {
@@ -98,8 +98,8 @@ pub fn breadth_first(problem: &Problem) -> Option<Vec<usize>> {
     Some(mapping)
 }
 
-/// The nodes of a sorted list of pairs, breadth first: the heaviest pair, then who is joined to
-/// those already named by the heaviest pair, then the rest.
+/// The nodes of a sorted list of pairs, breadth first: the heaviest pair, then the node joined to a
+/// named one by the heaviest pair, then the rest.
 fn first_named(n: usize, pairs: &[(usize, usize, f64)]) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::new();
     while order.len() < n {

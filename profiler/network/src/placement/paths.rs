@@ -1,10 +1,10 @@
-//! Ways through the hosts.
+//! Paths through the hosts.
 
 use super::problem::{Placement, Problem};
 use crate::matrix::Matrix;
 
-/// The path whose narrowest link is the widest (Dijkstra on max-min), with that width; the first
-/// of equals, fewer links before more. `None`: there is none.
+/// The path with the widest narrowest link (Dijkstra on max-min), and that width. Of equal paths the
+/// first one with the fewest links. `None` if there is no path.
 pub fn widest_path(
     capacities: &Matrix<f64>,
     from: usize,
@@ -49,7 +49,7 @@ pub fn widest_path(
     Some((path, width[to]))
 }
 
-/// The path to a node, by the node before each.
+/// The path to a node, given the node before each.
 fn back(before: &[usize], from: usize, to: usize) -> Vec<usize> {
     let mut path = vec![to];
     let mut at = to;
@@ -64,8 +64,8 @@ fn back(before: &[usize], from: usize, to: usize) -> Vec<usize> {
 /// A demand with its path.
 type Routed = Vec<(usize, usize, Vec<usize>)>;
 
-/// Demands by size, each by the widest path on what the ones before left; no backtracking (B.4.2).
-/// Those for which no path is wide enough are returned apart.
+/// Routes demands by size, each along the widest path in the capacity left by those before, without
+/// backtracking (B.4.2). The second list has the demands for which no path is wide enough.
 pub fn route(problem: &Problem, hosts: &[usize]) -> (Routed, Vec<(usize, usize)>) {
     let mut left = problem.capacities.clone();
     let mut paths = Vec::new();
@@ -84,8 +84,8 @@ pub fn route(problem: &Problem, hosts: &[usize]) -> (Routed, Vec<(usize, usize)>
     (paths, unmapped)
 }
 
-/// All pairs' shortest ways where a link costs what was already sent over it (A.3.3), demands in
-/// the given order.
+/// Shortest paths of all pairs, where the cost of a link is the traffic sent over it before (A.3.3).
+/// Demands come in the given order.
 pub fn least_loaded_route(
     links: &Matrix<bool>,
     demands: &[(usize, usize, f64)],
@@ -131,15 +131,15 @@ pub fn least_loaded_route(
 /// Limit on the links of an overlay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// So many.
+    /// A number of links.
     Count(usize),
-    /// Enough for this share of all traffic, 0 to 1.
+    /// Enough links for this share of all traffic, 0 to 1.
     Share(f64),
-    /// Those with at least so much traffic.
+    /// Links with at least this traffic.
     Intensity(f64),
 }
 
-/// The links to add to the star (A.3.1): demand between hosts under a mapping, the largest first.
+/// The links to add to the star (A.3.1): the demands between hosts under a mapping, the largest first.
 pub fn links(demands: &Matrix<f64>, hosts: &[usize], limit: Limit) -> Vec<(usize, usize, f64)> {
     let size = hosts.iter().map(|host| host + 1).max().unwrap_or(0);
     let mut between: Matrix<f64> = Matrix::new(size);

@@ -5,15 +5,15 @@ use crate::matrix::Matrix;
 /// Demands and capacities, bytes/s or any one unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// Rate that each process sends to each other.
+    /// Rate from each process to each other one.
     pub demands: Matrix<f64>,
-    /// Rate that each host can send to each other; 0: no link.
+    /// Rate that each host can send to each other one; 0 if there is no link.
     pub capacities: Matrix<f64>,
-    /// Latency between hosts, s; used only with a weight.
+    /// Latency between hosts, s. Used only with a weight.
     pub latencies: Option<Matrix<f64>>,
-    /// Weight `c` of the term `c / latency(path)` (B.3); 0: equation B.1.
+    /// Weight `c` of the term `c / latency(path)` (B.3). 0 for equation B.1.
     pub latency_weight: f64,
-    /// True if a path may go over other hosts.
+    /// True if a path may go through other hosts.
     pub may_relay: bool,
 }
 
@@ -22,11 +22,11 @@ pub struct Problem {
 pub struct Placement {
     /// Host of each process.
     pub hosts: Vec<usize>,
-    /// Hosts along the way of each demand, as (sender, receiver, path).
+    /// Hosts along the path of each demand, as (sender, receiver, path).
     pub paths: Vec<(usize, usize, Vec<usize>)>,
-    /// Sum over the paths of what is left at their narrowest link (equation B.1).
+    /// Sum over the paths of the capacity left at their narrowest link (equation B.1).
     pub objective: f64,
-    /// Demands that found no way.
+    /// Demands without a path.
     pub unmapped: Vec<(usize, usize)>,
 }
 
@@ -43,7 +43,8 @@ impl Problem {
         demands
     }
 
-    /// Equation B.1 (and B.3 with a weight); `None` where some link is promised more than it has.
+    /// The objective of equation B.1 (B.3 with a weight); `None` if a link has more traffic than
+    /// capacity.
     pub fn objective(&self, _hosts: &[usize], paths: &[(usize, usize, Vec<usize>)]) -> Option<f64> {
         let mut left = self.capacities.clone();
         for (i, j, path) in paths {
@@ -73,7 +74,7 @@ impl Problem {
     }
 }
 
-/// Is `a` the better placement: all demands mapped first, then the objective.
+/// True if `a` is the better placement: more demands mapped, then the larger objective.
 pub(crate) fn is_better(a: &Placement, b: &Placement) -> bool {
     match a.unmapped.len().cmp(&b.unmapped.len()) {
         std::cmp::Ordering::Equal => a.objective > b.objective,

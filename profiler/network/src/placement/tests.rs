@@ -1,7 +1,7 @@
 use super::*;
 use crate::matrix::Matrix;
 
-/// The challenge of B.4.4: hosts 1-3 joined at 100, 4-6 at 1000, 10 between.
+/// The challenge of B.4.4: hosts 1 to 3 are joined at 100, hosts 4 to 6 at 1000, and both groups at 10.
 fn challenge() -> Problem {
     let mut capacities = Matrix::new(6);
     let mut demands = Matrix::new(4);
@@ -45,7 +45,7 @@ fn the_challenge_is_solved() {
     heavy.sort_unstable();
     assert_eq!(heavy, [3, 4, 5]);
     assert!(best.hosts[3] < 3);
-    // The greedy finds it; annealing keeps it, and finds it from a bad start.
+    // The greedy finds the optimum. Annealing keeps it, and finds it from a bad start.
     let greedy = problem.place(breadth_first(&problem).unwrap());
     assert_eq!(greedy.objective, 5410.0);
     let annealed = anneal(&problem, &greedy, Annealing::default());
@@ -102,7 +102,7 @@ fn four_on_four_have_24_ways() {
 #[test]
 fn lists_place_pairs_then_stragglers() {
     let mut problem = challenge();
-    // Five processes: a pair, another pair, and one who talks to nobody.
+    // Five processes: two pairs, and one process without traffic.
     problem.demands = Matrix::new(5);
     *problem.demands.at_mut(1, 4) = 50.0;
     *problem.demands.at_mut(0, 2) = 20.0;
@@ -149,21 +149,21 @@ fn cost_of_a_superstep() {
     assert_eq!(bsp_cost(10.0, (2.0, 3.0), (4.0, 1.0), 2.0), 10.0);
 }
 
-/// Hosts alike in everything: whatever is measured of them, moving gains nothing worth it.
+/// Hosts that are alike but for errors of measurement: no move is worthwhile.
 #[test]
 fn no_move_is_advised_that_gains_nothing() {
     let mut problem = challenge();
     problem.may_relay = false;
     for a in 0..6 {
         for b in (0..6).filter(|&b| b != a) {
-            // Alike but for how well they were measured.
+            // Equal but for errors of measurement.
             *problem.capacities.at_mut(a, b) = 1000.0 + (a + b) as f64;
         }
     }
     let now = problem.place(vec![0, 1, 2, 3]);
     assert!(super::best(&problem).unwrap().objective > now.objective);
     assert_eq!(advise(&problem, &now).unwrap(), now);
-    // Nine hosts: annealed, and the same.
+    // With nine hosts, which are annealed, the same holds.
     let mut capacities = Matrix::new(9);
     for a in 0..9 {
         for b in (0..9).filter(|&b| b != a) {
@@ -175,7 +175,7 @@ fn no_move_is_advised_that_gains_nothing() {
     assert_eq!(advise(&problem, &now).unwrap(), now);
 }
 
-/// One process on the wrong side: it alone moves, though many other mappings are as good.
+/// Only the process on the wrong side moves, although many other mappings are as good.
 #[test]
 fn only_moves_that_gain_are_advised() {
     let mut problem = challenge();
@@ -184,8 +184,8 @@ fn only_moves_that_gain_are_advised() {
     assert!(!now.unmapped.is_empty(), "100 do not fit through 10");
     let advised = advise(&problem, &now).unwrap();
     assert_eq!(advised.hosts, [3, 4, 5, 1]);
-    // Nothing is lost of what the best mapping gains.
+    // The advised placement has the whole gain of the best mapping.
     assert_eq!(advised.objective, super::best(&problem).unwrap().objective);
-    // From the best one nowhere.
+    // From the best placement no move is advised.
     assert_eq!(advise(&problem, &advised).unwrap(), advised);
 }

@@ -1,9 +1,9 @@
-//! Efficiencies of programs whose work packets do not show, as bounds.
+//! Bounds of the efficiencies of programs whose work packets do not show.
 //!
-//! The computing time of a process in a step (from one send to the next) is no more than the quickest
-//! repetition of that step took, if it computes alike in all of them; longer only by what lies behind the
-//! last sign of the library. And it is no less than what lies behind that sign in the quickest
-//! repetition, without what the library takes to send.
+//! A process's computing time in a step (from one send to the next) is at most the time of the quickest
+//! repetition of that step, if it computes alike in all of them. It may be longer by the time after the
+//! last sign of the library only. It is at least the time after that sign in the quickest repetition,
+//! less the time that the library takes to send.
 
 use super::{Basis, Pop, Share};
 
@@ -11,13 +11,13 @@ use super::{Basis, Pop, Share};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bound {
     pub(super) least_s: f64,
-    /// Work varies as that of all processes does; that holds for their sum.
+    /// Most time, if work varies as that of all processes does. Holds for the sum over processes.
     pub(super) most_s: f64,
-    /// Work varies as that of this process alone may.
+    /// Most time, if work varies as that of this process may.
     pub(super) most_alone_s: f64,
 }
 
-/// The efficiencies of processes that worked within these bounds in a run of `run_s`; `None`: none worked.
+/// The efficiencies of processes with these bounds in a run of `run_s`; `None` if none worked.
 pub(super) fn shares(bounds: &[Bound], run_s: f64) -> Option<Pop> {
     let top = |of: fn(&Bound) -> f64| bounds.iter().map(of).fold(0.0, f64::max);
     let mean = |of: fn(&Bound) -> f64| bounds.iter().map(of).sum::<f64>() / bounds.len() as f64;
@@ -40,7 +40,7 @@ pub(super) fn shares(bounds: &[Bound], run_s: f64) -> Option<Pop> {
     })
 }
 
-/// Mean over largest of values that each lie within bounds: all it may be.
+/// The range of the mean over the largest of values that each lie within bounds.
 fn load_balance(bounds: &[Bound]) -> Share {
     let balance = |values: &mut dyn Iterator<Item = f64>| {
         let (sum, top) = values.fold((0.0, 0.0f64), |(sum, top), v| (sum + v, top.max(v)));
@@ -50,7 +50,7 @@ fn load_balance(bounds: &[Bound]) -> Share {
             1.0
         }
     };
-    // Worst where one has all it may have and the others have nothing more than they must.
+    // The worst case: one process has all the work that it may have, the others the least.
     let one_apart = |busiest: usize| {
         let value = |(i, bound): (usize, &Bound)| {
             if i == busiest {
@@ -62,7 +62,7 @@ fn load_balance(bounds: &[Bound]) -> Share {
         balance(&mut bounds.iter().enumerate().map(value))
     };
     let worst = (0..bounds.len()).map(one_apart).fold(1.0, f64::min);
-    // Best where all have as much as the one that must have the most.
+    // The best case: all processes have the largest of the least values.
     let level = bounds.iter().map(|bound| bound.least_s).fold(0.0, f64::max);
     let best = balance(&mut bounds.iter().map(|bound| bound.most_s.min(level)));
     Share::of(worst, best)

@@ -1,6 +1,6 @@
 //! Efficiencies of a run, as intervals.
 
-/// Widest interval whose middle is given as a number.
+/// Width of the widest interval for which the middle is given as a number.
 pub const NARROW: f64 = 0.2;
 
 /// An interval of a share, 0 to 1.
@@ -27,13 +27,13 @@ impl Share {
         }
     }
 
-    /// The middle, where the interval is narrow enough to be called a value.
+    /// The middle of the interval, if it is narrow enough for a single value.
     pub fn point(&self) -> Option<f64> {
         (self.high - self.low <= NARROW).then_some((self.low + self.high) / 2.0)
     }
 }
 
-/// Quantity that efficiencies are made of.
+/// Quantity from which efficiencies are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Work of each process in a plain exchange, which packets show.
@@ -45,23 +45,24 @@ pub enum Basis {
 /// The efficiencies of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pop {
-    /// Quantity that the efficiencies are made of.
+    /// Quantity from which the efficiencies are computed.
     pub basis: Basis,
     /// Work of each process, least and most, s.
     pub work_s: Vec<(f64, f64)>,
-    /// Length that the efficiencies refer to, s.
+    /// Length of the run to which the efficiencies refer, s.
     pub run_s: f64,
-    /// Length on a network without latency and transfer time, s: the two readings. `None`, like the shares
-    /// that follow from it: a replay would need to know who waited for whom.
+    /// Length on a network without latency and transfer time, s, for both readings. `None`, as are the
+    /// shares that follow from it, if it is not known which process waited for which, as a replay
+    /// needs.
     pub ideal_s: Option<(f64, f64)>,
-    /// Mean work over largest work.
+    /// Mean work divided by largest work.
     pub load_balance: Share,
-    /// Largest work over the run.
+    /// Largest work divided by the length of the run.
     pub communication: Share,
-    /// Largest work over the ideal run.
+    /// Largest work divided by the ideal length.
     pub serialisation: Option<Share>,
-    /// Ideal run over the run.
+    /// Ideal length divided by the length of the run.
     pub transfer: Option<Share>,
-    /// Mean work over the run.
+    /// Mean work divided by the length of the run.
     pub parallel: Share,
 }

@@ -11,22 +11,22 @@ use crate::quantile;
 use crate::repeat::Iterations;
 use crate::run::{Node, Run};
 
-/// Repetitions from which the quickest says something of all.
+/// Least number of repetitions for which the quickest one represents all.
 const LEAST_TIMES: usize = 3;
-/// Most that the library takes between its last sign and the send, ns.
+/// Most time of the library between its last sign and the send, ns.
 const MOST_OVERHEAD_NS: i64 = 20_000;
-/// A send that follows an acknowledgement within this time may have waited for it, ns.
+/// Time after an acknowledgement within which a send may have waited for it, ns.
 const LET_OUT_NS: i64 = 50_000;
 
-/// Numbers of messages before the first iteration begin here.
+/// First number of the messages before the first iteration.
 const START_UP: usize = 1 << 40;
 
-/// From one send of a process to its next.
+/// The time from one send of a process to the next.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     from_ns: i64,
     to_ns: i64,
-    /// Time behind the last sign of the library, ns.
+    /// Time after the last sign of the library, ns.
     behind_ns: i64,
     is_let_out: bool,
     /// Place of the step in the iteration.
@@ -49,12 +49,13 @@ pub(super) struct Steps {
     by_process: Vec<Vec<Step>>,
     kinds: Vec<Kind>,
     overhead_ns: i64,
-    /// Factor of the mean over the quickest of the steps that vary least: of all processes, and of each.
+    /// Factor of the mean over the quickest of the steps that vary least, for all processes.
     factor: f64,
+    /// The factor of each process.
     factors: Vec<f64>,
 }
 
-/// Cuts the time of each process. `None`: nothing repeats often enough.
+/// Cuts the time of each process; `None` if nothing repeats often enough.
 pub(super) fn steps(run: &Run, messages: &[Message], iterations: &Iterations) -> Option<Steps> {
     let nodes = run.nodes().len();
     let mut places: AHashMap<(Node, Node, usize), usize> = AHashMap::new();
@@ -117,8 +118,8 @@ pub(super) fn steps(run: &Run, messages: &[Message], iterations: &Iterations) ->
     })
 }
 
-/// Mean over quickest of those steps that vary least and take half of the time: sends right behind
-/// each other vary little, and say nothing of how work does.
+/// Mean time over quickest time, for the steps that vary least and take half of the time. Sends
+/// directly after each other vary little, which says nothing about work.
 fn factor<'a>(kinds: impl Iterator<Item = &'a Kind>) -> Option<f64> {
     let often = |kind: &&Kind| kind.times >= LEAST_TIMES && kind.quickest_ns > 0;
     let ratio = |kind: &Kind| kind.sum_ns as f64 / (kind.times as f64 * kind.quickest_ns as f64);
@@ -137,7 +138,7 @@ fn factor<'a>(kinds: impl Iterator<Item = &'a Kind>) -> Option<f64> {
 }
 
 impl Steps {
-    /// Computing time that each process may have had between two instants.
+    /// Bounds of the computing time of each process between two instants.
     pub(super) fn computed(&self, span_ns: (i64, i64)) -> Vec<Bound> {
         let bound = |(steps, own): (&Vec<Step>, &f64)| {
             let least = |step: &Step| (self.least_ns(step) - step.outside_ns(span_ns)).max(0);
@@ -152,7 +153,8 @@ impl Steps {
         processes.map(bound).collect()
     }
 
-    /// No step computes less than the quickest of its kind does behind the last sign of the library.
+    /// Least computing time of a step, ns: that after the last sign of the library in the quickest step
+    /// of its kind.
     fn least_ns(&self, step: &Step) -> i64 {
         let kind = &self.kinds[step.kind];
         match kind.times < LEAST_TIMES {
@@ -161,11 +163,11 @@ impl Steps {
         }
     }
 
-    /// Most that a process computed in its steps within a span, s: those of a kind on average so many times
-    /// the quickest of them, what lies behind the last sign of the library where that is more, and no more than
-    /// they took.
+    /// Most time that a process computed in its steps within a span, s. For each kind of step this is
+    /// `factor` times the quickest step, or the time after the last sign of the library if that is
+    /// longer, but not more than the steps took.
     fn most_s(&self, steps: &[Step], factor: f64, span_ns: (i64, i64)) -> f64 {
-        // In a fixed order: a sum of fractions depends on it.
+        // In a fixed order, since a sum of fractions depends on it.
         let mut sums = vec![(0.0_f64, 0.0_f64); self.kinds.len()];
         for step in steps {
             let within = (step.took_ns() - step.outside_ns(span_ns)) as f64;
@@ -198,7 +200,7 @@ impl Step {
     }
 }
 
-/// Time before the first send of a process and behind its last one, of which nothing is known, s.
+/// Time before the first send of a process and after its last one, of which nothing is known, s.
 fn unseen_s(steps: &[Step], span_ns: (i64, i64)) -> f64 {
     let first = steps.first().map_or(span_ns.1, |step| step.from_ns);
     let last = steps.last().map_or(span_ns.1, |step| step.to_ns);
@@ -237,7 +239,7 @@ impl<'a> Numbers<'a> {
         let of_pair = self.begins.get(&(message.src, Some(message.dst)));
         let begins = of_pair.or_else(|| self.begins.get(&(message.src, None)));
         let Some(begins) = begins else {
-            // Nothing repeats at this process: all its sends to a partner are of one kind.
+            // Nothing repeats at this process, so that all its sends to a partner are of one kind.
             return 0;
         };
         let (number, at) = self.next.entry((message.src, message.dst)).or_default();
@@ -250,7 +252,7 @@ impl<'a> Numbers<'a> {
         }
         let this = *number;
         *number += 1;
-        // Start-up is no iteration.
+        // Messages of the start-up are in no iteration.
         if *at == 0 { START_UP + this } else { this }
     }
 }

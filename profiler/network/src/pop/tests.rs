@@ -25,7 +25,7 @@ fn the_truth_lies_in_the_intervals() {
             assert_eq!(pop, None, "work hides in waiting");
             continue;
         }
-        // Strong imbalance edge by edge can look like taking turns: then nothing is claimed.
+        // Strong imbalance edge by edge can look like taking turns. Then there is no answer.
         let Some(pop) = pop else {
             unknown += 1;
             continue;
@@ -55,13 +55,14 @@ fn nothing_has_no_efficiency() {
     );
 }
 
-/// Programs without a library, every way of talking, with work that varies: the bounds hold the truth also where
-/// packets would show more. In at least 95 % of them, for the least number of repetitions is small.
+/// Programs without a library, for every order of exchange, with varying work. The bounds contain the
+/// truth even if packets would show more; in at least 95 % of the programs, since the least number of
+/// repetitions is small.
 #[test]
 fn bounds_hold_the_truth_of_made_up_programs() {
     let mut noise = Noise(2_026);
     for style in Style::ALL {
-        let (mut held, mut known, mut shown) = (0, 0, 0);
+        let (mut inside, mut known, mut shown) = (0, 0, 0);
         for seed in 0..60 {
             let n = if seed % 2 == 0 { 4 } else { 8 };
             let made = bsp(&Bsp {
@@ -82,23 +83,25 @@ fn bounds_hold_the_truth_of_made_up_programs() {
                     (pop.load_balance, mean / most),
                     (pop.communication, most / pop.run_s),
                 ];
-                let is_held = |&(share, truth): &(Share, f64)| {
+                let is_inside = |&(share, truth): &(Share, f64)| {
                     share.low - 1e-3 <= truth && truth <= share.high + 1e-3
                 };
-                truths.iter().all(is_held)
+                truths.iter().all(is_inside)
             };
             let found = messages::messages(&made.run).unwrap();
             let iterations = repeat::of_run(&made.run).unwrap();
             let span = made.run.span_ns();
             let pop = bounded(&made.run, &found, iterations.as_deref(), span).unwrap();
-            held += usize::from(holds(&pop));
+            inside += usize::from(holds(&pop));
             if let Ok(answer) = analysis::pop_metrics(&made.run) {
                 known += 1;
                 shown += usize::from(holds(&answer.value));
             }
         }
-        println!("{style:?}: bounds hold the truth in {held} of 60, answers in {shown} of {known}");
-        assert!(held >= 57, "{style:?}: {held} of 60");
+        println!(
+            "{style:?}: bounds hold the truth in {inside} of 60, answers in {shown} of {known}"
+        );
+        assert!(inside >= 57, "{style:?}: {inside} of 60");
         assert!(shown * 20 >= known * 19, "{style:?}: {shown} of {known}");
     }
 }

@@ -1,9 +1,9 @@
 //! Iterations from the order in which a process sends to its partners.
 //!
-//! Where all messages are of one size their sizes repeat nothing, but the order of the receivers
-//! does: a process of a ring sends to the left, to the right, to the left … The shortest distance
-//! at which (nearly) the whole order comes again is one iteration, or one super-phase of a program
-//! that changes its pattern. Time plays no part, so neither load nor scheduling blurs it.
+//! If all messages have one size, the sizes repeat nothing, but the order of the receivers does: a
+//! process of a ring sends to the left, to the right, to the left, and so on. The shortest distance at
+//! which (nearly) the whole order comes again is one iteration, or one super-phase of a program that
+//! changes its pattern. Time does not matter, so neither load nor scheduling changes the result.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +19,23 @@ use crate::plain::{self, Plain};
 use crate::quantile;
 use crate::run::Node;
 
-/// Sends of a process that are looked at.
+/// Number of sends of a process that are analysed.
 const SAMPLE: usize = 6000;
-/// Longest distance tried, sends.
+/// Longest distance tried, in sends.
 const LONGEST: usize = 1500;
 /// Least share of the sends that come again.
 const LEAST_SCORE: f64 = 0.9;
 /// Least lead over the same sends in another order.
 const LEAST_LEAD: f64 = 0.1;
-/// Repetitions from which messages to one partner only are taken for iterations.
+/// Least number of messages to a single partner that are taken for iterations.
 const LEAST_OF_ONE: usize = 8;
-/// A wait in the first round that is start-up is at least this share of a cycle.
+/// Least share of a cycle for a wait in the first round that is start-up.
 const LEAST_START: f64 = 0.02;
-/// Pairs with less than this share of the heaviest pair's bytes say nothing of the program.
+/// Least share of the heaviest pair's bytes for a pair that represents the program.
 const HEAVY: f64 = 0.1;
 
-/// The iterations of a program whose pairs each send messages of one size; `None` when some that
-/// matter do not, or nothing repeats.
+/// The iterations of a program whose pairs each send messages of one size; `None` if a heavy pair does
+/// not, or if nothing repeats.
 pub(super) fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<Iterations> {
     let mut bytes: AHashMap<(Node, Node), u64> = AHashMap::new();
     for message in messages {
@@ -71,8 +71,8 @@ pub(super) fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<I
     })
 }
 
-/// The processes whose order of receivers repeats, those of the longest period only: a process
-/// whose partners are the same in all super-phases sees the iterations alone.
+/// The processes whose order of receivers repeats, of those with the longest period only. A process
+/// with the same partners in all super-phases sees only the iterations.
 fn by_order(
     messages: &[Message],
     plain: &BTreeMap<(Node, Node), &Plain>,
@@ -111,7 +111,7 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
     if score < LEAST_SCORE || score < chance + LEAST_LEAD {
         return None;
     }
-    // From the first send from which a whole cycle comes again.
+    // The first send from which a whole cycle comes again.
     let comes_again = |at: usize| order.get(at) == order.get(at + distance);
     let first = (0..order.len()).find(|&at| (at..at + distance).all(comes_again))?;
     let sent_ns: Vec<i64> = sends.iter().map(|&i| messages[i].sent_ns.0).collect();
@@ -162,7 +162,7 @@ fn score_at(order: &[Node], distance: usize) -> f64 {
     (of - missed) as f64 / of.max(1) as f64
 }
 
-/// The distance of the loop about rounds of this distance; the same where there is none.
+/// The distance of the loop around rounds of this distance; the same distance if there is none.
 fn outer_distance(order: &[Node], round: usize) -> usize {
     let inner = missed_at(order, round);
     if inner.0 == 0 {
@@ -177,7 +177,7 @@ fn outer_distance(order: &[Node], round: usize) -> usize {
     found.map_or(round, |(d, _)| *d)
 }
 
-/// The shortest of the distances that score nearly as well as the best.
+/// The shortest of the distances with nearly the best score.
 fn best_distance(order: &[Node]) -> Option<usize> {
     let longest = (order.len() / LEAST_COUNT).min(LONGEST);
     let scores: Vec<f64> = (1..=longest).map(|d| score_at(order, d)).collect();
@@ -186,7 +186,8 @@ fn best_distance(order: &[Node]) -> Option<usize> {
     Some(at + 1)
 }
 
-/// The distance of the loop within cycles of this distance. A multiple of two loops in turn is none.
+/// The distance of the loop within cycles of this distance. A multiple of two loops in turn does not
+/// count.
 fn inner_distance(order: &[Node], distance: usize, alike: f64) -> Option<usize> {
     let least = alike + INNER_LEAD;
     let scores: Vec<(usize, f64)> = (1..=distance * 2 / 5)
@@ -200,8 +201,8 @@ fn inner_distance(order: &[Node], distance: usize, alike: f64) -> Option<usize> 
     (score >= f64::max(least, LEAST_INNER) && !is_multiple).then_some(found)
 }
 
-/// Every process has one partner, or they are not in order: one message of each pair is an
-/// iteration where all pairs sent as many.
+/// Iterations of a program in which every process has one partner, or the partners are not in order:
+/// one message of each pair is an iteration if all pairs sent as many.
 fn one_each(plain: &BTreeMap<(Node, Node), &Plain>) -> Option<Vec<Repetition>> {
     let counts: Vec<usize> = plain.values().map(|pair| pair.messages.len()).collect();
     let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
@@ -221,8 +222,9 @@ fn one_each(plain: &BTreeMap<(Node, Node), &Plain>) -> Option<Vec<Repetition>> {
     Some(plain.iter().map(repetition).collect())
 }
 
-/// The send behind the last wait of the first round (so many sends) that is start-up: so long does nobody wait there in later
-/// cycles, and it is a share of the cycle that counts. Of a super-phase it may be a small one, and there may be few of these.
+/// The send after the last wait in the first round (of `round` sends) that belongs to start-up. Such a
+/// wait is longer than that of any later cycle at the same place, and a significant share of the cycle.
+/// It may be a small share of a super-phase, of which there may be few.
 fn behind_start(sent_ns: &[i64], round: usize, distance: usize) -> Option<usize> {
     let gap = |at: usize| Some((sent_ns.get(at + 1)? - sent_ns[at]) as f64);
     let is_start = |&at: &usize| {
@@ -250,7 +252,7 @@ mod tests {
 
     use crate::testing::Noise;
 
-    /// Sends of process 0 to partners in this order, irregular in time.
+    /// Sends of process 0 to partners in this order, at irregular times.
     fn sends(order: impl IntoIterator<Item = Node>) -> Vec<Message> {
         let mut noise = Noise(77);
         let mut t = 0;
@@ -285,7 +287,8 @@ mod tests {
         assert!((found.period_s / 0.125 - 1.0).abs() < 0.05);
     }
 
-    /// A process that waits in its first super-phase for others that started later does so once: of four super-phases, one longer by half.
+    /// A process that waits in its first super-phase for others that started later does so once. Of
+    /// four super-phases, one is longer by half.
     #[test]
     fn start_up_is_no_part_of_a_super_phase() {
         let phase: Vec<Node> = [[1, 2].repeat(8), [1, 2, 3].repeat(8)].concat();

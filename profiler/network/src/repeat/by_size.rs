@@ -14,42 +14,44 @@ use crate::messages::Message;
 use crate::quantile;
 use crate::run::Node;
 
-/// Messages in which the distance is looked for; the chain is then followed through all.
+/// Number of messages in which the distance is searched. The chain is then followed through all
+/// messages.
 const SAMPLE: usize = 4000;
-/// Distances tried.
+/// Number of distances tried.
 const CANDIDATES: usize = 300;
-/// Next occurrences of a size looked at for distances.
+/// Number of next occurrences of a size from which distances are taken.
 const LAGS: usize = 8;
 /// Least score of a repetition, and least lead over the same messages in a random order.
 const LEAST_SCORE: f64 = 0.3;
 const LEAST_LEAD: f64 = 0.1;
-/// Pairs that repeat say something of the program when they carry this share of its payload: a
-/// launcher repeats itself as well.
+/// Least share of the payload of the pairs that repeat for pairs that represent the program, since a
+/// launcher repeats too.
 const LEAST_SHARE: f64 = 0.1;
-/// Scores that are less apart are equal.
+/// Difference of scores below which they are equal.
 const AS_WELL: f64 = 0.05;
-/// Tolerance of arithmetic.
+/// Tolerance of floating-point arithmetic.
 const ROUNDING: f64 = 1e-9;
-/// Other orders of the messages that a repetition must stand out of: of few messages, of many.
+/// Number of other orders of the messages from which a repetition must stand out: for few messages, and
+/// for many.
 const ORDERS: (u64, u64) = (19, 2);
-/// Messages from which a stream has many.
+/// Least number of messages of a stream with many.
 const MANY: usize = 400;
-/// Least length of an outer loop over that of its inner loop.
+/// Least ratio of the lengths of an outer loop and its inner loop.
 const LEAST_RATIO: f64 = 2.5;
 
 pub(super) fn by_size(messages: &[Message]) -> Option<Iterations> {
     agreeing(messages, &repetitions(messages))
 }
 
-/// Repetitions of each connection, by the sizes of its messages.
+/// The repetitions of each connection, by the sizes of its messages.
 pub(crate) fn repetitions(messages: &[Message]) -> Vec<Repetition> {
-    // By pair and connection, in their order within each.
+    // Sorted by pair and connection, in their order within each.
     let key = |m: &Message| u64::from(m.src) << 48 | u64::from(m.dst) << 32 | u64::from(m.flow);
     let keys = messages.iter().enumerate().map(|(i, m)| (key(m), i));
     let mut sorted: Vec<(u64, usize)> = keys.collect();
     sorted.sort_unstable();
     let streams = sorted.chunk_by(|a, b| a.0 == b.0);
-    // Most of a million connections carry one message.
+    // Most of a million connections have one message.
     streams
         .filter(|stream| stream.len() > LEAST_COUNT)
         .map(|stream| stream.iter().map(|&(_, i)| &messages[i]).collect())
@@ -57,9 +59,9 @@ pub(crate) fn repetitions(messages: &[Message]) -> Vec<Repetition> {
         .collect()
 }
 
-/// The length that most of the connections agree on.
+/// The length on which most of the connections agree.
 fn agreeing(messages: &[Message], pairs: &[Repetition]) -> Option<Iterations> {
-    // The length that most pairs agree on, each with the weight of the messages it explains.
+    // The length on which most pairs agree, each weighted by the number of messages that it explains.
     let all: Vec<(f64, &Repetition)> = pairs
         .iter()
         .map(|pair| (mean_length(&pair.times_ns), pair))
@@ -80,7 +82,7 @@ fn agreeing(messages: &[Message], pairs: &[Repetition]) -> Option<Iterations> {
         })?
         .0;
     let mut full = all;
-    // A pair of a few messages at start-up and end is no witness.
+    // A pair of a few messages at start-up and end is no evidence.
     full.retain(|(length, pair)| agree(best, *length) && weight(pair) >= 0.1 * heaviest);
     let repeating: HashSet<(Node, Node)> = full.iter().map(|(_, p)| (p.src, p.dst)).collect();
     let carried = |message: &&Message| repeating.contains(&(message.src, message.dst));
@@ -90,7 +92,7 @@ fn agreeing(messages: &[Message], pairs: &[Repetition]) -> Option<Iterations> {
         return None;
     }
     let most = full.iter().map(|(_, pair)| pair.times_ns.len()).max()?;
-    // A pair that lost track of a message here and there shows fewer.
+    // A pair that lost track of a message here and there has fewer repetitions.
     full.retain(|(_, pair)| (pair.times_ns.len() - 1) * 10 >= (most - 1) * 9);
     full.sort_by(|a, b| a.0.total_cmp(&b.0));
     let periods: Vec<f64> = full.iter().map(|(period, _)| *period).collect();
@@ -101,7 +103,8 @@ fn agreeing(messages: &[Message], pairs: &[Repetition]) -> Option<Iterations> {
         range_s: (*periods.first()?, *periods.last()?),
         count: most - 1,
         lengths_s: lengths(&middle.times_ns),
-        // Every connection has the inner loop of its own messages: that of the middle one stands for it.
+        // Every connection has an inner loop of its own messages. That of the middle connection is
+        // taken.
         inner: middle.inner.clone(),
         p_value: middle.p_value,
         pairs: pairs.to_vec(),
@@ -114,7 +117,7 @@ fn tolerance(distance: u64) -> u64 {
     (distance * 3 / 1000).min(48)
 }
 
-/// Ends of messages in the stream of bytes, and where each size occurs.
+/// Ends of messages in the stream of bytes, and the places of each size.
 struct Stream {
     ends: Vec<u64>,
     classes: Vec<Vec<usize>>,
@@ -135,12 +138,14 @@ impl Stream {
         }
         let mut classes: Vec<Vec<usize>> = by_size.into_values().collect();
         classes.retain(|class| class.len() >= LEAST_COUNT);
-        // Rare sizes say the most; the first one for equal counts, so that the order is fixed.
+        // Rare sizes are the best evidence. Of sizes with equal counts the first one, so that the order
+        // is fixed.
         classes.sort_by_key(|class| (class.len(), class[0]));
         Stream { ends, classes }
     }
 
-    /// For each message of a class the place in it of the one whose end is `distance` after its own.
+    /// For each message of a class, the place in the class of the message that ends `distance` after
+    /// it.
     fn links<'a>(
         &'a self,
         class: &'a [usize],
@@ -148,7 +153,7 @@ impl Stream {
     ) -> impl Iterator<Item = Option<usize>> + 'a {
         let slack = tolerance(distance);
         let end = |at: usize| class.get(at).map(|&i| self.ends[i]);
-        // Ends only grow: the search goes on from where the one before ended.
+        // Ends only grow, so the search goes on from the place before.
         let mut at = 0;
         class.iter().map(move |&i| {
             let from = self.ends[i] + distance - slack;
@@ -161,15 +166,15 @@ impl Stream {
         })
     }
 
-    /// The mean of the shares of each size that come again at this distance; `None`: it is below `least`,
-    /// which mostly shows soon.
+    /// The mean share of the messages of each size that come again at this distance; `None` if it is
+    /// below `least`, which is mostly found early.
     fn score(&self, distance: u64, least: f64) -> Option<f64> {
         let last = self.ends.last().copied().unwrap_or(0);
         let within =
             |class: &Vec<usize>| class.partition_point(|&i| self.ends[i] + distance <= last);
         let classes = self.classes.iter().map(|class| (class, within(class)));
         let classes: Vec<(&Vec<usize>, usize)> = classes.filter(|(_, count)| *count > 0).collect();
-        // What the rest of them may miss together.
+        // Number of messages that the remaining classes may miss together.
         let mut spare = (1.0 - least) * classes.len() as f64 + ROUNDING;
         let mut shares = Vec::with_capacity(classes.len());
         for (class, count) in classes {
@@ -220,7 +225,7 @@ impl Stream {
         found.into_iter().collect()
     }
 
-    /// The shortest of the distances that score as well as the best, if that is `least` or more.
+    /// The shortest of the distances with the best score, if that is at least `least`.
     fn best(&self, least: f64) -> Option<(f64, u64)> {
         let mut best = least;
         let mut scored = Vec::new();
@@ -235,7 +240,8 @@ impl Stream {
             .find(|(score, _)| *score >= best - AS_WELL)
     }
 
-    /// Pairs of a message and the one like it at this distance, and the messages without one that could have it.
+    /// Pairs of a message and its repetition at this distance; messages that could have a repetition
+    /// but have none, by class; and their number.
     fn linked(&self, distance: u64) -> (Vec<(usize, usize)>, Vec<Vec<usize>>, Missed) {
         let last = self.ends.last().copied().unwrap_or(0);
         let (mut linked, mut left, mut missed) = (Vec::new(), Vec::new(), (0, 0));
@@ -257,12 +263,12 @@ impl Stream {
         (linked, left, missed)
     }
 
-    /// The distance of the loop about the one of this distance; the same where there is none.
+    /// The distance of the loop around that of this distance; the same distance if there is none.
     fn outer(&self, distance: u64) -> u64 {
         let last = self.ends.last().copied().unwrap_or(0);
         let (_, left, missed) = self.linked(distance);
         let least = (distance as f64 * LEAST_RATIO) as u64;
-        // Where the inner loop breaks off is what the outer one repeats.
+        // The outer loop repeats the places at which the inner loop ends.
         let breaks = left.iter().map(Vec::as_slice);
         let candidates = self.distances(breaks, least..=last / LEAST_COUNT as u64);
         let missed_at = |&d: &u64| (d, self.linked(d).2);
@@ -270,7 +276,7 @@ impl Stream {
         let share = |(missed, of): Missed| missed as f64 / of.max(1) as f64;
         let outer = longer.iter().filter(|(_, of)| is_outer(missed, *of));
         let best = outer.clone().map(|(_, of)| share(*of)).reduce(f64::min);
-        // The shortest of those that explain as much.
+        // The shortest of the distances that explain as much.
         let as_well = |of: Missed| best.is_some_and(|best| share(of) <= best + 0.1 * share(missed));
         outer
             .into_iter()
@@ -278,7 +284,8 @@ impl Stream {
             .map_or(distance, |(d, _)| *d)
     }
 
-    /// The loop within iterations of so many bytes, with the times at which the messages were sent.
+    /// The loop within iterations of `distance` bytes. `sent_ns` returns the times at which the
+    /// messages were sent.
     fn inner(&self, sizes: &[u64], distance: u64, sent_ns: impl Fn(usize) -> i64) -> Option<Inner> {
         let frequent = self.classes.iter().rev().map(Vec::as_slice);
         let most = (distance as f64 / LEAST_RATIO) as u64;
@@ -288,7 +295,7 @@ impl Stream {
         let scored: Vec<(u64, f64)> = scored.collect();
         let best = scored.iter().map(|(_, score)| *score).reduce(f64::max)?;
         let &(d, score) = scored.iter().find(|(_, score)| *score >= best - AS_WELL)?;
-        // A multiple of two loops in turn is none.
+        // A multiple of two loops in turn does not count.
         let least = self.alike() + INNER_LEAD;
         let divides = |shorter: u64| d % shorter <= tolerance(d) && shorter < d;
         let is_multiple = scored
@@ -322,7 +329,7 @@ impl Stream {
         let mut best = Vec::new();
         for class in &self.classes {
             let links: Vec<Option<usize>> = self.links(class, distance).collect();
-            // A link leads forward: behind each message its chain is known before its own.
+            // A link leads forward, so that the chain after each message is known before its own.
             let mut lengths = vec![1_usize; class.len()];
             for at in (0..class.len()).rev() {
                 lengths[at] += links[at].map_or(0, |next| lengths[next]);
@@ -341,7 +348,7 @@ impl Stream {
 fn repetition(messages: &[&Message]) -> Option<Repetition> {
     let first = messages.first()?;
     let sizes: Vec<u64> = messages.iter().map(|message| message.bytes).collect();
-    // From the middle: start-up and the end repeat nothing.
+    // From the middle, since start-up and the end repeat nothing.
     let from = sizes.len().saturating_sub(SAMPLE) / 2;
     let sample = &sizes[from..sizes.len().min(from + SAMPLE)];
     let stream = Stream::new(sample);
@@ -349,7 +356,7 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
     if score < LEAST_SCORE {
         return None;
     }
-    // Of few messages one other order may fall out well or badly by itself.
+    // With few messages, a single other order may have an unusual score by chance.
     let orders = if sample.len() < MANY {
         ORDERS.0
     } else {
@@ -381,7 +388,7 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
     })
 }
 
-/// The same messages in another order, the same one for the same number.
+/// The same messages in another order. Equal numbers give equal orders.
 fn shuffled(sizes: &[u64], order: u64) -> Vec<u64> {
     let seed = order.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Chance(0x2545_f491_4f6c_dd1d_u64.wrapping_add(seed)).shuffled(sizes)

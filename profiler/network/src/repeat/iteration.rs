@@ -3,13 +3,13 @@
 use crate::quantile;
 use crate::run::Node;
 
-/// Repetitions needed.
+/// Least number of repetitions.
 pub(crate) const LEAST_COUNT: usize = 3;
 
-/// The mean of the single lengths must be known to this share, or nothing repeats in time.
+/// Largest relative error of the mean length of a repetition that is regular in time.
 const REGULAR: f64 = 0.5;
 
-/// A first iteration that is so many times as long as usual is start-up.
+/// Factor of the usual length from which the first iteration is start-up.
 pub(crate) const START: f64 = 4.0;
 
 /// The repetition of one ordered pair.
@@ -21,14 +21,14 @@ pub struct Repetition {
     pub dst: Node,
     /// Bytes of one iteration.
     pub bytes: u64,
-    /// Messages of the pair.
+    /// Number of messages of the pair.
     pub messages: usize,
-    /// Share of the messages that come again at this distance, 0 to 1, every size the same weight.
+    /// Share of the messages that come again at this distance, 0 to 1. Every size has the same weight.
     pub score: f64,
-    /// Instants at which the same message was sent, ns; one more than there are iterations.
+    /// Instants at which the same message was sent, ns; one more than the number of iterations.
     pub times_ns: Vec<i64>,
-    /// Bound of the probability that so many messages come again at one distance by chance, in any order of
-    /// them; `None`: a single message is the iteration.
+    /// Bound of the probability that as many messages come again at one distance by chance, in any
+    /// order of the messages; `None` if a single message is the iteration.
     pub p_value: Option<f64>,
     /// The loop within an iteration.
     pub inner: Option<Inner>,
@@ -39,9 +39,9 @@ pub struct Repetition {
 pub struct Inner {
     /// Mean length of one of its rounds, s.
     pub period_s: f64,
-    /// Within what the mean length lies (95 %), s.
+    /// 95 % range of the mean length, s.
     pub range_s: (f64, f64),
-    /// Rounds seen in the whole run.
+    /// Number of rounds in the whole run.
     pub count: usize,
     /// Share of the messages that come again in the next round.
     pub score: f64,
@@ -50,7 +50,8 @@ pub struct Inner {
 }
 
 impl Inner {
-    /// From the times between the same message in two rounds, s, and how many of these a round has.
+    /// Computed from the times between the same message in two rounds, s, and the number of these per
+    /// round.
     pub(crate) fn new(
         between_s: &[f64],
         in_a_round: f64,
@@ -74,12 +75,12 @@ impl Inner {
 /// Iterations of the whole program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iterations {
-    /// Mean length of an iteration, s: the median over the pairs that show the most of them.
+    /// Mean length of an iteration, s: the median over the pairs with the most iterations.
     pub period_s: f64,
-    /// Within what the mean length lies, s: the means of those pairs, and 95 % of the means that
-    /// as many iterations as different from each other would have.
+    /// Range of the mean length, s: the means of those pairs, widened to 95 % of the means that the
+    /// same number of equally varying iterations would have.
     pub range_s: (f64, f64),
-    /// Iterations seen.
+    /// Number of iterations.
     pub count: usize,
     /// Lengths of the single iterations at the pair nearest to the median, s.
     pub lengths_s: Vec<f64>,
@@ -94,10 +95,10 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    /// True if the single lengths agree so far that their mean is a period: what repeats now and
-    /// then has none.
+    /// True if the single lengths agree so well that their mean is a period. A repetition at irregular
+    /// times has none.
     pub fn is_regular(&self) -> bool {
-        // An order that repeats is the program's, however long a part of it was held up.
+        // An order that repeats is the program's, even if a part of it was delayed.
         self.is_by_order || (self.range_s.1 - self.range_s.0) / 2.0 <= REGULAR * self.period_s
     }
 
@@ -112,7 +113,7 @@ impl Iterations {
         nearest.map_or(&[], |pair| &pair.times_ns)
     }
 
-    /// Widens the range by what the spread of the single lengths says of their mean.
+    /// Widens the range of the mean length by the spread of the single lengths.
     pub(super) fn with_spread(mut self) -> Iterations {
         let n = self.lengths_s.len() as f64;
         let mean = quantile::mean(&self.lengths_s).unwrap_or(0.0);
@@ -133,9 +134,9 @@ pub(crate) fn lengths(times_ns: &[i64]) -> Vec<f64> {
         .collect()
 }
 
-/// Without the first iteration where processes wait in it for those that started later. All others
-/// are iterations for certain, however long or short they were: what is left out of them would
-/// move their mean and their number.
+/// The times without the first iteration if processes wait in it for others that started later. All
+/// others are certainly iterations, however long or short. Without them the mean and the number would
+/// be wrong.
 pub(crate) fn without_start(times_ns: &[i64]) -> &[i64] {
     let all = lengths(times_ns);
     let median = quantile::median(all.iter().copied()).unwrap_or(0.0);

@@ -10,12 +10,12 @@ fn near(value: f64, printed: f64, half_digit: f64) {
 #[test]
 fn flow_control_is_no_iteration() {
     use Seen::{Received, Sent};
-    // Figure 3.2: (a) data back, (b) only an acknowledgement, which is not in this list.
+    // Figure 3.2: (a) data come back; (b) only an acknowledgement does, which is not in this list.
     let a = [(0, Sent), (10, Sent), (500, Received), (900, Sent)];
     assert_eq!(iterations(a, 400), [900]);
     let b = [(0, Sent), (10, Sent), (900, Sent)];
     assert!(iterations(b, 400).is_empty());
-    // The gap is from the last send, and must exceed the threshold.
+    // The gap is counted from the last send, and must exceed the threshold.
     let c = [(0, Sent), (500, Received), (900, Sent)];
     assert!(iterations(c, 900).is_empty());
     assert!(
@@ -88,9 +88,9 @@ fn predicted_times_are_those_of_the_tables() {
             );
         }
     }
-    // What the thesis printed for "full" of table 3.4: 6.45 % of the prediction, where it says 7.1.
+    // The printed error for "full" in table 3.4 is 6.45 % of the prediction, where the thesis says 7.1.
     near((46.68 - 43.854) / 43.854 * 100.0, 6.45, 0.01);
-    // Section 3.13: 3.72 is called the ratio of the reported rates, which is 3.991.
+    // Section 3.13 calls 3.72 the ratio of the reported rates, which is 3.991.
     near(569.0 / 153.0, 3.719, 0.0005);
     near(567.75 / 142.27, 3.991, 0.0005);
     near(69.0 / 17.59, 3.923, 0.0005);

@@ -1,6 +1,6 @@
 //! Time accounting of the processes behind the addresses.
 
-/// Where the time of a node's process went, from the kernel's totals, over its whole life.
+/// Time accounting of a node's process over its whole life, from the kernel's totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeAccounting {
     /// On a CPU, s.
@@ -12,7 +12,8 @@ pub struct TimeAccounting {
 }
 
 impl TimeAccounting {
-    /// Time in which the process waited for nobody, s: at work, or kept from it by its machine.
+    /// Time in which the process waited for no other one, s: it worked, or its machine did not let it
+    /// work.
     pub fn busy_s(&self) -> f64 {
         self.on_cpu_s + self.run_queue_s + self.storage_s
     }

@@ -1,10 +1,10 @@
-//! Answers, and reasons why there is none.
+//! Answers, and the reasons why there are none.
 
 use std::fmt;
 
 use super::coverage::Coverage;
 
-/// Why a call has no answer: an interval that is empty or too short, a capture that is missing.
+/// The reason why a call has no answer: an interval that is empty or too short, or a missing capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The reason, for people.
@@ -12,7 +12,7 @@ pub struct Unknown {
 }
 
 impl Unknown {
-    /// No answer, because of `reason`.
+    /// No answer, for this reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Unknown {
             reason: reason.into(),
@@ -26,7 +26,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// An answer with the interval that it is about.
+/// An answer and its interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known<T> {
     /// The answer.
@@ -39,5 +39,5 @@ pub struct Known<T> {
     pub coverage: Coverage,
 }
 
-/// Result of a call: an unknown answer is never 0.
+/// Result of a call. An unknown answer is never 0.
 pub type Answer<T> = Result<Known<T>, Unknown>;

@@ -1,4 +1,4 @@
-//! From captures in any order to one stream per process.
+//! Builds one stream per process from captures in any order.
 
 use std::sync::OnceLock;
 
@@ -8,17 +8,17 @@ use super::data::{Capture, Data, Stream};
 use super::nearest::nearest;
 use super::packet::{Node, Packet, SYN};
 
-/// A packet as a reader gives it.
+/// A packet from a reader.
 pub type PacketInput = Packet;
 
-/// A capture as a reader gives it.
+/// A capture from a reader.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureInput {
     /// Machine and interface or file.
     pub name: String,
-    /// The process next to it, where the trace says so.
+    /// The process next to the capture, if the trace has it.
     pub node: Option<Node>,
-    /// Packets that the kernel dropped; `None`: not known.
+    /// Packets that the kernel dropped; `None` if not known.
     pub dropped: Option<i64>,
     /// Packets, nearly in the order of time.
     pub packets: Vec<Packet>,
@@ -35,7 +35,7 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
         })
         .collect();
     for capture in &mut captures {
-        // A file is nearly sorted: two CPUs filled one ring.
+        // A file is only nearly sorted, since two CPUs filled one ring.
         capture.packets.sort_by_key(|packet| packet.t_ns);
         mark_repetitions(&mut capture.packets);
     }
@@ -89,17 +89,18 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
     }
 }
 
-/// Bytes of a direction that were seen: everything below `next` but the holes.
+/// Bytes of a direction that were seen: all before `next` except the holes.
 struct Seen {
     next: u32,
     holes: Vec<(u32, u32)>,
 }
 
-/// A hole is given up after this many others: the capture lost packets, and the list must not grow.
+/// Most holes; older ones are given up. They come from packets that the capture lost, and the list must
+/// not grow.
 const MOST_HOLES: usize = 64;
 
 impl Seen {
-    /// True if all of `[seq, end)` was seen before. Serial arithmetic modulo 2^32.
+    /// True if all of `[seq, end)` was seen before. The arithmetic is modulo 2^32.
     fn repeats(&mut self, seq: u32, end: u32) -> bool {
         let ahead = |a: u32, b: u32| a.wrapping_sub(b) as i32;
         if ahead(end, self.next) > 0 {
@@ -133,7 +134,7 @@ fn mark_repetitions(packets: &mut [Packet]) {
         let key = (packet.flow, packet.src, packet.dst);
         let end = packet.end_seq();
         if packet.flags & SYN != 0 {
-            // A new connection on old ports begins anew.
+            // A new connection on old ports has new sequence numbers.
             let holes = Vec::new();
             seen.insert(key, Seen { next: end, holes });
             continue;

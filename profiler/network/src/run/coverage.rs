@@ -4,16 +4,16 @@ use std::fmt;
 
 use flowtrace_render::units;
 
-/// Flows that were recorded and are not looked at, of one kind.
+/// Recorded flows of one kind that are not analysed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherFlows {
-    /// Their protocol, or what else they have in common.
+    /// Protocol of the flows, or another property that they have in common.
     pub kind: String,
-    /// True if the flows are of TCP, and left out for another reason than their protocol.
+    /// True if the flows are of TCP and left out for another reason than their protocol.
     pub is_tcp: bool,
     /// Number of flows in the whole recording.
     pub flows: u64,
-    /// Their packets and payload; `None`: not counted yet.
+    /// Packets and payload of the flows; `None` if not counted yet.
     pub traffic: Option<(u64, u64)>,
 }
 
@@ -32,18 +32,18 @@ impl fmt::Display for OtherFlows {
 /// Packets that were seen and missed in the interval of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Segments looked at.
+    /// Number of analysed segments.
     pub packets: u64,
-    /// Packets that the kernels dropped; `None`: some capture does not say.
+    /// Packets that the kernels dropped; `None` if the number is unknown for some capture.
     pub dropped: Option<i64>,
     /// Processes known only from their partners' captures.
     pub without_capture: Vec<String>,
     /// Bound of the error between the captures' clocks, ns.
     pub clock_error_ns: Option<i64>,
-    /// Addresses that are no part of the program.
+    /// Addresses outside of the program.
     pub left_out: Vec<String>,
-    /// Flows that the methods are not for.
+    /// Flows to which the methods do not apply.
     pub other_flows: Vec<OtherFlows>,
-    /// Packets of the program's connections without a whole header of TCP.
+    /// Packets of the program's connections without a complete TCP header.
     pub without_header: u64,
 }

@@ -1,4 +1,4 @@
-//! Everything that was loaded of a run.
+//! All loaded data of a run.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ pub struct Capture {
     pub name: String,
     /// Packets in the order of time.
     pub packets: Vec<Packet>,
-    /// Packets that the kernel dropped; `None`: not known.
+    /// Packets that the kernel dropped; `None` if not known.
     pub dropped: Option<i64>,
 }
 
@@ -27,22 +27,22 @@ pub(crate) struct Stream {
     pub(crate) packets: Vec<u32>,
 }
 
-/// Everything loaded. Shared by all [`Run`]s cut from it.
+/// The loaded data, shared by all [`Run`]s that are cut from them.
 #[derive(Debug, Default)]
 pub(crate) struct Data {
     pub(crate) nodes: Vec<String>,
     pub(crate) captures: Vec<Capture>,
     pub(crate) streams: Vec<Stream>,
-    /// True if the node has a capture of its own, not only its partner's.
+    /// True if the node has a capture of its own, not only that of a partner.
     pub(crate) is_own: Vec<bool>,
     pub(crate) first_ns: i64,
     pub(crate) last_ns: i64,
-    /// Bound of the error between the clocks of two captures, ns; `None`: not aligned.
+    /// Bound of the error between the clocks of two captures, ns; `None` if they are not aligned.
     pub(crate) clock_error_ns: Option<i64>,
     pub(crate) left_out: Vec<String>,
     pub(crate) other_flows: Vec<OtherFlows>,
     pub(crate) without_header: u64,
-    /// Time accounting of each node, as the process tracer recorded it; empty or `None`: unknown.
+    /// Time accounting of each node from the process tracer; empty or `None` if unknown.
     pub(crate) accounting: Vec<Option<TimeAccounting>>,
     pub(crate) rtt: OnceLock<RoundTrips>,
 }

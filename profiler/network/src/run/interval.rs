@@ -12,7 +12,7 @@ use super::packet::{Node, Packet};
 use super::settings::{Mode, Settings};
 use crate::{steps, wording};
 
-/// A run, or an interval of one: what every call is asked of. Cheap to clone.
+/// A run, or an interval of one, the subject of every call. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub(crate) data: Arc<Data>,
@@ -24,14 +24,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Puts captures together: sorts them, marks what was sent again, and finds for each process
-    /// the capture nearest to it.
+    /// Combines captures: sorts them, marks retransmissions, and finds the capture nearest to each
+    /// process.
     pub fn new(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Run {
         Run::from_data(build::data(nodes, captures))
     }
 
-    /// The same with what its origin says: the bound of the error between the captures' clocks,
-    /// and addresses that are no part of the program.
+    /// Adds the bound of the error between the captures' clocks, and addresses outside of the program.
     #[must_use]
     pub fn with_origin(self, clock_error_ns: Option<i64>, left_out: Vec<String>) -> Run {
         let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|data| data.copied());
@@ -44,8 +43,8 @@ impl Run {
         }
     }
 
-    /// The same with what was recorded beside: flows that the methods are not for, and packets of
-    /// the program's connections without a whole header.
+    /// Adds the recorded flows to which the methods do not apply, and the number of packets of the
+    /// program's connections without a complete header.
     #[must_use]
     pub fn with_other_flows(self, other_flows: Vec<OtherFlows>, without_header: u64) -> Run {
         let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|data| data.copied());
@@ -76,7 +75,7 @@ impl Run {
         run
     }
 
-    /// The last `seconds` before the newest packet; `None`: all of it.
+    /// The last `seconds` before the newest packet; all of the run with `None`.
     #[must_use]
     pub fn last(&self, seconds: Option<f64>) -> Run {
         let Some(seconds) = seconds else {
@@ -98,20 +97,20 @@ impl Run {
         run
     }
 
-    /// True if this is all that was loaded.
+    /// True if this is the whole run.
     pub(crate) fn is_whole(&self) -> bool {
         (self.t0_ns, self.t1_ns) == (self.data.first_ns, self.data.last_ns)
     }
 
-    /// Begin and end, ns.
+    /// Begin and end of the interval, ns.
     pub fn span_ns(&self) -> (i64, i64) {
         (self.t0_ns, self.t1_ns)
     }
 
-    /// Window of the iteration rate and its step, s, for so many series.
+    /// Window of the iteration rate and its step, s, for this number of series.
     ///
     /// # Errors
-    /// When what was asked for makes too many steps.
+    /// When the settings would make too many steps.
     pub(crate) fn rate_window(&self, series: usize) -> Result<(f64, f64), Unknown> {
         let packets = self.all().map(|node| self.stream(node).count()).sum();
         let (window, step) = self.settings.rate_window(self.seconds(), packets, series);
@@ -125,7 +124,7 @@ impl Run {
         Ok((window, step))
     }
 
-    /// Length, s; 0 for an empty one.
+    /// Length of the interval, s; 0 for an empty one.
     pub fn seconds(&self) -> f64 {
         (self.t1_ns - self.t0_ns).max(0) as f64 / 1e9
     }
@@ -135,14 +134,14 @@ impl Run {
         &self.data.nodes
     }
 
-    /// The process of this name: that of a node, or the rule of the only process that has it.
+    /// The process of this name: the name of a node, or a rule that only one process has.
     ///
     /// # Errors
-    /// Names the known ones.
+    /// When there is no such process. The reason names the known ones.
     pub fn node(&self, name: &str) -> Result<Node, Unknown> {
         let nodes = || self.data.nodes.iter();
         let found = nodes().position(|node| node == name);
-        // A process by its rule alone, where it is the only one of it.
+        // The rule is enough if only one process has it.
         let is_called = |node: &String| {
             let rest = node.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with(" (pid "))
@@ -178,9 +177,9 @@ impl Run {
         chosen.iter().map(move |&i| &packets[i as usize])
     }
 
-    /// Hands each packet of the interval over for each process that has it in its [`Run::stream`], in the
-    /// order of time within these. Of many processes that is quicker than one stream after the other, each of
-    /// which is strewn over its capture.
+    /// Calls `each` with each packet of the interval, for each process that has the packet in its
+    /// [`Run::stream`], in the order of time within these. With many processes this is quicker than one
+    /// stream after the other, since each stream is scattered over its capture.
     pub(crate) fn each_seen(&self, mut each: impl FnMut(Node, &Packet)) {
         for (at, capture) in self.data.captures.iter().enumerate() {
             let is_nearest = |node: Node| {
@@ -199,7 +198,7 @@ impl Run {
         }
     }
 
-    /// Those of a capture's packets that are in the interval.
+    /// The packets of a capture that are in the interval.
     fn part<'a>(&self, packets: &'a [Packet]) -> &'a [Packet] {
         let from = packets.partition_point(|packet| packet.t_ns < self.t0_ns);
         let to = packets.partition_point(|packet| packet.t_ns <= self.t1_ns);
@@ -232,7 +231,7 @@ impl Run {
         }
     }
 
-    /// The reason why nothing can be said of this interval, if there is one.
+    /// Fails with the reason if nothing is known of this interval.
     ///
     /// # Errors
     /// When no process sent or received a packet in it.
@@ -272,7 +271,7 @@ impl Run {
         coverage
     }
 
-    /// The same run with what the process tracer knows of each node.
+    /// Adds the time accounting of each node from the process tracer.
     #[must_use]
     pub fn with_accounting(self, accounting: Vec<Option<TimeAccounting>>) -> Run {
         let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|data| data.copied());
@@ -283,8 +282,8 @@ impl Run {
         }
     }
 
-    /// Time accounting of a node, if its processes were traced; it is of their whole lives, so
-    /// nothing for a part of a run.
+    /// Time accounting of a node, if its processes were traced. It covers their whole lives, so that
+    /// parts of a run have none.
     pub fn accounting(&self, node: Node) -> Option<TimeAccounting> {
         let known = self
             .data
@@ -295,8 +294,8 @@ impl Run {
         known.filter(|_| self.is_whole())
     }
 
-    /// An answer to a question that several others begin with: computed once per interval, kept by its type. Only the
-    /// default rules are so asked, which no other setting changes.
+    /// An answer that several analyses need: computed once per interval, and kept by its type. Only
+    /// answers by the default rules may be kept, which no other setting changes.
     pub(crate) fn once<T: Clone + Send + Sync + 'static>(&self, compute: impl FnOnce() -> T) -> T {
         match self.settings.mode {
             Mode::Default => self.memo.once(compute),

@@ -1,16 +1,17 @@
-//! Answers that several questions about one interval begin with, computed once.
+//! Answers about one interval that several analyses need, computed once.
 
 use std::any::{Any, TypeId};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ahash::AHashMap;
 
-/// Answers by their types, so that no module of this crate is known here. Shared by the clones of a [`crate::Run`].
+/// Answers by their types, so that this module depends on no other one of the crate. Clones of a
+/// [`crate::Run`] share them.
 #[derive(Debug, Default)]
 pub(super) struct Memo(Mutex<AHashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl Memo {
-    /// The answer of type `T`, computed when it is asked for the first time. `compute` may ask for others.
+    /// The answer of type `T`, computed on first use. `compute` may use other answers.
     pub(super) fn once<T: Clone + Send + Sync + 'static>(&self, compute: impl FnOnce() -> T) -> T {
         let answer = {
             let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +41,7 @@ mod tests {
         assert_eq!(first.len(), 16);
         assert!(Arc::ptr_eq(&first, &messages(&run.last(None)).unwrap()));
         assert_eq!(messages(&run.last(Some(5e-6))).unwrap().len(), 6);
-        // The other rule has other messages.
+        // Thesis mode has other messages.
         let thesis = run.with(|settings| settings.mode = Mode::Thesis);
         assert_eq!(messages(&thesis).unwrap().len(), 1);
     }

@@ -1,10 +1,10 @@
 //! The capture that is nearest to each process.
 //!
-//! A capture at a host holds nothing but that host's packets, so the share of a process in a
-//! capture tells. Processes between which no packets went are looked at apart: a host with IPv4
-//! and IPv6 is two addresses, each in all packets of its own kind. Two that have only each other
-//! share both captures, and then the capture in which a packet appears earlier, relative to the
-//! packets of the other direction, is the nearer one.
+//! A capture at a host has only that host's packets, so a process's share of the packets in a capture
+//! shows its host. Groups of processes without packets between them are treated apart: a host with IPv4
+//! and IPv6 has two addresses, each in all packets of its kind. Two processes that only have each other
+//! are in all packets of both captures. Then the capture in which a packet appears earlier, relative to
+//! the packets of the other direction, is the nearer one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,14 +13,14 @@ use ahash::AHashMap;
 use super::data::Capture;
 use super::packet::{Node, Packet};
 
-/// Least share of the packets that a host's own capture may show of it, percent.
+/// Least share of the packets in a host's own capture that the host sent or received, percent.
 const OWN_PERCENT: u64 = 98;
 
 /// Two processes, the lower number first.
 type Pair = (usize, usize);
 
-/// For each of so many processes the capture that is nearest to it, and whether that is its own. A
-/// capture may be known to be of a process.
+/// For each process the capture that is nearest to it, and true if that is its own. The process of a
+/// capture may be known beforehand.
 pub(super) fn nearest(
     nodes: usize,
     captures: &[Capture],
@@ -33,7 +33,7 @@ pub(super) fn nearest(
         .filter(|(_, given)| given.is_none());
     let asked = asked.flat_map(|(groups, _)| groups).filter_map(Group::two);
     let shared = Shared::new(captures, &asked.collect());
-    // By capture and process: packets, and whose capture it is for them.
+    // By capture and process: the packets, and the relation of the capture to the process.
     let mut counts = vec![vec![0; nodes]; captures.len()];
     let mut views = vec![vec![View::Others; nodes]; captures.len()];
     for (at, groups) in groups.iter().enumerate() {
@@ -62,7 +62,7 @@ pub(super) fn nearest(
     };
     let of_node = |node| {
         let own = best(node, &|view| view == View::Own);
-        // A capture between hosts, at a switch or a bridge, serves all of them as well.
+        // A capture between hosts, at a switch or a bridge, is used for all of them.
         let own = own.or_else(|| best(node, &|view| view == View::Between));
         match own {
             Some(own) => (own, true),
@@ -76,34 +76,34 @@ pub(super) fn nearest(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     Own,
-    /// That of nobody whom it shows with it.
+    /// A capture of none of the processes in its group.
     Between,
     Others,
 }
 
-/// Processes between which packets went in one capture, directly or over others.
+/// Processes with packets between them in one capture, directly or through others.
 #[derive(Debug, Default)]
 struct Group {
-    /// Packets of each.
+    /// Number of packets of each process.
     packets: BTreeMap<usize, u64>,
     whole: u64,
 }
 
 impl Group {
-    /// Those that are in (nearly) all packets.
+    /// The processes that are in (nearly) all packets.
     fn owners(&self) -> impl Iterator<Item = usize> {
         let is_in_all = |n: u64| n * 100 >= self.whole * OWN_PERCENT;
         let all = self.packets.iter().filter(move |(_, n)| is_in_all(**n));
         all.map(|(node, _)| *node)
     }
 
-    /// The only one that is.
+    /// The only process that is in all packets, if there is one.
     fn owner(&self) -> Option<usize> {
         let mut owners = self.owners();
         owners.next().filter(|_| owners.next().is_none())
     }
 
-    /// The two that are.
+    /// The two processes that are in all packets, if there are two.
     fn two(&self) -> Option<Pair> {
         let mut owners = self.owners();
         owners.next().zip(owners.next())
@@ -116,7 +116,7 @@ fn groups(nodes: usize, capture: &Capture) -> Vec<Group> {
         *pairs.entry(pair(packet)).or_default() += 1;
     }
     pairs.retain(|&(_, high), _| high < nodes);
-    // Each process leads to another one of its group, the last to itself.
+    // Each process points to another one of its group, the last one to itself.
     let mut leads: Vec<usize> = (0..nodes).collect();
     for &(a, b) in pairs.keys() {
         let (a, b) = (end(&mut leads, a), end(&mut leads, b));
@@ -133,7 +133,7 @@ fn groups(nodes: usize, capture: &Capture) -> Vec<Group> {
     groups.into_values().collect()
 }
 
-/// The process to which a process leads at last.
+/// The process at the end of the pointers from a process.
 fn end(leads: &mut [usize], mut node: usize) -> usize {
     while leads[node] != node {
         leads[node] = leads[leads[node]];
@@ -147,7 +147,7 @@ fn pair(packet: &Packet) -> Pair {
     (src.min(dst), src.max(dst))
 }
 
-/// The packets between two processes, by capture: indices.
+/// The packets between two processes, by capture, as indices.
 struct Shared(HashMap<Pair, BTreeMap<usize, Vec<u32>>>);
 
 impl Shared {
@@ -165,8 +165,8 @@ impl Shared {
         Shared(shared)
     }
 
-    /// The one of two processes that is nearer to a capture in which both have every packet. Needs another
-    /// capture of the same packets; alone it is a capture between them.
+    /// The one of two processes that is nearer to a capture in which both have every packet. Another
+    /// capture of the same packets is needed; a single one counts as between them.
     fn nearer(&self, captures: &[Capture], at: usize, pair: Pair) -> Option<usize> {
         let places = self.0.get(&pair)?;
         let packets = |at: usize, indices: &'_ [u32]| {
@@ -180,7 +180,8 @@ impl Shared {
                 let own = packets(at, places.get(&at)?);
                 here = own.iter().map(|p| (key(p), p.t_ns)).collect();
             }
-            // Least of (there - here) by direction; the difference is free of the clocks' offset.
+            // Least value of (there - here) by direction. The difference of the two does not depend on
+            // the clocks' offset.
             let mut least: [Option<i64>; 2] = [None; 2];
             for packet in packets(other, indices) {
                 if let Some(t) = here.get(&key(&packet)) {
@@ -204,8 +205,8 @@ mod tests {
     use super::*;
     use crate::run::ACK;
 
-    /// Captures of `hosts` at which the same packets go by, 1 ms later at the receiver's. The clock
-    /// of each host is another one.
+    /// Captures of `hosts` by which the same packets pass, 1 ms later at the receiver's. Each host has
+    /// its own clock.
     fn captures(hosts: usize, pairs: &[(Node, Node)], host: fn(Node) -> usize) -> Vec<Capture> {
         let mut captures = vec![Capture::default(); hosts];
         for (i, &(a, b)) in pairs.iter().enumerate() {
@@ -230,12 +231,12 @@ mod tests {
 
     #[test]
     fn a_host_with_two_addresses_has_its_capture_for_both() {
-        // Addresses 0 to 2 of one kind, 3 to 5 of the other.
+        // Addresses 0 to 2 are of one kind, 3 to 5 of the other.
         let host = |node: Node| usize::from(node % 3);
         let pairs = [(0, 1), (3, 4), (0, 2), (3, 5), (1, 2), (4, 5)].repeat(5);
         let found = nearest(6, &captures(3, &pairs, host), &[None; 3]);
         assert_eq!(found, [0, 1, 2, 0, 1, 2].map(|at| (at, true)));
-        // Two hosts alone: each address has one partner.
+        // Two hosts alone, so that each address has one partner.
         let host = |node: Node| usize::from(node % 2);
         let pairs = [(0, 1), (2, 3)].repeat(5);
         let found = nearest(4, &captures(2, &pairs, host), &[None; 2]);
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(nearest(4, &one, &[None])[..3], [(0, true); 3]);
         assert_eq!(nearest(4, &one, &[None])[3], (0, false));
         assert_eq!(nearest(2, &[], &[]), [(usize::MAX, false); 2]);
-        // That of a host is not its partners'.
+        // The capture of a host is not its partners' own.
         let given = captures(1, &[(0, 1), (0, 2)].repeat(5), |_| 0);
         let found = nearest(3, &given, &[None]);
         assert_eq!(found, [(0, true), (0, false), (0, false)]);

@@ -1,4 +1,4 @@
-//! A segment as a capture saw it.
+//! A segment as a capture recorded it.
 
 /// TCP flag FIN.
 pub const FIN: u8 = 0x01;
@@ -18,7 +18,7 @@ pub const ACK: u8 = 0x10;
 /// Index of a process (host, process or endpoint, as the run was loaded).
 pub type Node = u16;
 
-/// One segment as one capture saw it.
+/// One segment as one capture recorded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     /// Time on the common scale, ns.
@@ -29,7 +29,7 @@ pub struct Packet {
     pub ack: u32,
     /// Payload, bytes.
     pub payload: u32,
-    /// Bytes on the wire.
+    /// Length on the wire, bytes.
     pub wire: u32,
     /// Receive window, bytes as far as the scale is known.
     pub window: u32,
@@ -41,12 +41,13 @@ pub struct Packet {
     pub dst: Node,
     /// TCP flags.
     pub flags: u8,
-    /// Its payload was on the wire before.
+    /// True if the payload was on the wire before.
     pub is_again: bool,
 }
 
 impl Packet {
-    /// Carries payload for the first time: what all methods call a data packet.
+    /// True if the segment carries payload for the first time, which makes it a data packet in all
+    /// methods.
     pub fn is_data(&self) -> bool {
         self.payload > 0 && !self.is_again && self.flags & (SYN | RST) == 0
     }

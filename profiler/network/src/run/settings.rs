@@ -1,21 +1,21 @@
-//! Options of methods.
+//! Options of the methods.
 
 use crate::steps;
 
-/// Rules that the numbers follow.
+/// Rules by which values are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The rules of the tool.
     #[default]
     Default,
-    /// The thesis to the digit.
+    /// The rules of the thesis, to the digit.
     Thesis,
 }
 
 /// Bytes that count as traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Payload, repetitions left out (offline VTTIF).
+    /// Payload without retransmissions (offline VTTIF).
     #[default]
     Payload,
     /// Whole frames, everything that was on the wire (online VTTIF, 2.4.5).
@@ -25,7 +25,7 @@ pub enum Unit {
 /// Parameters of the series of averages. The text gives no values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Averaging {
-    /// Values averaged.
+    /// Number of values in a mean.
     pub ring: usize,
     /// Relative change that makes a new point.
     pub change: f64,
@@ -40,10 +40,10 @@ impl Default for Averaging {
     }
 }
 
-/// The options of the "Set" calls and of the methods' gaps; stored with every result.
+/// The options of the "Set" calls and of the gaps in the text. They are stored with every result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Rules that the numbers follow.
+    /// Rules by which values are computed.
     pub mode: Mode,
     /// Bytes that a traffic matrix counts.
     pub unit: Unit,
@@ -57,11 +57,13 @@ pub struct Settings {
     pub detection: f64,
     /// Share of the spectrum that may be lost when the interval is shortened, percent (3.7.1).
     pub cutoff_percent: f64,
-    /// Gap between two sends that makes an iteration, ns; `None`: from the round-trip time.
+    /// Gap between two sends that makes an iteration, ns; `None` for one from the round-trip time.
     pub rtt_threshold_ns: Option<i64>,
-    /// Window of the iteration rate, s (3.4.2); `None`: 1 s in thesis mode, by default a fiftieth of the run, 1 ms to 1 s; more where a long run has few packets.
+    /// Window of the iteration rate, s (3.4.2). `None`: 1 s in thesis mode; by default a fiftieth of
+    /// the run, within 1 ms to 1 s, and more if a long run has few packets.
     pub rate_window_s: Option<f64>,
-    /// Step of that window, s; `None`: 20 ms in thesis mode, by default the window, so that none overlap.
+    /// Step of that window, s. `None`: 20 ms in thesis mode; by default the window's length, so that
+    /// windows do not overlap.
     pub rate_step_s: Option<f64>,
     /// Series of average latencies and bandwidths (5.5).
     pub averaging: Averaging,
@@ -86,12 +88,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Window of the iteration rate and its step, s, for a run of so many seconds with so many packets, for so many series.
+    /// Window of the iteration rate and its step, s, for a run of `run_s` seconds with this number of
+    /// packets and series.
     pub(super) fn rate_window(&self, run_s: f64, packets: usize, series: usize) -> (f64, f64) {
         let window = self.rate_window_s;
         match self.mode {
             Mode::Thesis => (window.unwrap_or(1.0), self.rate_step_s.unwrap_or(0.02)),
-            // Windows that do not overlap: the others say the same fifty times.
+            // Windows do not overlap, since overlapping ones repeat the same value fifty times.
             Mode::Default => {
                 let least = steps::least_ns((0, (run_s * 1e9) as i64), packets) as f64 / 1e9;
                 let least = least.max(run_s * series as f64 / steps::MOST_ASKED as f64);

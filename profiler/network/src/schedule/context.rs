@@ -1,4 +1,4 @@
-//! Needs of each send by the times of sends and arrivals.
+//! The needs of each send, from the times of sends and arrivals.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use super::slope::{LEAST_SAMPLES, Slope, slope_of};
 use crate::messages::Message;
 use crate::run::Node;
 
-/// Repetitions that a slope is worked out from at most, evenly spread: all pairs of them are looked at.
+/// Most repetitions, evenly spread, from which a slope is computed. All pairs of them are used.
 const MOST_SAMPLES: usize = 300;
-/// The same where there are many slots.
+/// Most repetitions if there are many slots.
 const FEW_SAMPLES: usize = 50;
-/// A slope of 1 is excluded below 1 less this, one of 0 above this.
+/// A slope of 1 is excluded by this much below 1, and a slope of 0 by this much above 0.
 const APART: f64 = 0.2;
-/// A send follows at once when no more than this share of the wait has passed since the arrival.
+/// Largest share of the wait that may have passed between the arrival and a send that follows at once.
 pub(super) const AT_ONCE: f64 = 0.1;
-/// Slack of a send after the arrival that it waited for, ns.
+/// Slack between a send and the arrival for which it waited, ns.
 const SLACK_NS: i64 = 20_000;
 
 pub(super) struct Context<'a> {
@@ -29,13 +29,13 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Numbers of the sends of a slot where these are not those in the order of sending.
+    /// Numbers of the sends of a slot if they differ from the order of sending.
     pub(super) fn numbers(&self, slot: (Node, Node, Node)) -> Option<&[i64]> {
         self.phased.get(&slot).map(Vec::as_slice)
     }
 
-    /// Of how many messages more than it has sent itself before nearly every send from `me` to `to`
-    /// had seen of `from`. `None`: the two are not in step.
+    /// The number of messages from `from` that nearly every send from `me` to `to` had seen, less the
+    /// number of sends to `to` before it. `None` if the two are not in step.
     pub(super) fn surplus(&self, me: Node, to: Node, from: Node) -> Option<i64> {
         let sends = self.sent.get(&(me, to))?;
         let arrivals = &self.sent.get(&(from, me))?.arrivals;
@@ -47,21 +47,21 @@ impl Context<'_> {
         let of_send = |(n, t): (usize, i64)| {
             let more = &arrivals[arrived..];
             arrived += match sends.every {
-                // Most often it is the next one or none.
+                // Most often one or no message came.
                 1 => more.iter().take_while(|at| **at < t).count(),
                 _ => more.partition_point(|at| *at < t),
             };
             arrived as i64 - phases::number(numbers, n)
         };
         let mut surplus: Vec<i64> = sends.sampled().map(of_send).collect();
-        // What nearly every send had seen: a stray one at start-up is no rule.
+        // The number that nearly every send had seen. A single exception at start-up does not count.
         let rank = surplus.len() / 50;
         Some(*surplus.select_nth_unstable(rank).1)
     }
 
-    /// Of these sources those that are in step with the sends from `me` to `to`, with their surplus.
+    /// The sources that are in step with the sends from `me` to `to`, with their surpluses.
     pub(super) fn in_step(&self, me: Node, to: Node, sources: &[Node]) -> Vec<(Node, i64)> {
-        // Most slots of many processes have too few to say anything.
+        // Most slots of many processes have too few sends.
         if self
             .sent
             .get(&(me, to))
@@ -73,10 +73,11 @@ impl Context<'_> {
         sources.iter().filter_map(of_source).collect()
     }
 
-    /// Needs of the sends from `me` to `to` of these sources, which have these surpluses, in the same order.
+    /// Needs of the sends from `me` to `to`, for sources with these surpluses, in the same order.
     ///
-    /// Arrivals that follow from one cause move together, and each alone would seem to move the send. So the one
-    /// that a send follows soonest is believed first, and is what the work of the others' comparison begins with.
+    /// Arrivals with one cause move together, and each alone would seem to move the send. The arrival
+    /// that a send follows soonest is therefore accepted first, and the work for the comparison of the
+    /// others begins with it.
     pub(super) fn needs(
         &self,
         me: Node,
@@ -110,9 +111,9 @@ impl Context<'_> {
         }
     }
 
-    /// When the work before each send from `me` to `to` that is looked at began at the latest, if none of the
-    /// messages in doubt is needed: after the own send before and all that is needed for certain.
-    /// `None`: it is the first send.
+    /// The latest begin of the work before each sampled send from `me` to `to` if none of the doubtful
+    /// messages is needed: after the process's send before and all messages that are certainly needed.
+    /// `None` for the first send.
     pub(super) fn begins(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<Option<i64>> {
         let Some(sends) = self.sent.get(&(me, to)) else {
             return Vec::new();
@@ -128,7 +129,8 @@ impl Context<'_> {
         begins
     }
 
-    /// No work before a send from `me` to `to` begins before the first `n + offset` messages of `from` are there.
+    /// Sets the begin of the work before each send from `me` to `to` to the arrival of the first
+    /// `n + offset` messages of `from` at the earliest.
     fn begin_after(&self, me: Node, to: Node, from: Node, offset: i64, begins: &mut [Option<i64>]) {
         let (Some(sends), Some(theirs)) = (self.sent.get(&(me, to)), self.sent.get(&(from, me)))
         else {
@@ -146,7 +148,7 @@ impl Context<'_> {
         }
     }
 
-    /// Need of the sends from `me` to `to` of `from`, which has this surplus.
+    /// The need of the sends from `me` to `to` for messages of `from`, which has this surplus.
     fn need(
         &self,
         me: Node,
@@ -162,33 +164,36 @@ impl Context<'_> {
             offset,
             delay_ns: delay_ns(sends, theirs, numbers, offset),
         };
-        // At most 0: the partner's message of this round is not needed, for some sends came first.
+        // At most 0: some sends came before the partner's message of their round, so that it is not
+        // needed.
         if from != to && sends.is_long_ago(floor) {
             return Some(Need::LongAgo);
         }
         if floor <= 0 {
             return Some(of_offset(floor));
         }
-        // Always early: needed, or only always faster?
+        // Always early: the message was needed, or its sender was only always faster.
         Some(match self.slope((sends, theirs, numbers), floor, begins) {
             Slope::Within(low, high) => match (low <= APART, high >= 1.0 - APART) {
                 (true, false) => of_offset(floor - 1),
                 (false, true) => of_offset(floor),
-                // Neither fits, for a third thing moves both; or both do.
+                // Neither slope fits, since a third thing moves both, or both fit.
                 (false, false) if high < 0.5 => of_offset(floor - 1),
                 (false, false) if low > 0.5 => of_offset(floor),
                 _ => Need::Either(floor),
             },
-            // It came before this process' own send before: neither reading changes the work. Of a
-            // third process it may still be needed, and hold the send up once others are faster.
+            // The message came before the process's send before, so that neither reading changes the
+            // work. A message of a third process may still be needed, and delay the send if others
+            // become faster.
             Slope::NeverLast if to == from => of_offset(floor - 1),
             Slope::NeverLast => Need::Hidden(floor),
             Slope::TooFew => Need::Either(floor),
         })
     }
 
-    /// True if sends to a partner come always after its message, and do not move with it: they do not wait for it. (Not
-    /// whether it nearly always came before the own send before, which says nothing.)
+    /// True if sends to a partner always come after its message and do not move with it, so that they
+    /// do not wait for it. (A message that nearly always comes before the process's send before says
+    /// nothing.)
     pub(super) fn stays(
         &self,
         me: Node,
@@ -215,8 +220,8 @@ impl Context<'_> {
         })
     }
 
-    /// A small part of a round, ns, if three in four sends of a slot that had waited come within it after the
-    /// arrival they need: what is later then was held up by something else.
+    /// A small part of a round, ns, if three in four sends of a slot that had waited come within it
+    /// after the arrival that they need. Later sends then had another delay.
     pub(super) fn soon_ns(&self, (me, to, from): (Node, Node, Node), offset: i64) -> Option<i64> {
         let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(from, me))?);
         let mut delays: Vec<i64> = instants(sends, theirs, self.numbers((me, to, from)), offset)
@@ -233,9 +238,9 @@ impl Context<'_> {
         (late <= part).then_some(part)
     }
 
-    /// True if nearly every send from `me` to `to` comes before the own message to `from` that goes the other way
-    /// of the message in doubt: the one of the same number. Only where the two are known to be in step, neither a
-    /// message ahead.
+    /// True if nearly every send from `me` to `to` comes before the process's message to `from` with
+    /// the number of the doubtful message from there. Requires that the two are known to be in step,
+    /// neither a message ahead.
     pub(super) fn meets_later(&self, (me, to, from): (Node, Node, Node), floor: i64) -> bool {
         let is_level = |a: Node, b: Node| self.surplus(a, b, b).is_some_and(|surplus| surplus >= 0);
         let (Some(sends), Some(own)) = (self.sent.get(&(me, to)), self.sent.get(&(me, from)))
@@ -255,17 +260,18 @@ impl Context<'_> {
         later.iter().filter(|is_later| **is_later).count() * 10 >= later.len() * 9
     }
 
-    /// The instants of the sends to a partner that had a message of it to answer; `None`: the two do not talk.
+    /// The sends to a partner that had a message of it to answer: times of the send, of the arrival and
+    /// of the process's send before. `None` if the two do not exchange messages.
     fn exchanged(&self, me: Node, to: Node) -> Option<impl Iterator<Item = (i64, i64, i64)>> {
         let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(to, me))?);
         let floor = self.surplus(me, to, to)?;
         Some(instants(sends, theirs, None, floor))
     }
 
-    /// True if sends to a partner follow its message at once whenever that comes: many within a short
-    /// time after it, few in the same time after that, while the message itself comes now early, now
-    /// late. Where it always comes at the same time, three in four within a small part of the wait for
-    /// it are enough: that may be chance, but then who works how long does not show either.
+    /// True if sends to a partner follow its message at once whenever it comes: many within a short
+    /// time after it and few in the same time after that, while the time of the message varies. If the
+    /// message always comes at the same time, three in four sends within a small part of the wait are
+    /// enough. That may be chance, but then the work of the two does not show either.
     pub(super) fn follows(&self, me: Node, to: Node) -> bool {
         let Some(instants) = self.exchanged(me, to) else {
             return false;
@@ -324,8 +330,8 @@ impl Context<'_> {
         delays.len() >= LEAST_SAMPLES && late as f64 <= AT_ONCE * round as f64
     }
 
-    /// Slope of the send on the arrival it may need, both from the begin of the work if it is not
-    /// needed. (Both from the own send before, they would move together with that.)
+    /// Slope of the send on the arrival that it may need. Both are counted from the begin of the work
+    /// without that need. (Counted from the process's send before, both would move together with it.)
     fn slope(
         &self,
         (sends, theirs, numbers): (&Sends, &Sends, Option<&[i64]>),
@@ -353,7 +359,8 @@ impl Context<'_> {
     }
 }
 
-/// Of the sends that are looked at: when it was, when the last message it needs arrived, and the own send before it.
+/// For each sampled send: its time, the arrival of the last message that it needs, and the process's
+/// send before.
 fn instants<'a>(
     sends: &'a Sends,
     theirs: &'a Sends,
@@ -367,8 +374,8 @@ fn instants<'a>(
     sends.sampled().filter_map(of_send)
 }
 
-/// Delay of a send after the last arrival it needs, where the process had waited: twice what nine of
-/// ten exceed.
+/// Delay of a send after the last arrival that it needs, if the process had waited: twice the value
+/// that nine in ten exceed, and a slack.
 fn delay_ns(sends: &Sends, theirs: &Sends, numbers: Option<&[i64]>, offset: i64) -> i64 {
     let mut delays: Vec<i64> = instants(sends, theirs, numbers, offset)
         .filter(|(t, arrival, own)| arrival > own && t >= arrival)

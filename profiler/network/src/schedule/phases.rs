@@ -1,20 +1,20 @@
-//! Pairs that talk in some phases of a program only.
+//! Pairs that exchange messages in some phases of a program only.
 //!
-//! The n-th send to one partner goes with the n-th message of another as long as both pairs talk in every round. In a
-//! program of phases, of which each has pairs of its own, they get out of step; but a process knows of every partner how
-//! many messages it has sent to that one itself, and what it got of it is in step with these. So there a send goes with
-//! the message of a partner that has the number of the own messages to that partner: while the two do not talk, with the
-//! last one, which had come long before.
+//! The n-th send to one partner belongs to the n-th message of another as long as both pairs exchange
+//! messages in every round. In a program with phases, each of which has its own pairs, they get out of
+//! step. But the messages of a partner are in step with those that the process sent to that partner. So
+//! a send belongs to the message of a partner with the number of the process's messages to that
+//! partner. While the two exchange nothing, that is the last message, which came long before.
 
 use std::collections::BTreeMap;
 
 use super::sends::{Sends, may_be_in_step};
 use crate::run::Node;
 
-/// Partners of a process at most: more are the clients of a server, which have no phases.
+/// Most partners of a process with phases. More are the clients of a server, which has no phases.
 const MOST_PARTNERS: usize = 64;
 
-/// True if a process with so many partners may have phases.
+/// True if a process with this number of partners may have phases.
 pub(super) fn may_have(partners: usize) -> bool {
     partners <= MOST_PARTNERS
 }
@@ -29,7 +29,7 @@ pub(super) fn number(numbers: Option<&[i64]>, n: usize) -> i64 {
         .map_or(n as i64, |number| *number)
 }
 
-/// The slots whose receiver and source are sent to in different phases, with the numbers of their sends.
+/// The slots whose receiver and source get messages in different phases, with the numbers of the sends.
 pub(super) fn phased(sent: &BTreeMap<(Node, Node), Sends>) -> Phased {
     let mut partners: BTreeMap<Node, Vec<(Node, &Sends)>> = BTreeMap::new();
     for (&(me, to), sends) in sent {
@@ -56,8 +56,9 @@ pub(super) fn phased(sent: &BTreeMap<(Node, Node), Sends>) -> Phased {
     found
 }
 
-/// True if of two partners neither gets ahead: in every round each is sent to as often. One message is the place in the
-/// round, and one more a cut in the middle of it. (The whole numbers may be alike and yet come in different phases.)
+/// True if neither of two partners gets ahead of the other: every round sends to each as often. A
+/// difference of one message comes from the place in the round, and one more from a cut in the middle
+/// of a round. (Equal total numbers may come in different phases.)
 fn take_turns_evenly(times: &[i64], others: &[i64]) -> bool {
     let ahead = |(n, t): (usize, &i64)| others.partition_point(|other| other < t) as i64 - n as i64;
     let range = times
@@ -70,8 +71,9 @@ fn take_turns_evenly(times: &[i64], others: &[i64]) -> bool {
     range.1 - range.0 <= 2 && times.len().abs_diff(others.len()) <= 2
 }
 
-/// Number of messages that had gone to another partner before each send, less the one of the same round where the other's turn
-/// comes first in a round: then no more time passes from a message to it until the send than the other way.
+/// Number of messages to the other partner before each send. The message of the same round is not
+/// counted if the other's turn comes first in a round, which holds if the time from a message to the
+/// other until the send is no longer than the reverse.
 fn numbers(times: &[i64], others: &[i64]) -> Vec<i64> {
     let before = |t: &i64| others.partition_point(|other| other < t);
     let counts: Vec<usize> = times.iter().map(before).collect();
@@ -79,7 +81,7 @@ fn numbers(times: &[i64], others: &[i64]) -> Vec<i64> {
         let at = list.partition_point(|other| *other < t).checked_sub(1)?;
         Some(list[at])
     };
-    // Only where the two alternate.
+    // Only if the two alternate.
     let behind = |list: &[i64], of: &[i64]| {
         let gap = |pair: &[i64]| {
             let other = last(of, pair[1]).filter(|other| *other > pair[0])?;
@@ -97,7 +99,8 @@ fn numbers(times: &[i64], others: &[i64]) -> Vec<i64> {
         .collect()
 }
 
-/// Whom a process has sent to in a round so far. Each partner comes once; in the next phase these may be others.
+/// The partners to which a process has sent in the present round. Each partner comes once; the next
+/// phase may have others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
     before: Vec<Node>,
@@ -105,8 +108,8 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// True if a round begins with the next send: it goes where one of this round went already, or to a new partner when
-    /// all of the round before had theirs.
+    /// True if a round begins with the next send. It goes to a partner that already got a message in
+    /// this round, or to a new partner after all partners of the round before got theirs.
     pub(crate) fn begins_with(&mut self, to: Node) -> bool {
         let is_whole =
             !self.before.is_empty() && self.before.iter().all(|node| self.now.contains(node));
@@ -142,16 +145,16 @@ mod tests {
 
     #[test]
     fn sends_go_with_the_own_messages_to_the_source() {
-        // To the source first in each of three rounds; then rounds without it.
+        // To the source first in each of three rounds, followed by rounds without it.
         let source = [10, 110, 210];
         let sends = [11, 111, 211, 310, 410, 510];
         assert_eq!(numbers(&sends, &source), [0, 1, 2, 2, 2, 2]);
-        // Behind it.
+        // To the source second.
         let source = [12, 112, 212];
         assert_eq!(numbers(&sends, &source), [0, 1, 2, 3, 3, 3]);
         assert!(!take_turns_evenly(&sends, &source));
         assert!(take_turns_evenly(&sends[..3], &source));
-        // As many, in phases of their own.
+        // As many messages, in phases of their own.
         assert!(!take_turns_evenly(
             &[1, 2, 3, 4, 5, 6, 7, 8],
             &[11, 12, 13, 14, 15, 16, 17, 18]

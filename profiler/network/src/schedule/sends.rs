@@ -3,37 +3,38 @@
 use super::slope::LEAST_SAMPLES;
 use crate::messages::Message;
 
-/// Slots (as pairs of processes) from which there are many.
+/// Least number of slots (as pairs of processes) that are many.
 pub(super) const MANY_PAIRS: usize = 500;
 
-/// Sends of a slot that are looked at where there are many slots, evenly spread: a server has a slot for every two of its
-/// clients. What nearly every send had seen is then that of so many: of the one in fifty that may be a stray one, up to
-/// four in a hundred may.
+/// Number of sampled sends of a slot if there are many slots, evenly spread, since a server has a slot
+/// for every two of its clients. The number that nearly every send had seen is then that of this
+/// sample: instead of one in fifty, up to four in a hundred sends may be exceptions.
 const FEW_SENDS: usize = 100;
 
-/// Where there are many slots, what came so many rounds before a send is no longer followed: most clients of a server get
-/// ahead of each other by more.
+/// Number of rounds after which messages are ignored if there are many slots, since most clients of a
+/// server get ahead of each other by more.
 const LONG_AGO: i64 = 12;
 
-/// Numbers of messages in both directions may differ by this share and still be in step.
+/// Largest relative difference of the numbers of messages in both directions that are in step.
 const IN_STEP: f64 = 0.05;
 
 /// Sends of one process to another.
 pub(super) struct Sends {
     /// The messages.
     pub(super) messages: Vec<usize>,
-    /// When each was sent, ns.
+    /// Time of each send, ns.
     pub(super) times: Vec<i64>,
-    /// When the process' own send before each was over, ns; `None`: it is the first.
+    /// Time of the process's send before each, ns; `None` for the first one.
     pub(super) own: Vec<Option<i64>>,
-    /// When they arrived, ns, in the order of time.
+    /// Arrivals of the messages, ns, in the order of time.
     pub(super) arrivals: Vec<i64>,
-    /// Every how manyth is looked at.
+    /// Distance of the sampled sends.
     pub(super) every: usize,
 }
 
 impl Sends {
-    /// Of those of all messages that this list has; `before` has the own send before each. There are so many lists.
+    /// The messages at these places. `before` has the process's send before each message. `lists` is
+    /// the number of such lists.
     pub(super) fn new(
         list: Vec<usize>,
         messages: &[Message],
@@ -57,19 +58,19 @@ impl Sends {
         }
     }
 
-    /// True if what the sends need of a source that they are ahead of by so much came too many rounds before to be followed.
+    /// True if the sends are ahead of a source by so many rounds that its messages are ignored.
     pub(super) fn is_long_ago(&self, surplus: i64) -> bool {
         self.every > 1 && surplus < -LONG_AGO
     }
 
-    /// The sends that are looked at, by their places, with when they were sent.
+    /// The sampled sends: place and time.
     pub(super) fn sampled(&self) -> impl Iterator<Item = (usize, i64)> {
         let times = self.times.iter().copied().enumerate();
         times.step_by(self.every)
     }
 }
 
-/// True if so many sends are in step with so many messages of a source, as far as numbers show.
+/// True if these numbers allow that sends are in step with messages of a source.
 pub(crate) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
     let (own, theirs) = (sends as f64, arrivals as f64);
     sends >= LEAST_SAMPLES && (own - theirs).abs() <= IN_STEP * own.max(theirs) + 2.0

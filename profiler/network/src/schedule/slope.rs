@@ -1,22 +1,22 @@
-//! Motion of a send with an arrival: the slope through points, with the interval in which it lies.
+//! Dependence of a send on an arrival: the slope through points, with its interval.
 
-/// Repetitions of a slot from which a slope is believed.
+/// Least number of repetitions of a slot for a slope.
 pub(super) const LEAST_SAMPLES: usize = 12;
 /// Half the width of the interval of a slope, in standard deviations of Kendall's statistic.
 const SURE: f64 = 2.0;
 
-/// Motion of a send with an arrival.
+/// Dependence of a send on an arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Slope {
-    /// The interval in which the slope lies.
+    /// The interval of the slope.
     Within(f64, f64),
-    /// The arrival was nearly never the last thing before the send.
+    /// The arrival was nearly never the last event before the send.
     NeverLast,
     TooFew,
 }
 
-/// The interval of the slope through points, by Theil, Sen and Kendall: the median of the slopes of
-/// all pairs of points, and as many ranks to both sides as chance may shift it.
+/// The interval of the slope through points, by Theil, Sen and Kendall: the median of the slopes of all
+/// pairs of points, and as many ranks to either side as chance may shift it.
 pub(super) fn slope_of(points: &[(f64, f64)]) -> Slope {
     let n = points.len();
     if n < LEAST_SAMPLES {

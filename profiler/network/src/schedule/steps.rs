@@ -1,4 +1,4 @@
-//! Messages that each single send waited for, by the needs of its slot.
+//! The messages for which each send waited, from the needs of its slot.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::sends::Sends;
 use super::{Need, Needs, Step};
 use crate::run::Node;
 
-/// Messages that an earlier send of the receiver has waited for already: a later one waits for that send, and need
-/// not hold it again. Of hundreds of partners each send would repeat hundreds.
+/// Messages for which an earlier send of the receiver has waited. A later send waits for that send, and
+/// need not repeat the message. With hundreds of partners each send would repeat hundreds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Covered {
     No,
@@ -17,12 +17,12 @@ enum Covered {
     Needed,
 }
 
-/// The steps of all messages, and what they wait for, one list behind the other.
+/// The steps of all messages, and the messages for which they wait, one list after the other.
 pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32>) {
     let messages = context.messages;
     let mut inboxes = inboxes(context);
     let mut slots = slots(context, needs, &inboxes);
-    // Looked at for every source of every send: nothing else shall be in the way.
+    // Arrivals in a list of their own, since they are read for every source of every send.
     let received: Vec<i64> = messages.iter().map(|m| m.received_ns.1).collect();
     let mut covered = vec![Covered::No; messages.len()];
     let mut steps = Vec::with_capacity(messages.len());
@@ -34,19 +34,20 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             continue;
         };
         let own = context.before[i].map(|b| messages[b].sent_ns.1);
-        // Who sends soon after a message, beside how long it took to come, had hardly worked until just then.
+        // A process that sends soon after a message, compared with the time that the message took to
+        // come, had hardly worked before.
         let is_soon = |m: usize, delay_ns: i64| {
             let wait = own.map_or(0, |own| received[m] - own);
             t - received[m] <= delay_ns.max((AT_ONCE * wait as f64) as i64)
         };
-        // Whatever the rule says, nobody waits for what comes later.
+        // Whatever the rule says, no send waits for a message that comes later.
         for (due, of) in slot.due.iter_mut().zip(&slot.needs) {
             if i64::from(*due) > slot.number {
                 continue;
             }
             let number = phases::number(of.numbers, slot.number as usize);
             let came = |count: i64| nth(of.messages, number + count).filter(|&m| received[m] <= t);
-            // Nothing that is covered as that already.
+            // The message, unless it is already covered in this way.
             let open = |count: i64, as_what: Covered| came(count).filter(|&m| covered[m] < as_what);
             match of.need {
                 Need::Offset { offset, delay_ns } => match open(offset, Covered::Needed) {
@@ -63,7 +64,8 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
                 }
                 Need::LongAgo => {}
             }
-            // What the next sends need that earlier ones had to wait for is covered already, unless one follows it soon.
+            // The messages that the next sends need and for which earlier ones waited are covered,
+            // unless one of the sends follows its message soon.
             let next = slot.times.get(slot.number as usize + 1);
             let Source { covered, .. } = &mut inbox.sources[of.source];
             let later = match of.need {
@@ -124,29 +126,30 @@ fn nth(list: &[usize], count: i64) -> Option<usize> {
     list.get(at).copied()
 }
 
-/// Need of the sends of a slot of one source.
+/// The need of the sends of a slot for one source.
 struct Of<'a> {
-    /// Its place in the inbox.
+    /// Place of the source in the inbox.
     source: usize,
     messages: &'a [usize],
     need: Need,
-    /// Numbers of the sends, where these are not those in their order.
+    /// Numbers of the sends if they differ from the order of sending.
     numbers: Option<&'a [i64]>,
 }
 
 /// The sends of one process to another.
 struct Slot<'a> {
-    /// Needs of each source that is in step.
+    /// Needs for each source that is in step.
     needs: Vec<Of<'a>>,
-    /// The number of the send at which each of these is to be looked at next: of hundreds of sources most have nothing.
+    /// Number of the send at which each need is next checked, since most of hundreds of sources have
+    /// nothing new.
     due: Vec<u32>,
-    /// When they were sent, ns.
+    /// Times of the sends, ns.
     times: &'a [i64],
     /// True for each source of the inbox that is in step.
     is_in_step: Vec<bool>,
     /// True if one source is not in step.
     is_loose: bool,
-    /// Sends so far.
+    /// Number of sends so far.
     number: i64,
 }
 
@@ -184,7 +187,7 @@ fn slots<'a>(
     context.sent.iter().map(slot).collect()
 }
 
-/// The numbers of the last messages of a source that sends had to wait for, and may have waited for.
+/// Numbers of the last messages of a source for which sends certainly waited, and may have waited.
 #[derive(Default)]
 struct UpTo {
     needed: i64,
@@ -196,21 +199,21 @@ struct Source<'a> {
     from: Node,
     messages: &'a [usize],
     covered: UpTo,
-    /// Number of messages that were there at the last send that was read.
+    /// Number of messages that had arrived at the last send that was read.
     arrived: i64,
-    /// True if a message came that no send has waited for yet.
+    /// True if a message came for which no send has waited yet.
     is_open: bool,
 }
 
-/// Messages to a process. Of sources that are not in step the last arrival is all that is known.
+/// Messages to a process. For sources that are not in step only the last arrival is known.
 #[derive(Default)]
 struct Inbox<'a> {
     sources: Vec<Source<'a>>,
-    /// When something came, of which source, in the order of time.
+    /// Arrivals with their sources, in the order of time.
     arrivals: Vec<(i64, u32)>,
-    /// Number of arrivals that were there at the last send that was read.
+    /// Number of arrivals before the last send that was read.
     seen: usize,
-    /// Sources that are open.
+    /// Sources with a message for which no send has waited yet.
     open: Vec<u32>,
 }
 
@@ -220,7 +223,7 @@ fn inboxes<'a>(context: &Context<'a>) -> BTreeMap<Node, Inbox<'a>> {
         inboxes.entry(me).or_default();
     }
     for (&(from, me), sends) in context.sent {
-        // Who never sends waits for nothing that shows.
+        // A process that never sends has no known waits.
         let Some(inbox) = inboxes.get_mut(&me) else {
             continue;
         };
@@ -243,7 +246,7 @@ fn inboxes<'a>(context: &Context<'a>) -> BTreeMap<Node, Inbox<'a>> {
 }
 
 impl Inbox<'_> {
-    /// Adds what a send may have waited for of the sources that are not in step.
+    /// Adds the messages of the sources out of step for which a send may have waited.
     fn waited_for(
         &mut self,
         t: i64,

@@ -1,4 +1,4 @@
-//! Conclusions from one pair to the others: all processes run the same program.
+//! Conclusions from one pair to others, since all processes run the same program.
 
 use std::collections::BTreeSet;
 
@@ -23,23 +23,24 @@ pub(super) fn are_alike<'a>(
 
 /// Order of the two sends of each pair.
 pub(super) struct Order {
-    /// Of all pairs one sends behind the other, whether it waits for that or not.
+    /// True if one process of every pair sends after the other, waiting for it or not.
     pub(super) is_kept: bool,
-    /// Pairs of processes take turns: one of the two sends soon after the other's message came,
-    /// whenever that is. (In an exchange a send may be later than the other's in every round, for the
-    /// process is slower; but then it does not follow it.) Nor does it follow what its own times say that it does not
-    /// wait for: of two that wait for others, one may send at the same distance behind the other in every round.
+    /// True if pairs of processes take turns: one of the two sends soon after the other's message
+    /// comes, whenever that is. (In an exchange a slower process may send later than the other in every
+    /// round, but it does not follow it.) Pairs whose own times show that they do not wait do not
+    /// count, since two processes that wait for others may send at the same distance in every round.
     pub(super) takes_turns: bool,
 }
 
-/// Order of the two sends of each pair; of the pairs that are `staying` the first does not wait for the second.
+/// The order of the two sends of each pair. In the pairs of `staying` the first process does not wait
+/// for the second.
 pub(super) fn order(context: &Context<'_>, staying: &BTreeSet<(Node, Node)>) -> Order {
     let pairs = context.sent.keys().copied();
     let edges: BTreeSet<(Node, Node)> = pairs
         .filter(|&(a, b)| a < b && context.sent.contains_key(&(b, a)))
         .collect();
     let is_ordered = |&(a, b): &(Node, Node)| {
-        // The sum, for a cut in the middle of a round shifts both.
+        // The sum, since a cut in the middle of a round shifts both.
         let sum = context.surplus(a, b, b).zip(context.surplus(b, a, a));
         sum.is_some_and(|(x, y)| x + y >= 1)
     };
@@ -49,8 +50,8 @@ pub(super) fn order(context: &Context<'_>, staying: &BTreeSet<(Node, Node)>) -> 
         let either = ordered.iter().filter(|&&(a, b)| has(a, b) || has(b, a));
         either.count()
     };
-    // In an exchange the slower of two sends last as well; but not soon after the other, and not in
-    // half of all pairs.
+    // In an exchange too the slower of two sends last, but not soon after the other, and not in half of
+    // all pairs.
     let takes_turns = of(&|a, b| may_wait(a, b) && context.follows(a, b)) * 4 >= edges.len().max(1)
         || of(&|a, b| may_wait(a, b) && context.answers(a, b)) * 2 >= edges.len().max(1);
     Order {
@@ -59,8 +60,8 @@ pub(super) fn order(context: &Context<'_>, staying: &BTreeSet<(Node, Node)>) -> 
     }
 }
 
-/// Processes whose own times say of every partner that they need its message and follow it at once. Only
-/// before the others' say is heard ([`decide_by_symmetry`]) does that show.
+/// Processes whose own times show that they need every partner's message and follow it at once. This
+/// shows only before [`decide_by_symmetry`] has used the times of others.
 pub(super) fn answering(context: &Context<'_>, needs: &Needs, nodes: usize) -> Vec<Node> {
     let answers_all = |&me: &Node| {
         let own = context.sent.range((me, 0)..=(me, Node::MAX));
@@ -77,8 +78,9 @@ pub(super) fn answering(context: &Context<'_>, needs: &Needs, nodes: usize) -> V
     (0..nodes as Node).filter(answers_all).collect()
 }
 
-/// All processes run the same program: where pairs are known to exchange (each sends without the
-/// other's message) the open ones do so too, and where pairs are known to take turns, they do.
+/// Decides open pairs by those that are known, since all processes run the same program. If known pairs
+/// exchange (each sends without the other's message), the open ones do too; if known pairs take turns,
+/// so do the open ones.
 pub(super) fn decide_by_symmetry(context: &Context<'_>, needs: &mut Needs) -> bool {
     let (mut exchanging, mut taking_turns) = (0, 0);
     let known = |a: Node, b: Node| match needs.get(&(a, b, b)) {
@@ -89,7 +91,7 @@ pub(super) fn decide_by_symmetry(context: &Context<'_>, needs: &mut Needs) -> bo
     for &(a, b, _) in pairs {
         match known(a, b).zip(known(b, a)) {
             Some((0, 0)) => exchanging += 1,
-            // Where nobody waited long for either message, a third process may have moved both.
+            // If neither process waited long for a message, a third process may have moved both.
             Some((1, 0)) if context.follows(a, b) => taking_turns += 1,
             Some((0, 1)) if context.follows(b, a) => taking_turns += 1,
             // A cut in the middle of a round shifts both.
@@ -97,21 +99,22 @@ pub(super) fn decide_by_symmetry(context: &Context<'_>, needs: &mut Needs) -> bo
             _ => {}
         }
     }
-    // One pair in four may be mistaken; a program that does both is none of the two.
+    // One pair in four may be a mistake. A program that does both is neither.
     let (few, many) = (exchanging.min(taking_turns), exchanging.max(taking_turns));
     if many == 0 || few * 3 > many {
         return false;
     }
     let is_exchange = exchanging > taking_turns;
     for (&slot, need) in needs.iter_mut() {
-        // Edge by edge, a send needs what came over the edge before: of the direct partner nothing of this round.
+        // Edge by edge, a send needs the message over the edge before, and none of this round from the
+        // direct partner.
         let is_direct = slot.1 == slot.2;
         let offset = match *need {
             Need::Offset { offset: 1, .. } if is_direct && is_exchange => 0,
             Need::Either(floor) if is_direct && is_exchange => floor - 1,
             Need::Either(floor) if is_direct => floor,
-            // Whoever exchanges sends to a partner before it waits for that one: what it has not sent to yet in
-            // this round it has not waited for.
+            // In an exchange a process sends to a partner before it waits for it. So it has not waited
+            // for partners to which it has not yet sent in this round.
             Need::Either(floor) | Need::Hidden(floor)
                 if is_exchange && context.meets_later(slot, floor) =>
             {

@@ -9,7 +9,7 @@ fn of(run: &Run) -> Schedule {
     schedule(&messages::messages(run).unwrap(), run.nodes().len())
 }
 
-/// 3.6b: two processes compute 1 and 2 and then both send. Delays say 1 and 1.
+/// Section 3.6b: two processes compute 1 and 2, then both send. The delays are 1 and 1.
 #[test]
 fn an_exchange_shows_both_computations() {
     let mut noise = Noise(3);
@@ -33,7 +33,8 @@ fn an_exchange_shows_both_computations() {
     assert!((work[1].0 - work[1].1).abs() < 1e-6);
 }
 
-/// The same packets as a half-duplex ping-pong in which each computes 1: distinguished by what moves.
+/// The same packets as a half-duplex ping-pong in which each process computes 1. Varying times
+/// distinguish the two.
 #[test]
 fn a_ping_pong_shows_what_each_computed() {
     let mut noise = Noise(5);
@@ -86,10 +87,10 @@ fn nothing_has_no_schedule() {
     assert_eq!(schedule.work_s(), [(0.0, 0.0); 3]);
 }
 
-/// A server answers each of many clients in turn: what it waited for before an earlier answer is not
-/// held again by all later ones.
+/// A server answers many clients in turn. A message for which it waited before an earlier answer is not
+/// repeated for all later ones.
 #[test]
-fn what_an_earlier_send_waited_for_is_held_once() {
+fn a_wait_of_an_earlier_send_is_not_repeated() {
     let clients = 40;
     let mut packets = Vec::new();
     for request in 0..2000i64 {
@@ -110,7 +111,7 @@ fn what_an_earlier_send_waited_for_is_held_once() {
     let count = all.len();
     all.sort_unstable();
     all.dedup();
-    // A message may be needed at last that may have been needed before.
+    // A message that may have been needed before may finally be needed.
     assert!(count <= 2 * all.len(), "{count} of {}", all.len());
     assert!(all.len() <= schedule.messages.len());
     // Every answer waits for its request.
@@ -119,7 +120,7 @@ fn what_an_earlier_send_waited_for_is_held_once() {
     assert!(answers.clone().count() == 2000 && answers.clone().all(is_waiting));
 }
 
-/// The conclusion from numbers and sizes before a schedule is made is that of the schedule.
+/// The conclusion from numbers and sizes without a schedule is that of the schedule.
 #[test]
 fn a_schedule_that_would_show_nothing_is_known_before() {
     let packets = |sends: [usize; 2], odd: u32| {
@@ -146,10 +147,10 @@ fn a_schedule_that_would_show_nothing_is_known_before() {
     }
 }
 
-/// Two slow neighbours of a ring: the others each wait for one of these, and one of them sends at the same short distance
-/// behind the other in every round.
+/// A ring with two slow neighbours. The others each wait for one of these, and one of them sends at the
+/// same short distance after the other in every round.
 #[test]
-fn who_comes_after_another_by_chance_does_not_follow_it() {
+fn a_send_after_another_by_chance_does_not_follow_it() {
     for (seed, works) in [(1, [1.0, 1.0, 1.81, 1.69]), (2, [1.0, 1.0, 1.46, 1.53])] {
         let made = bsp(&Bsp {
             work_s: works.map(|work| 0.003 * work).to_vec(),

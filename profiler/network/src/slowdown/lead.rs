@@ -1,25 +1,26 @@
-//! Distinction of rounds that are longer because of work from rounds that are longer because of waits that come to all now and then.
+//! Distinguishes rounds that are longer because of work from rounds that are longer because of waits,
+//! which happen to all processes now and then.
 
 use super::rounds::{QUIET, Rounds};
 use crate::balance::GATE;
 use crate::quantile;
 use crate::run::Node;
 
-/// Share of the rounds that are nearly all.
+/// Share of the rounds that counts as nearly all.
 const NEARLY_ALL: f64 = 0.95;
-/// Least factor of rounds of a loaded process over those of the others.
+/// Least factor of the rounds of a loaded process over those of the others.
 const LEAST: f64 = (1.0 + GATE) / 2.0;
 
-/// Lead of rounds of processes over those of all others.
+/// Lead of the rounds of some processes over those of all others.
 pub(crate) struct Lead {
-    /// Their quietest tenth over the others' middle ones, the least of them.
+    /// Least factor of their quietest tenth over the middle rounds of the others.
     quiet: f64,
-    /// Their middle ones over nearly all of the others.
+    /// Least factor of their middle rounds over nearly all rounds of the others.
     usual: f64,
 }
 
 impl Lead {
-    /// Of these rounds, each in the order of size.
+    /// The lead of the rounds of `ahead`. Each list must be in the order of size.
     pub(crate) fn of(
         ahead: impl Iterator<Item = Vec<f64>>,
         others: impl Iterator<Item = Vec<f64>>,
@@ -43,19 +44,20 @@ impl Lead {
         )
     }
 
-    /// True if nearly all of their rounds are longer than usual ones of the others: what is longer now and then waits.
+    /// True if nearly all of their rounds are longer than usual ones of the others. Rounds that are
+    /// longer only now and then have waits.
     pub(super) fn is_steady(&self) -> bool {
         self.quiet >= LEAST
     }
 
-    /// True if their usual rounds are longer than nearly all of the others as well. Where these take as long now and then,
-    /// as where CPUs are shared, some may only wait more often than others.
+    /// True if also their usual rounds are longer than nearly all of the others. If the others' rounds
+    /// are as long now and then, as on shared CPUs, the processes may only wait more often.
     pub(crate) fn is_clear(&self) -> bool {
         self.is_steady() && self.usual >= LEAST
     }
 }
 
-/// Lead of the rounds of these processes over those of the others that show their work.
+/// Lead of the rounds of these processes over those of the others with known work.
 pub(super) fn lead(rounds: &Rounds, loaded: &[Node], hidden: &[Node]) -> Lead {
     let of = |is_among: bool| {
         let shown = rounds.iter().filter(|(node, _)| !hidden.contains(node));
@@ -79,7 +81,7 @@ mod tests {
         let loaded = rounds(100, 1.3);
         assert!(lead(loaded.clone(), rounds(0, 1.0)).is_clear());
         assert!(lead(loaded.clone(), rounds(4, 2.0)).is_clear());
-        // The other one waits for a CPU as well, if more seldom.
+        // The other process waits for a CPU as well, but less often.
         let waiting = lead(loaded, rounds(10, 2.0));
         assert!(waiting.is_steady() && !waiting.is_clear());
         assert!(!lead(rounds(80, 2.0), rounds(0, 1.0)).is_steady());

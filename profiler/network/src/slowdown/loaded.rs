@@ -2,8 +2,9 @@
 
 use crate::run::Node;
 
-/// True if several processes work so much more than all others whichever reading of what the sends waited for is right.
-/// (Of one, the middle of both is enough: of several, what one of them hides may look like work of the next.)
+/// True if several processes work more than all others by this factor in both readings of the
+/// dependencies. (For one process the middle of both is enough. Of several, a wait for one may look
+/// like work of the next.)
 pub(super) fn stand_apart(
     work_s: &[(f64, f64)],
     hidden: &[Node],
@@ -18,8 +19,8 @@ pub(super) fn stand_apart(
     least.fold(f64::INFINITY, f64::min) >= gate * next
 }
 
-/// Processes that work so much more than the others that they are called loaded, from `gate` on: as many as there are,
-/// at most half of them. Several only where these may be loads.
+/// The processes that work more than the others by at least the factor `gate`, and that factor. There
+/// are at most half of all processes, and more than one only if `may_be` allows it.
 pub(super) fn loaded(
     work: &[f64],
     gate: f64,

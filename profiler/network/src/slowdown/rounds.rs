@@ -10,12 +10,13 @@ use crate::schedule::{Round, Schedule, Step};
 /// Share of the rounds that are quiet.
 pub(super) const QUIET: f64 = 0.1;
 
-/// Work of the rounds of each process, s, in the order of size.
+/// Work of the rounds of each process, s, sorted by size.
 pub(super) type Rounds = BTreeMap<Node, Vec<f64>>;
 
-/// The rounds of a schedule by its steps. A round is once to each partner (processes are not in the same at the same time).
+/// The rounds of a schedule by its steps. A round has one send to each partner. Processes need not be
+/// in the same round at the same time.
 pub(super) struct ByStep {
-    /// Of each step the number of its round at its process.
+    /// Number of the round of each step, at its process.
     pub(super) number: Vec<usize>,
     /// Work of the rounds of each process, s.
     pub(super) work_s: BTreeMap<Node, Vec<f64>>,
@@ -47,7 +48,7 @@ impl ByStep {
         }
     }
 
-    /// The rounds of each process in the order of size.
+    /// The rounds of each process, sorted by size.
     pub(super) fn sorted(&self) -> Rounds {
         let works = self.work_s.iter();
         works
@@ -56,12 +57,12 @@ impl ByStep {
     }
 }
 
-/// Most work that the rounds of a schedule may have.
+/// Work of the rounds of a schedule, in the reading with the most work.
 pub(super) fn rounds(schedule: &Schedule) -> Rounds {
     ByStep::of(schedule, Reading::Working).sorted()
 }
 
-/// Mean work of a round over that of one at a quantile, all processes together.
+/// Mean work of a round over that of the round at a quantile, for all processes together.
 fn mean_above(rounds: &Rounds, q: f64) -> f64 {
     let (mut mean, mut at) = (0.0, 0.0);
     for works in rounds.values() {
@@ -71,13 +72,13 @@ fn mean_above(rounds: &Rounds, q: f64) -> f64 {
     if at > 0.0 { mean / at } else { 1.0 }
 }
 
-/// Factor of the mean work of a process over that of the quietest tenth of its rounds, all processes
-/// together: where CPUs are shared, a round waits for one now and then.
+/// Factor of the mean work of a round over that of the quietest tenth, for all processes together. On
+/// shared CPUs a round waits for one now and then.
 pub(super) fn noise(rounds: &Rounds) -> f64 {
     mean_above(rounds, QUIET)
 }
 
-/// Factor of the mean round over the middle one: rounds that were held up now and then are longer.
-pub(super) fn held_up(rounds: &Rounds) -> f64 {
+/// Factor of the mean round over the middle one. Rounds that are delayed now and then make it larger.
+pub(super) fn delay_factor(rounds: &Rounds) -> f64 {
     mean_above(rounds, 0.5).max(1.0)
 }

@@ -1,11 +1,11 @@
 //! Work of processes that take turns.
 //!
-//! A process that answers its partner at once had finished before it was asked: what it worked lies
-//! somewhere in its waiting and does not show. One that answers late was working all along since its
-//! own event before, and one that sends first waits for nobody: theirs shows to the microsecond. So
-//! the rounds of a process are shown or hidden, and only shown ones are compared. Whoever holds the
-//! others up answers late in nearly every round (unless it is the one that begins: then everybody
-//! else is hidden, and there is nothing to compare it with).
+//! A process that answers its partner at once had finished before the message came. Its work is
+//! somewhere in its wait and does not show. A process that answers late was working since its own event
+//! before, and one that sends first waits for no other; their work shows to the microsecond. So rounds
+//! are either shown or hidden, and only shown ones are compared. A process that holds the others up
+//! answers late in nearly every round. The exception is the process that begins: then all others are
+//! hidden, and cannot be compared with it.
 
 use super::{Lead, between_runs};
 use crate::balance::{GATE, Range};
@@ -25,12 +25,13 @@ pub use round::Rounds;
 use round::SOME;
 use steps::{Shown, Step};
 
-/// A round shows the work when the time in which work may be hidden is no more than this share of it.
+/// Largest share of a round's work for the time that may hide more work, if the round shows its work.
 const SHOWN: f64 = 0.2;
-/// Share of the rounds of a loaded process that must show.
+/// Least share of the rounds of a loaded process that show their work.
 const MOST: f64 = 0.75;
-/// Resamples of the rounds, and the share of them outside of the range at either end.
+/// Number of resamples of the rounds.
 const RESAMPLES: usize = 500;
+/// Share of the resamples outside of the range, at each end.
 const TAIL: f64 = 0.025;
 
 /// Balance of a program that takes turns, by its rounds.
@@ -38,17 +39,18 @@ const TAIL: f64 = 0.025;
 pub struct Turns {
     /// Rounds of each process.
     pub rounds: Vec<Rounds>,
-    /// Processes that work so much more than those whose work shows, the most loaded first.
+    /// Processes that work more than the others with known work by enough, the most loaded first.
     pub loaded: Vec<Node>,
-    /// The process whose rounds are longest, of those that show.
+    /// The process with the longest shown rounds.
     pub first: Node,
-    /// Its work over the next (of the least loaded over the most of the others).
+    /// Work of the first process over the next; if several are loaded, of the least loaded over the
+    /// largest of the others.
     pub ratio: f64,
-    /// Within what that lies with other rounds drawn, 95 %.
+    /// 95 % range of the ratio with other rounds drawn.
     pub ratio_range: Range,
     /// Cost of the load, s.
     pub slowdown_s: Range,
-    /// Processes whose work does not show.
+    /// Number of processes whose work does not show.
     pub hidden: usize,
 }
 
@@ -73,7 +75,7 @@ fn rounds(steps: &[Option<Step>], nodes: usize) -> Vec<Rounds> {
     lists.into_iter().map(of_process).collect()
 }
 
-/// True if nearly all rounds of a process show its work: it does not answer at once.
+/// True if nearly all rounds of a process show its work, so that it does not answer at once.
 pub fn mostly_shows(schedule: &Schedule, process: Node) -> bool {
     let rounds = rounds(&steps::steps(schedule), schedule.nodes);
     rounds
@@ -81,8 +83,8 @@ pub fn mostly_shows(schedule: &Schedule, process: Node) -> bool {
         .is_some_and(|rounds| rounds.is_shown(MOST))
 }
 
-/// Weighs the rounds of a program whose processes take turns; `None` where the work of fewer than
-/// two processes shows.
+/// Weighs the rounds of a program whose processes take turns; `None` if fewer than two processes show
+/// their work.
 pub fn weigh(schedule: &Schedule) -> Option<Turns> {
     let steps = steps::steps(schedule);
     let rounds = rounds(&steps, schedule.nodes);
@@ -117,10 +119,11 @@ pub fn weigh(schedule: &Schedule) -> Option<Turns> {
     })
 }
 
-/// True if processes (in the order of their work, the most first) work so much more than the others that show theirs.
+/// True if the first processes work more than the others that show their work by enough. `ahead` is in
+/// the order of work, the most first.
 ///
-/// Nearly always late, and not because of some long rounds: where CPUs are shared, these come to everybody now
-/// and then.
+/// They must nearly always be late, and not because of some long rounds, which all processes have now
+/// and then on shared CPUs.
 fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> bool {
     let (Some(&last), Some(&next)) = (ahead.last(), others.first()) else {
         return false;
@@ -134,7 +137,7 @@ fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &
         && (ahead.len() == 1 || !schedule::are_of_a_kind(schedule, &nodes))
 }
 
-/// 95 % of the ratios that other rounds would have given.
+/// The 95 % range of the ratio with other rounds.
 fn drawn(rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> Range {
     let mut chance = Chance(0x2545_f491_4f6c_dd1d);
     let mut mean = |node: usize| {
@@ -163,7 +166,8 @@ fn drawn(rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> Range {
     }
 }
 
-/// Cost of the load of these processes if the program takes turns, s; `None` where no other process shows its work.
+/// Cost of the load of these processes if the program takes turns, s; `None` if no other process shows
+/// its work.
 pub(super) fn cost_of(schedule: &Schedule, loaded: &[Node]) -> Option<Range> {
     let steps = steps::steps(schedule);
     let rounds = rounds(&steps, schedule.nodes);
@@ -173,9 +177,10 @@ pub(super) fn cost_of(schedule: &Schedule, loaded: &[Node]) -> Option<Range> {
     cost(schedule, &steps, &rounds, &ahead, &others)
 }
 
-/// Cost of the load, s: the time that the run saves when it is played again with the work of the loaded cut to that of the
-/// others, whose quartiles bound what that is, and by how much two runs of the same work differ. Those that answer at
-/// once are taken to work like the others, as everywhere where processes are meant to work alike.
+/// Cost of the load, s: the time that the run saves in a replay with the work of the loaded processes
+/// cut to that of the others. The range comes from the quartiles of the others, and from the
+/// differences between runs of the same work. Processes that answer at once are assumed to work like
+/// the others.
 fn cost(
     schedule: &Schedule,
     steps: &[Option<Step>],
@@ -222,9 +227,9 @@ mod tests {
         (weigh(&schedule), made.seconds)
     }
 
-    /// Any but the one that begins: 30 to 100 % more than the others.
+    /// Any process but the one that begins works 30 to 100 % more than the others.
     #[test]
-    fn whoever_answers_late_is_named_with_its_cost() {
+    fn a_process_that_answers_late_is_named_with_its_cost() {
         for (n, loaded, factor) in [(4, 1, 1.3), (4, 2, 1.6), (4, 3, 2.0), (8, 5, 1.45)] {
             let program = Bsp {
                 style: Style::Turns,
@@ -247,7 +252,8 @@ mod tests {
         }
     }
 
-    /// As long as each is later than what it waits for: of two in the order of the messages the second one by more.
+    /// Each of two loaded processes is later than the message for which it waits. The second in the
+    /// order of the messages must have more load.
     #[test]
     fn two_that_answer_late_are_both_named_with_their_cost() {
         let all = |n: usize| (0..n).flat_map(move |a| (a + 1..n).map(move |b| (a, b)));
@@ -280,8 +286,8 @@ mod tests {
         }
     }
 
-    /// Nobody waits for the message that it answers, for the last of the chain holds all of them up: that might be an
-    /// exchange, in which the link would hide nothing of the load.
+    /// No process waits for the message that it answers, since the last of the chain holds all of them
+    /// up. That might be an exchange, in which the link would hide nothing of the load.
     #[test]
     fn a_chain_whose_last_is_loaded_may_take_turns() {
         let mut program = Bsp {
@@ -306,7 +312,7 @@ mod tests {
         );
     }
 
-    /// The others had finished long before, or had not: they answer at once in either case.
+    /// The others may have finished long before or not; they answer at once in both cases.
     #[test]
     fn of_the_one_that_begins_nothing_is_said() {
         let mut program = Bsp {

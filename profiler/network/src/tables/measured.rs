@@ -6,7 +6,7 @@ use flowtrace_schema::{FlowMeasure, FlowRow, Result, Trace};
 
 use flowtrace_render::units;
 
-/// Measurements at the two ends of a flow; `None`: the kernel of that end was not asked.
+/// Measurements at the two ends of a flow; `None` if the kernel of that end was not read.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     src: Option<FlowMeasure>,
@@ -14,24 +14,25 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// The least that either end measured.
+    /// The least round trip that either end measured.
     pub(super) fn min_rtt_ns(&self) -> Option<i64> {
         let ends = [&self.src, &self.dst].into_iter().flatten();
         ends.filter_map(|end| end.min_rtt_ns).min()
     }
 
-    /// Segments sent again. An end knows of its own alone: unknown where one that sent payload was not asked.
+    /// Number of retransmitted segments. Each end counts only its own, so the number is unknown if an
+    /// end that sent payload was not read.
     pub(super) fn retransmits_of(&self, flow: &FlowRow) -> Option<i64> {
         let of = |end: &Option<FlowMeasure>, bytes: Option<i64>| {
-            let told = end.as_ref().and_then(|end| end.retransmits);
-            told.or((bytes == Some(0)).then_some(0))
+            let counted = end.as_ref().and_then(|end| end.retransmits);
+            counted.or((bytes == Some(0)).then_some(0))
         };
         let src = of(&self.src, flow.out_bytes)?;
         Some(src.saturating_add(of(&self.dst, flow.back_bytes)?))
     }
 }
 
-/// By flow.
+/// Measurements by flow.
 pub(super) fn measures(trace: &Trace) -> Result<HashMap<i64, Measured>> {
     let mut all: HashMap<i64, Measured> = HashMap::new();
     for measure in trace.flow_measures()? {
@@ -44,7 +45,7 @@ pub(super) fn measures(trace: &Trace) -> Result<HashMap<i64, Measured>> {
     Ok(all)
 }
 
-/// Why retransmissions are not known of flows of which one end was asked.
+/// The reason why flows with one measured end have no number of retransmissions.
 pub(super) fn half(flows: &[FlowRow], measures: &HashMap<i64, Measured>) -> Option<String> {
     let is_half = |flow: &&FlowRow| {
         let measured = measures.get(&flow.flow_id);

@@ -47,7 +47,7 @@ impl Style {
 pub struct Bsp {
     /// Pairs of processes that exchange a message in each direction per round.
     pub edges: Vec<(usize, usize)>,
-    /// Edges of every other eight rounds, if it goes through phases.
+    /// Edges of every other eight rounds, if the program has phases.
     pub others: Option<Vec<(usize, usize)>>,
     /// Computing time of each process per round, s.
     pub work_s: Vec<f64>,
@@ -57,22 +57,24 @@ pub struct Bsp {
     pub rounds: usize,
     /// Transfer time of every message, s.
     pub latency_s: f64,
-    /// A process with a slow link, and how long each message keeps that busy, s; one at a time in each direction.
+    /// A process with a slow link, and the time that each message keeps the link busy, s. The link
+    /// carries one message at a time in each direction.
     pub slow_link: Option<(usize, f64)>,
     /// Order of sends and receives.
     pub style: Style,
-    /// Share of the rounds of each process that are held up, by about as long as they take.
+    /// Share of the rounds of each process that are delayed by about their own length.
     pub pauses: f64,
     /// A process that shares its CPU with another program, and the time slice of that program, s.
     pub sharing: Option<(usize, f64)>,
-    /// Processes that, edge by edge, send only when the other's message is there.
+    /// Processes that, edge by edge, send only after the other's message is there.
     pub answering: Vec<usize>,
     /// Seed of the noise.
     pub seed: u64,
 }
 
 impl Bsp {
-    /// A program of `n` processes with equal work, each of which exchanges with the one before and the one after.
+    /// A program of `n` processes with equal work, each of which exchanges messages with the one before
+    /// and the one after.
     pub fn ring(n: usize) -> Bsp {
         Bsp {
             edges: (0..n)
@@ -93,9 +95,9 @@ impl Bsp {
     }
 }
 
-/// Run of a made-up program, with the truth about it.
+/// The run of a made-up program, and the truth about it.
 pub struct Made {
-    /// Packets as the captures have them.
+    /// Packets as in the captures.
     pub run: Run,
     /// Length of the run, s.
     pub seconds: f64,
@@ -119,12 +121,13 @@ impl Made {
 /// A link that carries one message at a time.
 #[derive(Default)]
 struct Link {
-    /// When it is free, s.
+    /// Time from which the link is free, s.
     free: f64,
 }
 
 impl Link {
-    /// Carries a message that comes at an instant, s, and keeps the link busy for so long; until then.
+    /// Carries a message that comes at the instant `at`, s, and keeps the link busy for `takes_s`.
+    /// Returns the end of that.
     fn takes(&mut self, at: f64, takes_s: f64) -> f64 {
         self.free = self.free.max(at) + takes_s;
         self.free
@@ -134,13 +137,13 @@ impl Link {
 /// Next operation of a process.
 #[derive(Clone, Copy)]
 enum Op {
-    /// Computes, s.
+    /// Computes for this time, s.
     Work(f64),
     Send(usize),
     Receive(usize),
 }
 
-/// Adds the exchange of a round to the operations of each process, behind its work.
+/// Adds the exchange of a round to the operations of each process, after its work.
 fn talk(program: &Bsp, edges: &[(usize, usize)], ops: &mut [VecDeque<Op>]) {
     for &(a, b) in edges {
         ops[a].push_back(Op::Send(b));
@@ -170,7 +173,7 @@ pub fn bsp(program: &Bsp) -> Made {
     const SEND_S: f64 = 5e-6;
     let n = program.work_s.len();
     let mut noise = Noise(program.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    // A stream of its own, so that the rest of the program is the same with it and without.
+    // A random stream of its own, so that the rest of the program is the same with and without it.
     let mut sliced = Noise(program.seed.wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1);
     let mut phases: Vec<_> = [Some(&program.edges), program.others.as_ref()]
         .into_iter()
@@ -188,7 +191,7 @@ pub fn bsp(program: &Bsp) -> Made {
                 took += mean * -noise.uniform().ln();
             }
             if let Some((_, slice_s)) = program.sharing.filter(|shared| shared.0 == node) {
-                // It has so much of its slice left when it begins.
+                // The rest of the slice when the work begins.
                 took += slice_s * (took / slice_s + sliced.uniform()).floor();
             }
             ops.push_back(Op::Work(took));
@@ -200,9 +203,10 @@ pub fn bsp(program: &Bsp) -> Made {
     let mut computing = vec![Vec::new(); n];
     let mut packets: Vec<(Packet, i64)> = Vec::new();
     let mut links = [Link::default(), Link::default()];
-    // When what was sent and not yet received is there, s.
+    // Arrivals of messages that were sent and not yet received, s.
     let mut inbox: BTreeMap<(usize, usize), VecDeque<f64>> = BTreeMap::new();
-    // Always the one that is least far, so that messages come to the link in the order of time.
+    // Always the process that is least advanced, so that messages come to the link in the order of
+    // time.
     let next = |clock: &[f64],
                 ops: &[VecDeque<Op>],
                 inbox: &BTreeMap<(usize, usize), VecDeque<f64>>| {
@@ -231,7 +235,7 @@ pub fn bsp(program: &Bsp) -> Made {
                 if let Some((node, takes_s)) = program.slow_link
                     && [me, to].contains(&node)
                 {
-                    // To its process and from it.
+                    // To the process with the slow link, and from it.
                     there = links[usize::from(me == node)].takes(there, takes_s);
                 }
                 there += program.latency_s;

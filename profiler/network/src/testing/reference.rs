@@ -1,11 +1,12 @@
-//! Reference captures, with their truth.
+//! Reference captures and the truth about them.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::run::{CaptureInput, Node, Packet, Run};
 
-/// Run of a reference capture of four hosts; `None`: the test is skipped for want of the capture.
+/// The run of a reference capture of four hosts; `None` if the capture is missing, which skips the
+/// test.
 pub fn reference(name: &str) -> Option<Run> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
     let folder = root.join(name);
@@ -19,7 +20,7 @@ pub fn reference(name: &str) -> Option<Run> {
     Some(Run::new(nodes, captures?))
 }
 
-/// Content of a gzip file; `None`: the test is skipped for want of the program.
+/// Contents of a gzip file; `None` if the program is missing, which skips the test.
 pub fn unpacked(path: &Path) -> Option<Vec<u8>> {
     let output = Command::new("gzip").arg("-dc").arg(path).output();
     if output.is_err() {
@@ -60,8 +61,8 @@ pub fn true_period(name: &str) -> f64 {
     lengths.iter().sum::<f64>() / lengths.len() as f64
 }
 
-/// Reads the one kind of file that the reference captures are: nanosecond pcap, little endian,
-/// Ethernet, IPv4, TCP, gzip. The tool's own importer stands in another crate.
+/// Reads the only file format of the reference captures: nanosecond pcap, little endian, Ethernet,
+/// IPv4, TCP, gzip. The tool's own importer is in another crate.
 fn read(path: &Path, node: Node) -> Option<CaptureInput> {
     let bytes = unpacked(path)?;
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -87,7 +88,7 @@ fn read(path: &Path, node: Node) -> Option<CaptureInput> {
         let ports = (word(0) >> 16, word(0) & 0xffff);
         let mut ends = [(src, ports.0), (dst, ports.1)];
         ends.sort_unstable();
-        // The same in every file: ports and hosts.
+        // Equal in every file for the same ports and hosts.
         let flow =
             (ends[0].1 << 16 ^ ends[1].1) ^ u32::from(ends[0].0) << 14 ^ u32::from(ends[1].0);
         flows.insert(flow, ends);

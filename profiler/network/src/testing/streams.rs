@@ -17,22 +17,23 @@ pub fn data(t_ns: i64, src: Node, dst: Node, payload: u32) -> Packet {
     }
 }
 
-/// A run whose hosts each saw all packets of theirs at the same instant. One connection per pair.
+/// A run whose hosts each saw all of their packets at the same instant. There is one connection per
+/// pair.
 pub fn run_of(nodes: usize, packets: &[Packet]) -> Run {
     delayed_run_of(nodes, packets, 0)
 }
 
-/// The same with packets that reach the other host's capture after `delay_ns`.
+/// As [`run_of`], with packets that reach the other host's capture after `delay_ns`.
 pub fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) -> Run {
     let delayed: Vec<(Packet, i64)> = packets.iter().map(|packet| (*packet, delay_ns)).collect();
     run_with_delays(nodes, &delayed)
 }
 
-/// The same with a delay of each packet, ns; acknowledgements take the least of all.
+/// As [`run_of`], with a delay of each packet, ns. Acknowledgements have the least of all.
 pub(super) fn run_with_delays(nodes: usize, packets: &[(Packet, i64)]) -> Run {
     let least_ns = packets.iter().map(|packet| packet.1).min().unwrap_or(0);
     let mut sent = vec![1u32; nodes * nodes];
-    // Of each direction what has come in, and what is on its way: when it comes in, and up to which byte.
+    // For each direction the bytes that have come in, and those under way: time of arrival, and end.
     let mut received = sent.clone();
     let mut on_way = vec![VecDeque::new(); nodes * nodes];
     let mut captures = vec![CaptureInput::default(); nodes];

@@ -1,4 +1,4 @@
-//! The methods held against the reference captures and what really happened in them.
+//! The methods compared with the reference captures, and with the truth about them.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn iterations_of_lu() {
 
 #[test]
 fn iterations_are_those_of_the_programs() {
-    // Timed iterations and the untimed one before; its length differs a little from theirs.
+    // Timed iterations, and the untimed one before, whose length differs a little.
     for (name, count, tolerance) in [
         ("is.S", 9..=11, 0.08),
         ("mg.S", 3..=5, 0.08),
@@ -102,7 +102,8 @@ fn iterations_are_those_of_the_programs() {
 
 #[test]
 fn messages_are_the_librarys() {
-    // Sends of LU: 19 270 in class W; here 1 128 point-to-point and collectives, as PSH 1 175.
+    // Number of sends of LU: 19 270 in class W; here 1 128 point-to-point and collectives, 1 175 by
+    // PSH.
     let Some(run) = reference("lu.S") else {
         return;
     };
@@ -114,7 +115,7 @@ fn messages_are_the_librarys() {
     assert!((200..=260).contains(&of_rank_0), "{of_rank_0}");
 }
 
-/// Messages of several sizes are cut at their pushes alone.
+/// Messages of several sizes are cut only at their pushes.
 #[test]
 fn messages_of_mixed_programs_are_those_of_their_pushes() {
     for (name, count) in [
@@ -132,7 +133,7 @@ fn messages_of_mixed_programs_are_those_of_their_pushes() {
     }
 }
 
-/// Kernels of mixed messages do not show what one rank computed more than another.
+/// Kernels of mixed messages do not show that one rank computed more than another.
 #[test]
 fn slowdown_claims_nothing_of_mixed_programs() {
     for name in ["is.S", "mg.S", "lu.S", "mg.W-quota-none", "mg.W-quota-full"] {
@@ -157,7 +158,7 @@ fn the_loaded_host_is_named_by_its_delays() {
     assert!(!gate.is_open, "{gate:?}");
 }
 
-/// Time of each rank outside of the library's calls within a span, s.
+/// Time of each rank outside of library calls within a span, s.
 fn true_useful(name: &str, span_ns: (i64, i64)) -> Option<Vec<f64>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
     let of_rank = |rank: usize| {

@@ -1,11 +1,12 @@
-//! Share of the ranges of the cost of a load that contain the truth: programs drawn at random, each run with its load and without.
+//! Shares of the ranges of a load's cost that contain the true cost. Programs are drawn at random, and
+//! each runs with its load and without it.
 
 use std::ops::Range;
 
 use crate::evidence::{self, Verdict};
 use crate::testing::{Bsp, Noise, Style, bsp};
 
-/// A program drawn at random, without its load and with it.
+/// A program drawn at random, and the same without its load.
 struct Drawn {
     base: Bsp,
     loaded: Bsp,
@@ -13,12 +14,13 @@ struct Drawn {
     loads: Vec<usize>,
 }
 
-/// 3 to 9 processes in a ring, a chain, a mesh or all with all, every way of talking, 12 to 300 rounds of 0.5 to 20 ms that
-/// vary by 0.5 to 20 %, in three of ten programs with rounds held up now and then; processes differ by 1 %. The load is of
-/// one process or two: 1.25 to 3 times the work, or a CPU shared with another one in slices.
+/// 3 to 9 processes in a ring, a chain, a mesh or all with all, with any order of exchange, 12 to 300
+/// rounds of 0.5 to 20 ms that vary by 0.5 to 20 %. Three of ten programs have rounds that are delayed
+/// now and then; processes differ by 1 %. One process or two are loaded: 1.25 to 3 times the work, or a
+/// CPU shared with another program in slices.
 fn drawn(seed: u64) -> Drawn {
     let mut noise = Noise((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    // The first numbers of neighbouring seeds are alike.
+    // The first numbers of neighbouring seeds are similar.
     for _ in 0..8 {
         noise.uniform();
     }
@@ -84,22 +86,22 @@ fn drawn(seed: u64) -> Drawn {
     }
 }
 
-/// Outcome of some programs.
+/// Outcome of a number of programs.
 #[derive(Debug, Default)]
 struct Tally {
     runs: usize,
-    /// Exactly the loaded processes were named.
+    /// Number of programs of which exactly the loaded processes were named.
     named: usize,
-    /// Some of them, and nobody else.
+    /// Number of programs of which only some of the loaded processes were named.
     partly: usize,
     wrongly: usize,
-    /// Of those named, the range held the difference to the same run without the load.
+    /// Number of those whose range contained the difference to the same run without the load.
     of_the_run: usize,
-    /// The same to another run of the same program.
+    /// Number of those whose range contained the difference to another run of the same program.
     of_another: usize,
-    /// Half the width of the ranges over the truth, summed.
+    /// Sum of half the widths of the ranges over the true costs.
     widths: f64,
-    /// Runs without a load in which somebody was named.
+    /// Number of runs without a load in which a process was named.
     accused: usize,
 }
 
@@ -148,7 +150,7 @@ fn tally(seeds: Range<u64>) -> Tally {
     tally
 }
 
-/// 600 programs: the figures of docs/network-inference.md. `FLOWTRACE_SEED` draws others.
+/// 600 programs, for the figures of docs/network-inference.md. `FLOWTRACE_SEED` draws others.
 #[test]
 #[ignore = "long; tests/long network"]
 fn survey_of_costs() {
@@ -166,7 +168,7 @@ fn survey_of_costs() {
     );
 }
 
-/// The same of a few of them.
+/// A few of these programs.
 #[test]
 fn ranges_of_the_cost_hold_the_truth() {
     let tally = tally(0..60);

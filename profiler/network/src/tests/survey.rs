@@ -1,4 +1,5 @@
-//! Surveys too long for every run of the tests: `tests/long network`. They print their figures.
+//! Surveys that take too long for every run of the tests: `tests/long network`. They print their
+//! figures.
 
 use std::ops::Range;
 
@@ -12,9 +13,9 @@ struct Tally {
     runs: usize,
     named: usize,
     misnamed: usize,
-    /// Named, but not all of them.
+    /// Number of runs of which some loaded processes were named, but not all.
     partly: usize,
-    /// Of those that were not named, how many were of the process that begins.
+    /// Number of runs, of those without a named process, in which the beginning process was loaded.
     of_first: usize,
     first_unsure: usize,
     inside: usize,
@@ -30,7 +31,7 @@ fn width(range: balance::Range) -> f64 {
 }
 
 /// 100 runs with loads of 30 to 100 % on one or two hosts and 100 without, 4 and 8 hosts, rings and
-/// all-to-all, every way of talking: the verdict of the balance.
+/// all-to-all, with every order of exchange: the verdicts of the balance.
 #[test]
 #[ignore = "long; tests/long network"]
 fn survey_of_loads() {
@@ -38,7 +39,7 @@ fn survey_of_loads() {
         let tally = survey(styles, 0..100, loads);
         println!(
             "{styles:?}: {} of {} loads named, {} in part, {} wrongly; of the process that begins {} were loaded and {} of these not \
-             told; {} costs inside, {} within 30 %; without load {} balanced, {} not told, {} accused",
+             named; {} costs inside, {} within 30 %; without load {} balanced, {} unsure, {} accused",
             tally.named,
             tally.runs,
             tally.partly,
@@ -51,7 +52,7 @@ fn survey_of_loads() {
             tally.unsure_unloaded,
             tally.falsely
         );
-        // By turns, of the process that begins nothing can be told, and of several often not all.
+        // By turns, the beginning process cannot be judged, and of several loaded ones often only some.
         match styles.contains(&Style::Turns) {
             true => {
                 assert!((tally.named + tally.partly) * 100 >= (tally.runs - tally.of_first) * 75);
@@ -65,8 +66,8 @@ fn survey_of_loads() {
     }
 }
 
-/// The same with two loads, each by a factor of its own. By turns one of the two is hidden behind the other, or behind the
-/// process that begins, more often than not.
+/// Runs with two loads of different factors. By turns one of the two is mostly hidden behind the other,
+/// or behind the beginning process.
 #[test]
 #[ignore = "long; tests/long network"]
 fn survey_of_two_loads() {
@@ -85,8 +86,9 @@ fn survey_of_two_loads() {
     }
 }
 
-/// One host behind a slow link, which keeps each message for 5 to 40 % of what a round computes. Who is loaded beside it must be
-/// named as without it, and the cost lie in its range: the link may hide a part of the load.
+/// One host has a slow link, which is busy with each message for 5 to 40 % of a round's work. The
+/// loaded process must be named as without the link, and the cost must be in its range; the link may
+/// hide a part of the load.
 #[test]
 #[ignore = "long; tests/long network"]
 fn survey_of_slow_links() {
@@ -186,7 +188,7 @@ fn survey_behind(
             _ => Vec::new(),
         };
         names.sort_unstable();
-        // A load that waits hide costs nothing; less than nothing is noise.
+        // A load hidden by waits costs nothing. Less than nothing is noise.
         let truth = (seconds - base_s).max(0.0);
         let range = found.slowdown_s.unwrap_or_default();
         let is_inside = range.low <= truth * 1.02 && truth * 0.98 <= range.high;

@@ -1,4 +1,4 @@
-//! What tells a process from others of its rule.
+//! Labels that distinguish the processes of a rule.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use crate::argv::{path_from, unquote, without_directory};
 use crate::model::{ProcessId, Workflow};
 use crate::paths::base;
 
-/// Arguments shown of a process that has siblings.
+/// Number of arguments in the label of a process that is not the only one of its rule.
 const SHOWN: usize = 2;
 
-/// How many processes of a rule have each argument.
+/// The number of processes of each rule that have an argument.
 pub(super) struct Labels<'a> {
     rules: HashMap<&'a str, Rule>,
     /// Paths of the files of the trace.
@@ -19,7 +19,7 @@ pub(super) struct Labels<'a> {
 #[derive(Default)]
 struct Rule {
     processes: usize,
-    /// How many of them have an argument.
+    /// Number of the processes that have an argument, by argument.
     arguments: HashMap<String, usize>,
 }
 
@@ -46,8 +46,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// An argument as it stands in a label: of a path the last component. What a shell is to execute, or a program of
-    /// sed or awk, is none, whatever slashes it has.
+    /// An argument as in a label: the last component of a path. The text that a shell executes is no
+    /// path, nor is a program of sed or awk, even if it contains slashes.
     fn shown<'b>(&self, argument: &'b str, cwd: &str) -> &'b str {
         let is_path = |word: &str| {
             let is_from_somewhere = ["/", "./", "../"]
@@ -64,9 +64,9 @@ impl<'a> Labels<'a> {
         path.map_or(argument, |path| base(path.trim_end_matches('/')))
     }
 
-    /// A short name: of one alone of its rule the command line without the directory of the program, behind
-    /// the programs before it that worked; of one of many the rule and what few others have, which as a rule
-    /// names its input.
+    /// A short name. For the only process of a rule it is the command line without the program's
+    /// directory, after the programs before it that worked. For one of many it is the rule with the
+    /// arguments that few others have, among which is usually the name of the input.
     pub(super) fn short(&self, workflow: &Workflow, id: ProcessId) -> String {
         let last = workflow.last_image(id);
         let command = last.command.as_deref().unwrap_or(&last.rule);
@@ -81,11 +81,12 @@ impl<'a> Labels<'a> {
         }
         let arguments = arguments(workflow, id);
         let rarity = |argument: &String| rule.arguments.get(argument).copied().unwrap_or(0);
-        let mut telling: Vec<(bool, usize, usize)> = arguments
+        let mut distinct: Vec<(bool, usize, usize)> = arguments
             .iter()
             .enumerate()
             .filter(|(_, argument)| rarity(argument) < rule.processes)
-            // Options tell less than what they are for; a name made up for a temporary file nothing.
+            // Options distinguish less than their values, and made-up names of temporary files
+            // distinguish nothing.
             .map(|(at, argument)| {
                 (
                     argument.starts_with('-') || is_made_up(argument),
@@ -94,19 +95,19 @@ impl<'a> Labels<'a> {
                 )
             })
             .collect();
-        telling.sort_unstable();
+        distinct.sort_unstable();
         let cwd = last.cwd.as_deref().unwrap_or("");
-        telling.dedup_by_key(|t| self.shown(&arguments[t.2], cwd));
-        if telling.first().is_some_and(|t| !t.0) {
-            telling.retain(|t| !t.0);
+        distinct.dedup_by_key(|t| self.shown(&arguments[t.2], cwd));
+        if distinct.first().is_some_and(|t| !t.0) {
+            distinct.retain(|t| !t.0);
         }
-        telling.truncate(SHOWN);
-        telling.sort_unstable_by_key(|t| t.2);
-        if telling.is_empty() {
+        distinct.truncate(SHOWN);
+        distinct.sort_unstable_by_key(|t| t.2);
+        if distinct.is_empty() {
             return whole();
         }
         let mut label = name.to_string();
-        for (_, _, at) in telling {
+        for (_, _, at) in distinct {
             label.push(' ');
             label += self.shown(&arguments[at], cwd);
         }
@@ -124,12 +125,12 @@ fn arguments(workflow: &Workflow, id: ProcessId) -> Vec<String> {
     arguments
 }
 
-/// Whether a character is one of program text rather than of a path.
+/// Returns true if a character belongs to program text rather than to a path.
 fn is_of_text(c: char) -> bool {
     c.is_whitespace() || ";|&<>$`\"'(){}*".contains(c)
 }
 
-/// `/tmp/ccXy12Ab.s`: every run has another.
+/// Returns true for a name such as `/tmp/ccXy12Ab.s`, which differs in every run.
 fn is_made_up(argument: &str) -> bool {
     argument.starts_with("/tmp/") || argument.starts_with("/var/tmp/")
 }
@@ -163,7 +164,7 @@ mod tests {
         }
     }
 
-    /// The text that a shell executes is no path for the slashes in it.
+    /// The text that a shell executes is no path, even if it contains slashes.
     #[test]
     fn program_text_is_not_taken_for_a_path() {
         let workflow = run(
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_told_apart_by_their_input() {
+    fn siblings_are_distinguished_by_their_input() {
         let workflow = run(
             &[
                 ("cc1", "/usr/lib/cc1 -quiet -imultiarch x a.c -o /tmp/cc1.s"),

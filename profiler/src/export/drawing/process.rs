@@ -10,7 +10,7 @@ use crate::graph::{Dag, Dropped, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Way, Workflow};
 use crate::paths::base;
 
-/// Characters of a command in a label.
+/// Length of a command in a label, in characters.
 const COMMAND: usize = 32;
 
 /// Draws every node.
@@ -56,7 +56,7 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
     drawing
 }
 
-/// The forks of children that must come before what their parent is, by the data.
+/// The forks of children that, by the data, must come before their parent.
 pub(super) fn forks_against_data(dag: &Dag) -> impl Iterator<Item = &Dropped> {
     dag.dropped.iter().filter(|d| d.edge.kind == EdgeKind::Fork)
 }
@@ -87,9 +87,9 @@ fn edge((from, to): (NodeIndex, NodeIndex), e: &Edge) -> DrawnEdge {
 }
 
 impl DrawnEdge {
-    /// Says how much moved along it, or at most did, through sockets which way and how much of it back, where that is
-    /// known; and how fast while the calls took that moved it: a file that is read in the first and the last second of
-    /// a run was not read slowly.
+    /// Adds the bytes moved along the edge, or their upper bound; through sockets also the direction,
+    /// and the bytes moved back if known; and the rate. The rate is that of the time in the calls,
+    /// since a file read in the first and the last second of a run was not read slowly.
     pub(super) fn moves(
         &mut self,
         way: Way,
@@ -102,7 +102,7 @@ impl DrawnEdge {
         self.bytes_per_s = (bytes > 0 && in_calls_ns > 0 && !is_bound).then_some(rate);
         let is_socket = self.relation == Relation::Graph(EdgeKind::Socket);
         let way = is_socket.then(|| ("way", Value::Text(way.name().into())));
-        // What nobody counted is not nothing.
+        // Bytes that were not counted are left out, for they are not 0.
         let counted = (bytes > 0 || !is_socket).then_some(("bytes", Value::Integer(bytes)));
         let back = (back_bytes > 0).then_some(("back_bytes", Value::Integer(back_bytes)));
         let rate = self.bytes_per_s;
@@ -124,7 +124,7 @@ impl DrawnEdge {
     }
 }
 
-/// What both drawings say about the whole graph.
+/// Adds the facts about the whole graph that both drawings have.
 pub(super) fn finish(drawing: &mut Drawing, workflow: &Workflow, dag: &Dag) {
     drawing.add_degrees();
     let forks = forks_against_data(dag).count();
@@ -216,7 +216,7 @@ fn process(
         attributes.push(("versions", Value::Integer(i64::from(versions))));
     }
     attributes.extend(to_ns.map(|ns| ("end_ns", Value::Integer(ns))));
-    // What was measured of the whole process stands once.
+    // Values measured for the whole process are given once.
     let known = [
         ("cpu_ns", p.cpu_ns),
         (
@@ -280,12 +280,12 @@ fn file(
         goes_on: Vec::new(),
         is_critical: false,
         attributes,
-        // A byte weighs as a nanosecond: about a second per gigabyte, what a disk takes.
+        // A byte weighs as a nanosecond, since a disk takes about a second for a gigabyte.
         weight: moved.max(size.unwrap_or(0)),
     }
 }
 
-/// The sum of what is known.
+/// The sum of the known values; `None` if none is known.
 fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     values.flatten().reduce(i64::saturating_add)
 }

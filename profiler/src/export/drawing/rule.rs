@@ -13,7 +13,7 @@ use crate::graph::{Dag, EdgeKind};
 use crate::model::{Process, ProcessId, Workflow};
 use crate::paths::{counted, relative};
 
-/// Characters of a name in a label.
+/// Length of a name in a label, in characters.
 const NAME: usize = 36;
 
 /// Draws every group.
@@ -34,7 +34,7 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
         };
         *number += 1;
         let mut drawn = node(&mut drawing, workflow, group, *number);
-        // Files of other names are told apart by these.
+        // Groups of files are distinguished by their names if these differ.
         let is_file = matches!(group.members, Members::Files { .. });
         if group.rounds > 1 && !(is_file && named.get(rules.name(place)) == Some(&1)) {
             let which = format!("group {} of {}", group.round, group.rounds);

@@ -1,5 +1,6 @@
-//! What each process did to each file, summed up while the calls go by: the view `file_access`, whose
-//! computation in SQL takes many times as long as all else, and which `edges` needs twice.
+//! The uses of each file by each process, summed up while the calls are read: the rows of the view
+//! `file_access`. In SQL this view takes many times as long as all others, and the view `edges` would
+//! compute it twice.
 
 use ahash::AHashMap;
 use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_RDWR, O_WRONLY};
@@ -10,7 +11,7 @@ use flowtrace_schema::{AccessRow, CallRow, Class, Op};
 pub(super) struct Accesses {
     rows: Vec<AccessRow>,
     places: AHashMap<(i64, i64), usize>,
-    /// Most calls are of the process and file of the one before.
+    /// The sum used last, since most calls are of the process and file of the call before.
     last: Option<((i64, i64), usize)>,
 }
 
@@ -19,9 +20,9 @@ impl Accesses {
         self.rows.is_empty()
     }
 
-    /// Adds a call, as the view does.
+    /// Adds a call, as the SQL of the view does.
     pub(super) fn add(&mut self, call: &CallRow, op: Op) {
-        // A result that is the length is stored as none, which is no failure.
+        // A result that equals the length is stored as NULL, which is no failure.
         let has_failed = call.result < 0 && call.length != Some(call.result);
         let (Some(upid), Some(file), false) = (call.upid, call.file_id, has_failed) else {
             return;
@@ -81,7 +82,7 @@ impl Accesses {
         &mut self.rows[place]
     }
 
-    /// Adds what another thread found.
+    /// Adds the sums of another thread.
     pub(super) fn join(&mut self, other: Accesses) {
         drop(other.places);
         for from in other.rows {
@@ -107,7 +108,7 @@ impl Accesses {
         }
     }
 
-    /// The sums, in the order of process images and files, as the view has them.
+    /// The sums, in the order of process images and files, as in the view.
     pub(super) fn into_rows(mut self) -> Vec<AccessRow> {
         drop(self.places);
         self.rows

@@ -1,8 +1,9 @@
-//! The view `calls`, of which there may be a hundred million rows: read from its table, with the names
-//! of files looked up here instead of once per row in SQL.
+//! The view `calls`, which may have a hundred million rows. It is read from its table, and the names of
+//! files are looked up here instead of once per row in SQL.
 //!
-//! Several threads take one stretch of time after the other, of about as many calls each, so that it
-//! does not matter where in time the calls are. Every thread has a connection and parts of its own.
+//! Several threads take one stretch of time after the other. Each stretch has about the same number of
+//! calls, so that the distribution of the calls over time does not matter. Every thread has its own
+//! connection and writes parts of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,17 +15,17 @@ use parquet::data_type::ByteArray;
 
 use super::accesses::Accesses;
 use super::column::Column;
-use super::layout::{Error, GROUP, Hosts, Layout, MOST_HELD, Rows};
+use super::layout::{Error, GROUP, Hosts, Layout, MOST_WAITING, Rows};
 use super::part::Parts;
 
-/// Most threads: beyond that the disk is what takes the time.
+/// Most threads. With more of them the disk limits the rate.
 const MOST_THREADS: usize = 16;
-/// Bytes of a trace for which one more thread is worth it.
+/// Bytes of a trace that justify one more thread.
 const WORTH_A_THREAD: u64 = 16 << 20;
-/// Names of files that a thread keeps at hand.
+/// Number of file names that a thread keeps in its cache.
 const NAMES_AT_HAND: usize = 1 << 16;
 
-/// What was written of the calls, and what they sum up to.
+/// The written calls, and their sums.
 pub(super) struct Calls {
     pub(super) rows: u64,
     pub(super) files: Vec<PathBuf>,
@@ -83,7 +84,7 @@ pub(super) fn write(
         };
         all.into_iter().map(join).collect()
     });
-    // Nothing is replaced unless all is there.
+    // Files are replaced only if all new ones are complete.
     let done: Vec<Done<'_>> = done.into_iter().collect::<Result<_, _>>()?;
     let mut total = Calls {
         rows: 0,
@@ -104,17 +105,17 @@ pub(super) fn write(
 /// Rows, files, and sums of one thread.
 type Done<'a> = (u64, Parts<'a>, Accesses);
 
-/// The calls that nobody has taken yet.
+/// The calls that no thread has taken yet.
 struct Stretches {
-    /// The begin of the next stretch; `None`: all are taken.
+    /// Begin of the next stretch; `None` if all are taken.
     next: Mutex<Option<i64>>,
 }
 
 impl Stretches {
-    /// The next stretch of time, of two row groups' calls.
+    /// The next stretch of time, with as many calls as two row groups.
     fn take(&self, trace: &Trace) -> Result<Option<std::ops::RangeInclusive<i64>>, Error> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever fails here leaves nothing for the others.
+        // If this fails, the other threads find no further stretch.
         let Some(begin) = next.take() else {
             return Ok(None);
         };
@@ -124,18 +125,19 @@ impl Stretches {
     }
 }
 
-/// What a call says of the process that made it.
+/// Values that all calls of one process share.
 #[derive(Clone, Copy, Default)]
 struct Process<'a> {
     pid: Option<i64>,
     host: Option<&'a str>,
 }
 
-/// What one thread does.
+/// The work of one thread.
 struct Encoder<'a> {
     names: NamesAtHand<'a>,
     processes: &'a AHashMap<i64, Process<'a>>,
-    /// Many in a row are of one process: that, and the place of its rows.
+    /// The process of the row before, since many rows in sequence are of one process, and the place of
+    /// its rows.
     last: (Option<i64>, Process<'a>, Option<usize>),
     accesses: Accesses,
 }
@@ -152,7 +154,7 @@ impl<'a> Encoder<'a> {
         let mut failed = None;
         let mut rows = Rows::new(
             layout,
-            (MOST_HELD / threads).max(GROUP),
+            (MOST_WAITING / threads).max(GROUP),
             |host, columns: &mut Vec<Column>| {
                 if let Err(error) = parts.write(host, columns) {
                     failed = Some(error);
@@ -233,7 +235,8 @@ impl Names {
         })
     }
 
-    /// For one thread: several that count the owners of one text stop each other.
+    /// A cache for one thread. Threads that shared the texts would block each other when they count
+    /// references.
     fn at_hand(&self) -> NamesAtHand<'_> {
         let op = |number| Op::from_number(number).map_or("", Op::name);
         NamesAtHand {
@@ -248,7 +251,7 @@ impl Names {
     }
 }
 
-/// Texts that many rows share, of one thread.
+/// A thread's cache of texts that many rows share.
 struct NamesAtHand<'a> {
     names: &'a Names,
     ops: Vec<ByteArray>,

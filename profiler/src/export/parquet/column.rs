@@ -1,9 +1,9 @@
-//! Values of one column of a row group.
+//! The values of one column of a row group.
 
 use flowtrace_schema::{Kind, Value};
 use parquet::data_type::ByteArray;
 
-/// A column and the values that it has so far.
+/// A column and the values added to it so far.
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) name: String,
@@ -35,12 +35,12 @@ impl Column {
         }
     }
 
-    /// The same column without values.
+    /// A column of the same kind without values.
     pub(super) fn emptied(&self) -> Column {
         Column::new(self.name.clone(), self.kind)
     }
 
-    /// Forgets the values and keeps the memory.
+    /// Removes the values and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.levels.clear();
         match &mut self.values {
@@ -50,7 +50,7 @@ impl Column {
         }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.levels.len()
     }
@@ -71,7 +71,7 @@ impl Column {
         }
     }
 
-    /// Adds a value, or gives back one that the column cannot hold.
+    /// Adds a value, or returns it if the column's type does not allow it.
     pub(super) fn push(&mut self, value: Value) -> Result<(), Value> {
         match (value, &mut self.values) {
             (Value::Null, _) => {
@@ -85,7 +85,7 @@ impl Column {
             (Value::Blob(bytes), Values::Bytes(values)) if self.kind == Kind::Blob => {
                 values.push(bytes.into());
             }
-            // A text with bytes that are none.
+            // A text that is not valid UTF-8.
             (Value::Blob(bytes), Values::Bytes(values)) => {
                 values.push(
                     String::from_utf8_lossy(&bytes)

@@ -1,4 +1,4 @@
-//! Rows gathered into groups of columns, by host.
+//! Gathers rows into groups of columns, by host.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use flowtrace_schema::{Trace, Value};
 
 use crate::export::parquet::Column;
-/// Rows of a row group: what engines read at once.
+/// Rows of a row group, the unit in which engines read.
 pub(super) const GROUP: usize = 1 << 17;
 
-/// Most rows held back for all partitions of a view.
-pub(super) const MOST_HELD: usize = 1 << 19;
+/// Most rows that may wait in memory, in all partitions of a view together.
+pub(super) const MOST_WAITING: usize = 1 << 19;
 
-/// What Hive calls the partition of NULL.
+/// Name of Hive's partition for NULL.
 pub(super) const NO_HOST: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Why a dataset could not be written.
+/// The reason why a dataset could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The trace cannot be read.
@@ -25,24 +25,24 @@ pub enum Error {
     /// A file cannot be written.
     #[error("cannot write {path}: {reason}")]
     Output {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A value is of another type than its column.
     #[error("column {column} of {view} holds {value:?}, which its type does not allow")]
     Type {
-        /// The view.
+        /// Name of the view.
         view: String,
-        /// The column.
+        /// Name of the column.
         column: String,
         /// The value.
         value: Value,
     },
 }
 
-/// The columns of a view, and how the machine of a row is found.
+/// The columns of a view, and the column by which the machine of a row is found.
 pub(super) struct Layout {
     pub(super) view: String,
     pub(super) columns: Vec<Column>,
@@ -72,7 +72,7 @@ impl Layout {
     }
 }
 
-/// Names of machines, by what refers to them.
+/// Names of machines, by the ids that refer to them.
 pub(super) struct Hosts {
     pub(super) of_process: HashMap<i64, Arc<str>>,
     pub(super) by_id: HashMap<i64, Arc<str>>,
@@ -91,40 +91,40 @@ impl Hosts {
     }
 }
 
-/// What the encoder is told.
+/// A message to the encoder.
 pub(super) enum Batch<'a> {
-    /// A row group of a machine.
+    /// A row group of one machine.
     Group(Option<&'a str>, Vec<Column>),
-    /// That was all. Without this, the files are not completed.
+    /// The end of the rows. Without this message the files are not completed.
     Complete,
 }
 
-/// Rows that wait to be written, by the machine that they are of.
+/// Rows that wait to be written, by machine.
 pub(super) struct Rows<'a, W> {
     pub(super) layout: &'a Layout,
     pub(super) waiting: Vec<(Option<&'a str>, Vec<Column>)>,
     pub(super) places: HashMap<Option<&'a str>, usize>,
-    pub(super) most_held: usize,
-    pub(super) held: usize,
+    pub(super) most_waiting: usize,
+    pub(super) waiting_rows: usize,
     pub(super) count: u64,
-    /// Takes a row group, and may take the columns or clear them. False: no more are taken.
+    /// Takes a row group, and may move or clear the columns. Returns false if no more are taken.
     pub(super) writes: W,
 }
 
 impl<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool> Rows<'a, W> {
-    pub(super) fn new(layout: &'a Layout, most_held: usize, writes: W) -> Self {
+    pub(super) fn new(layout: &'a Layout, most_waiting: usize, writes: W) -> Self {
         Rows {
             layout,
             waiting: Vec::new(),
             places: HashMap::new(),
-            most_held,
-            held: 0,
+            most_waiting,
+            waiting_rows: 0,
             count: 0,
             writes,
         }
     }
 
-    /// Where the rows of a machine are.
+    /// The place of a machine's rows.
     pub(super) fn place(&mut self, host: Option<&'a str>) -> usize {
         let Rows {
             waiting, layout, ..
@@ -135,19 +135,19 @@ impl<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool> Rows<'a, W> {
         })
     }
 
-    /// The columns at a place, to which one value each is to be added.
+    /// The columns at a place. One value is to be added to each.
     pub(super) fn at(&mut self, place: usize) -> &mut [Column] {
         &mut self.waiting[place].1
     }
 
-    /// A row was added at a place. False: nobody takes rows any more.
+    /// Counts the row that was added at a place. Returns false if no more rows are taken.
     pub(super) fn added(&mut self, place: usize) -> bool {
         self.count += 1;
-        self.held += 1;
+        self.waiting_rows += 1;
         if length(&self.waiting[place].1) >= GROUP {
             return self.send(place);
         }
-        if self.held < self.most_held {
+        if self.waiting_rows < self.most_waiting {
             return true;
         }
         let places = 0..self.waiting.len();
@@ -159,22 +159,23 @@ impl<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool> Rows<'a, W> {
 
     pub(super) fn send(&mut self, place: usize) -> bool {
         let (host, columns) = &mut self.waiting[place];
-        self.held -= length(columns);
+        self.waiting_rows -= length(columns);
         let goes_on = (self.writes)(*host, columns);
         if columns.is_empty() {
             *columns = self.layout.emptied();
         }
-        // The memory of many machines is not kept.
+        // With many machines the memory is released.
         if self.waiting.len() > 4 {
             self.waiting[place].1 = self.layout.emptied();
         }
         goes_on
     }
 
-    /// Writes what is left, and of a view without rows an empty part. The number of all rows.
+    /// Writes the remaining rows, and an empty part for a view without rows. Returns the number of all
+    /// rows.
     pub(super) fn finish(mut self, is_only_part: bool) -> u64 {
         if self.count == 0 && is_only_part {
-            // A view without rows is still a view.
+            // A view without rows has a file all the same.
             self.place(None);
         }
         for place in 0..self.waiting.len() {

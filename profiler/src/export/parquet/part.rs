@@ -16,12 +16,12 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use super::column::{Column, Values};
 use super::layout::{Error, NO_HOST};
 
-/// How a view looks in Parquet, or why not.
+/// The Parquet schema of a view and the properties of its files.
 fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPropertiesPtr)> {
     let mut fields = Vec::new();
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-        // Of row groups: those of pages cost as much as writing the values.
+        // Statistics of row groups only; those of pages would cost as much as writing the values.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("flowtrace ", env!("CARGO_PKG_VERSION")).into())
         .set_max_row_group_row_count(None);
@@ -38,21 +38,22 @@ fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPrope
         fields.push(Arc::new(field));
         let path = ColumnPath::from(&*column.name);
         if column.kind != Kind::Integer {
-            // Nobody looks for what is between two names.
+            // No query asks for a range of names.
             properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
         } else {
             properties = properties
                 .set_column_encoding(path.clone(), encoding(&column.name))
-                // No time comes twice.
-                .set_column_dictionary_enabled(path, !is_moment(&column.name));
+                // Times do not repeat, so that a dictionary would not help.
+                .set_column_dictionary_enabled(path, !is_instant(&column.name));
         }
     }
     let group = Type::group_type_builder(view).with_fields(fields).build()?;
     Ok((Arc::new(group), Arc::new(properties.build())))
 }
 
-/// Differences of moments are small; those of lengths of time and of positions are as large as
-/// the values, with a sign, and Zstandard makes more of the values themselves.
+/// The encoding of a column. Differences of instants are small. Those of lengths of time and of
+/// positions are as large as the values and have a sign; Zstandard compresses the values themselves
+/// better.
 fn encoding(name: &str) -> Encoding {
     match name {
         "duration_ns" | "offset" => Encoding::PLAIN,
@@ -60,22 +61,22 @@ fn encoding(name: &str) -> Encoding {
     }
 }
 
-fn is_moment(name: &str) -> bool {
+fn is_instant(name: &str) -> bool {
     name.ends_with("_ns") || name == "call_id" || name == "offset"
 }
 
-/// A file for each machine. They get their names when all of them are complete.
+/// The files of a view, one for each machine. They get their names when all of them are complete.
 pub(super) struct Parts<'a> {
     dataset: &'a Path,
     name: String,
     schema: ParquetResult<(TypePtr, WriterPropertiesPtr)>,
     open: HashMap<PathBuf, SerializedFileWriter<File>>,
-    /// Complete, without a name.
+    /// Complete files that have no name yet.
     closed: Vec<PathBuf>,
 }
 
 impl<'a> Parts<'a> {
-    /// The parts of a view in `dataset`, each called `name`.
+    /// The parts of a view in `dataset`, with the file name `name`.
     pub(super) fn new(dataset: &'a Path, name: String, view: &str, columns: &[Column]) -> Self {
         Parts {
             dataset,
@@ -140,17 +141,17 @@ impl<'a> Parts<'a> {
 
 impl Drop for Parts<'_> {
     fn drop(&mut self) {
-        // What was not finished is no dataset.
+        // Unfinished files are not part of the dataset.
         for path in self.open.keys().chain(&self.closed) {
             let _ = fs::remove_file(unfinished(path));
         }
     }
 }
 
-/// Removes the parts of an earlier export of the same run that this one has not written again.
+/// Removes the parts of an earlier export of the same run that this export has not replaced.
 ///
 /// # Errors
-/// When one cannot be removed: its rows would be there twice.
+/// When a file cannot be removed: the dataset would have its rows twice.
 pub(super) fn remove_others(dataset: &Path, written: &HashSet<PathBuf>) -> Result<(), Error> {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     for machine in entries(dataset) {
@@ -166,7 +167,7 @@ pub(super) fn remove_others(dataset: &Path, written: &HashSet<PathBuf>) -> Resul
                 })?;
             }
         }
-        // Only where nothing is left in it.
+        // Fails if the directory is not empty, and that is right.
         let _ = fs::remove_dir(machine.path());
     }
     Ok(())
@@ -181,7 +182,7 @@ fn create(path: &Path) -> std::io::Result<File> {
     flowtrace_schema::private::create_new(&unfinished)
 }
 
-/// The name of a file while it is being written: engines leave out what begins with a dot.
+/// The name of a file while it is written. Engines ignore names that begin with a dot.
 fn unfinished(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}"))

@@ -6,7 +6,7 @@ use flowtrace_schema::{FlowRow, PacketRow, marks};
 
 const SYN: u8 = 2;
 
-/// Appends the headers of a packet to `out`; its payload was never kept.
+/// Appends the headers of a packet to `out`. The payload was never stored.
 pub(super) fn make(out: &mut Vec<u8>, is_ethernet: bool, flow: &FlowRow, packet: &PacketRow) {
     let parse = |address: &str| address.parse::<IpAddr>().ok();
     let (Some(mut src), Some(mut dst)) = (parse(&flow.src), parse(&flow.dst)) else {
@@ -18,7 +18,7 @@ pub(super) fn make(out: &mut Vec<u8>, is_ethernet: bool, flow: &FlowRow, packet:
         std::mem::swap(&mut sport, &mut dport);
     }
     if is_ethernet {
-        // Hardware addresses that nobody has.
+        // Made-up hardware addresses, which no device has.
         out.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
         if packet.marks & marks::VLAN != 0 {
             out.extend([0x81, 0, 0, 0]);
@@ -61,7 +61,7 @@ fn ip(
 ) {
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            // Longer ones have no length there, as the kernel has it.
+            // Longer packets have length 0, as in the kernel.
             let total = u16::try_from(length + 20).unwrap_or(0);
             out.extend([0x45, 0]);
             out.extend(total.to_be_bytes());
@@ -112,7 +112,7 @@ fn tcp(out: &mut Vec<u8>, flow: &FlowRow, packet: &PacketRow) {
             options.extend((mss as u16).to_be_bytes());
         }
         if sack == Some(1) {
-            // With timestamps Linux puts it in the place of their padding.
+            // With timestamps Linux puts this option in place of their padding.
             let padding: &[u8] = if packet.tsval.is_some() { &[] } else { &[1, 1] };
             options.extend(padding);
             options.extend([4, 2]);
@@ -144,7 +144,7 @@ fn tcp(out: &mut Vec<u8>, flow: &FlowRow, packet: &PacketRow) {
     out.extend(options);
 }
 
-/// The number of a protocol, as it is named in flows.
+/// The number of a protocol by its name in flows.
 fn protocol(name: &str) -> u8 {
     match name {
         "icmp" => 1,

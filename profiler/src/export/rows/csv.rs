@@ -1,5 +1,5 @@
-//! CSV as in RFC 4180: a header, lines ended by CR LF, quotes doubled. NULL is an empty field and
-//! an empty text is `""`, so that both can be told apart.
+//! CSV as in RFC 4180: a header, lines ended by CR LF, quotes doubled. NULL is an empty field, while an
+//! empty text is `""`.
 
 use std::io::{Result, Write};
 
@@ -31,7 +31,7 @@ impl<W: Write> Table for Csv<W> {
     }
 
     fn row(&mut self, values: Vec<Value>) -> Result<()> {
-        // A line of one empty field would be taken for an empty line.
+        // A line of one empty field would be read as an empty line.
         if values == [Value::Null] {
             return self.line(std::iter::once("\"\"".into()));
         }

@@ -1,6 +1,6 @@
-//! JSON: an array of objects, or one object per line. Columns keep their order; of two columns
-//! with one name the second gets `_2`. Blobs are strings of hexadecimal digits, infinities the
-//! strings `Infinity` and `-Infinity`.
+//! JSON: an array of objects, or one object per line. Columns keep their order. If two columns have one
+//! name, the second gets `_2`. Blobs are strings of hexadecimal digits; infinities are the strings
+//! `Infinity` and `-Infinity`.
 
 use std::io::{Result, Write};
 
@@ -79,7 +79,7 @@ impl<W: Write> Table for JsonLines<W> {
     }
 }
 
-/// The names as JSON strings, each once.
+/// The names as JSON strings, made unique.
 fn keys(names: &[String]) -> Vec<String> {
     let mut unique: Vec<String> = Vec::with_capacity(names.len());
     for name in names {

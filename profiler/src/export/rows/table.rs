@@ -1,5 +1,5 @@
-//! An aligned table: numbers to the right, NULL as `NULL`, control characters shown as escapes so
-//! that a file name cannot drive the terminal.
+//! An aligned table. Numbers are aligned to the right, NULL is `NULL`, and control characters are shown
+//! as escapes, so that no file name controls the terminal.
 
 use std::io::{Result, Write};
 
@@ -8,14 +8,14 @@ use flowtrace_schema::{Table, Value};
 
 use super::{hex, real};
 
-/// Rows looked at before widths are fixed; later rows that are wider push their columns.
-const LOOKED_AT: usize = 1000;
-/// Bytes of such rows, however few they are.
+/// Number of rows read before the widths are fixed. Later rows that are wider push their columns.
+const ROWS_FOR_WIDTHS: usize = 1000;
+/// Bytes of waiting rows after which the widths are fixed, however few the rows are.
 const WAITING: usize = 8 << 20;
-/// Widest column; longer cells push the rest of their row.
+/// Width of the widest column. Longer cells push the rest of their row.
 const WIDEST: usize = 80;
 
-/// Writes an aligned table. [`AlignedTable::finish`] writes what still waits.
+/// Writes an aligned table. [`AlignedTable::finish`] writes the rows that still wait.
 #[derive(Debug)]
 pub struct AlignedTable<W> {
     out: W,
@@ -56,7 +56,7 @@ impl<W: Write> AlignedTable<W> {
             return Ok(());
         }
         let mut widths: Vec<usize> = self.names.iter().map(|name| units::columns(name)).collect();
-        // A header stands over its numbers, so to the right when the first value is one.
+        // A header is aligned as its values, so to the right if the first value is a number.
         let mut header: Vec<Cell> = Vec::new();
         for (i, name) in self.names.iter().enumerate() {
             let mut column = self.waiting.iter().map(|row| &row[i]);
@@ -102,7 +102,7 @@ impl<W: Write> Table for AlignedTable<W> {
         }
         self.waiting_bytes += row.iter().map(|cell| cell.text.len()).sum::<usize>();
         self.waiting.push(row);
-        if self.waiting.len() < LOOKED_AT && self.waiting_bytes < WAITING {
+        if self.waiting.len() < ROWS_FOR_WIDTHS && self.waiting_bytes < WAITING {
             return Ok(());
         }
         self.fix_widths()
@@ -120,7 +120,8 @@ fn cell(value: Value) -> Cell {
     Cell { text, is_number }
 }
 
-/// What [`units::plain`] would replace is told apart here: the cell of a query is a value, not a name in a sentence.
+/// Shows the characters that [`units::plain`] would replace as escapes: the cell of a query is a value,
+/// not a name in a sentence.
 fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -138,13 +139,13 @@ fn line(out: &mut impl Write, widths: &[usize], cells: &[Cell]) -> Result<()> {
         if i > 0 {
             text.push_str("  ");
         }
-        let room = " ".repeat(width.saturating_sub(units::columns(&cell.text)));
+        let padding = " ".repeat(width.saturating_sub(units::columns(&cell.text)));
         if cell.is_number {
-            text += &room;
+            text += &padding;
             text += &cell.text;
         } else {
             text += &cell.text;
-            text += &room;
+            text += &padding;
         }
     }
     writeln!(out, "{}", text.trim_end())

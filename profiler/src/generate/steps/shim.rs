@@ -1,4 +1,4 @@
-//! Scripts that look for a program and then become it: the shims of pyenv, rbenv and asdf.
+//! Shims: scripts that look for a program and then become it, as those of pyenv, rbenv and asdf.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use super::super::source::Source;
 use super::super::unit::{Unit, started_by};
 use crate::model::{Image, ProcessId};
 
-/// The make or manager that a driver becomes after it has started helpers that left no file, and the images before
-/// it. `None`: it does not become one, or what it did before counts.
+/// The make or manager that a driver becomes after it has started helpers that left no file, and the
+/// images before it. `None` if the driver becomes neither, or if the helpers left a file.
 pub(super) fn builder(source: &Source, unit: Unit) -> Option<(Unit, Vec<usize>)> {
     let images = &source.workflow.images;
     let end = source.workflow.process(unit.process).images.end;
@@ -38,7 +38,8 @@ pub(super) fn builder(source: &Source, unit: Unit) -> Option<(Unit, Vec<usize>)>
     Some((Unit { process, from }, before))
 }
 
-/// Whether an image is make or a manager itself, and not a script of its name that looks for it.
+/// Returns true if an image is make or a manager itself, and not a script of that name that looks for
+/// it.
 fn is_builder(image: &Image) -> bool {
     let exe = image.exe.as_deref().unwrap_or_default();
     let exe = exe.rsplit('/').next().unwrap_or(exe);
@@ -58,8 +59,8 @@ fn all_below(source: &Source, units: &[Unit]) -> HashSet<i64> {
     upids
 }
 
-/// Whether an action of a helper changed what the workflow may see: not what the helpers made for themselves and
-/// removed before `until`.
+/// Returns true if an action of a helper changed a file that the workflow may see. Files that helpers
+/// made for themselves and removed before `until` do not count.
 fn matters(source: &Source, helpers: &HashSet<i64>, action: &ActionRow, until: i64) -> bool {
     if action.failed || &*action.class != "namespace" && !changes(action) {
         return false;

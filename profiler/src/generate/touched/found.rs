@@ -1,4 +1,4 @@
-//! What was there when a step began: what a directory of its own must hold for it.
+//! The files that existed when a step began, and that a directory of its own must have for it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,12 +11,11 @@ use super::{Files, Kind};
 use crate::paths::below;
 
 impl Files<'_> {
-    /// The files that were there before the step and that it looked at or changed, by whatever
-    /// name.
+    /// The files that existed before the step and that it used or changed, under any name.
     pub(in super::super) fn takes(&self, step: usize, parts: &[&Draft]) -> Vec<Take> {
         let source = self.source;
         let (start, _) = span(parts);
-        // Every path with whether the step changed it.
+        // Every path, with true if the step changed it.
         let seen = self.seen(step, start).into_iter();
         let mut paths: HashMap<&str, bool> = seen.map(|path| (path, false)).collect();
         for &(thing, how, first, last) in self.by_step.get(&step).into_iter().flatten() {
@@ -58,8 +57,8 @@ impl Files<'_> {
         takes
     }
 
-    /// The regular file that had this name when the step began. A name is known since it was first
-    /// seen only: what the step saw first was there before, unless it made it.
+    /// The regular file that had this name when the step began. The trace knows a name only from its
+    /// first use on: the file that the step used first existed before, unless the step made it.
     fn before(&self, path: &str, step: usize, parts: &[&Draft]) -> Option<i64> {
         let source = self.source;
         let (start, end) = span(parts);
@@ -68,20 +67,20 @@ impl Files<'_> {
         }
         let name = Thing::Name(path.into());
         let changed = self.changed.get(&name).map_or(&[][..], Vec::as_slice);
-        // What another step had made or removed is not there unless it was seen to be.
+        // A name that an earlier step had made or removed has no file unless one was seen.
         if changed.iter().any(|&(_, by)| by < step) || self.is_moved(path, step) {
             return None;
         }
-        // What nobody ever made or removed was there, also when only a later step looked at it.
+        // A name that no step ever made or removed had its file, even if only a later step used it.
         let until = if changed.is_empty() { i64::MAX } else { end };
         let file = source.first_file(path, start, until)?;
-        // It wrote the file, or gave one that was known already another name.
+        // The step wrote the file, or renamed a known file to this name.
         let is_made = self.writes.contains(&(step, file)) || source.is_renamed(file, path);
         let is_own = changed.iter().any(|&(_, by)| by == step) && is_made;
         (!is_own).then_some(file)
     }
 
-    /// Directories that were there when the step began, and that it looked at, ran in or leaves files in.
+    /// Directories that existed when the step began, and that it used, ran in or leaves files in.
     pub(in super::super) fn directories(
         &self,
         step: usize,
@@ -117,24 +116,25 @@ impl Files<'_> {
         found.into_iter().map(String::from).collect()
     }
 
-    /// Whether the step, or one later, gave this name or one above it to what has it.
+    /// Returns true if this step or a later one made this name, or one above it, what it is.
     fn is_made_since(&self, path: &str, step: usize, start: i64) -> bool {
         self.changes_above(path)
             .any(|(at, by)| by == step || at > start)
     }
 
-    /// Whether the directory was made or got its name in the run, or lies in one that did.
+    /// Returns true if the directory, or one that it lies in, was made or renamed in the run.
     pub(super) fn is_made_ever(&self, path: &str) -> bool {
         self.changes_above(path).next().is_some()
     }
 
-    /// Whether what it lies in was made, renamed or removed by this step or one before it.
+    /// Returns true if a directory above `path` was made, renamed or removed by this step or an earlier
+    /// one.
     fn is_moved(&self, path: &str, step: usize) -> bool {
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);
         self.changes_above(above).any(|(_, by)| by <= step)
     }
 
-    /// The changes of a name and of those above it: a directory takes along what lies in it.
+    /// The changes of a name and of the names above it. With a directory, the files in it move.
     fn changes_above<'b>(&'b self, path: &'b str) -> impl Iterator<Item = (i64, usize)> + 'b {
         let paths = path.match_indices('/').map(|(at, _)| &path[..at]);
         let paths = paths

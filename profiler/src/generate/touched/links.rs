@@ -1,4 +1,4 @@
-//! The symbolic links that steps make and go through. Their targets are not in the trace.
+//! The symbolic links that steps make or follow. The trace does not have their targets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,8 +13,8 @@ use super::{Files, Kind};
 use crate::paths::below;
 
 impl Files<'_> {
-    /// The links that were there before the step and that it looked at: the kernel asks for the target each time that
-    /// one is followed.
+    /// The links that existed before the step and that it used. The kernel asks for the target each
+    /// time that a link is followed.
     pub(in super::super) fn links(&self, step: usize, parts: &[&Draft]) -> Vec<Link> {
         let (start, end) = span(parts);
         let link = |path: &str| {
@@ -23,7 +23,7 @@ impl Files<'_> {
             let changed = self.changed.get(&name).map_or(&[][..], Vec::as_slice);
             let mut earlier = changed.iter().filter(|&&(at, by)| at <= start && by < step);
             let from = earlier.next_back().map(|&(_, by)| by);
-            // A name is known since it was first seen only.
+            // The trace knows a name only from its first use on.
             let is_there = self.source.is_link_during(path, start, start)
                 || changed.iter().all(|&(_, by)| by > step)
                     && self.source.is_link_during(path, start, end);
@@ -69,7 +69,8 @@ pub(super) fn span(parts: &[&Draft]) -> (i64, i64) {
     (start, end)
 }
 
-/// Where the links lead that steps made and the run left: to a file below the root, unless they were changed since.
+/// The targets of the links that steps made and the run left: each a file below the root. Links that
+/// were changed since are left out.
 pub(in super::super) fn last(source: &Source, steps: &[Step]) -> BTreeMap<String, String> {
     let made: BTreeSet<&String> = steps.iter().flat_map(|step| &step.made_links).collect();
     let until = super::listed::ended(source);

@@ -1,5 +1,5 @@
-//! The names in a directory that a step listed. Who lists names need not look at what they belong to, so not all of
-//! them are in the trace: where the directory was there before the run, it is looked at now.
+//! The names in a directory that a step listed. A step that lists names need not use their files, so
+//! the trace may lack some names. Directories that existed before the run are therefore read again now.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use super::super::source::Source;
 use super::{Files, Kind};
 
 impl Files<'_> {
-    /// The names of the trace that were in a directory when a step began.
+    /// The names in a directory, as far as in the trace, when a step began.
     pub(super) fn listed<'b>(
         &'b self,
         directory: &'b str,
@@ -18,7 +18,7 @@ impl Files<'_> {
         start: i64,
     ) -> impl Iterator<Item = &'b str> {
         let then = self.source.names_in(directory, start);
-        // Seen later only, but never made: it was there.
+        // Names first seen later that no step up to then made: they existed.
         let is_old = move |path: &&str| {
             let changed = self.changed.get(&Thing::Name((*path).into()));
             changed.into_iter().flatten().all(|&(_, by)| by > step)
@@ -27,7 +27,7 @@ impl Files<'_> {
         then.chain(later.filter(is_old))
     }
 
-    /// The names that a step looked at or changed, or saw in a list of names.
+    /// The names that a step used, changed, or saw when it listed a directory.
     pub(super) fn seen(&self, step: usize, start: i64) -> BTreeSet<&str> {
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for (thing, how, ..) in self.by_step.get(&step).into_iter().flatten() {
@@ -42,7 +42,7 @@ impl Files<'_> {
         seen
     }
 
-    /// What a step saw in lists of names and nobody ever looked at otherwise.
+    /// The names that a step saw when it listed a directory and that no step used otherwise.
     pub(super) fn unseen(&self, step: usize, kind: Kind) -> impl Iterator<Item = &str> {
         let touched = self.by_step.get(&step).into_iter().flatten();
         let lists = touched.filter_map(|(thing, how, ..)| match thing {
@@ -53,9 +53,9 @@ impl Files<'_> {
         names.map(|name| name.0.as_str())
     }
 
-    /// Looks at every directory that was listed and was there before the run. Of one that cannot be read any more
-    /// it is kept that it could not.
-    pub(super) fn look(&mut self) {
+    /// Reads every directory that was listed and existed before the run. If one cannot be read any
+    /// more, the error is kept.
+    pub(super) fn read_directories(&mut self) {
         let Some(until) = ended(self.source) else {
             return;
         };
@@ -93,7 +93,7 @@ impl Files<'_> {
     }
 }
 
-/// When the run ended, ns since 1970.
+/// End of the run, ns since 1970.
 pub(super) fn ended(source: &Source) -> Option<i64> {
     let run = source.workflow.runs.first()?;
     let end_ns = run.end_ns.unwrap_or(source.workflow.last_ns);

@@ -1,8 +1,8 @@
-//! A run of processes that take turns, played again with other work.
+//! Replay of a run whose processes take turns, with other work.
 //!
-//! The order of waiting is known where processes take turns: a send comes when the work since the partner's answer to the
-//! own send before is done, and the message that it answers is there. What a process works that answers at once is not
-//! known, but that it was done by then.
+//! The order of waits is known if processes take turns. A send comes when the message that it answers
+//! is there and the work since the partner's answer to the process's send before is done. The work of a
+//! process that answers at once is not known, except that it was done by then.
 
 use super::round::Rounds;
 use super::steps::Step;
@@ -16,15 +16,15 @@ use crate::schedule::Schedule;
 pub(super) struct Unloaded<'a> {
     /// Factor on the work of each process.
     factors: Vec<f64>,
-    /// Work of rounds that show it, s, and the factor that brings these to what is usual.
+    /// Work of rounds that show it, s, and the factor that makes their work usual.
     rounds_s: &'a [f64],
     usual: f64,
     chance: Chance,
 }
 
 impl<'a> Unloaded<'a> {
-    /// With the work of the loaded processes cut to `to_s` a round, and that of rounds that do not show it taken from
-    /// `rounds_s`, brought to `to_s`.
+    /// The work of the loaded processes is cut to `to_s` per round. Rounds that do not show their work
+    /// get that of `rounds_s`, scaled to `to_s`.
     pub(super) fn new(
         rounds: &[Rounds],
         loaded: &[usize],
@@ -54,7 +54,7 @@ impl<'a> Unloaded<'a> {
         if !step.is_at_once {
             return step.shown.work as f64 * factor;
         }
-        // It was done when the message came; between two partners there is nothing to do.
+        // The work was done when the message came. Between two partners there is none.
         match step.begins && !self.rounds_s.is_empty() {
             true => {
                 let round_s = self.rounds_s[self.chance.below(self.rounds_s.len())];
@@ -65,7 +65,7 @@ impl<'a> Unloaded<'a> {
     }
 }
 
-/// Time by which the run would have ended sooner, s.
+/// Time by which the run would have ended earlier, s.
 pub(super) fn saved_s(
     schedule: &Schedule,
     steps: &[Option<Step>],
@@ -76,7 +76,7 @@ pub(super) fn saved_s(
     let Some(first) = messages.first() else {
         return 0.0;
     };
-    // How long after a message a process answers that waited for it, ns.
+    // Time from a message to the answer of a process that waited for it, ns.
     let answers = steps.iter().zip(messages).filter_map(|(step, message)| {
         let step = step.filter(|step| step.is_at_once)?;
         Some((message.sent_ns.0 - messages[step.asked?].received_ns.1) as f64)
@@ -99,14 +99,14 @@ pub(super) fn saved_s(
     ((end - unloaded) / 1e9).max(0.0)
 }
 
-/// The run as it is played; times are ns since the first send.
+/// The replay. Times are ns since the first send.
 struct Again<'a> {
     messages: &'a [Message],
     steps: &'a [Option<Step>],
     unloaded: Unloaded<'a>,
     first_ns: i64,
     soon_ns: f64,
-    /// When each message was sent, and is there.
+    /// Time at which each message was sent and is there.
     end: Vec<f64>,
     there: Vec<f64>,
 }
@@ -133,7 +133,7 @@ impl Play for Again<'_> {
         let Some(step) = &self.steps[place] else {
             return t;
         };
-        // Clocks of hosts may be apart: nothing waits for what is sent later.
+        // Clocks of hosts may differ, so a send waits only for earlier ones.
         let before = |at: Option<usize>| at.filter(|at| *at < place);
         let own = self.end[step.own];
         let start = before(step.answer).map_or(own, |at| self.there[at].max(own));

@@ -2,10 +2,10 @@
 
 use crate::quantile;
 
-/// Share of the rounds of a process that must show, or it is not compared.
+/// Least share of shown rounds for a process that is compared.
 pub(super) const SOME: f64 = 0.1;
 
-/// Shown rounds needed.
+/// Least number of shown rounds.
 const LEAST_ROUNDS: usize = 8;
 
 /// The rounds of one process.
@@ -22,7 +22,7 @@ impl Rounds {
         self.shown_s.len() >= LEAST_ROUNDS && self.shown_s.len() as f64 >= share * self.count as f64
     }
 
-    /// Mean work of a round that shows it, s; 0: too few do.
+    /// Mean work of a round that shows it, s; 0 if too few do.
     pub(super) fn mean_s(&self) -> f64 {
         match self.is_shown(SOME) {
             true => quantile::mean(&self.shown_s).unwrap_or(0.0),

@@ -1,12 +1,12 @@
-//! Work that each send of processes that take turns shows.
+//! Work that each send shows if processes take turns.
 
 use std::collections::BTreeMap;
 
 use crate::run::Node;
 use crate::schedule::{Round, Schedule};
 
-/// A send that follows its partner's message after no more than this share of the time since the own
-/// event before follows it at once.
+/// Largest share of the time since the process's own event before that may pass between the partner's
+/// message and a send that follows it at once.
 const AT_ONCE: f64 = 0.1;
 
 /// Work that one send shows, ns.
@@ -14,7 +14,7 @@ const AT_ONCE: f64 = 0.1;
 pub(super) struct Shown {
     /// Work that is certain.
     pub(super) work: i64,
-    /// Work that may be hidden in its waiting besides.
+    /// Further work that may be hidden in the wait.
     pub(super) hidden: i64,
 }
 
@@ -27,27 +27,27 @@ impl Shown {
     }
 }
 
-/// A send with what its process had before it. Messages are places in the schedule's list.
+/// A send and the events of its process before it. Messages are places in the schedule's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) process: Node,
-    /// The own message before.
+    /// The process's message before.
     pub(super) own: usize,
-    /// The partner's answer to that, if it had come.
+    /// The partner's answer to that message, if it had come.
     pub(super) answer: Option<usize>,
-    /// The message that it answers, or follows at once.
+    /// The message that the send answers or follows at once.
     pub(super) asked: Option<usize>,
-    /// True if the send follows that message at once, so that the process had worked before.
+    /// True if the send follows that message at once, so that the process had done its work before.
     pub(super) is_at_once: bool,
-    /// True if a round of the process begins with the send.
+    /// True if a round of the process begins with this send.
     pub(super) begins: bool,
     pub(super) shown: Shown,
 }
 
-/// The sends of a schedule in its order; `None`: the first of a process.
+/// The sends of a schedule in its order; `None` for the first one of a process.
 ///
-/// Of two partners one begins and the other answers, or both send and then receive: in either case
-/// what a process does next begins when the partner's message of the same round is there.
+/// Of two partners one begins and the other answers, or both send and then receive. In both cases the
+/// next work of a process begins when the partner's message of the same round is there.
 pub(super) fn steps(schedule: &Schedule) -> Vec<Option<Step>> {
     let messages = &schedule.messages;
     let mut pairs: BTreeMap<(Node, Node), Vec<usize>> = BTreeMap::new();
@@ -62,7 +62,7 @@ pub(super) fn steps(schedule: &Schedule) -> Vec<Option<Step>> {
         of.sort_unstable();
     }
     let mut number: BTreeMap<(Node, Node), usize> = BTreeMap::new();
-    // The own send before, and its answer.
+    // The process's send before, and the answer to it.
     let mut before: Vec<Option<(usize, Option<usize>)>> = vec![None; schedule.nodes];
     let mut partners = vec![Round::default(); schedule.nodes];
     let there = |i: usize| messages[i].received_ns.1;
@@ -77,7 +77,7 @@ pub(super) fn steps(schedule: &Schedule) -> Vec<Option<Step>> {
         let base = messages[own].sent_ns.1;
         let base = answer.map_or(base, |at| there(at).max(base)).min(t);
         let at_once = (AT_ONCE * (t - base) as f64) as i64;
-        // What came just before it, of whomever, may be what it waited for.
+        // The last message before it, from any process, for which it may have waited.
         let came = &arrivals[usize::from(me)];
         let latest = came.partition_point(|(at, _)| *at <= t).checked_sub(1);
         let latest = latest.map(|at| came[at]);
