@@ -10,9 +10,9 @@ enum call_shape {
 	SENT, SENT_MESSAGE, RECEIVED, SEVERAL_RECEIVED, WROTE,
 };
 /* The shape of each call, those of 32-bit programs behind the others. */
-u8 call_shapes[2 * SYSCALLS] SEC(".data.call_shapes");
+u8 call_shapes[2 * SYSCALLS] SEC(".bss.call_shapes");
 /* For each place of the next instruction in its page: files opened there are the C library's own. */
-u8 library_opens[PAGE_MASK + 1] SEC(".data.library_opens");
+u8 library_opens[PAGE_MASK + 1] SEC(".bss.library_opens");
 
 /* Sockets whose destination was reported, by inode. */
 struct {

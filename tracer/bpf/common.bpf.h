@@ -41,7 +41,7 @@ struct {
 } traced_pids SEC(".maps");
 
 /* How often one stopped to be NATIVE. */
-u64 pid_changes SEC(".data.pid_changes");
+u64 pid_changes SEC(".bss.pid_changes");
 
 /* The open file of a descriptor; NULL: there is none. */
 static __always_inline struct file *file_of(struct fdtable *table, u32 fd)

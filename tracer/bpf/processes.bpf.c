@@ -49,7 +49,7 @@ int BPF_PROG(forked, struct task_struct *parent_at, struct task_struct *child_at
 	u32 level = ids->level;
 	*f = (struct fork_event){ child->pid, child->tgid, level };
 	if (level <= PID_LEVELS_MAX)
-		f->inner_pid = (u32)as(struct upid, &ids->numbers[level])->nr;
+		f->inner_pid = (u32)as(struct upid, (u64)&ids->numbers + level * bpf_core_type_size(struct upid))->nr;
 	if (is_process)
 		set_state(f->tid, state_of(child));
 	s->record.head.number = config.with_files && child->files == parent->files ? SHARES_FILES : 0;

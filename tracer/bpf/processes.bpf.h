@@ -39,7 +39,7 @@ struct scratch {
 MAP(ARRAY, 1, struct scratch, scratch);
 RING(8 << 20, ring);
 RING(4096, wakeup);
-u64 lost SEC(".data.lost");
+u64 lost SEC(".bss.lost");
 
 /* A word at an address of the kernel. */
 static __always_inline u64 word_at(u64 address)

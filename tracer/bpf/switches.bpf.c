@@ -1,0 +1,102 @@
+/*
+ * Scheduling: which thread leaves a CPU to which one and in which call it then waits, and what the idle task does in
+ * interrupts: the threads it wakes, and the requests to devices that it completes.
+ */
+#include "common.bpf.h"
+
+enum { NOT_OF_PROGRAM = 0x00204010, MINORBITS = 20 };	/* PF_KTHREAD, PF_USER_WORKER, PF_IO_WORKER */
+
+const volatile struct { u32 cpus; } config = { 1 };
+
+/* Not 0: entries and returns of this call are recorded anyway. */
+u8 recorded_calls[SYSCALLS] SEC(".bss.recorded_calls");
+u64 lost SEC(".bss.lost");
+
+/*
+ * A ring for each CPU. Up to this many CPUs each is a map of its own: no look-up for a record, and making an entry of a
+ * map of maps waits some 10 ms for all CPUs.
+ */
+#define EACH_RING(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+enum { NAMED_RINGS = 16 };
+struct ring { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); };
+#define DECLARE(n) struct ring ring_##n SEC(".maps");
+EACH_RING(DECLARE)
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct ring);
+} all_rings SEC(".maps");
+
+static __always_inline void *reserve(u32 bytes)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	void *ring;
+	if (config.cpus > NAMED_RINGS) {
+		ring = bpf_map_lookup_elem(&all_rings, &cpu);
+		return ring ? bpf_ringbuf_reserve(ring, bytes, 0) : NULL;
+	}
+	switch (cpu) {
+#define CHOOSE(n) case n: ring = &ring_##n; break;
+	EACH_RING(CHOOSE)
+	default: return NULL;
+	}
+	return bpf_ringbuf_reserve(ring, bytes, 0);
+}
+
+static __always_inline void submit(struct switch_event *to, struct switch_event event)
+{
+	event.at = bpf_ktime_get_ns();
+	*to = event;
+	bpf_ringbuf_submit(to, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline int record(struct switch_event event)
+{
+	struct switch_event *to = reserve(sizeof *to);
+	if (to)
+		submit(to, event);
+	else
+		__sync_fetch_and_add(&lost, 1);
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(leaves, bool goes_on, struct task_struct *task, struct task_struct *next, unsigned int state)
+{
+	struct switch_event event = { .tid = task->pid, .next = next->pid, .ran = task->se.sum_exec_runtime };
+	/* The state of a thread that was preempted is one that it is about to take. */
+	if (!goes_on)
+		event.state = state, event.exit_state = task->exit_state;
+	if (!(event.state | event.exit_state) || task->flags & NOT_OF_PROGRAM)
+		return record(event);
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	u64 is_compat = task->thread_info.status & TS_COMPAT, number = regs->orig_ax;
+	if (!is_compat && number < SYSCALLS && recorded_calls[number])
+		return record(event);
+	struct waiting_event *to = reserve(sizeof *to);
+	if (!to) {
+		__sync_fetch_and_add(&lost, 1);
+		return 0;
+	}
+	to->call = (struct waiting_call){ number, is_compat, { regs->bp, regs->bx, regs->r11, regs->r10, regs->r9, regs->r8,
+		regs->ax, regs->cx, regs->dx, regs->si, regs->di } };
+	submit(&to->head, event);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(woken, struct task_struct *task)
+{
+	return (u32)bpf_get_current_pid_tgid() ? 0 : record((struct switch_event){ .tid = task->pid, .exit_state = IS_WAKING });
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(completed, struct request *request)
+{
+	struct gendisk *disk = as(struct request, request)->q->disk;
+	if ((u32)bpf_get_current_pid_tgid() || !disk)
+		return 0;
+	return record((struct switch_event){ .next = disk->major << MINORBITS | disk->first_minor,
+		.exit_state = IS_COMPLETED, .ran = as(struct request, request)->__sector });
+}
