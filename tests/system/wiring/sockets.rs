@@ -1,12 +1,12 @@
-//! Sockets, and descriptors that are passed through them. The workload prints its own truth.
+//! Sockets, and descriptors that are passed through them. The workload prints its own connections.
 
 use std::collections::BTreeSet;
 
 use super::{Traced, traced};
 use crate::support::PYTHON;
 
-/// Runs `talk` with a parent that calls `serve()` and a child that calls `ask()`; both print
-/// `pid inode` of the socket that they talk through.
+/// Runs `talk` with a parent that calls `serve()` and a child that calls `ask()`; both print `pid inode` of
+/// the socket through which they talk.
 fn talk(parts: &str) -> Option<Traced> {
     let script = format!(
         "
@@ -26,7 +26,7 @@ assert os.waitpid(pid, 0)[1] == 0
     traced(&[], &[PYTHON, "-c", &script])
 }
 
-/// The pids that talked, by what they said.
+/// Pids and inodes of the processes that talked, by their own output.
 fn truth(run: &Traced) -> (BTreeSet<String>, BTreeSet<String>) {
     let text = run.finished.stdout_text();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -35,7 +35,8 @@ fn truth(run: &Traced) -> (BTreeSet<String>, BTreeSet<String>) {
         .unzip()
 }
 
-/// One channel of a kind, one of the told inodes is its own, and both processes hold an end.
+/// Checks that there is one channel of a kind, that its inode is one of the printed ones, and that both
+/// processes have an end of it.
 #[track_caller]
 fn assert_one_channel(run: &Traced, kind: &str) -> String {
     let (pids, inodes) = truth(run);
@@ -130,7 +131,7 @@ def serve():
     assert_one_channel(&run, "udp");
 }
 
-/// Who sends to an address without connecting holds the channel of the receiver.
+/// A process that sends to an address without connecting has an end of the receiver's channel.
 fn sent_to(kind: &str, receiver: &str, send: &str) {
     let run = talk(&format!(
         "
@@ -219,7 +220,7 @@ def serve():
     );
     let Some(run) = run else { return };
     let (_, inodes) = truth(&run);
-    let inode = inodes.first().expect("what it told");
+    let inode = inodes.first().expect("the inode that it printed");
     let writers = format!(
         "SELECT origin, direction FROM channel_ends JOIN channels USING (channel_id)
          JOIN processes USING (upid) WHERE inode = {inode} AND used IS NOT 0 ORDER BY direction"
@@ -228,9 +229,10 @@ def serve():
     assert_eq!(run.trace.rows(&writers), expected);
 }
 
-/// Programs in the kernel tell of what comes with a message; others see what is held for long enough.
+/// eBPF programs report descriptors that come with a message; other layers see those that are open for long
+/// enough.
 #[test]
-fn who_was_passed_a_descriptor_for_a_moment_held_it() {
+fn a_descriptor_that_was_passed_and_closed_at_once_is_recorded() {
     let run = talk(
         "
 one, other = socket.socketpair()
