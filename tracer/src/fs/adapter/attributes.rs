@@ -26,9 +26,9 @@ impl Adapter {
         self.answer_attributes(reply, result);
     }
 
-    /// As [`Adapter::get_attributes`] for somebody who asks for the time of birth, which does not
-    /// come with a lookup. Where attributes may be kept there shall be no request for that alone:
-    /// the kernel then tells of no birth.
+    /// As [`Adapter::get_attributes`] for a caller that requests the time of birth, which does not come with
+    /// a lookup. If attributes may be kept, there must be no request for the birth alone: the kernel then
+    /// reports no birth.
     pub(super) fn get_statx(&self, req: &Request, _what: abi::StatxIn, reply: Reply<'_>) {
         if !self.ttl.is_zero() {
             return reply.error(Errno::ENOSYS);
@@ -57,7 +57,7 @@ impl Adapter {
             }
             event
         };
-        // A truncation that got what it asked for.
+        // Result of a truncation: the requested size.
         let value = |result: &Result<_>| {
             outcome(result, |_| match changes.op() {
                 Op::Truncate => changes.size.map_or(0, |size| size as i64),
@@ -103,7 +103,7 @@ impl Adapter {
         }
     }
 
-    /// Answers if the caller may use a node as `mask` asks.
+    /// Succeeds if the caller may use a node as `mask` says.
     pub(super) fn check_access(&self, req: &Request, check: abi::AccessIn, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Access, file).flags(check.mask);
         let access = |node: &Arc<Node>| {
@@ -161,7 +161,7 @@ impl Adapter {
         reply.done(result);
     }
 
-    /// An extended attribute was changed: those of the system say who may search a directory.
+    /// An extended attribute was changed. Those of the system decide who may search a directory.
     fn access_list_changed(&self, req: &Request, name: &OsStr) {
         if name.as_bytes().starts_with(b"system.")
             && let Ok(node) = self.view.node(req.node)
@@ -171,8 +171,7 @@ impl Adapter {
         }
     }
 
-    /// Answers a request for a value or a list of extended attributes: with its size when
-    /// `size` is 0.
+    /// Answers a request for a value or a list of extended attributes; with the size if `size` is 0.
     fn answer_xattr(
         &self,
         req: &Request,

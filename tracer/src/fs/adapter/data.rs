@@ -21,11 +21,11 @@ use crate::fs::split::Cutting;
 use crate::opens::{Note, Noted};
 use nix::Result;
 
-/// Most that the answer to a COPY_FILE_RANGE can express, in whole pages.
+/// Largest length that the answer to a COPY_FILE_RANGE can express, in whole pages.
 const SHORT_COPY: u64 = u32::MAX as u64 & !0xfff;
 
 impl Adapter {
-    /// A call on an open file: finds it, acts, records.
+    /// Makes a call on an open file: finds it, acts, records.
     fn on_file<T>(
         &self,
         req: &Request,
@@ -34,7 +34,7 @@ impl Adapter {
         act: impl FnOnce(&OpenFile) -> Result<T>,
         value: impl FnOnce(&Result<T>) -> i64,
     ) -> Result<T> {
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let open = self.view.file(fh);
         let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let result = open.and_then(|open| act(&open));
@@ -44,7 +44,7 @@ impl Adapter {
 
     pub(super) fn read_file(&self, req: &Request, read: &abi::ReadIn, mut reply: Reply<'_>) {
         let by_application = read.read_flags & READ_LOCKOWNER != 0;
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let open = match self.view.file(read.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
@@ -98,7 +98,7 @@ impl Adapter {
         let effort = if by_cache {
             Effort::Tables
         } else {
-            Effort::Look
+            Effort::Proc
         };
         let mut started = self.log.start(req.who.tid, effort);
         let open = match self.view.file(write.fh) {
@@ -136,14 +136,14 @@ impl Adapter {
         self.answer_count(reply, result);
     }
 
-    /// Data of a node were changed, with which its mode may have lost set-user-id and set-group-id.
+    /// The data of a node changed, so its mode may have lost set-user-id and set-group-id.
     pub(super) fn mode_may_differ(&self, node: u64) {
         if !self.ttl.is_zero() {
             self.drops.mode(node);
         }
     }
 
-    /// A read or write, maybe one of several pieces, is about to be answered.
+    /// A read or write, or one of several pieces of it, is about to be answered.
     fn end_piece(&self, started: Started, event: Event, value: i64, open: &OpenFile) {
         let cutting = Cutting {
             largest: u64::from(self.shared.largest_request),
@@ -213,13 +213,13 @@ impl Adapter {
         }
     }
 
-    /// A copy whose answer has room for 32 bits.
+    /// Serves a copy whose answer has 32 bits for the length.
     pub(super) fn copy_short(&self, req: &Request, copy: &abi::CopyFileRangeIn, reply: Reply<'_>) {
         let result = self.copy(req, copy, copy.len.min(SHORT_COPY));
         self.answer_count(reply, result);
     }
 
-    /// A copy of any length.
+    /// Serves a copy of any length.
     pub(super) fn copy_long(&self, req: &Request, copy: &abi::CopyFileRangeIn, reply: Reply<'_>) {
         match self.copy(req, copy, copy.len) {
             Ok(copied) => reply.body(&abi::CopyFileRangeOut {
@@ -230,7 +230,7 @@ impl Adapter {
     }
 
     fn copy(&self, req: &Request, copy: &abi::CopyFileRangeIn, length: u64) -> Result<usize> {
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let files = self
             .view
             .file(copy.fh_in)
@@ -271,7 +271,7 @@ impl Adapter {
         input: &[u8],
         reply: Reply<'_>,
     ) {
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let (file, result) = if call.flags & abi::IOCTL_DIR != 0 {
             match self.view.directory(call.fh) {
                 Ok(open) => (

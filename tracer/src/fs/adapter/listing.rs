@@ -24,7 +24,7 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Adds an entry, after its node in a READDIRPLUS. `false`: it does not fit.
+    /// Adds an entry, after its node in a READDIRPLUS. Returns false if it does not fit.
     fn add(&mut self, entry: Option<&EntryOut>, listed: &Listed<'_>) -> bool {
         let name = listed.name.as_bytes();
         let dirent = Dirent {
@@ -52,7 +52,7 @@ impl Listing<'_> {
     }
 }
 
-/// As in a directory entry (`DT_…`).
+/// Type as in a directory entry (`DT_…`).
 fn type_of(kind: FileKind) -> u8 {
     match kind {
         FileKind::File | FileKind::Absent => libc::DT_REG,
@@ -101,7 +101,7 @@ impl Adapter {
         });
     }
 
-    /// A listing: `list` fills it.
+    /// Makes a listing, which `list` fills.
     fn listing(
         &self,
         req: &Request,
@@ -109,7 +109,7 @@ impl Adapter {
         mut reply: Reply<'_>,
         list: impl Fn(&OpenDirectory, &mut Listing<'_>) -> Result<()>,
     ) {
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let open = self.view.directory(read.fh);
         let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let mut listing = Listing {

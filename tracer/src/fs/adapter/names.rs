@@ -1,4 +1,4 @@
-//! Requests about names: looking up, making, removing, renaming.
+//! Requests about names: lookup, creation, removal, renaming.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use nix::Result;
 
 impl Adapter {
     pub(super) fn lookup(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let (result, file) = match self.view.node(req.node) {
             Ok(parent) => self.view.lookup(req.who, &parent, name),
             Err(errno) => (Err(errno), None),
@@ -171,7 +171,7 @@ impl Adapter {
         match result {
             Ok(Entry { node, attributes }) => {
                 let entry = self.entry_out(req.node, &node, &attributes);
-                // Once the kernel knows, it may forget: nothing of the node is used after this.
+                // Once the kernel has the answer, it may forget the node: the node is not used after this.
                 drop(node);
                 reply.body(&entry);
             }
@@ -179,7 +179,7 @@ impl Adapter {
         }
     }
 
-    /// Entry for the kernel of a node in the directory `parent`.
+    /// The kernel's entry for a node in the directory `parent`.
     pub(super) fn entry_out(
         &self,
         parent: u64,
