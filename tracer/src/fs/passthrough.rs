@@ -29,7 +29,7 @@ mod data;
 mod descriptor_limit;
 mod directory;
 pub(super) mod eviction;
-mod look;
+mod lookup;
 mod make;
 mod names;
 mod open;

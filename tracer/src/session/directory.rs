@@ -1,4 +1,4 @@
-//! A directory to trace: checked, and held by a descriptor before anything is mounted over it.
+//! A directory to trace: checked, and opened before anything is mounted over it.
 
 use std::fs::File;
 use std::io;
@@ -9,14 +9,14 @@ use super::{Error, Result, nested};
 use crate::fs::Permission;
 use crate::mounting::{self, View};
 
-/// Filesystems that hold no files of a workflow; a view of them could not work.
+/// Filesystems without files of a workflow, on which a mount could not work.
 const KERNEL_FILESYSTEMS: &[&str] = &[
     "proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "debugfs", "tracefs", "bpf",
 ];
 
 const ROOT: &str = "/";
-/// Where services listen. A socket that was bound outside of a view cannot be reached through it,
-/// and nothing in here outlives the machine.
+/// Directory with the sockets of services. A socket that was bound outside of a mount cannot be reached
+/// through it, and no file in here outlives the machine.
 const RUNTIME: &str = "/run";
 
 /// An existing directory and a descriptor of it.
@@ -24,9 +24,9 @@ const RUNTIME: &str = "/run";
 pub(super) struct Directory {
     /// Absolute path without symbolic links.
     pub(super) path: PathBuf,
-    /// The directory itself, whatever will be mounted over its path.
+    /// The directory itself, whatever is mounted over its path later.
     pub(super) file: File,
-    /// Type of the filesystem that it is on, where that is known.
+    /// Type of its filesystem, if known.
     pub(super) filesystem: Option<String>,
     mode: u32,
 }
@@ -74,7 +74,7 @@ impl Directory {
         })
     }
 
-    /// How a view of this directory is mounted at `at` for all users.
+    /// Properties of a mount of this directory at `at` for all users.
     pub(super) fn view(&self, at: &Path, permission: Permission) -> io::Result<View> {
         Ok(View {
             at: at.to_owned(),
@@ -84,14 +84,14 @@ impl Directory {
         })
     }
 
-    /// The path of `file` below this directory, if it lies there.
+    /// The path of `file` below this directory, if it is there.
     pub(super) fn relative<'a>(&self, file: &'a Path) -> Option<&'a Path> {
         file.strip_prefix(&self.path).ok()
     }
 }
 
-/// Opens directories; `/` stands for all below it. One view covers those that lie in another; those that a view of another
-/// flowtrace shows are left out, and come second.
+/// Opens directories; `/` stands for all directories below it. One mount covers directories inside of another
+/// one. Directories in a mount of another flowtrace are left out, and are the second value.
 pub(super) fn open_all(paths: &[PathBuf]) -> Result<(Vec<Directory>, Vec<PathBuf>)> {
     let mut asked = Vec::new();
     for path in paths {
@@ -115,7 +115,7 @@ pub(super) fn open_all(paths: &[PathBuf]) -> Result<(Vec<Directory>, Vec<PathBuf
     Ok((outermost(directories), in_views))
 }
 
-/// The directories in the root directory that hold files. Symbolic links lead to one of them.
+/// The directories in the root directory that have files. Symbolic links lead to one of them.
 fn below_root() -> Result<Vec<PathBuf>> {
     let fail = |reason: String| Error::Directory {
         path: ROOT.into(),
@@ -142,7 +142,7 @@ fn below_root() -> Result<Vec<PathBuf>> {
     Ok(directories)
 }
 
-/// The directories without those that lie inside another of them: one view covers both.
+/// The directories without those inside of another one of them: one mount covers both.
 fn outermost(mut directories: Vec<Directory>) -> Vec<Directory> {
     directories.sort_by(|a, b| a.path.cmp(&b.path));
     let mut kept: Vec<Directory> = Vec::new();

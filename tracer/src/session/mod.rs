@@ -1,5 +1,5 @@
-//! The order of a recording: prepare, mount, start, follow, flush. One file per kind of session
-//! and one per concern of starting a command.
+//! The order of a recording: prepare, mount, start, follow, flush. There is one file per kind of session and
+//! one per concern of starting a command.
 
 mod apart;
 mod attach;

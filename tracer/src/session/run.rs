@@ -34,12 +34,12 @@ pub use notice::Notice;
 pub use options::{Following, RunOptions};
 pub use report::{Background, RunReport};
 use setup::{Run, Started};
-use watched::Telling;
+use watched::EbpfEvents;
 
 /// Runs a command under trace. Call it while the process has one thread.
 ///
 /// # Errors
-/// When the command never ran. What goes wrong later is told by the report.
+/// If the command never ran. Later errors are in the report.
 pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
     proc::near::begin();
     let program = find_program(&options.command[0])?;
@@ -47,7 +47,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         return Err(Error::ForeignProc);
     }
     if options.layer == Layer::Kernel && !options.bare && !geteuid().is_root() {
-        // Before anything is made or replaced: this is mostly refused.
+        // Before anything is made or replaced, because this is mostly refused.
         kernel::try_tracepoints().map_err(|error| Error::KernelLayer(error.to_string()))?;
     }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
@@ -106,7 +106,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
 }
 
 impl Run<'_> {
-    /// The command in its views, with nothing recorded.
+    /// Runs the command in its mounts, without recording.
     fn bare(&self, mut views: Views, mut inherited: Inherited) -> Result<RunReport> {
         let start = views.start(self.cwd, &inherited.streams, self.directories);
         let served = self
@@ -143,11 +143,12 @@ impl Run<'_> {
     ) -> Result<RunReport> {
         let root = views.child.pid;
         let without_ptrace = watched::without_ptrace(self.options);
-        // Beside the making of the trace: either takes some ms.
+        // At the same time as the making of the trace: either takes some ms.
         let (topology, calls) = (self.options.topology, self.kernel.is_some());
         let waits = self.options.sample_hertz > 0;
-        let start = move || Telling::start(root.as_raw() as u32, topology, calls, waits);
-        let told = watched::are_told(self.options, without_ptrace).then(|| thread::spawn(start));
+        let start = move || EbpfEvents::start(root.as_raw() as u32, topology, calls, waits);
+        let events =
+            watched::are_reported(self.options, without_ptrace).then(|| thread::spawn(start));
         let RunOptions {
             replace,
             keep_secrets,
@@ -179,9 +180,10 @@ impl Run<'_> {
         let namespaces = live.as_ref().map(Live::namespaces);
         // This, too, takes the kernel some ms.
         let scheduler = (calls && waits).then(|| Scheduler::open().ok()).flatten();
-        let told = told.and_then(|told| told.join().ok().flatten());
-        // Lifetimes alone are less than what ptrace tells.
-        let told = told.filter(|told| told.is_all() || without_ptrace && told.calls.is_none());
+        let events = events.and_then(|events| events.join().ok().flatten());
+        // Lifetimes alone are less than ptrace reports.
+        let events =
+            events.filter(|events| events.is_all() || without_ptrace && events.calls.is_none());
         let started = Started {
             views,
             inherited,
@@ -195,7 +197,7 @@ impl Run<'_> {
                 left: false,
             },
         };
-        let recorded = self.record(started, told);
+        let recorded = self.record(started, events);
         if let Some(live) = live {
             live.stop();
         }
@@ -221,11 +223,11 @@ impl Run<'_> {
     fn record(
         &self,
         started: Started<'_>,
-        told: Option<Telling>,
+        events: Option<EbpfEvents>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root;
-        if told.is_some() || self.options.following == Following::WithoutPtrace {
-            return self.watched(started, None, told);
+        if events.is_some() || self.options.following == Following::WithoutPtrace {
+            return self.watched(started, None, events);
         }
         match proc::seize(root.as_raw() as u32) {
             Ok(()) => self.traced(started),

@@ -1,4 +1,4 @@
-//! Owners as a mount in a user namespace must show them (see [`crate::fs::Config::owner`]).
+//! Owners shown by a mount in a user namespace (see [`crate::fs::Config::owner`]).
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::stat::Attributes;
 const OTHERS_WRITE: u32 = 0o022;
 
 impl View {
-    /// Attributes as the kernel is told them.
+    /// Attributes that the kernel gets.
     pub(super) fn show(&self, node: &Node, mut attributes: Attributes) -> Attributes {
         if let Some((uid, gid)) = self.owner {
             if attributes.uid == uid {
@@ -28,8 +28,8 @@ impl View {
 
     /// As [`View::show`], for a node found in a directory.
     ///
-    /// Who may write a directory may remove and rename what is in it, whoever owns that, unless
-    /// the directory is sticky. The kernel would refuse that for the files of nobody.
+    /// A user who may write a directory may remove and rename its entries, whoever owns them, unless the
+    /// directory is sticky. The kernel would refuse that for the files of nobody.
     pub(super) fn show_in(&self, parent: &Node, node: &Node, attributes: Attributes) -> Attributes {
         if let Some((uid, _)) = self.owner {
             let foreign = attributes.uid != uid;

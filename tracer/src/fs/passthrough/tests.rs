@@ -16,7 +16,7 @@ use crate::fs::credentials::Requester;
 use crate::fs::handle::Opener;
 use crate::fs::{Hidden, Permission};
 
-/// A view of a directory of its own, with a trace.
+/// A passthrough of a new directory, with a trace.
 struct Bench {
     view: Arc<View>,
     source: PathBuf,
@@ -318,7 +318,7 @@ enum Step {
     Remove(usize, bool),
     Rename(usize, usize, u32),
     Link(usize, usize),
-    Look(usize),
+    Lookup(usize),
 }
 
 const PATHS: [&str; 12] = [
@@ -335,7 +335,7 @@ fn step() -> impl Strategy<Value = Step> {
         (path(), any::<bool>()).prop_map(|(path, directory)| Step::Remove(path, directory)),
         (path(), path(), 0u32..3).prop_map(|(from, to, flags)| Step::Rename(from, to, flags)),
         (path(), path()).prop_map(|(from, to)| Step::Link(from, to)),
-        path().prop_map(Step::Look),
+        path().prop_map(Step::Lookup),
     ]
 }
 
@@ -354,13 +354,13 @@ fn walk_real(directory: &Path, seen: &Path, found: &mut BTreeMap<PathBuf, u64>) 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The names in force at the end of a trace are the names in the directory, each of the
-    /// right inode, and no name is in force twice.
+    /// The names in force at the end of a trace are the names in the directory, each with the right inode,
+    /// and no name is in force twice.
     #[test]
     fn names_in_force_are_the_names_there(steps in prop::collection::vec(step(), 0..60)) {
         let bench = Bench::new(Vec::new());
         for step in &steps {
-            // Most steps fail for want of a parent or a target; that is part of the test.
+            // Most steps fail because a parent or a target is missing; that is part of the test.
             let _ = match *step {
                 Step::Write(path) => bench.write(PATHS[path], b"x"),
                 Step::MakeDirectory(path) => bench.make(PATHS[path], DIRECTORY),
@@ -374,7 +374,7 @@ proptest! {
                     let (parent, name) = bench.split(PATHS[to])?;
                     bench.view.link(ME, &node, &parent, name).map(drop)
                 }),
-                Step::Look(path) => bench.walk(PATHS[path]).map(drop),
+                Step::Lookup(path) => bench.walk(PATHS[path]).map(drop),
             };
         }
         let mut real = BTreeMap::new();

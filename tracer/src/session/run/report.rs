@@ -17,7 +17,7 @@ pub struct RunReport {
     pub background: Option<Background>,
 }
 
-/// The views of a run that is over, for the processes that live on in them.
+/// The mounts of a run that is over, for the processes that live on in them.
 #[derive(Debug)]
 pub struct Background {
     pub(super) views: Views,
@@ -25,7 +25,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Serves the views until nobody can reach them any more.
+    /// Serves the mounts until no process can reach them any more.
     pub fn serve(mut self) {
         self.views.unmount_when_unused();
         self.served.join();

@@ -1,4 +1,4 @@
-//! Parts and steps of a run that are the same however its processes are followed.
+//! Parts and steps of a run that do not depend on the layer that follows its processes.
 
 use std::io;
 use std::path::Path;
@@ -28,14 +28,14 @@ use crate::opens::Opens;
 use crate::proc::Living;
 use crate::proc::lifetimes::End;
 use crate::rings::Rings;
-/// A command whose child waits, and what is kept of it while it runs.
+/// A command whose child waits, and the state that the run keeps while it runs.
 pub(super) struct Started<'a> {
     pub(super) views: Views,
     pub(super) inherited: Inherited,
     pub(super) recording: &'a Recording,
-    /// Where packets are captured beside our own network namespace.
+    /// Namespaces in which packets are captured, besides our own network namespace.
     pub(super) namespaces: Option<Arc<Namespaces>>,
-    /// Source of scheduler events for the kernel layer, where there is one.
+    /// Source of scheduler events for the kernel layer, if there is one.
     pub(super) scheduler: Option<Scheduler>,
     pub(super) job: Job<'a>,
 }
@@ -45,10 +45,10 @@ pub(super) struct Run<'a> {
     pub(super) directories: &'a [Directory],
     pub(super) cwd: &'a Path,
     pub(super) program: &'a Path,
-    /// Which signals the command is still to get.
+    /// Decides which signals are passed on to the command.
     pub(super) forwarder: Arc<SignalForwarder>,
     pub(super) offers: Arc<Offers>,
-    /// Where FUSE and the kernel layer meet, if that was asked for.
+    /// Exchange between FUSE and the kernel layer, if that layer was requested.
     pub(super) kernel: Option<Arc<Opens>>,
     pub(super) rings: Arc<Rings>,
 }
@@ -68,7 +68,7 @@ impl Run<'_> {
         views.child.go(calls)
     }
 
-    /// Starts the daemons behind the views, and records what is going to be recorded.
+    /// Starts the daemons behind the mounts, and records the settings of the recording.
     pub(super) fn serve(
         &self,
         started: &mut Started<'_>,
@@ -84,12 +84,12 @@ impl Run<'_> {
             .serving(views)
             .serve(mounted, recorded.then_some((*recording, callers)))?;
         self.describe(recording, views, &served, layer);
-        // From here on whoever opens the trace learns what is, or was, being recorded.
+        // From here on the trace itself says what is, or was, being recorded.
         recording.recorder.settle();
         Ok(served)
     }
 
-    /// Runs the command; signals go to those that live.
+    /// Runs the command; signals go to those of its processes that live.
     pub(super) fn go_on(
         &self,
         started: &mut Started<'_>,
@@ -109,7 +109,7 @@ impl Run<'_> {
             .map_err(Error::system("pass on signals"))
     }
 
-    /// The last process has ended, or those that are left were let go.
+    /// Ends the run after its last process has ended, or flowtrace has detached from the rest.
     pub(super) fn conclude(
         &self,
         started: Started<'_>,
@@ -184,12 +184,12 @@ impl Run<'_> {
         }
     }
 
-    /// An error where what ended is not the command: it could not be run, though it was there when we looked, or a
-    /// signal came before.
+    /// Fails if the process that ended is not the command: the command could not be run, though it existed
+    /// when it was checked, or a signal came before.
     pub(super) fn must_have_run(&self, views: &mut Views, end: Option<End>) -> Result<()> {
         let program = self.program.display().to_string();
         match (views.child.outcome(), end) {
-            // A script whose interpreter is missing, or a lost working directory.
+            // A script whose interpreter is missing, or a removed working directory.
             (Outcome::Refused(source), _) if source.raw_os_error() == Some(libc::ENOENT) => {
                 Err(Error::NotFound(format!("{program} (or its interpreter)")))
             }

@@ -54,7 +54,7 @@ impl Run<'_> {
             table,
             self.options.environment.clone(),
         );
-        // Where nobody traces any more, a call that the filter picks would fail.
+        // Once no process traces any more, a call that the filter selects would fail.
         let topology = self.options.topology && !self.options.detach;
         if !topology {
             recording.recorder.lost(Loss::TopologyLeftOut, 1);
@@ -126,7 +126,7 @@ impl Run<'_> {
             .map_err(|error| Error::KernelLayer(error.to_string()))
     }
 
-    /// Fails unless the kernel serves the data of all mounts by itself, where it is to.
+    /// Fails unless the kernel serves the data of all mounts by itself, if it has to.
     pub(super) fn kernel_serves(&self, served: &Served) -> Result<()> {
         let by_fuse = |view: &ServedView| view.session.layer() != FileLayer::Kernel;
         if self.kernel.is_some() && served.views().iter().any(by_fuse) {
@@ -137,7 +137,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks at what the threads do. A run goes on without.
+    /// Samples the threads. A run goes on without samples.
     pub(super) fn sampler(
         &self,
         recording: &Recording,
@@ -153,7 +153,8 @@ impl Run<'_> {
     }
 }
 
-/// Why ptrace was refused: another process traces them already, which may be an outer run, or the system forbids it.
+/// The reason why ptrace was refused: another process traces them already, which may be an outer run, or the
+/// system forbids it.
 pub(super) fn refused(root: Pid, error: &io::Error) -> String {
     let own = std::process::id();
     let tracer =
