@@ -265,7 +265,7 @@ fn a_trace_that_the_mount_would_hide_is_refused() {
     mount.args(["mount", "source", "point", "-o", "point/trace.db"]);
     let refused = finish(mount.current_dir(scratch.join(""))).expect(125);
     assert!(
-        refused.stderr.contains("would lie over it"),
+        refused.stderr.contains("would hide it"),
         "{}",
         refused.stderr
     );

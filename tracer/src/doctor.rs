@@ -188,7 +188,7 @@ fn reported_processes() -> Check {
         "processes without ptrace (tracepoints)",
         proc::try_tracepoints(),
         "eBPF programs report every process, no process waits",
-        "flowtrace run uses ptrace; mount and run --no-ptrace miss what short processes were",
+        "flowtrace run uses ptrace; mount and run --no-ptrace miss the programs of short processes",
         "root or CAP_BPF and CAP_PERFMON, outside of containers; a kernel with \
          CONFIG_DEBUG_INFO_BTF, 5.18 or newer",
     )
@@ -295,7 +295,7 @@ fn namespaces_of_others() -> Check {
                 .is_ok_and(|own| nix::sched::setns(own, CloneFlags::CLONE_NEWNET).is_ok())
     });
     if inside {
-        return check(WHAT, Verdict::Works, "run --net follows them there", None);
+        return check(WHAT, Verdict::Works, "run --net captures them", None);
     }
     check(
         WHAT,
@@ -357,7 +357,7 @@ fn io_uring() -> Check {
             WHAT,
             Verdict::Limited,
             format!(
-                "read from /dev/fuse instead: io_uring or fuse.enable_uring is not ours to use: {error}"
+                "read from /dev/fuse instead: io_uring or fuse.enable_uring cannot be used: {error}"
             ),
             Some("root, outside of containers"),
         ),
@@ -371,7 +371,7 @@ fn descriptors() -> Check {
         Ok((_, hard)) if hard < 65536 => check(
             WHAT,
             Verdict::Limited,
-            format!("{hard} files open at most, of all programs in a view together"),
+            format!("{hard} files open at most, by all programs in a mount together"),
             Some("ulimit -Hn 1048576, or LimitNOFILE= of the service"),
         ),
         Ok((_, hard)) => check(WHAT, Verdict::Works, format!("{hard} open files"), None),

@@ -34,7 +34,7 @@ pub(crate) fn in_first_pid_namespace() -> io::Result<()> {
     match namespace.as_os_str() == FIRST_PID_NAMESPACE {
         true => Ok(()),
         false => Err(io::Error::other(
-            "the scheduler counts processes otherwise here",
+            "the scheduler reports process ids of another pid namespace",
         )),
     }
 }

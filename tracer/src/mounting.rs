@@ -146,7 +146,7 @@ pub(crate) fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
     }
     Err(io::Error::new(
         io::ErrorKind::UnexpectedEof,
-        "no descriptor came",
+        "the message has no descriptor",
     ))
 }
 
@@ -300,7 +300,7 @@ pub(crate) fn kept_flags(directory: &File) -> io::Result<MsFlags> {
 /// A path as a C string; paths from the kernel never contain a NUL.
 pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "text holds a NUL byte"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "text contains a NUL byte"))
 }
 
 #[cfg(test)]

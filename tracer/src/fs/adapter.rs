@@ -10,7 +10,7 @@ use super::credentials::Requester;
 use super::locks::Locks;
 use super::log::{Event, Log, done};
 use super::node::Node;
-use super::passthrough::View;
+use super::passthrough::Passthrough;
 use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
 use crate::callers::Effort;
@@ -44,7 +44,7 @@ use walks::Walks;
 
 /// Answers the requests of one mount.
 pub(super) struct Adapter {
-    view: Arc<View>,
+    passthrough: Arc<Passthrough>,
     log: Arc<Log>,
     shared: Arc<Shared>,
     backings: Backings,
@@ -156,7 +156,7 @@ impl Adapter {
 
             opcode::FORGET => {
                 let abi::ForgetIn { nlookup } = body.take()?;
-                self.view.forget(req.node, nlookup);
+                self.passthrough.forget(req.node, nlookup);
                 reply.none();
             }
             opcode::BATCH_FORGET => {
@@ -164,7 +164,7 @@ impl Adapter {
                 let abi::BatchForgetIn { count, .. } = body.take()?;
                 for _ in 0..count {
                     let abi::ForgetOne { nodeid, nlookup } = body.take()?;
-                    self.view.forget(nodeid, nlookup);
+                    self.passthrough.forget(nodeid, nlookup);
                 }
             }
             // Rings cause these requests, see `protocol::uring`.
@@ -186,7 +186,7 @@ impl Adapter {
         value: impl FnOnce(&Result<T>) -> i64,
     ) -> Result<T> {
         let started = self.log.start(req.who.tid, Effort::Proc);
-        let node = self.view.node(req.node);
+        let node = self.passthrough.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| act(&node));
         self.log.end(started, event(file), value(&result));
@@ -195,7 +195,7 @@ impl Adapter {
 
     fn sync_filesystem(&self, req: &Request, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Fsync, file);
-        reply.done(self.on_node(req, event, |node| self.view.syncfs(node), done));
+        reply.done(self.on_node(req, event, |node| self.passthrough.syncfs(node), done));
     }
 }
 

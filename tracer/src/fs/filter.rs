@@ -17,7 +17,7 @@ pub struct Filter {
 
 /// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{pattern}' is no pattern: {reason}")]
+#[error("'{pattern}' is not a valid pattern: {reason}")]
 pub struct PatternError {
     /// Pattern as it was given.
     pub pattern: String,
@@ -130,7 +130,7 @@ fn normalise(pattern: &str) -> Result<(Kind, String), &'static str> {
         return Err("it is empty");
     }
     if pattern.split('/').any(|part| part == "..") {
-        return Err("it holds '..', which no path of a trace does");
+        return Err("it contains '..', which no path in a trace has");
     }
     let parts: Vec<_> = pattern
         .split('/')

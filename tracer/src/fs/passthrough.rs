@@ -51,7 +51,7 @@ use descriptor_limit::DescriptorLimit;
 
 /// A served directory.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct Passthrough {
     nodes: NodeTable,
     files: Handles<OpenFile>,
     directories: Handles<OpenDirectory>,
@@ -95,9 +95,9 @@ impl Trace {
     }
 }
 
-impl View {
+impl Passthrough {
     /// Serves `config.root`. Files and names go to `files` unless `config.log` is off.
-    pub(super) fn new(config: Config, files: Arc<FileTable>, clock: Clock) -> Result<View> {
+    pub(super) fn new(config: Config, files: Arc<FileTable>, clock: Clock) -> Result<Passthrough> {
         let attributes = stat::of(config.root.as_fd())?;
         let trace = config.log.then(|| Trace {
             files,
@@ -125,7 +125,7 @@ impl View {
             OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         )?;
-        Ok(View {
+        Ok(Passthrough {
             nodes: NodeTable::new(root),
             files: Handles::default(),
             directories: Handles::default(),

@@ -12,7 +12,7 @@ use nix::sys::statfs::{FsType, fstatfs};
 use super::Config;
 use super::adapter::{Served, Shared, Wanted};
 use super::log::{Event, Log};
-use super::passthrough::View;
+use super::passthrough::Passthrough;
 use crate::callers::{Callers, Effort};
 use crate::clock::Clock;
 use crate::file_table::FileTable;
@@ -54,11 +54,11 @@ pub fn serve(
         io_uring: config.io_uring,
     };
     let (kernel, rings) = (config.kernel.clone(), Arc::clone(&config.rings));
-    let view = Arc::new(View::new(config, files, clock)?);
+    let passthrough = Arc::new(Passthrough::new(config, files, clock)?);
     let served = Served::begin(
         device,
         wanted,
-        Arc::clone(&view),
+        Arc::clone(&passthrough),
         Arc::clone(&log),
         kernel,
         rings,
@@ -68,7 +68,7 @@ pub fn serve(
         .name("fs-session".into())
         .spawn(move || {
             let result = served.run();
-            release_rest(&view, &log);
+            release_rest(&passthrough, &log);
             log.finish();
             result
         })?;
@@ -105,16 +105,16 @@ impl Session {
 
 /// Releases the files that the kernel did not: when a mount goes away, the kernel does not wait until its
 /// last releases are answered, or even read.
-fn release_rest(view: &View, log: &Log) {
-    for number in view.open_files() {
-        if let Ok(open) = view.release(number) {
+fn release_rest(passthrough: &Passthrough, log: &Log) {
+    for number in passthrough.open_files() {
+        if let Ok(open) = passthrough.release(number) {
             log.end_pieces(&open.split);
             let started = log.start(0, Effort::Tables).or_opener(open.opener);
             log.end(started, Event::new(Op::Release, open.node.recorded()), 0);
         }
     }
-    for number in view.open_directories() {
-        if let Ok(open) = view.releasedir(number) {
+    for number in passthrough.open_directories() {
+        if let Ok(open) = passthrough.releasedir(number) {
             let started = log.start(0, Effort::Tables).or_opener(open.opener);
             log.end(started, Event::new(Op::Releasedir, open.node.recorded()), 0);
         }

@@ -46,7 +46,7 @@ impl Directory {
             .map_err(|e| fail(e.to_string()))?;
         if absolute == Path::new(ROOT) {
             return Err(fail(
-                "the root directory itself cannot be covered by a view".into(),
+                "nothing can be mounted over the root directory itself".into(),
             ));
         }
         let mount = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))?;
@@ -60,7 +60,7 @@ impl Directory {
             }
             if KERNEL_FILESYSTEMS.contains(&mount.kind.as_str()) {
                 return Err(fail(format!(
-                    "it is on {}, which holds no files of a workflow",
+                    "it is on {}, which has no files of a workflow",
                     mount.kind
                 )));
             }

@@ -38,7 +38,7 @@ pub enum Error {
         reason: String,
     },
     /// A directory cannot be mounted, or its mount cannot be served.
-    #[error("cannot mount a traced view at {path}: {reason}")]
+    #[error("cannot make a traced mount at {path}: {reason}")]
     View {
         /// Mount point.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// A mount would contain itself.
     #[error(
-        "cannot mount a traced view at {mountpoint}: it lies inside {source_path}, and the view would hold itself"
+        "cannot make a traced mount at {mountpoint}: it is inside {source_path}, so the mount would contain itself"
     )]
     ViewInItself {
         /// Mount point.
@@ -56,7 +56,7 @@ pub enum Error {
         source_path: PathBuf,
     },
     /// The mount would hide the trace.
-    #[error("cannot write the trace {trace}: the view at {mountpoint} would lie over it")]
+    #[error("cannot write the trace {trace}: the mount at {mountpoint} would hide it")]
     TraceUnderView {
         /// The trace.
         trace: PathBuf,

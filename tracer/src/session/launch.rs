@@ -409,7 +409,7 @@ fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), 
             ..view.clone()
         };
         mounting::mount(&device, &view, uid, gid)
-            .map_err(|e| format!("a view over {}: {e}", view.at.display()))?;
+            .map_err(|e| format!("a mount over {}: {e}", view.at.display()))?;
         devices.push(device);
     }
     Ok((namespace, devices))

@@ -41,7 +41,12 @@ impl Adapter {
 
     fn attributes(&self, req: &Request) -> Result<(u64, Attributes)> {
         let event = |file| Event::new(Op::Getattr, file);
-        let get = |node: &Arc<Node>| Ok((self.view.number(&node.key), self.view.getattr(node)?));
+        let get = |node: &Arc<Node>| {
+            Ok((
+                self.passthrough.number(&node.key),
+                self.passthrough.getattr(node)?,
+            ))
+        };
         self.on_node(req, event, get, done)
     }
 
@@ -66,13 +71,15 @@ impl Adapter {
         };
         let through = (set.valid & fattr::FH != 0).then_some(set.fh);
         let change = |node: &Arc<Node>| {
-            let open = through.and_then(|fh| self.view.file(fh).ok());
-            let attributes = self.view.setattr(req.who, node, open.as_deref(), changes)?;
+            let open = through.and_then(|fh| self.passthrough.file(fh).ok());
+            let attributes = self
+                .passthrough
+                .setattr(req.who, node, open.as_deref(), changes)?;
             if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
                 self.walks
-                    .permissions_changed(&self.view, node, req.who.tid);
+                    .permissions_changed(&self.passthrough, node, req.who.tid);
             }
-            Ok((self.view.number(&node.key), attributes))
+            Ok((self.passthrough.number(&node.key), attributes))
         };
         let result = self.on_node(req, event, change, value);
         self.answer_attributes(reply, result);
@@ -87,7 +94,7 @@ impl Adapter {
 
     pub(super) fn figures(&self, req: &Request, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Statfs, file);
-        match self.on_node(req, event, |node| self.view.statfs(node), done) {
+        match self.on_node(req, event, |node| self.passthrough.statfs(node), done) {
             Ok(figures) => reply.body(&abi::StatfsOut {
                 blocks: figures.blocks(),
                 bfree: figures.blocks_free(),
@@ -107,8 +114,8 @@ impl Adapter {
     pub(super) fn check_access(&self, req: &Request, check: abi::AccessIn, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Access, file).flags(check.mask);
         let access = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.access(node, check.mask as i32)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.access(node, check.mask as i32)
         };
         reply.done(self.on_node(req, event, access, done));
     }
@@ -123,8 +130,8 @@ impl Adapter {
     ) {
         let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
         let set = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.setxattr(node, name, value, flags as i32)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.setxattr(node, name, value, flags as i32)
         };
         let result = self.on_node(req, event, set, done);
         self.access_list_changed(req, name);
@@ -139,22 +146,22 @@ impl Adapter {
         reply: Reply<'_>,
     ) {
         let get = |node: &Node, value: &mut [u8]| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.getxattr(node, name, value)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.getxattr(node, name, value)
         };
         self.answer_xattr(req, Op::Getxattr, wanted.size, get, reply);
     }
 
     pub(super) fn list_xattrs(&self, req: &Request, wanted: abi::GetxattrIn, reply: Reply<'_>) {
-        let list = |node: &Node, names: &mut [u8]| self.view.listxattr(node, names);
+        let list = |node: &Node, names: &mut [u8]| self.passthrough.listxattr(node, names);
         self.answer_xattr(req, Op::Listxattr, wanted.size, list, reply);
     }
 
     pub(super) fn remove_xattr(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Removexattr, file);
         let remove = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.removexattr(node, name)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.removexattr(node, name)
         };
         let result = self.on_node(req, event, remove, done);
         self.access_list_changed(req, name);
@@ -164,10 +171,10 @@ impl Adapter {
     /// An extended attribute was changed. Those of the system decide who may search a directory.
     fn access_list_changed(&self, req: &Request, name: &OsStr) {
         if name.as_bytes().starts_with(b"system.")
-            && let Ok(node) = self.view.node(req.node)
+            && let Ok(node) = self.passthrough.node(req.node)
         {
             self.walks
-                .permissions_changed(&self.view, &node, req.who.tid);
+                .permissions_changed(&self.passthrough, &node, req.who.tid);
         }
     }
 

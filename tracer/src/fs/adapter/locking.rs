@@ -73,7 +73,7 @@ fn interrupted(waiting: Waiting) -> (Waiting, Result<()>) {
 impl Adapter {
     pub(super) fn test_lock(&self, req: &Request, lock: &abi::LkIn, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, Effort::Proc);
-        let open = self.view.file(lock.fh);
+        let open = self.passthrough.file(lock.fh);
         let event = event(Op::Getlk, open.as_ref().ok(), lock);
         let result = open.and_then(|open| {
             let wanted = wanted(lock)?;
@@ -114,7 +114,7 @@ impl Adapter {
             Op::Setlk
         };
         let started = self.log.start(req.who.tid, Effort::Proc);
-        let open = self.view.file(lock.fh);
+        let open = self.passthrough.file(lock.fh);
         let event = event(op, open.as_ref().ok(), lock);
         let asked = open.and_then(|open| Ok((wanted(lock)?, open)));
         let reply = reply.later();

@@ -19,11 +19,11 @@ impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
         let flags = arguments.flags;
         let started = self.log.start(req.who.tid, Effort::Fresh);
-        let node = self.view.node(req.node);
+        let node = self.passthrough.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| {
             let opened = self
-                .view
+                .passthrough
                 .open(req.who, started.opener(), node, flags as i32)?;
             if flags & libc::O_TRUNC as u32 != 0 {
                 self.mode_may_differ(req.node);
@@ -94,8 +94,10 @@ impl Adapter {
         started: &Started,
         new: NewFile<'_>,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
-        match self.view.node(req.node) {
-            Ok(parent) => self.view.create(req.who, started.opener(), &parent, new),
+        match self.passthrough.node(req.node) {
+            Ok(parent) => self
+                .passthrough
+                .create(req.who, started.opener(), &parent, new),
             Err(errno) => (Err(errno), None),
         }
     }
@@ -108,7 +110,10 @@ impl Adapter {
     fn open_out(&self, started: &Started, opened: Opened, flags: u32) -> abi::OpenOut {
         let (fh, open) = opened;
         let node = &*open.node;
-        let register = || self.backings.acquire(node.id, || self.view.pin(node));
+        let register = || {
+            self.backings
+                .acquire(node.id, || self.passthrough.pin(node))
+        };
         let backing = self.shared.registers().then(register).flatten();
         // A position that is shared with processes outside is kept here.
         let shares = || open.position.is_some();
@@ -123,7 +128,7 @@ impl Adapter {
         let data = match self.shared.layer {
             // The page cache does not know a shared position.
             FileLayer::Cached if !shares() => {
-                let unchanged = self.view.is_unchanged(fh, node);
+                let unchanged = self.passthrough.is_unchanged(fh, node);
                 let keep = if unchanged { fopen::KEEP_CACHE } else { 0 };
                 // The close of a file that was only read has no effect, so the kernel need not wait for it.
                 keep | if is_read { fopen::NOFLUSH } else { 0 }
@@ -166,7 +171,7 @@ impl Adapter {
                 file: open.node.recorded(),
                 flags,
                 by_fuse: !passes,
-                number: Some(self.view.number(&open.node.key)),
+                number: Some(self.passthrough.number(&open.node.key)),
             };
             kernel.note(Note {
                 at: self.log.now(),
@@ -179,11 +184,11 @@ impl Adapter {
 
     pub(super) fn flush_file(&self, req: &Request, flush: abi::FlushIn, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, Effort::Tables);
-        let open = match self.view.file(flush.fh) {
+        let open = match self.passthrough.file(flush.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };
-        let result = self.view.flush(&open);
+        let result = self.passthrough.flush(&open);
         self.close_descriptor(&open, flush.fh, flush.lock_owner);
         self.log.end_pieces_of(&started, &open.split);
         let event = Event::new(Op::Flush, open.node.recorded());
@@ -194,7 +199,7 @@ impl Adapter {
 
     pub(super) fn release_file(&self, req: &Request, release: &abi::ReleaseIn, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, Effort::Tables);
-        let open = match self.view.release(release.fh) {
+        let open = match self.passthrough.release(release.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };

@@ -11,7 +11,7 @@ use super::retries::{self, Retrier};
 use super::{Adapter, Backings, Walks};
 use crate::fs::locks::Locks;
 use crate::fs::log::Log;
-use crate::fs::passthrough::View;
+use crate::fs::passthrough::Passthrough;
 use crate::fs::protocol::{self, Device, IoUring, KernelDevice, Rings, Serve};
 use crate::opens::Opens;
 use crate::priority;
@@ -32,7 +32,7 @@ impl Served {
     pub(in crate::fs) fn begin(
         device: OwnedFd,
         wanted: Wanted,
-        view: Arc<View>,
+        passthrough: Arc<Passthrough>,
         log: Arc<Log>,
         kernel: Option<Arc<Opens>>,
         users_of_rings: Arc<crate::rings::Rings>,
@@ -77,7 +77,7 @@ impl Served {
         let (retries, retrier) = retries::pair();
         let adapter = Arc::new(Adapter {
             walks: Walks::new(wanted.permission, &first),
-            view,
+            passthrough,
             log,
             shared,
             backings,

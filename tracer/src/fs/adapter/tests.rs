@@ -63,7 +63,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
     let files = Arc::new(FileTable::new(Recorder::nowhere()));
     let callers = Arc::new(TaskTable::new());
     Adapter {
-        view: Arc::new(View::new(config, files, clock).unwrap()),
+        passthrough: Arc::new(Passthrough::new(config, files, clock).unwrap()),
         log: Arc::new(Log::new(Recorder::nowhere(), clock, callers, false, false)),
         shared: Arc::new(Shared {
             layer: FileLayer::Direct,

@@ -21,7 +21,7 @@ use flowtrace_schema::FileKind;
 
 use crate::fs::Permission;
 use crate::fs::node::Node;
-use crate::fs::passthrough::View;
+use crate::fs::passthrough::Passthrough;
 use crate::fs::protocol::{Device, notify};
 use crate::mounting;
 
@@ -73,45 +73,57 @@ impl Reach {
 
 impl Walks {
     /// Time for which the kernel may keep the name of `node` in the directory `parent`, without a lookup.
-    pub(super) fn entry_ttl(&self, view: &View, parent: u64, node: &Node) -> Duration {
+    pub(super) fn entry_ttl(
+        &self,
+        passthrough: &Passthrough,
+        parent: u64,
+        node: &Node,
+    ) -> Duration {
         let may_keep = node.kind == FileKind::Directory
             && match self {
                 Walks::Asked => false,
                 Walks::Kept => true,
                 Walks::KeptIfOpen(reach) if reach.is_mounted_on.load(Ordering::Relaxed) => false,
-                Walks::KeptIfOpen(reach) => view.node(parent).is_ok_and(|parent| {
+                Walks::KeptIfOpen(reach) => passthrough.node(parent).is_ok_and(|parent| {
                     // Noted before the check: a thread that restricts the directory after the check finds the
                     // note.
                     let now = reach.now_ns();
                     parent.name_kept_ns.store(now, Ordering::SeqCst);
-                    view.is_open_to_all(&parent)
+                    passthrough.is_open_to_all(&parent)
                 }),
             };
         if may_keep { KEPT } else { Duration::ZERO }
     }
 
     /// Thread `tid` has changed the permission to search directory `node`.
-    pub(super) fn permissions_changed(&self, view: &View, node: &Node, tid: u32) {
-        self.shut(view, node, node, tid);
+    pub(super) fn permissions_changed(&self, passthrough: &Passthrough, node: &Node, tid: u32) {
+        self.shut(passthrough, node, node, tid);
     }
 
     /// Thread `tid` has moved a directory out of the directory `from` into another one.
-    pub(super) fn moved(&self, view: &View, node: &Node, from: &Node, into: &Node, tid: u32) {
+    pub(super) fn moved(
+        &self,
+        passthrough: &Passthrough,
+        node: &Node,
+        from: &Node,
+        into: &Node,
+        tid: u32,
+    ) {
         if node.kind == FileKind::Directory && from.id != into.id {
-            self.shut(view, from, into, tid);
+            self.shut(passthrough, from, into, tid);
         }
     }
 
     /// Names kept for the directory `asked` are now in `now`. If not every user may search that one, no name
     /// may be kept any more.
-    fn shut(&self, view: &View, asked: &Node, now: &Node, tid: u32) {
+    fn shut(&self, passthrough: &Passthrough, asked: &Node, now: &Node, tid: u32) {
         let Walks::KeptIfOpen(reach) = self else {
             return;
         };
         let last = asked.name_kept_ns.load(Ordering::SeqCst);
         let age = reach.now_ns().saturating_sub(last);
         let left = KEPT.saturating_sub(Duration::from_nanos(age));
-        if last == 0 || left.is_zero() || view.is_open_to_all(now) {
+        if last == 0 || left.is_zero() || passthrough.is_open_to_all(now) {
             return;
         }
         if reach.is_mounted_on.load(Ordering::Relaxed) || mounting::is_mounted_on(tid) {

@@ -8,7 +8,7 @@ use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, copy_file_range, fallocate, fc
 use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
-use super::View;
+use super::Passthrough;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
 use crate::fs::sys::file::{self, Argument};
@@ -29,7 +29,7 @@ pub(in crate::fs) struct Write<'a> {
     pub(in crate::fs) strip_privilege: bool,
 }
 
-impl View {
+impl Passthrough {
     /// Reads into `buffer` as much as one system call gives.
     pub(in crate::fs) fn read(
         &self,

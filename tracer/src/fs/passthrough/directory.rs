@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{fdatasync, fsync};
 
 use super::stream::{Stream, is_dots};
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::credentials::Requester;
 use crate::fs::handle::{OpenDirectory, Opener};
 use crate::fs::node::Node;
@@ -43,7 +43,7 @@ pub(in crate::fs) struct ListedPlus<'a> {
     pub(in crate::fs) entry: Option<&'a Entry>,
 }
 
-impl View {
+impl Passthrough {
     /// Opens a directory.
     pub(in crate::fs) fn opendir(
         &self,
@@ -169,7 +169,7 @@ impl View {
         }
     }
 
-    /// As [`View::control`], for a directory.
+    /// As [`Passthrough::control`], for a directory.
     pub(in crate::fs) fn control_directory(
         &self,
         who: Requester,

@@ -20,7 +20,7 @@ use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::stat::Mode;
 use nix::unistd::dup;
 
-use super::View;
+use super::Passthrough;
 use crate::fs::descriptor::{self, Pin};
 use crate::fs::node::{Hold, Node, Place};
 use crate::fs::sys::{c_string, path_of};
@@ -28,7 +28,7 @@ use crate::stat;
 use crate::stat::Attributes;
 use nix::Result;
 
-impl View {
+impl Passthrough {
     /// The descriptor of a node.
     pub(in crate::fs) fn pin(&self, node: &Node) -> Result<Arc<Pin>> {
         let hold = node.descriptor.hold();

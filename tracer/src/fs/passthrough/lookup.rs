@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::credentials::Requester;
 use crate::fs::node::Node;
 use crate::fs::sys::{c_string, path_of, xattr};
@@ -19,7 +19,7 @@ use crate::stat;
 use crate::stat::Attributes;
 use nix::Result;
 
-impl View {
+impl Passthrough {
     /// Finds a name in a directory. On success the kernel must get the node: it will forget the node once for
     /// each time. The second value is the file of the call, also on failure.
     pub(in crate::fs) fn lookup(
@@ -44,7 +44,7 @@ impl View {
         (result, file)
     }
 
-    /// As [`View::lookup`] without hidden names and absence. The caller has the lock on the names of the
+    /// As [`Passthrough::lookup`] without hidden names and absence. The caller has the lock on the names of the
     /// directory.
     pub(super) fn find_shown(&self, parent: &Node, name: &OsStr) -> Result<Entry> {
         let parent_pin = self.pin(parent)?;

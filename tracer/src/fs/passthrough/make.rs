@@ -9,7 +9,7 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::node::Node;
 use nix::Result;
@@ -40,7 +40,7 @@ pub(in crate::fs) enum NewNode<'a> {
     },
 }
 
-impl View {
+impl Passthrough {
     /// Makes a file that is not opened. Counts a lookup. The second value is the file of the call, also on
     /// failure.
     pub(in crate::fs) fn make(

@@ -12,7 +12,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::unistd::{close, dup};
 
 use super::make::permissions;
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::again::Again;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::handle::{OpenFile, Opener};
@@ -42,7 +42,7 @@ pub(in crate::fs) struct NewFile<'a> {
     pub(in crate::fs) flags: i32,
 }
 
-impl View {
+impl Passthrough {
     /// Opens a known file.
     pub(in crate::fs) fn open(
         &self,

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use super::View;
+use super::Passthrough;
 use crate::fs::node::Node;
 use crate::stat;
 use crate::stat::Attributes;
@@ -11,7 +11,7 @@ use crate::stat::Attributes;
 /// Write permission of group and others; an access list shows as that of the group.
 const OTHERS_WRITE: u32 = 0o022;
 
-impl View {
+impl Passthrough {
     /// Attributes that the kernel gets.
     pub(super) fn show(&self, node: &Node, mut attributes: Attributes) -> Attributes {
         if let Some((uid, gid)) = self.owner {
@@ -26,7 +26,7 @@ impl View {
         attributes
     }
 
-    /// As [`View::show`], for a node found in a directory.
+    /// As [`Passthrough::show`], for a node found in a directory.
     ///
     /// A user who may write a directory may remove and rename its entries, whoever owns them, unless the
     /// directory is sticky. The kernel would refuse that for the files of nobody.

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{RenameFlags, renameat2};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::View;
+use super::Passthrough;
 use super::names::change_both;
 use crate::file_table::NameIn;
 use crate::fs::credentials::Requester;
@@ -17,7 +17,7 @@ use crate::fs::descriptor::Pin;
 use crate::fs::node::Node;
 use nix::Result;
 
-impl View {
+impl Passthrough {
     /// Removes a name: that of a directory if `directory` is set, of any other file if not.
     pub(in crate::fs) fn remove(
         &self,

@@ -9,7 +9,7 @@ use nix::sys::stat::{FchmodatFlags, Mode, UtimensatFlags, fchmodat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat, ftruncate, truncate};
 
-use super::View;
+use super::Passthrough;
 use super::data::signed;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
@@ -59,7 +59,7 @@ impl Changes {
     }
 }
 
-impl View {
+impl Passthrough {
     /// Changes attributes, through an open file if there is one.
     pub(in crate::fs) fn setattr(
         &self,

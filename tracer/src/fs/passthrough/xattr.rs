@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
-use super::View;
+use super::Passthrough;
 use crate::fs::node::Node;
 use crate::fs::sys::{c_string, path_of, xattr};
 use nix::Result;
 
-impl View {
+impl Passthrough {
     /// Reads an attribute into `value`; returns its size if `value` is empty.
     pub(in crate::fs) fn getxattr(
         &self,

@@ -106,7 +106,7 @@ impl Run<'_> {
         if self.kernel.is_some() && calls.is_none() {
             started.views.child.abandon();
             return Err(Error::KernelLayer(
-                "without ptrace it needs programs in the kernel, which are refused".into(),
+                "without ptrace it needs eBPF programs, which the kernel refuses".into(),
             ));
         }
         let places = started.views.mounted.iter().map(|view| &*view.at);
