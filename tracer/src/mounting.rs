@@ -35,7 +35,7 @@ pub fn open_device() -> io::Result<OwnedFd> {
 
 /// Properties of a mount to make.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
+pub(crate) struct NewMount {
     /// Mount point.
     pub(crate) at: PathBuf,
     /// Mode of the root directory.
@@ -47,22 +47,22 @@ pub(crate) struct View {
 }
 
 /// Makes the mount that `device` will serve. Succeeds at once; the first access waits for the daemon.
-pub(crate) fn mount(device: &OwnedFd, view: &View, uid: u32, gid: u32) -> io::Result<()> {
+pub(crate) fn mount(device: &OwnedFd, mount: &NewMount, uid: u32, gid: u32) -> io::Result<()> {
     let mut options = format!(
         "fd={},rootmode={:o},user_id={uid},group_id={gid},allow_other",
         device.as_raw_fd(),
-        view.root_mode
+        mount.root_mode
     );
-    if view.default_permissions {
+    if mount.default_permissions {
         options.push_str(",default_permissions");
     }
     let source = source();
     let options = Some(options.as_str());
     nix::mount::mount(
         Some(source.as_str()),
-        &view.at,
+        &mount.at,
         Some(FILESYSTEM_TYPE),
-        view.flags,
+        mount.flags,
         options,
     )?;
     Ok(())
@@ -207,8 +207,8 @@ pub(crate) fn is_mounted_on(tid: u32) -> bool {
     let Some(mounts) = seen_by(tid) else {
         return true;
     };
-    let mut views = mounts.iter().filter(|mount| mount.kind == FILESYSTEM_TYPE);
-    views.any(|view| mounts.iter().any(|mount| mount.parent == view.id))
+    let mut ours = mounts.iter().filter(|mount| mount.kind == FILESYSTEM_TYPE);
+    ours.any(|own| mounts.iter().any(|mount| mount.parent == own.id))
 }
 
 /// The devices of the mounts at these places, as thread `tid` sees them: the topmost mount of each.

@@ -8,11 +8,11 @@ use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
+use super::mounts::ReadyMount;
 use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::trace_files::own_files;
-use super::views::MountedView;
 use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
@@ -138,26 +138,26 @@ impl Attach {
             kernel: None,
             rings: Arc::default(),
         };
-        let view = MountedView {
+        let mount = ReadyMount {
             directory: 0,
             at: at.to_owned(),
             device,
         };
-        let served = serving.serve(vec![view], Some((recording, callers.clone())));
+        let served = serving.serve(vec![mount], Some((recording, callers.clone())));
         let served = served.inspect_err(|_| {
             let _ = mounting::unmount(at);
         })?;
-        let view = &served.views()[0];
+        let mount = &served.mounts()[0];
         recording.recorder.record(Record::Run(Box::new(RunRecord {
             id: RUN,
             host: HOST,
             command: None,
             cwd: Text::from(options.cwd.as_path()),
             version: env!("CARGO_PKG_VERSION"),
-            file_layer: view.session.layer(),
+            file_layer: mount.session.layer(),
             process_layer: callers.layer(),
         })));
-        view.record(&recording.recorder, options.seeing.attribute_ttl);
+        mount.record(&recording.recorder, options.seeing.attribute_ttl);
         recording.recorder.settle();
         Ok((served, callers))
     }
@@ -189,7 +189,7 @@ fn mount_directly(
 ) -> std::io::Result<std::os::fd::OwnedFd> {
     let device = mounting::open_device()
         .map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", mounting::DEVICE)))?;
-    let view = source.view(at, seeing.permission())?;
-    mounting::mount(&device, &view, geteuid().as_raw(), getegid().as_raw())?;
+    let mount = source.new_mount(at, seeing.permission())?;
+    mounting::mount(&device, &mount, geteuid().as_raw(), getegid().as_raw())?;
     Ok(device)
 }

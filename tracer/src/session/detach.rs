@@ -74,7 +74,7 @@ pub enum Detached {
 /// # Errors
 /// [`DetachError`] has the reason. The mount is then unchanged, unless `lazily`.
 pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> {
-    let mount = view_at(mountpoint).map_err(DetachError::Refused)?;
+    let mount = mount_at(mountpoint).map_err(DetachError::Refused)?;
     let mount = mount.ok_or_else(|| DetachError::NotMounted(mountpoint.to_owned()))?;
     if nested::is_of_own_run(&mount) {
         return Err(DetachError::OfRun(mount.point));
@@ -138,14 +138,14 @@ fn await_begin(point: &Path) {
 
 /// The traced mount at `path`. A mount whose daemon died cannot be accessed any more, so the path is first
 /// compared as text.
-fn view_at(path: &Path) -> io::Result<Option<Mount>> {
+fn mount_at(path: &Path) -> io::Result<Option<Mount>> {
     let absolute = std::path::absolute(path)?;
     let resolved = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
-    let is_view = |m: &Mount| m.kind == mounting::FILESYSTEM_TYPE;
+    let is_ours = |m: &Mount| m.kind == mounting::FILESYSTEM_TYPE;
     let is_there = |m: &Mount| m.point == absolute || m.point == resolved;
     Ok(mounting::mounts()?
         .into_iter()
-        .rfind(|m| is_view(m) && is_there(m)))
+        .rfind(|m| is_ours(m) && is_there(m)))
 }
 
 /// The trace that a daemon writes: the open file that has an open `-wal` file next to it, even if both were

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Error, Result, nested};
 use crate::fs::Permission;
-use crate::mounting::{self, View};
+use crate::mounting::{self, NewMount};
 
 /// Filesystems without files of a workflow, on which a mount could not work.
 const KERNEL_FILESYSTEMS: &[&str] = &[
@@ -75,8 +75,8 @@ impl Directory {
     }
 
     /// Properties of a mount of this directory at `at` for all users.
-    pub(super) fn view(&self, at: &Path, permission: Permission) -> io::Result<View> {
-        Ok(View {
+    pub(super) fn new_mount(&self, at: &Path, permission: Permission) -> io::Result<NewMount> {
+        Ok(NewMount {
             at: at.to_owned(),
             root_mode: self.mode & libc::S_IFMT,
             flags: mounting::kept_flags(&self.file)?,
@@ -104,15 +104,15 @@ pub(super) fn open_all(paths: &[PathBuf]) -> Result<(Vec<Directory>, Vec<PathBuf
             asked.push(path.clone());
         }
     }
-    let (mut directories, mut in_views) = (Vec::new(), Vec::new());
+    let (mut directories, mut in_mounts) = (Vec::new(), Vec::new());
     for path in asked {
         match Directory::open(&path) {
             Ok(directory) => directories.push(directory),
-            Err(Error::TracedTwice { path, .. }) => in_views.push(path),
+            Err(Error::TracedTwice { path, .. }) => in_mounts.push(path),
             Err(error) => return Err(error),
         }
     }
-    Ok((outermost(directories), in_views))
+    Ok((outermost(directories), in_mounts))
 }
 
 /// The directories in the root directory that have files. Symbolic links lead to one of them.

@@ -29,7 +29,7 @@ use nix::unistd::{ForkResult, Pid, Whence, fork, getegid, geteuid, lseek};
 use super::apart::Apart;
 use super::signals::Before;
 use super::{Error, Result, origin};
-use crate::mounting::{self, View};
+use crate::mounting::{self, NewMount};
 use crate::proc::topology;
 
 /// Time that the child may take to make its namespace; it only makes system calls.
@@ -49,7 +49,7 @@ pub(super) enum Namespace {
 pub(super) struct Plan {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
-    pub(super) views: Vec<View>,
+    pub(super) mounts: Vec<NewMount>,
     pub(super) signals: Before,
 }
 
@@ -146,7 +146,7 @@ impl Child {
     /// namespace.
     ///
     /// `Err` has the reason of a failure; the child then waits on without a namespace.
-    pub(super) fn make_views(
+    pub(super) fn make_mounts(
         &mut self,
         count: usize,
     ) -> io::Result<std::result::Result<Made, String>> {
@@ -283,7 +283,7 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
         if order[0] == b'g' {
             break;
         }
-        match make_views(&plan.views) {
+        match make_mounts(&plan.mounts) {
             Ok((namespace, devices)) => {
                 let answer = if namespace == Namespace::Privileged {
                     b"p"
@@ -310,10 +310,10 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     }
     let start = receive_start(socket)?;
     env::set_current_dir(&start.directory)?;
-    for view in &plan.views {
+    for mount in &plan.mounts {
         // Until the kernel has requested the owner of a mount's root it takes user 0 for that. A user
         // namespace does not map user 0, so the kernel refuses every change there.
-        let _ = fs::metadata(&view.at);
+        let _ = fs::metadata(&mount.at);
     }
     for stream in &start.streams {
         match stream.open() {
@@ -381,7 +381,7 @@ impl Reopen {
     }
 }
 
-fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), String> {
+fn make_mounts(mounts: &[NewMount]) -> std::result::Result<(Namespace, Vec<OwnedFd>), String> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let step = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let namespace = match unshare(CloneFlags::CLONE_NEWNS) {
@@ -401,15 +401,15 @@ fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), 
     let private = MsFlags::MS_REC | MsFlags::MS_SLAVE;
     nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
         .map_err(|e| format!("a private mount namespace: {}", io::Error::from(e)))?;
-    let mut devices = Vec::with_capacity(views.len());
-    for view in views {
+    let mut devices = Vec::with_capacity(mounts.len());
+    for mount in mounts {
         let device = mounting::open_device().map_err(step(mounting::DEVICE))?;
-        let view = View {
-            default_permissions: view.default_permissions && namespace == Namespace::Privileged,
-            ..view.clone()
+        let mount = NewMount {
+            default_permissions: mount.default_permissions && namespace == Namespace::Privileged,
+            ..mount.clone()
         };
-        mounting::mount(&device, &view, uid, gid)
-            .map_err(|e| format!("a mount over {}: {e}", view.at.display()))?;
+        mounting::mount(&device, &mount, uid, gid)
+            .map_err(|e| format!("a mount over {}: {e}", mount.at.display()))?;
         devices.push(device);
     }
     Ok((namespace, devices))

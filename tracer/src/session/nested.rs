@@ -17,8 +17,8 @@ const MOST_ANCESTORS: usize = 10_000;
 /// True if a mount is that of a run that this process is part of. Such a mount is made by the process that
 /// then becomes the command, so all processes of the run descend from it. A mount of `flowtrace mount` is
 /// made by its daemon, which has no descendants.
-pub(super) fn is_of_own_run(view: &Mount) -> bool {
-    let by: Option<u32> = view
+pub(super) fn is_of_own_run(mount: &Mount) -> bool {
+    let by: Option<u32> = mount
         .source
         .strip_prefix(SOURCE_PREFIX)
         .and_then(|pid| pid.parse().ok());
@@ -26,8 +26,8 @@ pub(super) fn is_of_own_run(view: &Mount) -> bool {
 }
 
 /// The same, also if the command has ended already and this process was left behind.
-pub(super) fn may_be_of_own_run(view: &Mount) -> bool {
-    is_of_own_run(view) || proc::tracer_of(std::process::id()).is_some()
+pub(super) fn may_be_of_own_run(mount: &Mount) -> bool {
+    is_of_own_run(mount) || proc::tracer_of(std::process::id()).is_some()
 }
 
 /// True if the trace that cannot be written, with this error, is that of a run that this process is part of.
@@ -50,8 +50,8 @@ fn is_hidden(trace: &Path) -> bool {
     let Some(directory) = files.first().and_then(|file| file.parent()) else {
         return false;
     };
-    let view = mounting::mount_of(directory).ok().flatten();
-    view.is_some_and(|view| view.kind == FILESYSTEM_TYPE && is_of_own_run(&view))
+    let mount = mounting::mount_of(directory).ok().flatten();
+    mount.is_some_and(|mount| mount.kind == FILESYSTEM_TYPE && is_of_own_run(&mount))
         && access(directory, AccessFlags::W_OK).is_ok()
 }
 

@@ -10,11 +10,11 @@ use nix::unistd::geteuid;
 use super::directory::open_all;
 use super::inherited::Inherited;
 use super::launch::{Calls, Plan};
+use super::mounts::Mounts;
 use super::program::find_program;
 use super::recording::{HOST, Recording};
 use super::seeing::Layer;
 use super::signals::{self, SignalForwarder};
-use super::views::Views;
 use super::{Error, Result, limits, nested};
 use crate::kernel::{self, Scheduler};
 use crate::net::live::Live;
@@ -56,20 +56,20 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         [] => vec![cwd.clone()],
         directories => directories.to_vec(),
     };
-    let (directories, in_views) = open_all(&asked)?;
-    for directory in in_views {
+    let (directories, in_mounts) = open_all(&asked)?;
+    for directory in in_mounts {
         notify(Notice::SeenAlready { directory });
     }
     let everywhere = options.layer == Layer::Kernel && directories.is_empty();
     let inherited = Inherited::find(&directories, everywhere);
     let permission = options.seeing.permission();
-    let views = directories
+    let mounts = directories
         .iter()
-        .map(|directory| directory.view(&directory.path, permission));
+        .map(|directory| directory.new_mount(&directory.path, permission));
     let plan = Plan {
         program,
         arguments: options.command.clone(),
-        views: views
+        mounts: mounts
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signals: signals::block().map_err(Error::errno("block signals"))?,
@@ -79,9 +79,9 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         false => SignalForwarder::in_front(),
     };
     let forwarder = Arc::new(forwarder.map_err(Error::system("start a process"))?);
-    let views = Views::mount(&plan, &directories, options.seeing.transport, notify)?;
+    let mounts = Mounts::make(&plan, &directories, options.seeing.transport, notify)?;
     if let Err(error) = limits::lift() {
-        views.child.abandon();
+        mounts.child.abandon();
         return Err(Error::system("trace here")(error));
     }
     if let Some(limit) = limits::few_descriptors() {
@@ -98,8 +98,8 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         rings: Arc::default(),
     };
     let report = match options.bare {
-        true => run.bare(views, inherited),
-        false => run.recorded(views, inherited, notify),
+        true => run.bare(mounts, inherited),
+        false => run.recorded(mounts, inherited, notify),
     };
     run.forwarder.end();
     report
@@ -107,17 +107,17 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
 
 impl Run<'_> {
     /// Runs the command in its mounts, without recording.
-    fn bare(&self, mut views: Views, mut inherited: Inherited) -> Result<RunReport> {
-        let start = views.start(self.cwd, &inherited.streams, self.directories);
+    fn bare(&self, mut mounts: Mounts, mut inherited: Inherited) -> Result<RunReport> {
+        let start = mounts.start(self.cwd, &inherited.streams, self.directories);
         let served = self
-            .serving(&views)
-            .serve(std::mem::take(&mut views.mounted), None)?;
-        self.go(&mut views, &start, &mut inherited, Calls::Free)
+            .serving(&mounts)
+            .serve(std::mem::take(&mut mounts.mounted), None)?;
+        self.go(&mut mounts, &start, &mut inherited, Calls::Free)
             .map_err(Error::system("start the command"))?;
-        signals::pass_on(views.child.pid, None, Arc::clone(&self.forwarder))
+        signals::pass_on(mounts.child.pid, None, Arc::clone(&self.forwarder))
             .map_err(Error::system("pass on signals"))?;
         let end = loop {
-            match waitpid(views.child.pid, None) {
+            match waitpid(mounts.child.pid, None) {
                 Ok(WaitStatus::Exited(_, code)) => break End::Exited(code),
                 Ok(WaitStatus::Signaled(_, signal, _)) => break End::Killed(signal as i32),
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -125,9 +125,9 @@ impl Run<'_> {
             }
         };
         inherited.settle();
-        views.unmount();
+        mounts.unmount();
         served.join();
-        self.must_have_run(&mut views, Some(end))?;
+        self.must_have_run(&mut mounts, Some(end))?;
         Ok(RunReport {
             end,
             trace: None,
@@ -137,11 +137,11 @@ impl Run<'_> {
 
     fn recorded(
         &self,
-        views: Views,
+        mounts: Mounts,
         inherited: Inherited,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<RunReport> {
-        let root = views.child.pid;
+        let root = mounts.child.pid;
         let without_ptrace = watched::without_ptrace(self.options);
         // At the same time as the making of the trace: either takes some ms.
         let (topology, calls) = (self.options.topology, self.kernel.is_some());
@@ -159,10 +159,10 @@ impl Run<'_> {
             Err(error) if nested::is_outer_trace(&self.options.output, &error) => {
                 let trace = self.options.output.clone();
                 notify(Notice::OuterTrace { trace });
-                return self.bare(views, inherited);
+                return self.bare(mounts, inherited);
             }
             Err(error) => {
-                views.child.abandon();
+                mounts.child.abandon();
                 return Err(error);
             }
         };
@@ -185,7 +185,7 @@ impl Run<'_> {
         let events =
             events.filter(|events| events.is_all() || without_ptrace && events.calls.is_none());
         let started = Started {
-            views,
+            mounts,
             inherited,
             recording: &recording,
             namespaces,
@@ -236,7 +236,7 @@ impl Run<'_> {
                 if self.kernel.is_none() {
                     return self.watched(started, Some(reason), None);
                 }
-                started.views.child.abandon();
+                started.mounts.child.abandon();
                 Err(Error::KernelLayer(format!(
                     "processes cannot be followed by ptrace ({reason})"
                 )))

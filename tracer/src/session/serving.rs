@@ -10,9 +10,9 @@ use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
+use super::mounts::ReadyMount;
 use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
-use super::views::MountedView;
 use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
@@ -41,13 +41,13 @@ pub(super) struct Serving<'a> {
 /// Mounts that are being served.
 #[derive(Debug)]
 pub(super) struct Served {
-    views: Vec<ServedView>,
+    mounts: Vec<ServedMount>,
     files: Arc<FileTable>,
 }
 
 /// A mount and its daemon.
 #[derive(Debug)]
-pub(super) struct ServedView {
+pub(super) struct ServedMount {
     /// Mount point, where the workflow sees it.
     pub(super) at: PathBuf,
     /// The real directory.
@@ -61,7 +61,7 @@ impl Serving<'_> {
     /// Starts a daemon for each mount. With a recording, every call is recorded.
     pub(super) fn serve(
         &self,
-        views: Vec<MountedView>,
+        mounts: Vec<ReadyMount>,
         recording: Option<(&Recording, Arc<dyn Callers>)>,
     ) -> Result<Served> {
         let log = recording.is_some();
@@ -74,16 +74,16 @@ impl Serving<'_> {
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let mut served = Vec::new();
-        for view in views {
-            let directory = &self.directories[view.directory];
+        for mount in mounts {
+            let directory = &self.directories[mount.directory];
             let config =
-                self.config(directory, &view.at, log)
+                self.config(directory, &mount.at, log)
                     .map_err(|error| Error::Directory {
                         path: directory.path.clone(),
                         reason: error.to_string(),
                     })?;
             let session = fs::serve(
-                view.device,
+                mount.device,
                 config,
                 Arc::clone(&files),
                 recorder.clone(),
@@ -91,18 +91,18 @@ impl Serving<'_> {
                 Arc::clone(&callers),
             );
             let session = session.map_err(|error| Error::View {
-                path: view.at.clone(),
+                path: mount.at.clone(),
                 reason: error.to_string(),
             })?;
-            served.push(ServedView {
-                at: view.at,
+            served.push(ServedMount {
+                at: mount.at,
                 source: directory.path.clone(),
                 filesystem: directory.filesystem.clone(),
                 session,
             });
         }
         Ok(Served {
-            views: served,
+            mounts: served,
             files,
         })
     }
@@ -142,7 +142,7 @@ impl Serving<'_> {
     }
 }
 
-impl ServedView {
+impl ServedMount {
     /// Records that the directory is traced.
     pub(super) fn record(&self, recorder: &Recorder, attribute_ttl: Duration) {
         let elsewhere = self.source != self.at;
@@ -159,8 +159,8 @@ impl ServedView {
 }
 
 impl Served {
-    pub(super) fn views(&self) -> &[ServedView] {
-        &self.views
+    pub(super) fn mounts(&self) -> &[ServedMount] {
+        &self.mounts
     }
 
     /// The files of the run.
@@ -170,14 +170,14 @@ impl Served {
 
     /// True if the kernel has released every mount.
     pub(super) fn is_finished(&self) -> bool {
-        self.views.iter().all(|view| view.session.is_finished())
+        self.mounts.iter().all(|mount| mount.session.is_finished())
     }
 
     /// Waits until the kernel has released every mount.
     pub(super) fn join(self) {
-        for view in self.views {
+        for mount in self.mounts {
             // The failure of a mount affects no process: its users are gone.
-            let _ = view.session.join();
+            let _ = mount.session.join();
         }
     }
 }

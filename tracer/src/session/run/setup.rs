@@ -11,11 +11,11 @@ use flowtrace_schema::{
 use super::super::directory::Directory;
 use super::super::inherited::Inherited;
 use super::super::launch::{Calls, Outcome, Start};
+use super::super::mounts::Mounts;
 use super::super::recording::{HOST, RUN, Recording};
 use super::super::serving::{Served, Serving};
 use super::super::signals::{self, SignalForwarder};
 use super::super::trace_files::own_files;
-use super::super::views::Views;
 use super::super::{Error, Result};
 use super::job::Job;
 use super::options::RunOptions;
@@ -30,7 +30,7 @@ use crate::proc::lifetimes::End;
 use crate::rings::Rings;
 /// A command whose child waits, and the state that the run keeps while it runs.
 pub(super) struct Started<'a> {
-    pub(super) views: Views,
+    pub(super) mounts: Mounts,
     pub(super) inherited: Inherited,
     pub(super) recording: &'a Recording,
     /// Namespaces in which packets are captured, besides our own network namespace.
@@ -57,15 +57,15 @@ impl Run<'_> {
     /// Starts the command.
     pub(super) fn go(
         &self,
-        views: &mut Views,
+        mounts: &mut Mounts,
         start: &Start,
         inherited: &mut Inherited,
         calls: Calls,
     ) -> io::Result<()> {
-        inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
-        inherited.opened(views.child.prepare(start)?);
+        inherited.offer(&self.offers, mounts.child.pid.as_raw() as u32);
+        inherited.opened(mounts.child.prepare(start)?);
         self.offers.withdraw();
-        views.child.go(calls)
+        mounts.child.go(calls)
     }
 
     /// Starts the daemons behind the mounts, and records the settings of the recording.
@@ -76,14 +76,14 @@ impl Run<'_> {
         layer: ProcessLayer,
     ) -> Result<Served> {
         let Started {
-            views, recording, ..
+            mounts, recording, ..
         } = started;
-        let mounted = std::mem::take(&mut views.mounted);
+        let mounted = std::mem::take(&mut mounts.mounted);
         let recorded = !self.options.without_calls;
         let served = self
-            .serving(views)
+            .serving(mounts)
             .serve(mounted, recorded.then_some((*recording, callers)))?;
-        self.describe(recording, views, &served, layer);
+        self.describe(recording, mounts, &served, layer);
         // From here on the trace itself says what is, or was, being recorded.
         recording.recorder.settle();
         Ok(served)
@@ -97,12 +97,12 @@ impl Run<'_> {
         living: Arc<Living>,
         calls: Calls,
     ) -> Result<()> {
-        self.go(&mut started.views, start, &mut started.inherited, calls)
+        self.go(&mut started.mounts, start, &mut started.inherited, calls)
             .map_err(Error::system("start the command"))?;
         let older = started.recording.older();
         if older.is_kept() {
             // Without a thread for that it is removed at the end.
-            let _ = started.views.child.when_it_runs(move || older.remove());
+            let _ = started.mounts.child.when_it_runs(move || older.remove());
         }
         started.inherited.count(&started.recording.recorder);
         signals::pass_on(started.job.root, Some(living), Arc::clone(&self.forwarder))
@@ -118,24 +118,24 @@ impl Run<'_> {
     ) -> Result<(End, Option<Background>)> {
         let vanished = || Error::system("wait for the command")(io::Error::other("it vanished"));
         let end = end.map_err(Error::system("wait for the command"))?;
-        let mut views = started.views;
+        let mut mounts = started.mounts;
         started.inherited.settle();
         if started.job.left {
             let end = end.ok_or_else(vanished)?;
-            return Ok((end, Some(Background { views, served })));
+            return Ok((end, Some(Background { mounts, served })));
         }
-        views.unmount();
+        mounts.unmount();
         served.join();
-        self.must_have_run(&mut views, end)?;
+        self.must_have_run(&mut mounts, end)?;
         Ok((end.ok_or_else(vanished)?, None))
     }
 
-    pub(super) fn serving(&self, views: &Views) -> Serving<'_> {
+    pub(super) fn serving(&self, mounts: &Mounts) -> Serving<'_> {
         Serving {
             directories: self.directories,
             hidden: own_files(&self.options.output),
             seeing: &self.options.seeing,
-            namespace: views.namespace,
+            namespace: mounts.namespace,
             offers: Arc::clone(&self.offers),
             kernel: self.kernel.clone(),
             rings: Arc::clone(&self.rings),
@@ -145,12 +145,12 @@ impl Run<'_> {
     fn describe(
         &self,
         recording: &Recording,
-        views: &Views,
+        mounts: &Mounts,
         served: &Served,
         process_layer: ProcessLayer,
     ) {
-        let file_layer = match served.views().first() {
-            Some(view) => view.session.layer(),
+        let file_layer = match served.mounts().first() {
+            Some(mount) => mount.session.layer(),
             None if self.kernel.is_some() => FileLayer::Kernel,
             None => FileLayer::None,
         };
@@ -172,23 +172,23 @@ impl Run<'_> {
             };
             recording.recorder.record(Record::Launch(Box::new(launch)));
         }
-        for view in served.views() {
-            view.record(&recording.recorder, self.options.seeing.attribute_ttl);
+        for mount in served.mounts() {
+            mount.record(&recording.recorder, self.options.seeing.attribute_ttl);
         }
-        let seen = served.views().len();
+        let seen = served.mounts().len();
         recording
             .recorder
             .lost(Loss::FilesNotTraced, (self.directories.len() - seen) as u64);
-        if views.namespace.is_none() {
+        if mounts.namespace.is_none() {
             recording.recorder.lost(Loss::PathNotSeen, seen as u64);
         }
     }
 
     /// Fails if the process that ended is not the command: the command could not be run, though it existed
     /// when it was checked, or a signal came before.
-    pub(super) fn must_have_run(&self, views: &mut Views, end: Option<End>) -> Result<()> {
+    pub(super) fn must_have_run(&self, mounts: &mut Mounts, end: Option<End>) -> Result<()> {
         let program = self.program.display().to_string();
-        match (views.child.outcome(), end) {
+        match (mounts.child.outcome(), end) {
             // A script whose interpreter is missing, or a removed working directory.
             (Outcome::Refused(source), _) if source.raw_os_error() == Some(libc::ENOENT) => {
                 Err(Error::NotFound(format!("{program} (or its interpreter)")))

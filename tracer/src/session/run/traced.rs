@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
-use super::super::serving::{Served, ServedView};
+use super::super::serving::{Served, ServedMount};
 use super::super::{Error, Result};
 use super::report::Background;
 use super::setup::{Run, Started};
@@ -30,7 +30,7 @@ impl Run<'_> {
     /// Follows the command, which is seized already.
     pub(super) fn traced(&self, mut started: Started<'_>) -> Result<(End, Option<Background>)> {
         let streams = &started.inherited.streams;
-        let start = started.views.start(self.cwd, streams, self.directories);
+        let start = started.mounts.start(self.cwd, streams, self.directories);
         let table = Arc::new(TaskTable::new());
         let recording = started.recording;
         let root = started.job.root.as_raw() as u32;
@@ -64,7 +64,12 @@ impl Run<'_> {
             recording.recorder.clone(),
             channels.clone(),
             served.files(),
-            Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
+            Views::new(
+                served
+                    .mounts()
+                    .iter()
+                    .map(|mount| (&*mount.at, &*mount.source)),
+            ),
             if topology { By::Calls } else { By::Looks },
             kernel.as_ref().map(KernelLayer::descriptions),
         )));
@@ -128,8 +133,8 @@ impl Run<'_> {
 
     /// Fails unless the kernel serves the data of all mounts by itself, if it has to.
     pub(super) fn kernel_serves(&self, served: &Served) -> Result<()> {
-        let by_fuse = |view: &ServedView| view.session.layer() != FileLayer::Kernel;
-        if self.kernel.is_some() && served.views().iter().any(by_fuse) {
+        let by_fuse = |mount: &ServedMount| mount.session.layer() != FileLayer::Kernel;
+        if self.kernel.is_some() && served.mounts().iter().any(by_fuse) {
             return Err(Error::KernelLayer(
                 "the kernel does not let this process register files for passthrough".into(),
             ));

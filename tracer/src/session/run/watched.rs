@@ -98,26 +98,26 @@ impl Run<'_> {
         // No process is stopped here, so flowtrace cannot detach from any: it waits for the last process.
         started.job.detach = false;
         let streams = &started.inherited.streams;
-        let start = started.views.start(self.cwd, streams, self.directories);
+        let start = started.mounts.start(self.cwd, streams, self.directories);
         let (feed, calls) = match events {
             Some(EbpfEvents { feed, calls }) => (Some(feed), calls),
             None => (None, None),
         };
         if self.kernel.is_some() && calls.is_none() {
-            started.views.child.abandon();
+            started.mounts.child.abandon();
             return Err(Error::KernelLayer(
                 "without ptrace it needs eBPF programs, which the kernel refuses".into(),
             ));
         }
-        let places = started.views.mounted.iter().map(|view| &*view.at);
-        let views = mounting::devices_at(root, places);
+        let places = started.mounts.mounted.iter().map(|mount| &*mount.at);
+        let devices = mounting::devices_at(root, places);
         // Without a mount the processes do not depend on flowtrace, and go on.
-        let needs_us = !started.views.mounted.is_empty();
+        let needs_us = !started.mounts.mounted.is_empty();
         if !needs_us {
             memory::be_given_up_first();
         }
         let guarded = feed.as_ref().filter(|_| needs_us);
-        let guard = guarded.and_then(|feed| feed.guard(&views));
+        let guard = guarded.and_then(|feed| feed.guard(&devices));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
@@ -149,7 +149,7 @@ impl Run<'_> {
             self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
         };
         watched.tell_rings(Arc::clone(&self.rings));
-        if started.views.namespace == Some(Namespace::User) {
+        if started.mounts.namespace == Some(Namespace::User) {
             watched.withhold_privilege();
         }
         let kernel = self
@@ -179,7 +179,12 @@ impl Run<'_> {
                 recording.recorder.clone(),
                 channels.clone(),
                 served.files(),
-                Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
+                Views::new(
+                    served
+                        .mounts()
+                        .iter()
+                        .map(|mount| (&*mount.at, &*mount.source)),
+                ),
                 By::Kernel,
                 kernel.as_ref().map(KernelLayer::descriptions),
             );

@@ -20,7 +20,7 @@ const UNUSED: Duration = Duration::from_secs(1);
 
 /// A mount that waits for its daemon.
 #[derive(Debug)]
-pub(super) struct MountedView {
+pub(super) struct ReadyMount {
     /// Index of the mounted directory.
     pub(super) directory: usize,
     /// Mount point, where the command sees it.
@@ -30,9 +30,9 @@ pub(super) struct MountedView {
 
 /// The child that will run the command, and the mounts that it will see.
 #[derive(Debug)]
-pub(super) struct Views {
+pub(super) struct Mounts {
     pub(super) child: Child,
-    pub(super) mounted: Vec<MountedView>,
+    pub(super) mounted: Vec<ReadyMount>,
     /// Kind of namespace that has the mounts; `None` if they were mounted by fusermount3, or there are none.
     pub(super) namespace: Option<Namespace>,
     elsewhere: Option<Elsewhere>,
@@ -42,20 +42,20 @@ pub(super) struct Views {
     namespace_fd: Option<OwnedFd>,
 }
 
-impl Views {
+impl Mounts {
     /// Forks the child and mounts each directory, in the best way that works.
     ///
     /// # Errors
     /// If no process can be started; a mount that cannot be made is a notice.
-    pub(super) fn mount(
+    pub(super) fn make(
         plan: &Plan,
         directories: &[Directory],
         transport: Transport,
         notify: &mut dyn FnMut(Notice),
-    ) -> Result<Views> {
+    ) -> Result<Mounts> {
         let mut child = Child::fork(plan)?;
-        if plan.views.is_empty() {
-            return Ok(Views {
+        if plan.mounts.is_empty() {
+            return Ok(Mounts {
                 child,
                 mounted: Vec::new(),
                 namespace: None,
@@ -70,17 +70,17 @@ impl Views {
                 return Err(error);
             }
         };
-        let answer = child.make_views(plan.views.len());
+        let answer = child.make_mounts(plan.mounts.len());
         drop(on);
         let reason = match answer.map_err(Error::system("set up the command"))? {
             Ok(made) => {
                 let mounted = made.devices.into_iter().enumerate();
-                let mounted = mounted.map(|(directory, device)| MountedView {
+                let mounted = mounted.map(|(directory, device)| ReadyMount {
                     directory,
                     at: directories[directory].path.clone(),
                     device,
                 });
-                return Ok(Views {
+                return Ok(Mounts {
                     child,
                     mounted: mounted.collect(),
                     namespace: Some(made.namespace),
@@ -103,7 +103,7 @@ impl Views {
                         view: at.clone(),
                         reason: reason.clone(),
                     });
-                    mounted.push(MountedView {
+                    mounted.push(ReadyMount {
                         directory: index,
                         at,
                         device,
@@ -116,7 +116,7 @@ impl Views {
                 }
             }
         }
-        Ok(Views {
+        Ok(Mounts {
             child,
             mounted,
             namespace: None,
@@ -127,15 +127,15 @@ impl Views {
 
     /// Path at which the command finds `path`: in a mount, if one contains it.
     fn seen_at(&self, path: &Path, directories: &[Directory]) -> PathBuf {
-        let view = self.mounted.iter().find_map(|view| {
-            let below = directories[view.directory].relative(path)?;
+        let mount = self.mounted.iter().find_map(|mount| {
+            let below = directories[mount.directory].relative(path)?;
             Some(if below.as_os_str().is_empty() {
-                view.at.clone()
+                mount.at.clone()
             } else {
-                view.at.join(below)
+                mount.at.join(below)
             })
         });
-        view.unwrap_or_else(|| path.to_owned())
+        mount.unwrap_or_else(|| path.to_owned())
     }
 
     /// Steps of the child to run the command in `cwd` with its inherited streams.
