@@ -126,7 +126,7 @@ def expect(text, limit=60):
             except OSError: sys.exit("closed before %r in %r" % (text, seen))
     seen = seen[seen.index(text) + len(text):]
 def say(text): os.write(terminal, text)
-# Not in the moment after a tick: a shell that makes its child by vfork does not stop then, nor
+# Not right after a tick: a shell that makes its child by vfork does not stop then, nor
 # does it without flowtrace.
 def suspend(): time.sleep(0.02); say(b"\x1a")
 say(b"stty -echo; echo begin\n"); expect(b"begin\r\n")

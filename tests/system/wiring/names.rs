@@ -14,11 +14,11 @@ def search():
         for place in range(made.value, made.value + 2):
             os.path.exists(f'o{place}')
 searchers = [multiprocessing.Process(target=search, daemon=True) for _ in range(2)]
-for looker in lookers: looker.start()
+for searcher in searchers: searcher.start()
 for place in range(100):
     made.value = place
     with open(f'o{place}', 'w') as output: subprocess.run(['/bin/true'], stdout=output)
-for looker in lookers: looker.terminate(); looker.join()
+for searcher in searchers: searcher.terminate(); searcher.join()
 with open('removed', 'w') as output:
     os.remove('removed')
     subprocess.run(['/bin/true'], stdout=output)

@@ -11,7 +11,7 @@ fn talk(parts: &str) -> Option<Traced> {
     let script = format!(
         "
 import os, socket, sys
-def tell(s):
+def report(s):
     line = '%d %d\\n' % (os.getpid(), os.fstat(s.fileno()).st_ino)
     os.write(1, line.encode())
 {parts}
@@ -63,10 +63,10 @@ fn a_tcp_connection_on_one_host_is_one_channel() {
         "
 listener = socket.create_server(('127.0.0.1', 0))
 def ask():
-    s = socket.create_connection(listener.getsockname()); tell(s)
+    s = socket.create_connection(listener.getsockname()); report(s)
     s.sendall(b'x' * 1000)
 def serve():
-    s = listener.accept()[0]; tell(s)
+    s = listener.accept()[0]; report(s)
     while s.recv(4096): pass
 ",
     );
@@ -83,11 +83,11 @@ import select
 listener = socket.create_server(('127.0.0.1', 0))
 def ask():
     s = socket.socket(); s.setblocking(False)
-    s.connect_ex(listener.getsockname()); tell(s)
+    s.connect_ex(listener.getsockname()); report(s)
     select.select([], [s], [])
     s.sendall(b'x' * 1000)
 def serve():
-    s = listener.accept()[0]; tell(s)
+    s = listener.accept()[0]; report(s)
     while s.recv(4096): pass
 ",
     );
@@ -103,10 +103,10 @@ fn a_unix_socket_has_the_path_of_its_server() {
 path = os.getcwd() + '/socket'
 listener = socket.socket(socket.AF_UNIX); listener.bind(path); listener.listen()
 def ask():
-    s = socket.socket(socket.AF_UNIX); s.connect(path); tell(s)
+    s = socket.socket(socket.AF_UNIX); s.connect(path); report(s)
     s.sendall(b'x')
 def serve():
-    s = listener.accept()[0]; tell(s); s.recv(1)
+    s = listener.accept()[0]; report(s); s.recv(1)
 ",
     );
     let Some(run) = run else { return };
@@ -121,10 +121,10 @@ fn datagrams_go_to_the_address_of_the_receiver() {
 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind(('127.0.0.1', 0))
 def ask():
     receiver_address = receiver.getsockname(); receiver.close()
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(receiver_address); tell(s)
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(receiver_address); report(s)
     s.send(b'x')
 def serve():
-    tell(receiver); receiver.recv(1)
+    report(receiver); receiver.recv(1)
 ",
     );
     let Some(run) = run else { return };
@@ -142,9 +142,9 @@ def ask():
     receiver.close()
     s = socket.socket(receiver.family, socket.SOCK_DGRAM)
     for _ in range(3): {send}
-    tell(s)
+    report(s)
 def serve():
-    tell(receiver)
+    report(receiver)
     for _ in range(3): receiver.recv(1)
 "
     ));
@@ -192,9 +192,9 @@ fn a_socket_pair_is_one_channel() {
         "
 one, other = socket.socketpair()
 def ask():
-    one.close(); tell(other); other.sendall(b'x')
+    one.close(); report(other); other.sendall(b'x')
 def serve():
-    other.close(); tell(one); one.recv(1)
+    other.close(); report(one); one.recv(1)
 ",
     );
     let Some(run) = run else { return };

@@ -30,12 +30,12 @@ fn an_inode_may_be_a_file_that_is_known_already() {
         generation: Some(3),
         ..Attributes::told((1, 7), libc::S_IFREG, 0)
     };
-    let looked_at = Attributes {
+    let with_birth = Attributes {
         generation: None,
         birth: Some(crate::stat::Time::default()),
         ..reported
     };
-    let file = table.opened(&looked_at, OsStr::new("/x"), HostId(1), 0);
+    let file = table.opened(&with_birth, OsStr::new("/x"), HostId(1), 0);
     assert_eq!(table.known_inode(&reported), None);
     table.is_also(&reported, file);
     assert_eq!(table.known_inode(&reported), Some(file));

@@ -306,7 +306,7 @@ pub(crate) fn mount_in_namespace(
         Ok(())
     };
     // SAFETY: between fork and exec in the one thread of the new process; the few allocations
-    // are at risk only if another thread allocated at that moment.
+    // are at risk only if another thread allocated at that instant.
     unsafe { command.pre_exec(enter) };
 }
 

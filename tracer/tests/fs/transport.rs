@@ -90,7 +90,7 @@ fn any_number_of_callers_can_wait() {
     assert_eq!(trace.of("flock", "file").len(), 2 * 2 * (CALLERS + 1));
 }
 
-/// Requests and answers of every size between nothing and more than one request, on pages or not.
+/// Requests and answers of every size between nothing and more than one request, on page boundaries or not.
 #[test]
 fn data_of_any_size_are_whole() {
     let Some(mounted) = Mounted::new(Options::default()) else {
