@@ -236,13 +236,13 @@ mod tests {
     #[test]
     fn a_thread_that_waits_is_seen() {
         let (end, _keeps_it_waiting) = std::io::pipe().unwrap();
-        let (send, receive) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            say.send(nix::unistd::gettid().as_raw() as u32).unwrap();
+            sender.send(nix::unistd::gettid().as_raw() as u32).unwrap();
             let mut end = end;
             let _ = end.read(&mut [0; 77]);
         });
-        let tid = receive.recv().unwrap();
+        let tid = receiver.recv().unwrap();
         // The thread may be between the two system calls.
         let found = (0..1000).find_map(|_| {
             yield_now();
