@@ -1,4 +1,4 @@
-//! The structure that docs/architecture.md draws is that of the code.
+//! The imports of the code are those that docs/architecture.md draws.
 
 #[path = "architecture/imports.rs"]
 mod imports;
@@ -18,7 +18,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Crates of the workspace with the file that each begins with; that of the binary first.
+/// Crates of the workspace, the binary first, each with the file that is its root.
 fn crates() -> Vec<(String, String)> {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let members = manifest
@@ -42,7 +42,7 @@ static IMPORTS: LazyLock<Imports> = LazyLock::new(|| {
     sources.imports()
 });
 
-/// Modules that still know each other: the kernel layer keeps descriptors of its own, which `proc` feeds.
+/// Modules that still import each other: the kernel layer keeps descriptors of its own, which `proc` feeds.
 const TO_BE_OPENED: (&str, &str) = ("tracer/proc", "tracer/kernel");
 
 /// Groups of nodes that reach each other.
@@ -77,7 +77,7 @@ fn no_two_files_import_each_other() {
     assert!(report.is_empty(), "{report}");
 }
 
-/// Crate and module that a file is of: `profiler` and `load` for `profiler/src/load/streams.rs`.
+/// Crate and module of a file: `profiler` and `load` for `profiler/src/load/streams.rs`.
 fn place<'a>(crates: &'a [(String, String)], file: &'a str) -> (&'a str, &'a str) {
     let inside = crates.iter().filter_map(|(_, first)| {
         let (src, _) = first.rsplit_once('/')?;
@@ -90,8 +90,8 @@ fn place<'a>(crates: &'a [(String, String)], file: &'a str) -> (&'a str, &'a str
     (name, module.trim_end_matches(".rs"))
 }
 
-/// Edges as docs/architecture.md draws them: in blocks marked `modules`, a line `crate/module -> others`, the others
-/// being modules of the same crate, or crates. The modules of the binary are not listed.
+/// Edges that docs/architecture.md draws. Each line of a block marked `modules` is `crate/module -> others`;
+/// the others are modules of the same crate, or crates. Modules of the binary are not listed.
 fn drawn() -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(root().join(DRAWING)).unwrap();
     let blocks = text.split("```modules\n").skip(1);
@@ -112,7 +112,7 @@ fn modules_use_each_other_as_drawn() {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (from, to) in IMPORTS.keys() {
         let ((own, module), (other, target)) = (place(&crates, from), place(&crates, to));
-        // A file beside lib.rs and a directory of its name are one module.
+        // A file next to lib.rs and the directory of the same name are one module.
         if own == "src" || own == other && module == target {
             continue;
         }
@@ -148,7 +148,7 @@ fn modules_form_no_circle() {
         let (own, _) = from.rsplit_once('/').expect("crate/module");
         for to in to {
             let inside = format!("{own}/{to}");
-            // A crate that is not listed by its modules is a leaf.
+            // A crate whose modules are not listed is a leaf.
             if drawn.contains_key(&inside) && (&**from, &*inside) != TO_BE_OPENED {
                 edges.push((from.clone(), inside));
             }

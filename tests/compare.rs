@@ -10,7 +10,8 @@ mod script;
 
 use script::Script;
 
-/// A run of two steps, `grind` for some milliseconds on what is in the input, and `mark`.
+/// Writes the trace of a run of two steps: `grind` works for some milliseconds on its input, then `mark`
+/// runs.
 fn run(path: &Path, grind_ms: u64, input_bytes: u64, extra: bool, exit_code: i32) {
     let mut run = Script::new(path, "make");
     let make = run.root(("/usr/bin/make", &["make"]), 0);
@@ -100,9 +101,9 @@ fn equal_runs_have_no_finding_and_changed_ones_exactly_theirs() {
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("grind"));
 }
 
-/// `compare … | head -1` in a script that asks for the status of the pipe's first command.
+/// `compare … | head -1` in a script that uses the status of the pipe's first command.
 #[test]
-fn findings_are_told_by_the_exit_status_also_where_nobody_reads() {
+fn the_exit_status_reports_findings_even_if_nobody_reads() {
     let directory = tempfile::tempdir().unwrap();
     run(&directory.path().join("a.db"), 1000, 100_000, false, 0);
     run(&directory.path().join("slow.db"), 2000, 100_000, false, 0);

@@ -1,4 +1,4 @@
-//! Which part of the graph of a hand-made trace is drawn, under which names, and what is refused.
+//! `flowtrace dag` on hand-made traces: the part of the graph that is drawn, its names, and refused options.
 
 mod support;
 
@@ -68,8 +68,8 @@ fn parts_of_the_graph() {
     }
 }
 
-/// A script that takes the number of lines of a file into a variable, and writes it into another; at its
-/// end it counts what there is, with which nothing else has to do.
+/// Trace of a script that takes the number of lines of a file into a variable and writes it into another
+/// file. At its end it takes the output of `ls`, on which nothing depends.
 fn script_with_answers() -> tempfile::TempDir {
     use flowtrace_schema::Direction::{Read, Write};
     let directory = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn a_script_that_takes_an_answer_is_two_versions_and_loses_no_lineage() {
     ];
     assert_eq!(names, all);
     assert!(!said.contains("incomplete"), "{said}");
-    // What came last is the source of nothing.
+    // The last command is the source of nothing.
     assert_eq!(graph(&["--descendants-of", "ls"]).0, ["ls null", "t.sh 3"]);
     let (names, said) = graph(&[]);
     assert_eq!(names.len(), all.len() + 2);
@@ -169,8 +169,8 @@ fn a_script_that_takes_an_answer_is_two_versions_and_loses_no_lineage() {
     assert!(ids.iter().any(|id| id.ends_with(":3")), "{ids:?}");
 }
 
-/// A program used before and after another: two groups of one rule, each with files that nobody reads, of which
-/// each is told its own.
+/// A program is used before and after another one. That makes two groups of one rule, and each group reports
+/// its own unread files.
 #[test]
 fn groups_of_a_rule_count_their_own_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -212,7 +212,7 @@ fn groups_of_a_rule_count_their_own_files() {
     }
 }
 
-/// Only the newest version of a file is as large as the file was when last seen.
+/// Only the newest version of a file has the size that the file had when last seen.
 #[test]
 fn versions_that_were_replaced_have_no_size() {
     let directory = tempfile::tempdir().unwrap();
@@ -250,7 +250,7 @@ fn versions_that_were_replaced_have_no_size() {
     }
     let instance = json(directory.path(), "wfformat");
     let files = &instance["workflow"]["specification"]["files"];
-    let told: Vec<_> = files
+    let sizes: Vec<_> = files
         .as_array()
         .unwrap()
         .iter()
@@ -261,10 +261,10 @@ fn versions_that_were_replaced_have_no_size() {
             )
         })
         .collect();
-    assert_eq!(told, [(Some(0), Some(false)), (Some(5000), Some(true))]);
+    assert_eq!(sizes, [(Some(0), Some(false)), (Some(5000), Some(true))]);
 }
 
-/// `mv x.tmp x` changes nothing about where a file comes from, by whichever name it is asked for.
+/// `mv x.tmp x` does not change the origin of a file, by whichever name it is requested.
 #[test]
 fn a_renamed_file_has_its_ancestors() {
     let directory = tempfile::tempdir().unwrap();
@@ -310,9 +310,9 @@ fn a_renamed_file_has_its_ancestors() {
     assert_eq!(above("x"), ["seq", "tee", "x", "x"]);
 }
 
-/// The recording begins before the command; what people read and type counts from the command.
+/// The recording begins before the command. Times in options and output count from the start of the command.
 #[test]
-fn moments_count_from_the_start_of_the_command() {
+fn times_count_from_the_start_of_the_command() {
     let second = 1000;
     let directory = tempfile::tempdir().unwrap();
     let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
@@ -346,7 +346,7 @@ fn moments_count_from_the_start_of_the_command() {
         line(&path, " late").trim_start().starts_with("3.0 s"),
         "{path}"
     );
-    // Of the first bin the 10 bytes at 1 s.
+    // The first bin has the 10 bytes at 1 s.
     let bins = say(&["stats", "trace.db", "throughput", "--bins", "2"]);
     let first = bins.lines().nth(2).unwrap().trim_start().to_owned();
     assert!(first.starts_with("0 s"), "{bins}");
@@ -363,7 +363,7 @@ fn moments_count_from_the_start_of_the_command() {
         stored.lines().nth(1).unwrap().starts_with("5000000000,"),
         "{stored}"
     );
-    // What one prints the other understands.
+    // Each command accepts the names that the other one prints.
     let part = say(&["dag", "trace.db", "--within", "2.9..3.1", "--by", "process"]);
     assert!(
         part.contains("/w/two") && !part.contains("/w/one"),
@@ -430,7 +430,7 @@ fn rules_are_named_by_a_file() {
     );
 }
 
-/// The graph of a trace in Cytoscape JSON: its nodes and its edges.
+/// Nodes and edges of a trace's graph in Cytoscape JSON.
 fn graph(directory: &std::path::Path, options: &[&str]) -> [Vec<serde_json::Value>; 2] {
     let ask = [&["dag", "trace.db", "--format", "cytoscape"], options].concat();
     let answer = flowtrace(directory, &ask);
@@ -443,7 +443,7 @@ fn graph(directory: &std::path::Path, options: &[&str]) -> [Vec<serde_json::Valu
     })
 }
 
-/// Where an edge leads from and to: what leads back is stored the other way round.
+/// Source and target of an edge; an edge that leads back is stored the other way round.
 fn leads(edge: &serde_json::Value) -> (&str, &str) {
     let [from, to] = ["source", "target"].map(|end| edge[end].as_str().unwrap());
     if edge["dir"] == "back" {
@@ -470,19 +470,19 @@ fn a_rate_is_over_the_time_in_calls() {
     );
     assert_eq!(read["bytes_per_s"], 1_000_000_000);
     assert_eq!(read["label"], "2.0 MB\n1.0 GB/s");
-    // Of all four of a rule the same: bytes and times are summed.
+    // The numbers of all four processes of a rule together: bytes and times are summed.
     let [_, edges] = graph(directory.path(), &["--by", "rule"]);
     let all = edges.iter().find(|e| e["bytes"] == 8_000_000).unwrap();
     assert_eq!(all["bytes_per_s"], 1_000_000_000);
-    // A file that grows at the end of a run for the second time was not written slowly.
+    // A file that grows a second time at the end of a run was not written slowly.
     for edge in edges.iter().filter(|edge| edge["bytes"] != 0) {
         let rate = edge["bytes_per_s"].as_i64();
         assert!(rate.is_none_or(|rate| rate > 100_000), "{edge}");
     }
 }
 
-/// Red are the processes that `critical-path` names and no other, and one way leads through them: into each at
-/// most one edge, and one piece.
+/// The processes in red are exactly those that `critical-path` names. One path leads through them: at most
+/// one edge into each of them, all of them connected.
 #[test]
 fn one_critical_path_is_marked() {
     let directory = sample();
@@ -524,7 +524,7 @@ fn one_critical_path_is_marked() {
                 .all(|(from, to)| on.contains(from) && on.contains(to)),
             "{by}"
         );
-        // One piece.
+        // All red nodes are connected.
         let mut reached = std::collections::BTreeSet::from([on[0]]);
         for _ in 0..on.len() {
             for (from, to) in &steps {
@@ -543,7 +543,7 @@ fn one_critical_path_is_marked() {
     }
 }
 
-/// make reads a file that awk wrote, and had started it: the fork is drawn, from make to awk, and the order is
+/// make started awk and reads a file that awk wrote. The fork is drawn from make to awk, and the order is
 /// that of the data.
 #[test]
 fn a_fork_against_the_data_is_drawn_as_such() {
@@ -610,14 +610,14 @@ fn the_width_of_lines_is_by_bytes_or_by_rate() {
     );
 }
 
-/// A machine is one node, whatever its processes gave each other.
+/// A machine is one node, with whatever its processes exchanged.
 #[test]
 fn a_machine_is_one_node() {
     let directory = sample();
     let [nodes, edges] = graph(directory.path(), &["--by", "host"]);
     let hosts: Vec<_> = nodes.iter().filter(|n| n["type"] == "rule").collect();
     assert_eq!((hosts.len(), &hosts[0]["count"]), (1, &20.into()));
-    // What goes in or comes out is drawn; what is made and used there is counted.
+    // Files from and to other machines are drawn; files made and used on one machine are counted.
     assert!(
         hosts[0]["label"]
             .as_str()
@@ -627,7 +627,7 @@ fn a_machine_is_one_node() {
     assert!(nodes.len() > 3 && edges.len() == nodes.len() - 1);
 }
 
-/// Two jobs that give each other a file are one node each, and the lighter way leads back.
+/// Two jobs that exchange files are one node each, and the edge with less data leads back.
 #[test]
 fn a_job_is_one_node() {
     use flowtrace_schema::FileKind::File;

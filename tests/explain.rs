@@ -82,7 +82,7 @@ fn full_tree() {
     golden("tree-full.txt", &["tree", "trace.db", "--full"]);
 }
 
-/// What is asked for in full is not cut, least of all for somebody who reads it from a pipe.
+/// Command lines requested in full are not cut, even in a pipe.
 #[test]
 fn full_lines_have_the_whole_command() {
     for command in ["tree", "critical-path"] {
@@ -178,7 +178,7 @@ fn every_table_has_every_format() {
         assert!(svg.contains("<polyline") && svg.ends_with("</svg>\n"));
     }
     assert_eq!(plot("unread", &[]).status.code(), Some(2));
-    // What means nothing to a table is refused, not ignored.
+    // An option that means nothing for a table is refused, not ignored.
     for wrong in [
         &["stats", "trace.db", "rules", "--of", "life"][..],
         &["stats", "trace.db", "calls", "--by", "file"],
@@ -189,7 +189,7 @@ fn every_table_has_every_format() {
     }
 }
 
-/// The processor time of a rule is one number, and the sum of all is told from them.
+/// The CPU time of a rule is the same number in every command, and the total is the sum of these.
 #[test]
 fn rules_have_the_same_cpu_everywhere() {
     let directory = sample();
@@ -214,7 +214,7 @@ fn rules_have_the_same_cpu_everywhere() {
     assert_eq!(by_name(&stats, "phase"), summary);
 }
 
-/// What `stats unread` lists is what `summary` counts.
+/// The files that `stats unread` lists are those that `summary` counts.
 #[test]
 fn unread_files_are_those_of_the_summary() {
     let directory = sample();
@@ -256,7 +256,7 @@ fn the_longest_chain_of_the_tree() {
     };
     let siblings = rows.iter().filter(|row| row["parent"] == chain[0]["id"]);
     assert_eq!(siblings.map(life).max(), Some(life(chain[1])));
-    // Those alike share a line of the folded tree.
+    // Equal processes share a line of the folded tree.
     let of = |rule: &str| -> Vec<&serde_json::Value> {
         let rows = rows.iter().filter(|row| row["rule"] == rule);
         rows.map(|row| &row["group"]).collect()
@@ -322,7 +322,7 @@ fn a_query_makes_no_value_of_any_size() {
     assert_eq!(output.status.code(), Some(2), "{error}");
 }
 
-/// (nodes, edges) of a GraphML file, by counting its elements.
+/// Number of nodes and edges of a GraphML file, by counting its elements.
 fn graphml_counts(text: &str) -> (usize, usize) {
     (
         text.matches("<node ").count(),
@@ -330,7 +330,7 @@ fn graphml_counts(text: &str) -> (usize, usize) {
     )
 }
 
-/// The same of our DOT: nodes carry a shape, edges an arrow.
+/// Number of nodes and edges of our DOT output: nodes have a shape, edges an arrow.
 fn dot_counts(text: &str) -> (usize, usize) {
     let lines = || text.lines().map(str::trim_start);
     let edges = lines()
@@ -365,7 +365,7 @@ fn both_formats_have_the_same_graph_and_the_same_bytes_each_time() {
     }
 }
 
-/// Runs a foreign program on a text; `None`, loudly, when there is no such program.
+/// Runs another program with a text as its input; `None`, with a message, if there is no such program.
 fn foreign(program: &str, arguments: &[&str], input: &str) -> Option<String> {
     use std::io::Write;
     let child = Command::new(program)
@@ -505,8 +505,8 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
-/// A workflow with wrappers that become a program at once, a script that works before it does, subshells that never exec,
-/// and a fork that does nothing.
+/// Trace of a workflow with wrappers that exec a program at once, a script that works before it execs,
+/// subshells that never exec, and a fork that does nothing.
 fn wrapped(path: &Path) {
     use flowtrace_schema::FileKind;
     let mut s = montage::Script::new(path, "sh run.sh");
@@ -540,7 +540,7 @@ fn wrapped(path: &Path) {
     s.finish(at + 420, 0);
 }
 
-/// Processes, execs and processes of a step are one thing each, in every command (docs/statistics.md).
+/// Every command counts processes, execs, and processes of a step in the same way (docs/statistics.md).
 #[test]
 fn every_command_counts_the_same() {
     use serde_json::Value;
@@ -556,7 +556,7 @@ fn every_command_counts_the_same() {
     };
     let processes = query("SELECT COUNT(*) AS n FROM processes WHERE prev_upid IS NULL");
     let execs = query("SELECT COUNT(*) AS n FROM processes WHERE origin = 'exec'");
-    // The script, three jobs, two subshells with one each in them, and the script that becomes sleep.
+    // The script, three jobs, two subshells with one job each in them, and the script that becomes sleep.
     assert_eq!((processes, execs), (9, 9));
     type Counts = BTreeMap<String, i64>;
     let add = |counts: &mut Counts, name: &Value, n: i64| {
@@ -655,6 +655,6 @@ fn steps_stand_on_the_levels_of_their_processes() {
     let shape = support::prints(directory.path(), &["dag", "trace.db", "--format", "text"]);
     let step = |line: &str| line.trim().split_once("  ")?.0.parse::<usize>().ok();
     let deepest = shape.lines().filter_map(step).max().unwrap();
-    // The first line has the names, the last the totals.
+    // The first line has the names of the columns, the last one the totals.
     assert_eq!(deepest + 1, rows.lines().count() - 2, "{shape}{rows}");
 }

@@ -1,4 +1,4 @@
-//! What other programs make of the exports of a hand-made trace.
+//! Other programs load the exports of a hand-made trace.
 
 use std::process::Command;
 
@@ -32,7 +32,7 @@ fn graphs_are_the_same_in_every_format() {
         assert!(gml.is_ascii());
         write("graphml", "graphml");
         write("dot", "dot");
-        // One format at a time, so that one missing package does not hide the others.
+        // One format at a time, so that one missing package does not hide the results of the others.
         for ending in ["cyjs", "gml", "graphml", "dot"] {
             let (nodes, edges) = (nodes.to_string(), edges.to_string());
             validate(
@@ -108,7 +108,7 @@ fn chrome_slices_nest() {
     }
 }
 
-/// The packets of a protobuf trace: (field, bytes) of each, by the wire format alone.
+/// Number, integer value and bytes of each field of a protobuf message, by the wire format alone.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -188,7 +188,7 @@ fn every_view_is_a_csv_file() {
         let columns: Vec<&str> = view.columns.iter().map(|c| c.0.as_str()).collect();
         assert_eq!(header, columns.join(","), "{}", view.name);
     }
-    // Where one cannot be written, none is: what stood there still does.
+    // If one table cannot be written, no table is: the earlier files stay.
     let (old, last) = ("tables/calls.csv", "tables/waits.csv");
     std::fs::write(directory.path().join(old), "old").unwrap();
     std::fs::remove_file(directory.path().join(last)).unwrap();
@@ -256,7 +256,7 @@ fn pictures_need_graphviz_and_say_so() {
     assert_eq!(&png[1..4], b"PNG");
 }
 
-/// A result takes the place of one before, never that of somebody's work.
+/// A result replaces an earlier result, but never a file that flowtrace did not write.
 #[test]
 fn a_result_replaces_only_what_flowtrace_wrote() {
     let directory = sample();
@@ -295,7 +295,7 @@ fn a_result_replaces_only_what_flowtrace_wrote() {
         assert_eq!(code, Some(0), "{command:?}: {errors}");
         assert_ne!(std::fs::read(at("mine")).unwrap(), b"all my work");
     }
-    // Of each view a file, and all or none.
+    // One file for each view; all of them or none.
     std::fs::create_dir(at("tables")).unwrap();
     std::fs::write(at("tables/processes.csv"), "all my work").unwrap();
     let (code, _) = write(&["export", "csv"], &["-o", "tables"]);
@@ -315,7 +315,7 @@ fn a_result_replaces_only_what_flowtrace_wrote() {
     assert_eq!(write(&["summary"], &["-o", "empty"]).0, Some(2));
 }
 
-/// Whether flowtrace could mark what it wrote.
+/// Returns true if a file has the extended attribute by which flowtrace marks its files.
 fn has_attributes(path: &std::path::Path) -> bool {
     let mut value = [0u8; 64];
     rustix::fs::getxattr(path, "user.flowtrace.written", &mut value[..]).is_ok()

@@ -54,7 +54,7 @@ fn bottlenecks_and_their_windows_hold_together() {
             .sum();
         assert_eq!(Some(sum), one["ns"].as_i64());
     }
-    // The first line is the answer, the same in both forms.
+    // The first line is the answer, the same as text and as JSON.
     let text = succeeds(directory.path(), &["bottlenecks", "trace.db"]);
     let answer = found["answer"].as_str().unwrap();
     assert_eq!(
@@ -116,7 +116,7 @@ fn the_parts_of_resources_sum_to_the_lives() {
     let (directory, _) = montage::montage_file(4, false);
     let arguments = ["resources", "trace.db", "--format", "json"];
     let found = &json(directory.path(), &arguments)[0];
-    // The trace has no counters of the machine, and nothing is made up in their place.
+    // The trace has no counters of the machine, and no values are invented for them.
     assert_eq!(found["run"], Value::Null);
     for kind in ["rules", "processes"] {
         let rows = found[kind].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! `flowtrace merge` on hand-made traces, and that every command that explains works on the result.
+//! `flowtrace merge` on hand-made traces; every command that explains a trace works on the result.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The same mosaic made on several machines, each a little later than the one before.
+/// Traces of the same mosaic made on several machines, each started a little later than the one before.
 fn machines(count: i64) -> (tempfile::TempDir, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let mut names = Vec::new();
@@ -100,7 +100,7 @@ fn every_command_explains_a_merged_trace() {
     let explain = |arguments: &[&str]| text(&flowtrace(directory.path(), arguments));
     let summary = explain(&["summary", "all.db"]);
     assert!(summary.contains("(2 runs on 2 hosts)"), "{summary}");
-    // Beside the heading and the line that names the longest chain.
+    // Rows without the heading and the line that names the longest chain.
     let processes = |trace: &str| {
         let tree = explain(&["tree", trace, "--full"]);
         let lines = tree.lines().skip(1);
@@ -166,7 +166,8 @@ fn a_trace_of_another_schema_version_is_refused_by_name() {
     }
 }
 
-/// Columns and tables were added to the version over time: a trace without them is taken, and lacks what they tell.
+/// Columns and tables were added to the schema over time: a trace without them is accepted, and its facts are
+/// missing.
 #[test]
 fn a_trace_of_an_earlier_flowtrace_is_merged_with_one_of_today() {
     let (directory, names) = machines(2);
@@ -200,7 +201,7 @@ fn a_trace_of_an_earlier_flowtrace_is_merged_with_one_of_today() {
 }
 
 #[test]
-fn a_shared_directory_below_which_there_is_nothing_is_told() {
+fn a_shared_directory_below_which_there_is_nothing_is_reported() {
     let (directory, names) = machines(2);
     let said = |more: &[&str]| {
         let more = [more, &["--force"]].concat();

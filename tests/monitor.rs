@@ -10,7 +10,7 @@ fn flowtrace(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A collector that listens at a port of its own, with the address.
+/// Starts a collector that listens at a free port; returns it with its address.
 fn collector(
     directory: &Path,
     more: &[&str],
@@ -41,7 +41,7 @@ fn collector(
 }
 
 #[test]
-fn last_totals_are_exact_and_the_trace_tells_of_the_machine() {
+fn last_totals_are_exact_and_the_trace_names_the_machine() {
     let directory = tempfile::tempdir().unwrap();
     let (mut collector, mut said, address) =
         collector(directory.path(), &["--until", "1", "--rate", "20"]);
@@ -73,7 +73,7 @@ fn last_totals_are_exact_and_the_trace_tells_of_the_machine() {
     let rows = String::from_utf8(rows.stdout).unwrap();
     let rows: Vec<&str> = rows.lines().collect();
     assert_eq!(rows, ["host,final,sessions", "n1,1,1"]);
-    // The machine that collected is none of those that were watched.
+    // The machine of the collector is not one of the watched machines.
     let trace = flowtrace_schema::Trace::open(&directory.path().join("nodes.db")).unwrap();
     let machines = trace.machines().unwrap();
     let names: Vec<&str> = machines.iter().map(|host| host.host.as_str()).collect();
@@ -125,9 +125,9 @@ fn an_agent_is_stopped_by_the_collector_and_only_what_was_chosen_is_stored() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One that is not known yet cannot be stopped: the order is given until it is.
+    // An agent that is not known yet cannot be stopped, so the order is repeated until it is known.
     let ended = loop {
-        // A collector that has the last totals is gone.
+        // A collector that has the last totals has ended.
         let _ = writeln!(controls, "stop n1");
         if let Some(status) = agent.try_wait().unwrap() {
             break status;
@@ -197,7 +197,7 @@ fn without_the_right_key_nothing_is_taken() {
     );
 }
 
-/// Whoever was told that its last totals were taken can go: they outlive the collector.
+/// Totals that were acknowledged survive the collector, so an agent may end after the acknowledgement.
 #[test]
 fn acknowledged_totals_survive_the_death_of_the_collector() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A program of Open MPI between hosts made of network namespaces: what one host sent is what the
-//! other received, in the captures of both.
+//! A program of Open MPI between hosts made of network namespaces: every host receives what the others sent,
+//! in the captures of both sides.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn number(trace: &Path, sql: &str) -> i64 {
 
 #[test]
 fn what_ranks_of_open_mpi_send_is_received_in_both_captures() {
-    // Not part of what the system must have: it is large.
+    // These programs are not required even with FLOWTRACE_REQUIRE_SYSTEM: the package is large.
     for program in ["mpicc", "mpirun"] {
         if !succeeds("sh", &["-c", &format!("command -v {program}")]) {
             return skip(&format!(
@@ -92,7 +92,7 @@ fn what_ranks_of_open_mpi_send_is_received_in_both_captures() {
                 number(&at(b), &sent("packets")),
                 "packets from {a} to {b}"
             );
-            // Twenty times all to all; and the ring.
+            // Twenty rounds of all to all, and the ring.
             let ring = if b == a % HOSTS + 1 { 1_500_000 } else { 0 };
             assert!(there >= 20 * 4000 + ring, "{there} bytes from {a} to {b}");
         }

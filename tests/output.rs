@@ -1,4 +1,4 @@
-//! What a command writes into a file is what the ending of its name says, or nothing at all.
+//! A command writes a file in the format that the ending of its name says, or writes nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn xml(text: &str) -> Result<roxmltree::Document<'_>, roxmltree::Error> {
     roxmltree::Document::parse_with_options(text, options)
 }
 
-/// Commands that write an answer, with what they need besides the file: every one that `--help` names.
+/// Commands that write an answer, with their other arguments: every such command that `--help` names.
 const COMMANDS: [&[&str]; 17] = [
     &["summary", "trace.db"],
     &["tree", "trace.db"],
@@ -72,7 +72,7 @@ const COMMANDS: [&[&str]; 17] = [
     &["query", "trace.db", "SELECT upid, command FROM processes"],
 ];
 
-/// Commands that record, or keep what they measured: their files are of one kind.
+/// Commands that record, or keep their measurements: each writes one kind of file.
 const OF_ONE_KIND: [(&[&str], &str); 7] = [
     (&["run", "true"], ".db, .sqlite, .sqlite3"),
     (&["mount", ".", "."], ".db, .sqlite, .sqlite3"),
@@ -83,7 +83,7 @@ const OF_ONE_KIND: [(&[&str], &str); 7] = [
     (&["calibrate"], ".json"),
 ];
 
-/// Names of files, and formats that nothing here makes.
+/// File names, some with formats that no command writes.
 const FILES: [&str; 33] = [
     "o.txt",
     "o.json",
@@ -120,14 +120,14 @@ const FILES: [&str; 33] = [
     "o.csv.gz",
 ];
 
-/// Whether bytes are what an ending in lower case says.
+/// Returns true if the bytes have the format of an ending, in lower case.
 fn is(ending: &str, bytes: &[u8]) -> bool {
     let text = std::str::from_utf8(bytes).unwrap_or("");
     let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
     let root = |name: &str| {
         xml(text).is_ok_and(|document| document.root_element().tag_name().name() == name)
     };
-    // Text for people is nothing that a program reads.
+    // Text for people is not in a format that a program reads.
     let is_prose = !is_json(text) && !text.starts_with('<') && !text.contains(" -> ");
     match ending {
         "txt" => is_prose && text.lines().count() > 0,
@@ -160,7 +160,7 @@ fn ending(file: &str) -> String {
     file.rsplit('.').next().unwrap().to_lowercase()
 }
 
-/// Two connections between hosts, from a capture.
+/// Writes a capture with two connections between hosts.
 fn packets(directory: &Path) {
     std::fs::write(directory.join("a.pcap"), frames::talk(600)).unwrap();
     support::prints(directory, &["import", "-q", "a.pcap", "-o", "packets.db"]);
@@ -185,7 +185,7 @@ fn the_ending_of_the_file_is_its_format_or_is_refused() {
             let path = directory.path().join(&file);
             let ending = ending(&file).replace("out/", "");
             if path.is_file() {
-                // 1: the answer holds findings.
+                // Status 1: the answer has findings.
                 assert!(
                     matches!(done.status.code(), Some(0 | 1)),
                     "{command:?} {file}: {said}"
@@ -196,13 +196,13 @@ fn the_ending_of_the_file_is_its_format_or_is_refused() {
                 continue;
             }
             let names_formats = said.contains("; it makes .") || said.contains("--format");
-            // csv of export is a directory, and says so.
+            // The csv export is a directory, and the message says so.
             if path.is_dir() {
                 assert!(said.contains("views in out/o.csv"), "{command:?}: {said}");
                 made.insert(ending);
                 continue;
             }
-            // The trace has nothing of that kind in it: packets, or what its programs began with.
+            // The trace has nothing of that kind: no packets, or no record of the files before the run.
             let begins = said.contains("does not say what the programs began with");
             let is_without = said.contains("there are no ") || begins;
             assert!(
@@ -260,7 +260,7 @@ fn a_format_that_is_given_decides_whatever_the_ending() {
         "gml",
         &std::fs::read(directory.path().join("a.json")).unwrap()
     ));
-    // A name that says nothing is no promise.
+    // A name without an ending promises no format.
     let written = flowtrace(
         directory.path(),
         &["dag", "trace.db", "-o", "tmp.Ab3dEf9xYz"],
@@ -292,7 +292,7 @@ fn a_recording_is_not_called_after_another_format() {
     }
 }
 
-/// A command that begins to write files is tested here, too.
+/// A command that begins to write files must be in the list above.
 #[test]
 fn no_command_with_a_file_is_left_out() {
     let help = |arguments: &[&str]| {
@@ -314,7 +314,7 @@ fn no_command_with_a_file_is_left_out() {
         .collect();
     let mut seen = 0;
     for command in commands.filter(|word| !word.starts_with('-') && *word != "help") {
-        // Pages of the manual are a directory.
+        // Manual pages are written into a directory.
         if help(&[command]).contains("-o, --output") && command != "man" {
             assert!(tested.contains(command), "{command} is not tested");
             seen += 1;
@@ -323,8 +323,8 @@ fn no_command_with_a_file_is_left_out() {
     assert!(seen >= 20, "{seen} commands");
 }
 
-/// The trace `name` of a pipeline of programs whose names, arguments and files are `names`; the first of every pair waits
-/// for the other, which works.
+/// Writes the trace `name` of a pipeline of programs whose names, arguments and files are `names`. The first
+/// program of each pair waits for the second, which works.
 fn pipeline(directory: &Path, name: &str, names: &[String]) {
     let path = directory.join(name);
     let mut script = Script::new(&path, &names.concat());
@@ -378,7 +378,7 @@ fn hostile_names() -> Vec<String> {
         .collect()
 }
 
-/// What a picture may consist of: a name that became markup would add to it.
+/// Elements that a picture may contain. A name that was interpreted as markup would add others.
 const ELEMENTS: [&str; 19] = [
     "svg", "title", "defs", "pattern", "rect", "line", "polyline", "polygon", "path", "ellipse",
     "text", "g", "circle", "graphml", "key", "graph", "node", "edge", "data",
@@ -390,7 +390,7 @@ fn assert_is_sound(what: &[&str], markup: &str) {
     for node in document.descendants().filter(roxmltree::Node::is_element) {
         let name = node.tag_name().name();
         if name == "style" {
-            // The plots' own, which no name is part of.
+            // The style of the plots, which contains no name.
             assert_eq!(node.text(), Some(flowtrace_render::plot::DARK), "{what:?}");
             continue;
         }
@@ -486,7 +486,7 @@ fn every_picture_is_well_formed_whatever_the_names() {
     }
 }
 
-/// The names of all elements of a page, which has no error at all.
+/// Names of all elements of a page that parses without any error.
 #[track_caller]
 fn elements(what: &str, page: &str) -> Vec<String> {
     use html5ever::tendril::TendrilSink;

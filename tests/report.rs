@@ -1,5 +1,5 @@
-//! `flowtrace report` on hand-made traces: the numbers in the file are those of `query`, and no
-//! name gets out of its place.
+//! `flowtrace report` on hand-made traces: the numbers in the file are those of `query`, and no name is
+//! interpreted as markup.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +37,7 @@ fn integers(column: &Value) -> Vec<i64> {
     list.iter().map(|n| n.as_i64().unwrap_or(-1)).collect()
 }
 
-/// A block of the page, parsed as the browser does.
+/// A data block of the page, parsed as the browser does.
 fn block(page: &str, name: &str) -> Value {
     let start = format!("<script type=\"application/json\" id=\"data-{name}\">");
     let from = page.find(&start).unwrap() + start.len();
@@ -96,7 +96,7 @@ fn processes_files_and_calls_are_those_of_a_query() {
     for name in ["pid", "start_ns", "end_ns"] {
         assert_eq!(integers(&processes[name]), column(name), "{name}");
     }
-    // The moment of a process between its fork and its exec has no bar.
+    // A process has no bar for the instant between its fork and its exec.
     let bars = query(
         directory.path(),
         "SELECT COUNT(*) AS n FROM processes AS p WHERE origin <> 'fork'
@@ -156,14 +156,14 @@ fn the_page_holds_the_same_data_and_fetches_nothing() {
     for (name, value) in data.as_object().unwrap() {
         assert_eq!(&block(&page, name), value, "{name}");
     }
-    // Only the name of the SVG elements looks like an address.
+    // The name of the SVG namespace is the only text that resembles an address.
     let rest = page.replace("http://www.w3.org/2000/svg", "");
     for outside in ["http:", "https:", " src=", "url(\"", "@import", "fetch("] {
         assert!(!rest.contains(outside), "{outside}");
     }
     assert!(page.contains("default-src 'none'"));
     assert!(!page.contains("{{"), "something was not filled in");
-    // Again: its own file is replaced, another one is not.
+    // A second report replaces its own file, but no other file.
     assert!(
         flowtrace(directory.path(), &["report", "trace.db"])
             .status
@@ -202,7 +202,7 @@ fn hostile_names_stay_names() {
     let output = flowtrace(directory.path(), &["report", "trace.db", "-o", "-"]);
     assert!(output.status.success(), "{output:?}");
     let page = String::from_utf8(output.stdout).unwrap();
-    // As many elements as on any page: none came out of a name.
+    // The page has as many elements as one with harmless names: no name became an element.
     let harmless = sample();
     let other = flowtrace(harmless.path(), &["report", "trace.db", "-o", "-"]);
     let other = String::from_utf8(other.stdout).unwrap();
@@ -239,7 +239,7 @@ fn a_recording_cut_short_has_a_page_too() {
     assert!(ends.iter().all(Value::is_i64));
 }
 
-/// The distribution's browser: nothing else can say what a page does.
+/// Returns true if the distribution's browser is here: only a browser can show the behaviour of a page.
 fn need_browser() -> bool {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -315,7 +315,7 @@ fn large(directory: &Path, processes: u64) {
     store_rules(&path);
 }
 
-/// 100 000 processes: the page stays small, and a browser shows it soon. In the long form only.
+/// 100 000 processes: the page stays small, and a browser shows it soon. Long form only.
 #[test]
 #[ignore = "takes a minute"]
 fn a_run_of_100_000_processes_has_a_page_of_bounded_size() {

@@ -1,7 +1,7 @@
-//! Which source file names items of which other one.
+//! Imports between source files: for each file, the items that it names of every other one.
 //!
-//! A name leads to the file that defines it: a `use` in between, also a public one in a parent module, draws no arrow.
-//! Methods are not followed, nor is code for tests.
+//! A name leads to the file that defines it. A `use` in between draws no arrow, even if it is public and in a
+//! parent module. Methods are not followed, and neither is code for tests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -11,10 +11,10 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
 use syn::{Attribute, Item, UseTree, Visibility};
 
-/// Names that a file takes from another one, by both files.
+/// Names that a file takes from another one, by the pair of files.
 pub(crate) type Imports = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// A module as its path, the name of the crate first.
+/// Path of a module; the first part is the name of the crate.
 type Module = Vec<String>;
 
 /// Items and imports of one module.
@@ -24,7 +24,7 @@ struct Scope {
     items: BTreeSet<String>,
     /// Names that `use` brings in, with the path as written.
     imports: Vec<(String, Vec<String>)>,
-    /// Modules of which all names are brought in.
+    /// Modules of which a `use` takes all names (`::*`).
     globs: Vec<Vec<String>>,
 }
 
@@ -33,12 +33,12 @@ struct Scope {
 pub(crate) struct Sources {
     crates: Vec<String>,
     scopes: HashMap<Module, Scope>,
-    /// Paths as written, by the module that they stand in.
+    /// Paths as written, by the module that contains them.
     named: Vec<(Module, Vec<String>)>,
 }
 
 impl Sources {
-    /// Reads the crates of the given names, each with the file that it begins with, below a directory.
+    /// Reads the named crates below a directory; each comes with the file that is its root.
     pub(crate) fn read(root: &Path, crates: &[(String, String)]) -> Sources {
         let mut sources = Sources {
             crates: crates.iter().map(|(name, _)| name.clone()).collect(),
@@ -126,7 +126,7 @@ impl Sources {
                 }
                 Item::Use(import) => {
                     add_use(&import.tree, &mut Vec::new(), &mut scope);
-                    // A name that is handed on is not used here.
+                    // A name that is only exported again is not used here.
                     if matches!(import.vis, Visibility::Inherited) {
                         paths.visit_item_use(import);
                     }
@@ -142,7 +142,7 @@ impl Sources {
         self.scopes.insert(module, scope);
     }
 
-    /// File and name of the item that a path in a module leads to, if these crates define it.
+    /// File and name of the item that a path in a module leads to; `None` if none of these crates defines it.
     fn defined(&self, module: &Module, path: &[String], depth: usize) -> Option<(String, String)> {
         // Imports can lead in a circle.
         if depth > 12 {
@@ -207,7 +207,7 @@ impl<'a> Visit<'a> for Paths {
             .extend(scope.imports.into_iter().map(|(_, path)| path));
     }
 
-    /// Arguments of a macro are no syntax yet: names joined by `::` are taken for a path.
+    /// Arguments of a macro are not parsed: names joined by `::` are taken for a path.
     fn visit_macro(&mut self, found: &'a syn::Macro) {
         syn::visit::visit_macro(self, found);
         self.add_tokens(found.tokens.clone());

@@ -1,7 +1,8 @@
-//! Every command over damaged traces and captures: a result or a clear error, never a panic, without end or beyond memory.
+//! Every command over damaged traces and captures: it gives a result or a clear error. It never panics, runs
+//! without end, or uses more memory than its limit.
 //!
-//! `FLOWTRACE_DAMAGED_TRACES` and `FLOWTRACE_DAMAGED_CAPTURES` say how many of each, `FLOWTRACE_DAMAGED_SEED` from which
-//! one on; `tests/long damaged` has the long form.
+//! `FLOWTRACE_DAMAGED_TRACES` and `FLOWTRACE_DAMAGED_CAPTURES` are the numbers of damaged files,
+//! `FLOWTRACE_DAMAGED_SEED` the first seed; `tests/long damaged` is the long form.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -20,12 +21,12 @@ mod support;
 
 use support::{FLOWTRACE, Scratch, prints};
 
-/// The memory that a command may write to, beside 4 times the file, MB (stacks of threads and SQLite's cache are in it),
-/// and the time on a CPU, s.
+/// Limits of a command: memory in MB that it may write to, besides 4 times the size of the file (stacks of
+/// threads and SQLite's cache are part of it), and CPU time in s.
 const MEGABYTES: u64 = 128;
 const SECONDS: u64 = 60;
 
-/// Every command that reads a trace: `T` is the damaged one, `W` a whole one.
+/// Every command that reads a trace: `T` is the damaged trace, `W` an undamaged one.
 const COMMANDS: &[&[&str]] = &[
     &["summary", "T"],
     &["summary", "T", "--json"],
@@ -101,11 +102,12 @@ fn asked(name: &str, default: u64) -> u64 {
     given.map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Runs a command within its limits; complains of a panic, of one that does not end, and of memory.
+/// Runs a command within its limits; fails on a panic, a command that does not end, or too much memory.
 #[track_caller]
 fn survives(directory: &Path, arguments: &[&str], bytes: u64, what: &str) {
     let kilobytes = MEGABYTES * 1024 + 4 * bytes / 1024;
-    // A replay writes files as large as the trace says: here no larger than this, as on a disk that is full.
+    // A replay writes files as large as the trace says. Here they get no larger than this limit, as on a full
+    // disk.
     let script = format!(
         "trap '' XFSZ; ulimit -c 0 -f {kilobytes} -d {kilobytes} -t {SECONDS} && exec \"$0\" \"$@\""
     );
@@ -128,20 +130,20 @@ fn survives(directory: &Path, arguments: &[&str], bytes: u64, what: &str) {
     );
 }
 
-/// Traces of which the damaged ones are made: a workflow, the same cut short, packets.
+/// Undamaged originals of the damaged traces: a workflow, the same cut short, packets.
 fn templates(directory: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for is_cut in [false, true] {
-        let (held, path) = montage::montage_file(4, is_cut);
+        let (scratch, path) = montage::montage_file(4, is_cut);
         if !is_cut {
             support::store_rules(&path);
         }
-        // One file, without a log beside it.
+        // One file, without a write-ahead log next to it.
         let db = rusqlite::Connection::open(&path).unwrap();
         db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
         drop(db);
         found.push(fs::read(&path).unwrap());
-        drop(held);
+        drop(scratch);
     }
     fs::write(directory.join("a.pcap"), frames::talk(150)).unwrap();
     prints(
@@ -149,7 +151,7 @@ fn templates(directory: &Path) -> Vec<Vec<u8>> {
         &["import", "-q", "--force", "-o", "packets.db", "a.pcap"],
     );
     found.push(fs::read(directory.join("packets.db")).unwrap());
-    // Traces of real runs, where somebody has some.
+    // Traces of real runs, if the variable names a directory of some.
     if let Some(more) = std::env::var_os("FLOWTRACE_DAMAGED_TEMPLATES") {
         let files = fs::read_dir(more)
             .unwrap()
@@ -159,7 +161,7 @@ fn templates(directory: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// Two machines that talk, in the newer format.
+/// Capture of two machines that talk, in the newer format (pcapng).
 fn capture_of_blocks() -> Vec<u8> {
     let words = |words: &[u32]| {
         words
@@ -222,7 +224,7 @@ fn every_command_survives_damaged_traces() {
     let scratch = Scratch::new();
     let templates = templates(&scratch);
     let count = asked("FLOWTRACE_DAMAGED_TRACES", 40);
-    // Commands of each trace; all of them take a second.
+    // Number of commands for each trace; all of them take a second.
     let each = asked("FLOWTRACE_DAMAGED_COMMANDS", 10) as usize;
     let first = asked("FLOWTRACE_DAMAGED_SEED", 1);
     for_each(count, first, |seed, directory| {
@@ -249,7 +251,7 @@ fn every_command_survives_damaged_traces() {
     });
 }
 
-/// A command over the damaged trace.
+/// The arguments of a command with the damaged trace in place of `T`.
 fn of_damaged(command: &[&'static str]) -> Vec<&'static str> {
     let put = |word: &&'static str| match *word {
         "T" => "damaged.db",
@@ -259,7 +261,8 @@ fn of_damaged(command: &[&'static str]) -> Vec<&'static str> {
     command.iter().map(put).collect()
 }
 
-/// Views repeat the command of an image in all that have the same, the name of a machine in each of its samples.
+/// Views repeat the command of an image in all rows of that image, and the name of a machine in each of its
+/// samples.
 #[test]
 fn one_text_of_many_rows_is_in_memory_once() {
     let scratch = Scratch::new();
@@ -287,7 +290,7 @@ fn one_text_of_many_rows_is_in_memory_once() {
     .unwrap();
     drop(db);
     let bytes = fs::metadata(&damaged).unwrap().len();
-    // With --full each command line is printed whole, so that the answer itself is as long as all of them; a replay
+    // With --full each command line is printed whole, so the answer alone is as long as all of them. A replay
     // takes as long as the run did.
     let fit = |words: &&&[&str]| words[0] != "replay" && !words.contains(&"--full");
     // All of them take four minutes in a debug build.

@@ -1,4 +1,4 @@
-//! What is sent is received, whatever the pattern, and the captures of both hosts show it.
+//! All data sent is received, in every pattern of communication, and the captures of both hosts show it.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ for i in $(seq 1 "$HOSTS"); do eval "kill -TERM \$capture$i"; done
 for i in $(seq 1 "$HOSTS"); do eval "wait \$capture$i"; done
 "#;
 
-/// What ranks say that they sent, by receiver: messages and bytes.
+/// Messages and bytes that a rank says that it sent, by receiver.
 fn truth(directory: &Path, rank: usize) -> Vec<(usize, i64)> {
     let text = std::fs::read_to_string(directory.join(format!("truth.{rank}"))).unwrap();
     let sent = text
@@ -48,7 +48,7 @@ fn conserves(hosts: usize, pattern: &str, after: &str) {
     succeeds(&scratch, hosts, &script);
     for from in 0..hosts {
         for (to, bytes) in truth(&scratch, from) {
-            // The first byte of a connection is the rank that asked for it.
+            // The first byte of a connection is the number of the rank that connected.
             let bytes = bytes + i64::from(from > to);
             let sql = format!(
                 "SELECT SUM(CASE src WHEN '10.9.0.{a}' THEN {{0}} ELSE {{1}} END) FROM flows
@@ -61,7 +61,7 @@ fn conserves(hosts: usize, pattern: &str, after: &str) {
             let at = |host: usize| scratch.join(format!("h{}.db", host + 1));
             let (sent, received) = (number(&at(from), &bytes_sql), number(&at(to), &bytes_sql));
             assert_eq!(sent, received, "{pattern}: {from} to {to}");
-            // TCP sends again what a busy host acknowledges late: what is numbered counts.
+            // TCP sends data again if a busy host acknowledges late, so only distinct sequence numbers count.
             let numbered = format!(
                 "SELECT COALESCE(MAX((p.seq - s.seq & 4294967295) + p.payload_bytes) - 1, 0)
                  FROM packets AS p JOIN packets AS s USING (flow_id, dir)
@@ -120,7 +120,7 @@ fn patterns_of_every_kind_end() {
     );
 }
 
-/// Every topology, every way of the schedule, three moments of stopping after the last packet.
+/// Every topology, every schedule, and captures that stop at three different times after the last packet.
 #[test]
 #[ignore = "long: tests/long lab"]
 fn every_topology_is_conserved_whenever_a_capture_stops() {

@@ -1,11 +1,12 @@
-//! Interfaces that go down, or away. One that was just set up is waited for: until the kernel has
-//! noticed its carrier it drops what is sent, before any capture could see it.
+//! Interfaces that go down or are deleted. The tests wait for an interface that was just set up: until the
+//! kernel has noticed its carrier, it drops outgoing packets before any capture could see them.
 
 use crate::lab_of_hosts::need_lab;
 use crate::support::Scratch;
 use crate::{number, succeeds};
 
-/// What goes by after the interface was down is there, too, and meanwhile nobody waits in circles: that took all of a processor.
+/// Packets after an interface was down are captured, too. While it is down, no thread polls in a loop: that
+/// took a whole CPU.
 #[test]
 fn an_interface_may_go_down_and_come_back() {
     if !need_lab() {
@@ -34,9 +35,9 @@ fn an_interface_may_go_down_and_come_back() {
     assert!(ticks < 100, "{ticks} of 200 ticks: {stat}");
 }
 
-/// The capture of an interface that is deleted ends there, and is not said to be whole.
+/// The capture of an interface that is deleted ends there, and is not reported as whole.
 #[test]
-fn an_interface_that_is_deleted_is_told() {
+fn an_interface_that_is_deleted_is_reported() {
     if !need_lab() {
         return;
     }
@@ -58,10 +59,10 @@ fn an_interface_that_is_deleted_is_told() {
     assert!((0..600).contains(&number(&trace, span)), "{error}");
 }
 
-/// In a namespace that a workflow makes, one ring serves all interfaces: the capture of one that is
-/// deleted ends there, too, and another one under its name is another capture.
+/// In a namespace that a workflow makes, one ring serves all interfaces. The capture of a deleted interface
+/// ends there, too, and a later interface of the same name gets another capture.
 #[test]
-fn an_interface_that_is_deleted_in_a_namespace_is_told() {
+fn an_interface_that_is_deleted_in_a_namespace_is_reported() {
     if !need_lab() {
         return;
     }
@@ -94,8 +95,8 @@ mkdir w
     let all = "SELECT COUNT(*) FROM captures WHERE interface = 'gone'";
     assert_eq!(number(&trace, all), 2, "{error}");
     // The two ends of the first pair.
-    let told = "SELECT value FROM losses WHERE counter = 'interface_ended' AND severity = 'info'";
-    assert_eq!(number(&trace, told), 2, "{error}");
+    let ended = "SELECT value FROM losses WHERE counter = 'interface_ended' AND severity = 'info'";
+    assert_eq!(number(&trace, ended), 2, "{error}");
     let summary = std::fs::read_to_string(scratch.join("summary")).unwrap();
     assert!(
         summary.contains("2 × interfaces that were deleted"),

@@ -1,4 +1,4 @@
-//! Links of a known rate: what `network component` and `network state` say of them.
+//! Links of a known rate: the answers of `network component` and `network state` about them.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ for i in $(seq 1 "$HOSTS"); do eval "wait \$capture$i"; traces="$traces h$i.db";
 "$FLOWTRACE" merge -q -o trace.db $traces
 "#;
 
-/// Host 2 behind a link of so many Mbit/s each way, its own tap before it.
+/// Shell commands that put host 2 behind a link of `mbit` Mbit/s each way, with its own tap before the link.
 fn slow_link(mbit: u32) -> String {
     let burst = burst(mbit);
     format!(
@@ -38,12 +38,13 @@ fn slow_link(mbit: u32) -> String {
     )
 }
 
-/// Bytes that pass such a link at once after a pause: what it carries in one of the kernel's ticks at least (tc-tbf(8)).
+/// Bytes that such a link passes at once after a pause: at least the bytes of one tick of the kernel
+/// (tc-tbf(8)).
 fn burst(mbit: u32) -> u32 {
     (mbit * 500).max(3000)
 }
 
-/// Whether links can be shaped here; skips the test when they cannot.
+/// Returns true if links can be shaped here; otherwise skips the test.
 fn need_shaping() -> bool {
     if !need_lab() || !need_program("tc") {
         return false;
@@ -82,7 +83,7 @@ fn first_line(answer: &Value) -> &str {
     answer["answer"][0].as_str().unwrap()
 }
 
-/// The run of a pattern on such a link, if any: its component.
+/// Runs a pattern over such a link, if one is given, and returns the answer of `network component`.
 fn component(hosts: usize, link: &str, arguments: &str) -> (Scratch, Value) {
     let scratch = Scratch::new();
     succeeds(
@@ -94,7 +95,8 @@ fn component(hosts: usize, link: &str, arguments: &str) -> (Scratch, Value) {
     (scratch, found)
 }
 
-/// 1 MB each way, by turns, over 5 Mbit/s: all but what passes at once after each pause, 2.7 s, on its way for microseconds.
+/// Bursts of 1 MB each way, in turn, over 5 Mbit/s. All bytes but those that pass at once after each pause
+/// wait for the link, 2.7 s in all; their propagation takes microseconds.
 #[test]
 fn a_slow_link_is_bandwidth_and_costs_what_its_bytes_take() {
     if !need_shaping() {
@@ -117,7 +119,7 @@ fn a_slow_link_is_bandwidth_and_costs_what_its_bytes_take() {
         low <= truth * 1.1 && truth * 0.9 <= high && low > truth / 2.0,
         "{row}"
     );
-    // The same on every page.
+    // Every page gives the same answer.
     for question in ["balance", "court", "decomposition"] {
         let answer = ask(&scratch, question);
         let lines = answer["answer"].as_array().unwrap();
@@ -140,14 +142,15 @@ fn a_loaded_host_is_a_process_and_of_equal_ones_nothing_stands_out() {
     let (_scratch, found) = component(4, "", &format!("{arguments} --slow 2:2"));
     let line = first_line(&found);
     let named = line.starts_with("most out of balance: process 10.9.0.3, ");
-    // Beside other work the verdict may stay open.
+    // On a machine busy with other work the answer may stay undecided.
     assert!(named || line.contains("no process can be named"), "{line}");
     let (_scratch, found) = component(4, "", arguments);
     let line = first_line(&found);
     assert!(line.starts_with("nothing stands out: "), "{line}");
 }
 
-/// A stream of so many bytes from host 1 to host 2, with others' datagrams of so many Mbit/s from host 3 on the same link.
+/// A stream of a given number of bytes from host 1 to host 2, while host 3 sends datagrams at a given rate
+/// (Mbit/s) over the same link.
 const STREAM: &str = r#"
 program() {
   ip netns exec h2 python3 -c '
@@ -188,8 +191,9 @@ c.recv(1)
 }
 "#;
 
-/// Whatever the rate, what is left of it lies in a bracket of no more than a quarter on either side, or is unknown with the
-/// reason; with a tap before the shaper, and behind it.
+/// At every rate, the estimate of the remaining capacity is a range of at most a quarter on either side that
+/// contains the true value, or it is unknown with a reason. This holds with a tap before the shaper and
+/// behind it.
 #[test]
 fn what_is_left_of_a_shaped_link_lies_in_its_bracket() {
     if !need_shaping() || !need_program("python3") {

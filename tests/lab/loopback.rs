@@ -1,4 +1,4 @@
-//! One host alone: both ends of each connection, whose they are, and what the kernel says of them.
+//! One host alone: both ends of each connection, their owners, and the counters of the kernel.
 
 use std::path::PathBuf;
 
@@ -16,12 +16,12 @@ both() {
 }
 "#;
 
-/// Connections of which both ends are tied to the process that has them.
+/// Connections of which both ends have the process that owns them.
 const BY_THEIR_RANKS: &str = "SELECT COUNT(*) FROM flows
     JOIN processes AS a ON a.upid = src_upid JOIN processes AS b ON b.upid = dst_upid
     WHERE bytes > 0 AND a.command LIKE '%--rank 1 %' AND b.command LIKE '%--rank 0 %'";
 
-/// The trace of a capture alone, while both ranks talk.
+/// Captures on loopback alone while both ranks talk, and returns the trace.
 fn captured(scratch: &Scratch, patterns: &str) -> PathBuf {
     let script = format!(
         r#"{BOTH_RANKS}
@@ -56,20 +56,20 @@ fn loopback_is_captured_once_and_a_run_names_the_processes() {
 }
 
 #[test]
-fn the_kernel_tells_of_short_connections_too() {
+fn the_kernel_reports_short_connections_too() {
     if !need_lab() {
         return;
     }
     let scratch = Scratch::new();
     let trace = captured(&scratch, "--bytes 1000 --iterations 100 --compute-us 1");
-    // As an independent witness: what the kernel counted is what was captured.
+    // An independent check: the kernel's counters equal the captured bytes.
     for (side, bytes) in [("src", 100_001), ("dst", 100_000)] {
         let sql = format!(
             "SELECT MAX(bytes_acked) FROM flow_samples JOIN flows USING (flow_id)
              WHERE bytes > 0 AND side = '{side}'"
         );
         let acknowledged = number(&trace, &sql);
-        // SYN and FIN count as one each, as far as they are acknowledged.
+        // SYN and FIN count as one each if they were acknowledged.
         assert!(
             (bytes..=bytes + 2).contains(&acknowledged),
             "{side}: {acknowledged}"
@@ -82,8 +82,8 @@ fn the_kernel_tells_of_short_connections_too() {
     }
 }
 
-/// What the kernel says when a connection ends stands with it, though the next one over the
-/// same ports has begun by then.
+/// The last counters that the kernel reports for a connection belong to that connection, even if the next one
+/// over the same ports has begun by then.
 #[test]
 fn connections_over_the_same_ports_have_their_own_samples() {
     let has_python = std::process::Command::new("python3").arg("-V").output();
@@ -92,7 +92,7 @@ fn connections_over_the_same_ports_have_their_own_samples() {
         return;
     }
     let scratch = Scratch::new();
-    // Who closes first keeps the address for a while: the server.
+    // The side that closes first keeps the address for a while (TIME_WAIT): here the server.
     let script = r#"
 cat > server.py <<'END'
 import socket
@@ -139,12 +139,12 @@ fn a_capture_alone_names_who_holds_a_connection() {
         return;
     }
     let scratch = Scratch::new();
-    // Some seconds, for without a process tracer one has to look.
+    // Some seconds long, because without a process tracer the owners are polled.
     let trace = captured(&scratch, "--bytes 1000 --iterations 40 --compute-us 100000");
     assert_eq!(number(&trace, BY_THEIR_RANKS), 1);
 }
 
-/// Whatever ends a capture: who is known to hold a connection is in its trace.
+/// However a capture ends, the owners of connections that were known are in its trace.
 #[test]
 fn a_capture_that_is_killed_has_named_who_holds_a_connection() {
     if !need_lab() {

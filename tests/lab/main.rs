@@ -1,5 +1,5 @@
-//! Captures of several hosts at once, made of network namespaces: whatever one sends another
-//! receives, and the captures of both show it.
+//! Captures of several hosts at once, made of network namespaces: every message that one host sends another
+//! host receives, and the captures of both show it.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ mod workflows;
 use lab_of_hosts::{need_lab, run};
 use support::Scratch;
 
-/// Runs a script on so many hosts, which must succeed; what it said.
+/// Runs a script on a number of hosts, which must succeed; returns its output.
 fn succeeds(scratch: &Scratch, hosts: usize, script: &str) -> String {
     let output = run(scratch, hosts, script);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -32,7 +32,8 @@ fn number(trace: &Path, sql: &str) -> i64 {
     db.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// What a script that fails has started ends with it, in whatever namespace: nothing may be left of a test.
+/// All processes that a failed script has started end with it, in every namespace: a test leaves nothing
+/// behind.
 #[test]
 fn a_script_that_fails_leaves_nothing_behind() {
     if !need_lab() {
@@ -48,6 +49,6 @@ fn a_script_that_fails_leaves_nothing_behind() {
     assert!(began.elapsed().as_secs() < 60);
     let pid = std::fs::read_to_string(scratch.join("pid")).unwrap();
     let state = support::process::state(nix::unistd::Pid::from_raw(pid.trim().parse().unwrap()));
-    // Who adopted it may not have taken note of its end.
+    // The process that adopted it may not have reaped it yet.
     assert!(matches!(state, None | Some('Z' | 'X')), "{state:?}");
 }

@@ -1,4 +1,5 @@
-//! Whose the ends of connections are where programs connect to themselves, follow each other, or fork.
+//! Owners of the ends of connections, for programs that connect to themselves, run one after the other, or
+//! fork.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,8 +8,8 @@ use crate::lab_of_hosts::need_lab;
 use crate::support::{Scratch, need_program};
 use crate::{number, succeeds};
 
-/// The trace of a server in Python, which says when it is ready, and of `clients`, a line of shell that runs `client.py`; and what was
-/// said meanwhile. They run in the directory `w`.
+/// Runs a server in Python, which prints a line when it is ready, and `clients`, a line of shell that runs
+/// `client.py`, in the directory `w`. Returns the trace and the messages of flowtrace.
 fn served(scratch: &Scratch, server: &str, client: &str, clients: &str) -> (PathBuf, String) {
     let directory = scratch.dir("w");
     fs::write(directory.join("server.py"), server).unwrap();
@@ -26,7 +27,7 @@ fn served(scratch: &Scratch, server: &str, client: &str, clients: &str) -> (Path
     (scratch.join("run.db"), error)
 }
 
-/// A program that connects to itself has both ends.
+/// A program that connects to itself owns both ends.
 #[test]
 fn a_program_that_talks_to_itself_is_at_both_ends() {
     if !need_lab() || !need_program("python3") {
@@ -47,9 +48,10 @@ while len(end.recv(1000, socket.MSG_PEEK)) < 1000: pass
     assert_eq!(number(&scratch.join("run.db"), sql), 1, "{error}");
 }
 
-/// One after the other uses the same ports: each connection is that of its own process, and of no other.
+/// Processes use the same ports one after the other: each connection belongs to its own process, and to no
+/// other.
 #[test]
-fn processes_that_use_the_same_ports_are_told_apart() {
+fn processes_that_use_the_same_ports_are_distinguished() {
     if !need_lab() || !need_program("python3") {
         return;
     }
@@ -75,7 +77,7 @@ client.recv(1)
 "#;
     let clients = "for size in 1 2 3; do python3 client.py $size; done";
     let (trace, error) = served(&scratch, server, client, clients);
-    // Each end of each once.
+    // Each end of each connection once.
     let sql = "SELECT COUNT(*) FROM flow_owners JOIN flows USING (flow_id) WHERE sport = 7000";
     assert_eq!(number(&trace, sql), 6, "{error}");
     let sql = "SELECT COUNT(*) FROM flows JOIN processes ON upid = src_upid
@@ -86,8 +88,8 @@ client.recv(1)
     assert_eq!(number(&trace, sql), 3, "{error}");
 }
 
-/// A server forks for each connection, or has a program talk: these are at its end. What a client forks
-/// inherits its connection and does not use it.
+/// A server forks for each connection, or lets another program talk: these processes are at its end. A child
+/// of the client inherits the connection and does not use it.
 #[test]
 fn who_was_forked_for_a_connection_is_at_its_end() {
     if !need_lab() || !need_program("python3") {

@@ -1,10 +1,10 @@
-//! How long a capture lasts, and who may make one.
+//! Time limits of captures, and the rights that captures need.
 
 use crate::lab_of_hosts::{need_lab, run};
 use crate::number;
 use crate::support::{self, Scratch};
 
-/// The time ends the command with the capture, not the capture alone.
+/// The time limit ends the command with the capture, not the capture alone.
 #[test]
 fn a_command_is_ended_with_the_time() {
     if !need_lab() {
@@ -20,7 +20,7 @@ fn a_command_is_ended_with_the_time() {
     assert!(error.contains("ended after 1 s (--seconds)"), "{error}");
 }
 
-/// Somebody without any right, in a user and network namespace of his own.
+/// A user without any right, in a user and network namespace of their own.
 #[test]
 fn nobody_needs_a_right_in_a_namespace_of_his_own() {
     if !need_lab() {
@@ -49,7 +49,7 @@ fn nobody_needs_a_right_in_a_namespace_of_his_own() {
     assert!(output.status.success(), "{error}");
     let sql = "SELECT out_bytes FROM flows WHERE proto = 'udp' AND dport = 9";
     assert_eq!(number(&user.home.join("own.db"), sql), 6);
-    // Outside of one it is refused, said, and the rest goes on.
+    // Outside of a namespace the capture is refused with a message, and the rest goes on.
     if nix::unistd::geteuid().is_root() {
         let output = user
             .command(flowtrace)

@@ -4,7 +4,7 @@ use crate::lab_of_hosts::need_lab;
 use crate::support::{Scratch, need_program};
 use crate::{number, succeeds};
 
-/// Two hosts, each with a recording of its own; both are then one trace.
+/// Two hosts, each with its own recording; the recordings are then merged into one trace.
 #[test]
 fn after_a_merge_waits_name_the_process_on_the_other_host() {
     if !need_lab() {
@@ -56,13 +56,13 @@ wait $run1; wait $run2
     let sum = |row: &serde_json::Value| {
         row["a_to_b_bytes"].as_i64().unwrap() + row["b_to_a_bytes"].as_i64().unwrap()
     };
-    // Ten messages each way, and the rank that asked.
+    // Ten messages each way, and the number of the rank that connected.
     let between = rows.iter().filter(|row| sum(row) >= 400_001);
     assert_eq!(between.count(), 1, "{peers}");
 }
 
-/// Datagrams of a socket without an address, and connections that nobody takes: who makes them is known,
-/// in whatever namespace and however short they live.
+/// Datagrams of a socket without an address, and connections that nobody accepts: the processes that make
+/// them are known, in every namespace and however short their lives.
 #[test]
 fn senders_without_an_address_are_named() {
     if !need_lab() || !need_program("python3") {
@@ -114,7 +114,8 @@ cd w
     assert_eq!(number(&trace, sql), 10, "{error}");
 }
 
-/// Hosts whose programs all have the same port, bound to no address: each has its own end, not that of who it talks to.
+/// Programs on all hosts use the same port and bind it to no address: each host's end belongs to its own
+/// program, not to its peer.
 #[test]
 fn datagrams_between_equal_ports_have_the_owner_of_each_host() {
     if !need_lab() || !need_program("python3") {
@@ -198,7 +199,7 @@ cd w; "$FLOWTRACE" run -q --net -o ../run.db -- bash workflow"#;
             &format!("SELECT {what} FROM flows WHERE proto = 'tcp' AND bytes > 0 AND {condition}"),
         )
     };
-    // Between two namespaces: both ends captured it, alike, and both processes are known.
+    // Between two namespaces: both ends captured equal packets, and both processes are known.
     let between = "src = '10.8.0.2' AND dst = '10.8.0.1'";
     assert_eq!(flows(between, "COUNT(*)"), 1, "{error}");
     assert_eq!(flows(between, "captures"), 2);
@@ -214,7 +215,7 @@ cd w; "$FLOWTRACE" run -q --net -o ../run.db -- bash workflow"#;
         flows(between, "out_bytes >= 60001 AND back_bytes >= 60000"),
         1
     );
-    // And inside one.
+    // Inside one namespace.
     let inside = "src = '127.0.0.1'";
     assert_eq!(flows(inside, "out_bytes"), 5001);
     assert_eq!(flows(inside, "back_bytes"), 5000);

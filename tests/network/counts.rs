@@ -1,4 +1,4 @@
-//! Captures that other programs made: each has as many packets as `capinfos` and `tcpdump` count.
+//! Captures that other programs made: flowtrace counts as many packets as `capinfos` and `tcpdump`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,13 +28,14 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     paths.into_iter().flat_map(below).collect()
 }
 
-/// Imports each capture and compares how many packets it has; how many captures there were.
+/// Imports each capture and compares its number of packets; returns the number of captures compared.
 fn have_the_same_counts(captures: &[PathBuf]) -> usize {
     let scratch = Scratch::new();
     let trace = scratch.join("trace.db");
     let (mut read, mut refused, mut differ) = (0, 0, Vec::new());
     for capture in captures {
-        // Of a file that is damaged both count what comes before; of a link layer or a format only one may know it.
+        // Of a damaged file both programs count the packets before the damage. A link layer or a format may
+        // be known to only one of them.
         let known = counted("capinfos", &["-c", "-M", "-T", "-r"], capture)
             .or_else(|| counted("tcpdump", &["--count", "-r"], capture));
         let mut import = Command::new(FLOWTRACE);
@@ -49,7 +50,7 @@ fn have_the_same_counts(captures: &[PathBuf]) -> usize {
         });
         let is_same = match known {
             Some(count) => ours == Some(count),
-            // Nobody reads it: nor is it said to be read.
+            // No other program reads the file, and flowtrace refuses it as well.
             None => matches!(status, Some(1 | 2)),
         };
         match known {
@@ -89,8 +90,8 @@ fn captures_of_tcpdump_have_all_their_packets() {
     assert!(have_the_same_counts(&captures) >= 20, "{captures:?}");
 }
 
-/// The captures below `FLOWTRACE_CAPTURES`; `tests/long captures` takes those of the sources of tcpdump, libpcap, nDPI and
-/// Wireshark.
+/// All captures below `FLOWTRACE_CAPTURES`; `tests/long captures` fetches those of the sources of tcpdump,
+/// libpcap, nDPI and Wireshark.
 #[test]
 #[ignore = "many captures: tests/long captures"]
 fn captures_of_other_projects_have_all_their_packets() {

@@ -33,7 +33,7 @@ fn what_is_damaged_is_read_as_far_as_possible() {
         "{error}"
     );
     assert!(!scratch.join("other.db").exists());
-    // Beside others it is told, and these are read.
+    // Together with other captures the damage is reported, and the others are read.
     fs::write(scratch.join("whole.pcap"), &whole).unwrap();
     let output = flowtrace(
         &scratch,
@@ -50,7 +50,7 @@ fn what_is_damaged_is_read_as_far_as_possible() {
     assert_eq!(number(&trace, loss), 1);
 }
 
-/// Versions of the formats that other programs refuse, too: 1.x of pcap, others than 1.0 of pcapng.
+/// Versions of the formats that other programs refuse, too: 1.x of pcap, and any but 1.0 of pcapng.
 #[test]
 fn other_versions_of_the_formats_are_refused_by_name() {
     let scratch = Scratch::new();
@@ -71,7 +71,7 @@ fn other_versions_of_the_formats_are_refused_by_name() {
     }
 }
 
-/// Before version 2.3 the length on the wire stood before that of what is kept.
+/// Before version 2.3 of pcap the length on the wire came before the captured length.
 #[test]
 fn the_lengths_of_old_captures_stand_the_other_way_round() {
     let scratch = Scratch::new();
@@ -92,7 +92,7 @@ fn the_lengths_of_old_captures_stand_the_other_way_round() {
     }
 }
 
-/// Imports under a limit of the address space; how it went.
+/// Imports under a limit of the address space; returns the output and status.
 fn imports_within(megabytes: u32, directory: &Path, file: &str) -> Output {
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", megabytes * 1024);
     Command::new("bash")
@@ -114,12 +114,12 @@ fn imports_within(megabytes: u32, directory: &Path, file: &str) -> Output {
 #[test]
 fn hostile_captures_take_bounded_memory() {
     let scratch = Scratch::new();
-    // Records that claim gigabytes, and are not there.
+    // Records that claim gigabytes of data that is not there.
     let mut claims = pcap(&connection(1_700_000_000_000_000_000, 4000, 100));
     for number in [1_700_000_000, 0, u32::MAX, u32::MAX] {
         claims.extend(u32::to_le_bytes(number));
     }
-    // A block that claims them, behind a section; as many zeros follow as come out of little gzip.
+    // A block that claims gigabytes, after a section header; a small gzip file expands to as many zeros.
     let words = [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
     let mut block: Vec<u8> = words
         .iter()
@@ -131,7 +131,7 @@ fn hostile_captures_take_bounded_memory() {
             .flat_map(|word| word.to_le_bytes()),
     );
     block.resize(block.len() + (32 << 20), 0);
-    // Interfaces without end, each of which sees the same flow.
+    // A very large number of interfaces, each of which sees the same flow.
     let mut interfaces: Vec<u8> = words
         .iter()
         .flat_map(|word: &u32| word.to_le_bytes())
@@ -163,7 +163,7 @@ fn hostile_captures_take_bounded_memory() {
     }
 }
 
-/// Long: a minute or so without optimisation.
+/// Long: about a minute in a debug build.
 #[test]
 #[ignore = "long: tests/long hostile"]
 fn flows_without_end_take_bounded_memory() {
@@ -179,7 +179,7 @@ fn flows_without_end_take_bounded_memory() {
         let from = [10, 1 + (number >> 24) as u8, (number >> 16) as u8, 7];
         let t_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1000;
         frames.push((t_ns, segment.frame(from, B)));
-        // And again over the same pair, which is another connection.
+        // The same pair of ports again, which is another connection.
         let again = Segment {
             seq: number ^ 0x8000_0000,
             ..segment

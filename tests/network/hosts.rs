@@ -31,7 +31,7 @@ fn two_captures_of_a_flow_are_one_flow() {
         ),
         2
     );
-    // Taken out and in again, it is known of which hosts it is.
+    // After an export and an import the hosts of the packets are still known.
     prints(
         &scratch,
         &["export", "trace.db", "pcapng", "-o", "out.pcapng"],
@@ -41,14 +41,14 @@ fn two_captures_of_a_flow_are_one_flow() {
         said.contains("out.pcapng: hosts one, two, 49 frames"),
         "{said}"
     );
-    // Without the sums, as a killed recording leaves it, the view counts the packets.
+    // Without the sums, as a killed recording leaves the trace, the view counts the packets.
     let db = rusqlite::Connection::open(&trace).unwrap();
     db.execute("DELETE FROM flow_capture", []).unwrap();
     assert_eq!(number(&trace, "SELECT packets FROM flows"), 25);
     assert_eq!(number(&trace, "SELECT bytes FROM flows"), 10_000);
 }
 
-/// Later fragments are packets of the flow of the first one, of which they have no ports themselves.
+/// Later fragments belong to the flow of the first fragment, though they have no ports themselves.
 #[test]
 fn fragments_of_a_packet_are_one_flow() {
     let scratch = Scratch::new();
@@ -83,7 +83,7 @@ fn fragments_of_a_packet_are_one_flow() {
     );
     let later = "SELECT COUNT(*) FROM packets WHERE marks & 16";
     assert_eq!(number(&scratch.join("trace.db"), later), 3);
-    // The headers that are made again for others have what the packets had.
+    // Headers that the export generates again have the fields of the original packets.
     prints(
         &scratch,
         &["export", "trace.db", "pcapng", "-o", "out.pcapng"],
@@ -144,7 +144,7 @@ fn a_merge_relates_clocks_by_packets() {
         "SELECT clock_error_ns FROM hosts WHERE clock_method = 'packets'",
     );
     assert!((1..2000).contains(&error), "{error}");
-    // Nothing arrives before it was sent, as far as the clocks can tell.
+    // No packet arrives before it was sent, within the error of the clocks.
     let delays = "FROM (SELECT MAX(t_ns) - MIN(t_ns) AS ns, COUNT(*) AS seen, COUNT(DISTINCT capture_id) AS hosts
                         FROM packets GROUP BY flow_id, dir, seq, ack, flags)";
     let apart = number(
@@ -163,7 +163,7 @@ fn a_merge_relates_clocks_by_packets() {
     assert!(first <= error, "{first}");
 }
 
-/// Payload between hosts 1 to 4 as the README of the captures lists it, row = sender.
+/// Payload in bytes between hosts 1 to 4 as the README of the captures lists it; each row is a sender.
 const MATRICES: &[(&str, [[i64; 4]; 4])] = &[
     (
         "is.S",
@@ -213,11 +213,11 @@ fn captures_of_mpi_programs_agree_with_what_is_known_of_them() {
         let mut arguments = vec!["import", "-o", trace.to_str().unwrap()];
         arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
         prints(&scratch, &arguments);
-        // Those of the launcher are not counted there.
+        // The README does not count the packets of the launcher.
         let sql = "SELECT COUNT(*) FROM packets JOIN flows USING (flow_id)
                    WHERE '10.77.0.254' NOT IN (src, dst)";
         assert_eq!(number(&trace, sql), packets, "{name}");
-        // At the sender's capture, and at the receiver's.
+        // By the sender's capture, and by the receiver's.
         for at in ["src", "dst"] {
             for (i, row) in (1..).zip(matrix) {
                 for (j, &bytes) in (1..).zip(row) {

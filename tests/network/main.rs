@@ -1,4 +1,4 @@
-//! Packets on the command line: `flowtrace import` and what it leaves in the trace.
+//! Packets on the command line: `flowtrace import` and the trace that it writes.
 
 use std::fs;
 use std::path::Path;
@@ -113,7 +113,7 @@ fn a_capture_becomes_flows_and_packets() {
         number(&trace, "SELECT SUM(wire_bytes) FROM packets"),
         50 * 54 + 20_000
     );
-    // A trace is never replaced unasked, and neither is anything else.
+    // Without the option a trace is never replaced, and neither is any other file.
     let refused = flowtrace(&scratch, &["import", "eth0.pcap"]);
     assert_eq!(refused.status.code(), Some(2));
     let refused = flowtrace(
@@ -125,9 +125,10 @@ fn a_capture_becomes_flows_and_packets() {
 }
 
 #[test]
-fn what_is_left_out_is_told_by_its_reason() {
+fn packets_left_out_are_reported_by_reason() {
     let scratch = Scratch::new();
-    // The clock was set after the first packet, and one in the middle has no time: the others decide.
+    // The clock was set after the first packet, and one packet in the middle has no time: the times of the
+    // others count.
     let mut frames = connection(1_700_000_000_000_000_000, 4000, 100);
     frames[0].0 = 5_000_000_000;
     frames[12].0 = 0;
@@ -150,12 +151,12 @@ fn what_is_left_out_is_told_by_its_reason() {
         let loss = "SELECT value FROM losses WHERE counter = 'implausible_times'";
         assert_eq!(number(&trace, loss), 2);
         assert_eq!(number(&trace, "SELECT COUNT(*) FROM packets"), 23);
-        // The trace begins with the first of those that are kept.
+        // The trace begins with the first of the packets that are kept.
         let begin = "SELECT started_unix_ns FROM runs";
         assert_eq!(number(&trace, begin), 1_700_000_000_000_000_100);
         assert_eq!(number(&trace, "SELECT MIN(t_ns) FROM packets"), 0);
     }
-    // Of a link layer that is not read: nothing is left.
+    // A capture of a link layer that flowtrace does not read has no packets left.
     let mut radio = pcap(&connection(1_700_000_000_000_000_000, 4000, 100));
     radio[20] = 105;
     fs::write(scratch.join("radio\u{1b}[31m.pcap"), radio).unwrap();
@@ -173,13 +174,13 @@ fn what_is_left_out_is_told_by_its_reason() {
         !error.contains('\u{1b}') && !output.stdout.contains(&0x1b),
         "{error}"
     );
-    // The same file twice would count all twice.
+    // The same file given twice would count every packet twice.
     let output = flowtrace(
         &scratch,
         &["import", "clock.pcap", "clock.pcap", "-o", "two.db"],
     );
     assert_eq!(output.status.code(), Some(2));
-    // Packets cannot be picked by options for graphs.
+    // Options for graphs do not select packets.
     let output = flowtrace(
         &scratch,
         &["export", "clock.db", "pcapng", "--rule", "x", "-o", "x"],
@@ -199,7 +200,7 @@ fn an_import_whose_report_nobody_reads_is_complete() {
     let output = import.current_dir(scratch.join(".")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
-    // A reader of standard error may be gone as well.
+    // A reader of standard error may have ended as well.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut merge = std::process::Command::new(env!("CARGO_BIN_EXE_flowtrace"));

@@ -1,4 +1,4 @@
-//! Captures of few packets over a long time, as of a connection that is kept alive.
+//! Captures of few packets over a long time, such as those of a connection that is kept alive.
 
 use std::fs;
 use std::process::Command;
@@ -7,10 +7,11 @@ use crate::frames::{Segment, pcap};
 use crate::support::{FLOWTRACE, Scratch, prints};
 use crate::{A, B};
 
-/// More than any answer needs, KiB; a step for each millisecond of 218 days needs hundreds of GiB.
+/// Memory limit in KiB, more than any answer needs. One step for each millisecond of 218 days would need
+/// hundreds of GiB.
 const MEMORY: &str = "1500000";
 
-/// A question and an answer, so many times, evenly over so many days.
+/// Capture of `rounds` questions and answers, evenly distributed over `days` days.
 fn keep_alive(rounds: u32, days: u64) -> Vec<u8> {
     let mut frames = Vec::new();
     for round in 0..rounds {

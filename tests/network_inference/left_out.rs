@@ -1,10 +1,10 @@
-//! What answers leave out or lack is said.
+//! Answers report everything that they leave out or lack.
 
 use crate::frames::{Segment, ethernet, ipv4, pcap};
 use crate::own_first_flow;
 use crate::support::{Scratch, flowtrace, prints};
 
-/// A segment amid a connection, with so much payload that is to be handed on.
+/// A segment in the middle of a connection, with `payload` bytes to deliver (PSH).
 fn data(ports: (u16, u16), payload: usize) -> Segment {
     const PSH_ACK: u8 = 24;
     Segment {
@@ -16,8 +16,8 @@ fn data(ports: (u16, u16), payload: usize) -> Segment {
     }
 }
 
-/// Three hosts, of which two exchange nearly everything, and datagrams beside: what is no pattern has no
-/// name, and what is not looked at is said.
+/// Three hosts, of which two exchange nearly all data, and some datagrams. Traffic without a pattern gets no
+/// name, and traffic that was not analysed is reported.
 #[test]
 fn answers_say_what_they_leave_out() {
     let scratch = Scratch::new();
@@ -67,7 +67,7 @@ fn answers_say_what_they_leave_out() {
         said.contains("2 flows of TCP without least round trip and retransmissions: they are what the kernel says"),
         "{said}"
     );
-    // Nothing else at all.
+    // Datagrams alone.
     std::fs::write(scratch.join("udp.pcap"), pcap(&timed[3..])).unwrap();
     prints(&scratch, &["import", "-q", "udp.pcap", "-o", "udp.db"]);
     let said = flowtrace(&scratch, &["network", "matrix", "udp.db"]);
@@ -78,8 +78,8 @@ fn answers_say_what_they_leave_out() {
     );
 }
 
-/// Two hosts that talk over IPv4 and IPv6, each captured: what was received is known of all four
-/// directions.
+/// Two hosts that talk over IPv4 and IPv6, each with a capture: the received bytes of all four directions are
+/// known.
 #[test]
 fn hosts_with_two_kinds_of_addresses_have_captures_of_their_own() {
     let scratch = Scratch::new();
@@ -136,7 +136,7 @@ fn hosts_with_two_kinds_of_addresses_have_captures_of_their_own() {
     assert_eq!(rows, expected);
 }
 
-/// What could not be captured or stored is said whatever is asked, with `flows` as with the rest.
+/// Packets that could not be captured or stored are reported in every answer, `flows` included.
 #[test]
 fn answers_say_what_was_lost() {
     let scratch = Scratch::new();
@@ -172,8 +172,8 @@ fn answers_say_what_was_lost() {
     }
 }
 
-/// Connections over loopback, of which one has an owner, and one of another program: who is not known is
-/// no row, and is told of with its bytes.
+/// Connections over loopback, of which one has an owner, and one connection of another program. A connection
+/// of an unknown process has no row; it is reported with its bytes.
 #[test]
 fn connections_without_an_owner_are_said_to_be_left_out() {
     let scratch = Scratch::new();

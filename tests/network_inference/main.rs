@@ -13,7 +13,7 @@ mod watching;
 use frames::{Segment, pcap};
 use support::{Scratch, flowtrace, prints, shared};
 
-/// A trace of a reference capture, one host per file.
+/// Imports a reference capture, one host per file; returns false if the capture is not here.
 fn imported(scratch: &Scratch, name: &str) -> bool {
     let mut arguments = vec![
         "import".to_owned(),
@@ -65,7 +65,7 @@ fn every_question_is_answered_on_a_capture() {
         return;
     }
     for (i, question) in QUESTIONS.into_iter().enumerate() {
-        // Each in one format, in turn: all of them go through the same writer.
+        // Each question in one format, in turn: all of them go through the same writer.
         let format = ["table", "json", "csv"][i % 3];
         let text = prints(
             &scratch,
@@ -95,11 +95,11 @@ fn every_question_is_answered_on_a_capture() {
         &["network", "placement", "trace.db", "--capacity", "a,b=1e6"],
     );
     assert!(placed.starts_with("unknown:"), "{placed}");
-    // The launcher's connections are no part of the program.
+    // The launcher's connections are not part of the program.
     let overview = prints(&scratch, &["network", "trace.db"]);
     assert!(overview.contains("4 processes"), "{overview}");
     assert!(overview.contains("left out: 10.77.0.254"), "{overview}");
-    // Payload as counted at the sender's port, 426 476, less a repeated segment of 222.
+    // Payload as counted at the sender's port, 426 476 bytes, minus a repeated segment of 222.
     let matrix = prints(
         &scratch,
         &["network", "matrix", "trace.db", "--format", "json"],
@@ -120,7 +120,7 @@ fn every_question_is_answered_on_a_capture() {
     let period: serde_json::Value = serde_json::from_str(&period).unwrap();
     let seconds = period["rows"][0]["period_s"].as_f64().unwrap();
     assert!((seconds / 0.001638 - 1.0).abs() < 0.02, "{seconds}");
-    // The same answer each time.
+    // A second query gives the same answer.
     let again = prints(&scratch, &["network", "trace.db"]);
     assert_eq!(overview, again);
     let dot = prints(
@@ -130,7 +130,7 @@ fn every_question_is_answered_on_a_capture() {
     assert_eq!(dot.matches(" -> ").count(), 8, "{dot}");
 }
 
-/// The calls of section 7.3 and what goes beyond them, by the names of the library's functions.
+/// The calls of section 7.3 and those beyond it, by the names of the library's functions.
 #[test]
 fn every_call_has_its_command() {
     let scratch = Scratch::new();
@@ -197,7 +197,7 @@ fn every_call_has_its_command() {
     }
 }
 
-/// The run with host 4 loaded, from the one without: it went through as many iterations.
+/// Predicts the run with host 4 loaded from the run without load: both went through as many iterations.
 #[test]
 fn a_loaded_run_is_predicted_from_the_unloaded_one() {
     let scratch = Scratch::new();
@@ -212,7 +212,7 @@ fn a_loaded_run_is_predicted_from_the_unloaded_one() {
         let whole = [&["network"], arguments, &["--format", "json"]].concat();
         serde_json::from_str(&prints(&scratch, &whole)).unwrap()
     };
-    // By its super-phases, 80.9 and 204 ms of the timed iterations: 2.5 times as long.
+    // Measured by super-phases, the timed iterations take 80.9 and 204 ms: 2.5 times as long.
     let found = json(&["predict", "trace.db", "--base", "base.db"]);
     let rows = found["rows"].as_array().unwrap();
     let period = rows
@@ -236,7 +236,7 @@ fn a_loaded_run_is_predicted_from_the_unloaded_one() {
     assert_eq!(rows.len(), 100);
     let fraction = rows[49]["fraction_of_speed"].as_f64().unwrap();
     assert!(0.0 < fraction && fraction < 1.0, "{fraction}");
-    // One load of two answers: the default names it as the thesis' mode does.
+    // One load has two answers: the default names the same one as the mode of the thesis.
     let balance = json(&["balance", "trace.db"]);
     let first = balance["answer"][0].as_str().unwrap();
     assert!(
@@ -331,7 +331,7 @@ fn wrong_uses_say_what_is_there() {
     assert!(nothing.starts_with("unknown:"), "{nothing}");
 }
 
-/// The page of the run shows the same numbers.
+/// The report of the run shows the same numbers.
 #[test]
 fn a_report_shows_the_traffic_and_the_spectrum() {
     let scratch = Scratch::new();
@@ -368,7 +368,8 @@ fn a_report_shows_the_traffic_and_the_spectrum() {
     );
 }
 
-/// Makes two programs, by path and command line, the owners of the first flow of `trace.db`: processes 71 and 70.
+/// Makes two programs, by path and command line, the owners of the first flow of `trace.db`, as processes 71
+/// and 70.
 fn own_first_flow(directory: &Path, src: (&str, &str), dst: (&str, &str)) {
     let db = rusqlite::Connection::open(directory.join("trace.db")).unwrap();
     for (upid, pid, side, (exe, command)) in [(1, 70, "dst", dst), (2, 71, "src", src)] {
@@ -386,7 +387,7 @@ fn own_first_flow(directory: &Path, src: (&str, &str), dst: (&str, &str)) {
     }
 }
 
-/// A trace of packets alone: of what ran nothing is known, and of one address not who talks to whom.
+/// A trace of packets alone: no program is known, and one address does not say which program talks to which.
 #[test]
 fn packets_alone_are_no_workflow() {
     let scratch = Scratch::new();
@@ -431,7 +432,7 @@ fn packets_alone_are_no_workflow() {
         &["network", "matrix", "trace.db", "--by", "endpoint"],
     );
     assert!(said.contains("127.0.0.1:4000"), "{said}");
-    // With the two programs known, they are called as everywhere.
+    // Once both programs are known, the answers use their names as everywhere else.
     own_first_flow(
         &scratch,
         ("/usr/bin/curl", "curl localhost"),

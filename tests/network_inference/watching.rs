@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::imported;
 use crate::support::{Scratch, prints};
 
-/// What is read bit by bit while a trace grows gives the same answers, here of one that has ended.
+/// Reading a trace piece by piece while it grows gives the same answers as one query; the trace here has
+/// ended.
 #[test]
 fn watching_says_what_asking_once_says() {
     let scratch = Scratch::new();
@@ -25,7 +26,7 @@ fn watching_says_what_asking_once_says() {
         assert!(!rows(&once).is_empty(), "{question}");
         assert_eq!(rows(&watched), rows(&once), "{question}");
     }
-    // Only the end of it is read.
+    // Only the end of the trace is read.
     let asked = ["network", "matrix", "trace.db", "--last", "0.05"];
     let once = prints(&scratch, &asked);
     let watched = prints(&scratch, &[&asked[..], &["--watch", "1"]].concat());
@@ -35,14 +36,14 @@ fn watching_says_what_asking_once_says() {
     );
 }
 
-/// Whoever looks on has the last answer when the recording ends, however long the pause would have been.
+/// A watching command prints the last answer when the recording ends, however long its pause is.
 #[test]
 fn the_last_answer_comes_when_the_recording_ends() {
     let scratch = Scratch::new();
     if !imported(&scratch, "is.S") {
         return;
     }
-    // Who records holds the trace.
+    // A recorder has a lock on its trace.
     let trace = std::fs::File::open(scratch.join("trace.db")).unwrap();
     trace.lock().unwrap();
     let mut watching = Command::new(env!("CARGO_BIN_EXE_flowtrace"))

@@ -1,4 +1,4 @@
-//! Nothing that others chose, a name of a file, an argument, a column, drives the terminal of the one who reads about it.
+//! Names from outside (files, arguments, columns) never control the terminal of the user who reads them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,13 +11,13 @@ use flowtrace_render::units::is_hidden;
 use super::support::{FLOWTRACE, need_fuse};
 use super::{COMMANDS, hostile_names, packets, pipeline};
 
-/// A name of a file with what clears a screen, ends a line, turns the direction of writing, and is no UTF-8.
+/// A file name that clears a screen, ends a line, turns the direction of writing, and is not UTF-8.
 const NAME: &[u8] = b"\x1b[2J\x1b]0;t\x07\r\n\tx\xc2\x9b31m\xe2\x80\xae\x7f\xff";
 
 fn run(directory: &Path, arguments: &[&OsStr]) -> Output {
     let mut command = Command::new(FLOWTRACE);
     command.args(arguments).current_dir(directory);
-    // What the caller chose is named in messages, too.
+    // Names that the caller chose appear in messages, too.
     let variable = OsStr::from_bytes(NAME);
     command
         .env("COLUMNS", "100")
@@ -25,8 +25,8 @@ fn run(directory: &Path, arguments: &[&OsStr]) -> Output {
     command.output().unwrap()
 }
 
-/// `text`: of text for people nothing is left that a terminal acts upon; of other formats no control character is, but
-/// letters of a name stay what they are.
+/// Checks output. Text for people (`is_text`) contains nothing that a terminal acts upon; other formats
+/// contain no control character, but keep the letters of a name.
 #[track_caller]
 fn assert_plain(what: &[&OsStr], bytes: &[u8], is_text: bool) {
     let text = String::from_utf8_lossy(bytes);
@@ -44,13 +44,14 @@ fn assert_plain(what: &[&OsStr], bytes: &[u8], is_text: bool) {
     }
 }
 
-/// Runs a command, and returns whether it succeeded.
+/// Runs a command, checks its output, and returns true if it succeeded.
 #[track_caller]
 fn is_plain(directory: &Path, arguments: &[&OsStr], is_text: bool) -> bool {
     let output = run(directory, arguments);
     assert_plain(arguments, &output.stdout, is_text);
     assert_plain(arguments, &output.stderr, true);
-    // A name ends no line: only a first line begins at the margin, or one that clap writes.
+    // A name does not end a line: only the first line of a message, or one that clap writes, begins at the
+    // margin.
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     let forged = error.lines().any(|line| line.starts_with("\tx"));
     assert!(!forged, "{arguments:?}: {error}");
@@ -62,7 +63,7 @@ fn words(line: &'static [&'static str]) -> Vec<&'static OsStr> {
     line.iter().map(OsStr::new).collect()
 }
 
-/// Commands that print text for people, besides those that print it without an option.
+/// Commands that print text for people, besides those that do so without an option.
 const TEXTS: &[&[&str]] = &[
     &["summary", "trace.db"],
     &["tree", "trace.db"],
@@ -171,7 +172,7 @@ fn texts_of_hostile_names_are_plain() {
         succeeded >= TEXTS.len() - 8,
         "only {succeeded} had a result"
     );
-    // What programs read holds names as they are, but escaped as each format does.
+    // Formats for programs have names as they are, escaped as the format requires.
     for line in COMMANDS {
         is_plain(directory.path(), &words(line), false);
     }
@@ -202,7 +203,7 @@ fn hostile_paths_of_traces_are_plain_in_every_message() {
     missing.push("/missing");
     for line in COMMANDS.iter().chain(TEXTS) {
         for place in [name, &letter, &missing] {
-            // The trace itself, what it is compared with, what is imported.
+            // Hostile names for the trace itself, the trace to compare with, and the imported file.
             let put = |word: &&'static str| match word.ends_with(".db") {
                 true => place,
                 false => OsStr::new(*word),
@@ -213,7 +214,7 @@ fn hostile_paths_of_traces_are_plain_in_every_message() {
                 line[0] != "generate",
             );
         }
-        // Where the result goes.
+        // Hostile names for the output.
         for place in [name, &letter, &missing] {
             let mut line = words(line);
             line.extend([OsStr::new("-o"), place]);
@@ -224,7 +225,7 @@ fn hostile_paths_of_traces_are_plain_in_every_message() {
     for place in [name, &letter, &missing] {
         is_plain(there, &import(place), true);
     }
-    // The name is there, with its escapes replaced.
+    // The message contains the name with its escapes replaced.
     let said = run(there, &import(&missing)).stderr;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("\u{fffd}[2J\u{fffd}]0;t"), "{said}");
@@ -251,7 +252,7 @@ fn wrong_words_of_the_command_line_are_plain_in_every_message() {
     for command in commands {
         let command = OsStr::new(command);
         for word in [name, &option, &given] {
-            // These record, or listen; with a wrong option they do not begin.
+            // These commands record or listen; with a wrong option they do not start.
             let begins = [
                 "run",
                 "mount",
@@ -269,7 +270,7 @@ fn wrong_words_of_the_command_line_are_plain_in_every_message() {
 }
 
 #[test]
-fn recording_of_hostile_names_is_told_in_plain_lines() {
+fn recording_of_hostile_names_prints_plain_lines() {
     if !need_fuse() {
         return;
     }

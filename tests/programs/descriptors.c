@@ -58,7 +58,7 @@ static void *own_file(void *number) {
   return NULL;
 }
 
-/* Nothing but so many reads of a byte each, in each of so many processes. */
+/* Only reads of a byte each: a number of them in each of a number of processes. */
 static int storm(long reads, long processes) {
   for (long i = 0; i < processes; i++) {
     pid_t pid = fork();
@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
   int a = open("a", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   CHECK(a >= 0 && write(a, buffer, 60000) == 60000);
 
-  /* Positions: at the position, beside it, after a seek from each side, beyond the end. */
+  /* Positions: at the position, elsewhere, after a seek from each side, beyond the end. */
   CHECK(pread(a, buffer, 100, 500) == 100 && pwrite(a, buffer, 50, 70000) == 50);
   CHECK(lseek(a, 10, SEEK_SET) == 10 && read(a, buffer, 10) == 10);
   CHECK(lseek(a, 5, SEEK_CUR) == 25 && read(a, buffer, 10) == 10);
@@ -168,7 +168,7 @@ int main(int argc, char **argv) {
   int nameless = open(".", O_RDWR | O_TMPFILE, 0666);
   CHECK(nameless >= 0 && write(nameless, buffer, 77) == 77 && pread(nameless, buffer, 70, 7) == 70);
 
-  /* A mapping and a read see the same, whoever serves them. */
+  /* A mapping and a read see the same data, whichever layer serves them. */
   char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a, 0);
   CHECK(map != MAP_FAILED);
   map[4000] = 'm';

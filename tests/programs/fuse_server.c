@@ -1,7 +1,7 @@
-// A FUSE server in one thread that keeps a few files in memory: `fuse_server DIRECTORY [MILLISECONDS]`. To answer nearly anything
-// it waits so long, and then opens a file of its own, as servers that pass files on do. It ends when it is unmounted; asked about a
-// name that begins with "stuck" it sleeps until it is killed. Without arguments it makes a file whose name lies in a page
-// of the program that nothing else is in.
+// A FUSE server in one thread that keeps a few files in memory: `fuse_server DIRECTORY [MILLISECONDS]`. Before nearly every
+// answer it waits for that time, and then opens a file of its own, as servers that pass files on do. It ends when it is unmounted. A
+// lookup of a name that begins with "stuck" makes it sleep until it is killed. Without arguments it makes a file whose name is in a
+// page of the program of its own.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static void work(const char *name) {
             pause();
     struct timespec wait = {delay_ms / 1000, delay_ms % 1000 * 1000000};
     nanosleep(&wait, NULL);
-    // Not one of those that are passed by by their name alone.
+    // Not one of the files that are known by their name alone.
     int file = open("/etc/passwd", O_RDONLY);
     if (file >= 0)
         close(file);

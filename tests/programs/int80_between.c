@@ -7,7 +7,7 @@
 static char bytes[100];
 static struct iovec piece = {bytes, 3};
 
-/* rdi and rsi are not looked at, but are arguments of other calls. */
+/* rdi and rsi are ignored here, but are arguments of other calls. */
 static int call(int number, long a, long b, long c) {
   int result;
   __asm__ volatile("int $0x80"

@@ -246,7 +246,7 @@ static int storm(const char *how, long count) {
 
 /* --- ancestry -------------------------------------------------------------------------------- */
 
-/* A daemon by the book: fork, setsid, fork; it outlives everybody. */
+/* A daemon made in the usual way: fork, setsid, fork; it outlives all others. */
 static int daemonize(long ms) {
   pid_t pid = child();
   if (pid == 0) {
@@ -288,7 +288,7 @@ static int subreaper(void) {
   return 0;
 }
 
-/* A child that is its maker's sibling: who made it is not who reaps it. */
+/* A child that is its maker's sibling: its maker does not reap it. */
 static int sibling(void) {
   pid_t pid = child();
   if (pid == 0) {
@@ -305,7 +305,7 @@ static int sibling(void) {
   return 0;
 }
 
-/* Makers that are killed while they fork: nothing they made may hang. */
+/* Makers that are killed while they fork: none of their children may hang. */
 static int kill_makers(long rounds) {
   CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   for (long round = 0; round < rounds; round++) {
@@ -344,7 +344,7 @@ static int reuse_pids(long count) {
   return 0;
 }
 
-/* As programs do that restore others: each child gets the number of the one before, as soon as that is reaped. Each makes
+/* Like programs that restore others: each child gets the pid of the one before, as soon as that is reaped. Each makes
    a file. */
 static int number_again(long count) {
   struct {
@@ -455,7 +455,7 @@ static int signals_arrive(void) {
 }
 
 static int stop_child(void) {
-  // The child stops again only when told: a stop takes back a continuation that nobody has seen yet.
+  // The child stops again only on request: a stop cancels a continuation that was not seen yet.
   int seen[2];
   CHECK(pipe(seen) == 0);
   pid_t pid = child();
@@ -524,7 +524,7 @@ static int own_filter(void) {
   if (pid == 0) {
     filter(SYS_getpgid, SECCOMP_RET_ERRNO | ENOTTY);
     CHECK(getpgid(0) == -1 && errno == ENOTTY);
-    /* A call that nobody is there to trace does not exist. */
+    /* Without a tracer the call does not exist. */
     filter(SYS_getsid, SECCOMP_RET_TRACE | 7);
     CHECK(getsid(0) == -1 && errno == ENOSYS);
     kind = "posix_spawn";

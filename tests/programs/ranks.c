@@ -1,7 +1,7 @@
 // ranks DIR ITERATIONS BYTES COMPUTE_US SLOW_RANK FACTOR
 // An MPI program whose ranks read DIR/in.RANK, then compute and pass BYTES around a ring, ITERATIONS times, then write
-// DIR/out.RANK; rank 0 gathers their sums into DIR/result. Rank SLOW_RANK computes FACTOR times as much. What each
-// did it prints.
+// DIR/out.RANK; rank 0 gathers their sums into DIR/result. Rank SLOW_RANK computes FACTOR times as much. Each
+// rank prints its work.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

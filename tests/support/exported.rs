@@ -1,4 +1,4 @@
-//! A hand-made trace, its exports, and what validators say of them.
+//! A hand-made trace, its exports, and validators for them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ pub(crate) fn sample() -> tempfile::TempDir {
     directory
 }
 
-/// What `flowtrace export` writes of it.
+/// The output of `flowtrace export` for that trace.
 pub(crate) fn export(directory: &Path, format: &str, more: &[&str]) -> Vec<u8> {
     let output = flowtrace(directory, &[&["export", "trace.db", format], more].concat());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -21,13 +21,13 @@ pub(crate) fn export(directory: &Path, format: &str, more: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// The same, of formats in JSON.
+/// The same, for formats in JSON.
 pub(crate) fn json(directory: &Path, format: &str) -> serde_json::Value {
     serde_json::from_slice(&export(directory, format, &[])).unwrap()
 }
 
-/// Runs a validator of `../shared` on files; it is skipped, loudly, where a program or package that it needs
-/// is missing.
+/// Runs a validator of `../shared` on files. If a program or package that it needs is missing, it is skipped
+/// with a message.
 pub(crate) fn validate(script: &str, options: &[&str], files: &[PathBuf]) {
     let Some(script) = shared(&format!("validators/{script}")) else {
         return;

@@ -1,6 +1,6 @@
 //! Packets and captures made by hand.
 
-/// A frame of Ethernet around a packet of IP.
+/// An Ethernet frame around an IP packet.
 pub(crate) fn ethernet(packet: &[u8]) -> Vec<u8> {
     let kind: [u8; 2] = match packet[0] >> 4 {
         4 => [8, 0],
@@ -9,7 +9,7 @@ pub(crate) fn ethernet(packet: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &kind[..], packet].concat()
 }
 
-/// A packet of IPv4.
+/// An IPv4 packet.
 pub(crate) fn ipv4(src: [u8; 4], dst: [u8; 4], protocol: u8, body: &[u8]) -> Vec<u8> {
     let length = (20 + body.len()) as u16;
     let mut packet = vec![0x45, 0];
@@ -21,7 +21,7 @@ pub(crate) fn ipv4(src: [u8; 4], dst: [u8; 4], protocol: u8, body: &[u8]) -> Vec
     packet
 }
 
-/// A segment of TCP without options.
+/// A TCP segment without options.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) ports: (u16, u16),
@@ -43,13 +43,13 @@ impl Segment {
         bytes
     }
 
-    /// The frame of Ethernet that holds it, from one address to another.
+    /// The Ethernet frame that contains the segment, from one address to another.
     pub(crate) fn frame(self, src: [u8; 4], dst: [u8; 4]) -> Vec<u8> {
         ethernet(&ipv4(src, dst, 6, &self.bytes()))
     }
 }
 
-/// A capture of Ethernet in the classic format, ns since 1970 and bytes of each frame.
+/// An Ethernet capture in the classic format; each frame has its time in ns since 1970 and its bytes.
 pub(crate) fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut file = Vec::new();
     for number in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1] {
@@ -66,8 +66,8 @@ pub(crate) fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// A capture of two machines that send each other a message every 20 ms, so many times.
-#[allow(dead_code)] // Not every test that makes frames wants it.
+/// A capture of two machines that send each other a message every 20 ms, `rounds` times.
+#[allow(dead_code)] // Not every test that makes frames uses this.
 pub(crate) fn talk(rounds: u32) -> Vec<u8> {
     let mut captured = Vec::new();
     for i in 0..rounds {

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use crate::support::{FLOWTRACE, missing, need_program, succeeds};
 
-/// How long a script may take.
+/// Time limit of a script.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Builds the hosts and runs `$1` in the namespace that has the bridge.
@@ -34,7 +34,7 @@ for i in $(seq 1 "$HOSTS"); do
 done
 "#;
 
-/// Whether hosts can be made here; skips the test when they cannot.
+/// Returns true if hosts can be made here; otherwise skips the test.
 pub(crate) fn need_lab() -> bool {
     need_program("ip")
         && (succeeds(
@@ -55,12 +55,12 @@ fn flags() -> &'static str {
     }
 }
 
-/// Runs a shell script with `hosts` hosts h1…, 10.9.0.1…; FLOWTRACE and PATTERNS are programs. Nothing
-/// of it is left when this returns, also when the script failed or took two minutes.
+/// Runs a shell script with `hosts` hosts h1…, 10.9.0.1…; FLOWTRACE and PATTERNS are programs. When this
+/// returns, no process of the script is left, even if it failed or took two minutes.
 pub(crate) fn run(directory: &Path, hosts: usize, script: &str) -> Output {
     let file = directory.join("lab.sh");
     fs::write(&file, format!("{SETUP}\n{script}")).unwrap();
-    // Files, for the end of a pipe is not there before that of all who hold it.
+    // Output goes to files, because a pipe ends only when all processes that have it open have closed it.
     let [stdout, stderr] = ["lab.stdout", "lab.stderr"].map(|name| directory.join(name));
     let mut command = Command::new("unshare");
     command
@@ -91,8 +91,8 @@ pub(crate) fn run(directory: &Path, hosts: usize, script: &str) -> Output {
     }
 }
 
-/// A process and all that it has started, which end with this value: a capture that goes on in the
-/// background keeps its network namespace alive.
+/// A process and all processes that it has started; dropping the value ends them. A capture that goes on in
+/// the background keeps its network namespace alive.
 struct Group(Child);
 
 impl Group {
@@ -100,7 +100,8 @@ impl Group {
         Pid::from_raw(self.0.id().cast_signed())
     }
 
-    /// Whether the first process ends in time. Its number stays its own until [`Group::end`].
+    /// Returns true if the first process ends in time. It is not reaped, so that no other process gets its
+    /// pid before [`Group::end`].
     fn ends_within(&self, limit: Duration) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
         let deadline = Instant::now() + limit;
@@ -116,11 +117,11 @@ impl Group {
         true
     }
 
-    /// Ends whatever is left; how the first process ended.
+    /// Ends all processes that are left; returns the status of the first process.
     fn end(mut self) -> ExitStatus {
         self.signal(Some(Signal::SIGKILL));
         let status = self.0.wait().unwrap();
-        // They die in their own time. Where nobody takes note of the end of orphans, they never go.
+        // Their end takes some time. Where nobody reaps orphans, they stay as zombies.
         let deadline = Instant::now() + Duration::from_secs(5);
         while self.signal(None) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
@@ -128,7 +129,7 @@ impl Group {
         status
     }
 
-    /// Sends a signal to all; whether there are any.
+    /// Sends a signal to all; returns true if there are any.
     fn signal(&self, signal: Option<Signal>) -> bool {
         kill(Pid::from_raw(-self.pid().as_raw()), signal).is_ok()
     }
@@ -136,7 +137,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // After its end was taken note of the number may be another's.
+        // After it was reaped, the number may belong to another process.
         if let Ok(None) = self.0.try_wait() {
             self.signal(Some(Signal::SIGKILL));
             let _ = self.0.wait();
@@ -144,7 +145,8 @@ impl Drop for Group {
     }
 }
 
-/// The example `patterns`, built as the tests are: cargo does so by itself only when it builds all of them.
+/// The example `patterns`, built in the profile of the tests: cargo builds it by itself only when it builds
+/// all of them.
 fn patterns() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -1,11 +1,11 @@
-//! What the tests that run the binary share: prerequisites, scratch directories, processes with
-//! a deadline, and readers of a trace and of a log of strace.
+//! Shared parts of the tests that run the binary: prerequisites, scratch directories, processes with a
+//! deadline, and readers of a trace and of a log of strace.
 //!
-//! A test that cannot run here says so with [`skip`] and returns. Under `cargo test` the line is
-//! captured, so it is also appended to the file named by `FLOWTRACE_SKIP_LOG`, from which
-//! `tests/run` prints the list. With `FLOWTRACE_REQUIRE_SYSTEM=1` a missing facility of the
-//! system is a failure instead; absent reference workloads (`../shared`) never are.
-#![allow(dead_code)] // every test target uses its own part
+//! A test that cannot run here reports that with [`skip`] and returns. `cargo test` captures that line, so it
+//! is also appended to the file named by `FLOWTRACE_SKIP_LOG`, from which `tests/run` prints the list. With
+//! `FLOWTRACE_REQUIRE_SYSTEM=1` a missing facility of the system is a failure instead; a missing reference
+//! workload (`../shared`) never is.
+#![allow(dead_code)] // every test target uses only some of it
 
 pub(crate) mod process;
 pub(crate) mod programs;
@@ -35,7 +35,7 @@ pub(crate) fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What flowtrace, run in `directory`, prints; it must succeed.
+/// Runs flowtrace in `directory`, which must succeed, and returns its output.
 pub(crate) fn prints(directory: &Path, arguments: &[&str]) -> String {
     let output = flowtrace(directory, arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -79,7 +79,7 @@ impl Scratch {
         }
     }
 
-    /// A new directory in it.
+    /// Makes a new directory in this one.
     pub(crate) fn dir(&self, name: &str) -> PathBuf {
         let dir = self.path.join(name);
         fs::create_dir_all(&dir).unwrap();
@@ -102,12 +102,12 @@ fn test_name() -> String {
         .to_owned()
 }
 
-/// Says that the current test does not run here, and why.
+/// Reports that the current test does not run here, and why.
 pub(crate) fn skip(reason: &str) {
     let line = format!("skipped: {}: {reason}\n", test_name());
     eprint!("{line}");
     if let Some(log) = std::env::var_os("FLOWTRACE_SKIP_LOG") {
-        // One write of one line: other tests append to the same file.
+        // The line is written by one call, because other tests append to the same file.
         let appended = OpenOptions::new()
             .append(true)
             .create(true)
@@ -117,7 +117,7 @@ pub(crate) fn skip(reason: &str) {
     }
 }
 
-/// [`skip`] for want of something that the system could have; a failure where it must have it.
+/// Skips for lack of a facility that a system may have; fails where the system must have it.
 pub(crate) fn missing(reason: &str) -> bool {
     let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM").is_some_and(|v| v == "1");
     assert!(!required, "FLOWTRACE_REQUIRE_SYSTEM=1, but: {reason}");
@@ -135,12 +135,12 @@ pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
         .is_ok_and(|s| s.success())
 }
 
-/// Whether this process is root; skips the test when it is not.
+/// Returns true if this process is root; otherwise skips the test.
 pub(crate) fn need_root() -> bool {
     nix::unistd::geteuid().is_root() || missing("not root")
 }
 
-/// Whether FUSE can be mounted in a private namespace; skips the test when it cannot.
+/// Returns true if FUSE can be mounted in a private namespace; otherwise skips the test.
 pub(crate) fn need_fuse() -> bool {
     if let Err(e) = File::options().read(true).write(true).open("/dev/fuse") {
         return missing(&format!("cannot open /dev/fuse: {e}"));
@@ -153,7 +153,7 @@ pub(crate) fn need_fuse() -> bool {
     succeeds("unshare", &[namespace, "true"]) || missing("cannot make a private mount namespace")
 }
 
-/// Whether `flowtrace doctor` finds all of these to work.
+/// Returns true if `flowtrace doctor` finds that all of these work.
 fn doctor_finds(facilities: &[&str]) -> bool {
     let doctor = Command::new(FLOWTRACE).arg("doctor").output();
     let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
@@ -164,20 +164,20 @@ fn doctor_finds(facilities: &[&str]) -> bool {
     facilities.iter().all(works)
 }
 
-/// Whether the kernel announces processes and their costs to us (proc connector, taskstats), as
-/// flowtrace itself finds; skips the test when it does not.
+/// Returns true if the kernel announces processes and their costs to flowtrace (proc connector, taskstats),
+/// as flowtrace itself finds; otherwise skips the test.
 pub(crate) fn need_announcements() -> bool {
     doctor_finds(&["(proc connector)", "(taskstats)"])
         || missing("no proc connector or no taskstats")
 }
 
-/// Whether programs in the kernel can tell of processes, as flowtrace itself finds; skips the test when they cannot.
+/// Returns true if eBPF programs can report processes, as flowtrace itself finds; otherwise skips the test.
 pub(crate) fn need_process_tracepoints() -> bool {
     doctor_finds(&["ptrace (tracepoints)"]) || missing("no programs at the scheduler's tracepoints")
 }
 
-/// Whether reads and writes can be seen by tracepoints, as flowtrace itself finds; skips the test when
-/// they cannot. Not every system that has all else has those.
+/// Returns true if tracepoints can report reads and writes, as flowtrace itself finds; otherwise skips the
+/// test. Some systems have everything else but not these tracepoints.
 pub(crate) fn need_kernel_layer() -> bool {
     let works = doctor_finds(&["--layer kernel"]);
     if !works {
@@ -186,24 +186,23 @@ pub(crate) fn need_kernel_layer() -> bool {
     works
 }
 
-/// Whether a program is in PATH; skips the test when it is not.
+/// Returns true if a program is in PATH; otherwise skips the test.
 pub(crate) fn need_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|d| d.join(program).is_file())
         || missing(&format!("no program {program}"))
 }
 
-/// The distribution's Python: packages from apt are there, and not in another one that may
-/// stand first in PATH.
+/// The distribution's Python, which has the packages from apt. Another Python may come first in PATH.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
-/// Whether the distribution's Python has a module; skips the test when it has not.
+/// Returns true if the distribution's Python has a module; otherwise skips the test.
 pub(crate) fn need_python(module: &str) -> bool {
     succeeds(PYTHON, &["-c", &format!("import {module}")])
         || missing(&format!("{PYTHON} has no module {module}"))
 }
 
-/// A reference workload or tool in `../shared` beside this checkout; skips the test when absent.
+/// A reference workload or tool in `../shared` next to this checkout; skips the test if it is missing.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let root = checkout("../shared");
     let found = root.join(path).canonicalize().ok();
@@ -213,8 +212,8 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     found
 }
 
-/// How long to wait for what happens at once on an idle machine: an upper bound and nothing more,
-/// so it is long enough for a machine that is busy with other things.
+/// Upper bound of a wait for something that happens at once on an idle machine. It is large because the
+/// machine may be busy with other work.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Polls until `condition` gives a value; panics after `limit`.

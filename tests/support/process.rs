@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// What a process that has ended left.
+/// Status and output of a process that has ended.
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
@@ -26,7 +26,7 @@ impl Finished {
         self.status.code().unwrap_or_else(by_signal)
     }
 
-    /// Panics with all that was printed unless it ended with `code`.
+    /// Panics with all output of the process unless it ended with `code`.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         let stdout = String::from_utf8_lossy(&self.stdout);
@@ -74,7 +74,7 @@ fn start_with_input(command: &mut Command, input: Option<Vec<u8>>) -> Running {
         .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
     if let Some(input) = input {
         let mut stdin = child.stdin.take().expect("piped");
-        // A reader that ends early is its own business.
+        // A reader may end before it has read everything.
         std::thread::spawn(move || drop(stdin.write_all(&input)));
     }
     Running {
@@ -91,7 +91,7 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
     start(command).wait(Duration::from_secs(300))
 }
 
-/// The same with bytes on its standard input.
+/// The same, with bytes on the command's standard input.
 #[track_caller]
 pub(crate) fn finish_with_input(command: &mut Command, input: Vec<u8>) -> Finished {
     start_with_input(command, Some(input)).wait(Duration::from_secs(300))
@@ -106,18 +106,18 @@ impl Running {
         kill(self.pid(), signal).unwrap_or_else(|e| panic!("cannot send {signal}: {e}"));
     }
 
-    /// To the whole process group, as a terminal does.
+    /// Sends a signal to the whole process group, as a terminal does.
     pub(crate) fn signal_group(&self, signal: Signal) {
         let group = Pid::from_raw(-self.pid().as_raw());
         kill(group, signal).unwrap_or_else(|e| panic!("cannot send {signal} to the group: {e}"));
     }
 
-    /// What it printed so far.
+    /// The standard output so far.
     pub(crate) fn stdout_so_far(&self) -> String {
         self.stdout.text()
     }
 
-    /// Waits until something is printed that contains `text`.
+    /// Waits until the process has printed `text`.
     #[track_caller]
     pub(crate) fn wait_for_output(&self, text: &str) {
         super::wait_for(
@@ -131,7 +131,7 @@ impl Running {
         self.child.try_wait().expect("can wait").is_some()
     }
 
-    /// Waits for its end and for the end of its output, which its descendants may hold open.
+    /// Waits for the end of the process and for the end of its output, which its descendants may have open.
     #[track_caller]
     pub(crate) fn wait(mut self, limit: Duration) -> Finished {
         let deadline = self.started + limit;
@@ -213,7 +213,7 @@ impl Collector {
     }
 }
 
-/// State letter of a process (`R`, `S`, `T`, …); None when it is gone.
+/// State letter of a process (`R`, `S`, `T`, …); `None` if the process has ended.
 pub(crate) fn state(pid: Pid) -> Option<char> {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     // The name may contain anything, even parentheses: the last one ends it.

@@ -1,4 +1,4 @@
-//! Small C programs of `tests/programs`, compiled when first needed.
+//! Small C programs of `tests/programs`, compiled at their first use.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use super::{checkout, need_program};
 
-/// `tests/programs/NAME.c`, compiled with `options`; skips the test when there is no compiler.
+/// Path of `tests/programs/NAME.c`, compiled with `options`; skips the test if there is no compiler.
 pub(crate) fn program(name: &str, options: &[&str]) -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !need_program("cc") {
@@ -20,7 +20,7 @@ pub(crate) fn program(name: &str, options: &[&str]) -> Option<PathBuf> {
     if changed(&built) > changed(&source) {
         return Some(built);
     }
-    // Other test binaries may build the same: each its own, and the last one stays.
+    // Other test binaries may compile the same program: each writes its own file, and the last rename wins.
     let draft = place.join(format!("{name}.{}", std::process::id()));
     let output = Command::new("cc")
         .args(["-O1", "-pthread", "-o"])

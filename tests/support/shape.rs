@@ -1,4 +1,4 @@
-//! What a run did, in a form that different observers of different runs can agree on.
+//! Processes and files of a run in a form that does not depend on the observer or on the run.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Damage to traces and captures: what another program, a bad disk or somebody who means harm leaves of a file.
+//! Damage to traces and captures, as by another program, a bad disk or an attacker.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 /// Chooses a number below another one, which is not 0.
 pub(crate) type Choose<'a> = dyn FnMut(usize) -> usize + 'a;
 
-/// Choices that look random and are the same for a seed (xorshift64*).
+/// Pseudo-random choices, the same for the same seed (xorshift64*).
 #[allow(dead_code, reason = "the fuzz targets choose by their input")]
 pub(crate) fn seeded(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -50,7 +50,7 @@ pub(crate) fn trace(path: &Path, choose: &mut Choose<'_>) {
     }
     let mut db = open(path);
     if choose(2) == 0 {
-        // Columns that take any type.
+        // Columns that accept any type.
         let _ = db.execute_batch(
             "PRAGMA writable_schema = ON;
              UPDATE sqlite_schema SET sql = replace(replace(sql, ', STRICT', ''), 'STRICT', '') WHERE type = 'table';
@@ -80,7 +80,7 @@ pub(crate) fn trace(path: &Path, choose: &mut Choose<'_>) {
         }
         let column = &columns[choose(columns.len())];
         let which = ["", "", " WHERE rowid % 2", " WHERE rowid % 10 = 0"][choose(4)];
-        // What SQLite refuses is no damage.
+        // A statement that SQLite refuses does no damage.
         let _ = match choose(40) {
             0 => db.execute(&format!("DELETE FROM {table}{which}"), []),
             1 => db.execute(&format!("DROP TABLE {}", tables[choose(tables.len())]), []),

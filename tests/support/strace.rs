@@ -1,4 +1,4 @@
-//! A second opinion: a log of strace, read without anything of flowtrace but the quoting of
+//! A log of strace as an independent observation. It is read without any code of flowtrace but the quoting of
 //! arguments.
 
 pub(crate) mod data;
@@ -17,14 +17,14 @@ use text::{annotated, join, number, parts, path, strings, whole_lines, with_inte
 const CALLS: &str = "trace=execve,execveat,fork,vfork,clone,clone3,chdir,fchdir,open,openat,\
                      openat2,creat,rename,renameat,renameat2,unlink,unlinkat";
 
-/// What strace saw.
+/// The observations of strace.
 pub(crate) struct Observed {
     pub(crate) processes: Vec<Process>,
     pub(crate) threads: usize,
     pub(crate) failed_execs: usize,
     /// The processes by pid.
     pub(crate) by_pid: BTreeMap<u32, Process>,
-    /// Who created whom.
+    /// Parent of each process that was created.
     pub(crate) parents: BTreeMap<u32, u32>,
     /// Uses of files below the directory, in order.
     pub(crate) uses: Vec<Use>,
@@ -71,7 +71,8 @@ pub(crate) fn observe(command: &Command, cwd: &Path, log: &Path) -> Observed {
 
 fn read(log: &str, directory: &Path) -> Observed {
     let lines = whole_lines(log);
-    // A child's first line may stand before the end of the call that made it: first who made whom.
+    // A child's first line may come before the end of the call that made it, so the creator of each process
+    // is found first.
     let mut creator = BTreeMap::new();
     let mut threads = BTreeSet::new();
     for (pid, text) in &lines {
@@ -79,7 +80,7 @@ fn read(log: &str, directory: &Path) -> Observed {
         else {
             continue;
         };
-        // clone3 shows what the kernel wrote back behind "=>".
+        // clone3 shows the values that the kernel wrote back behind "=>".
         if let Some(child) = number(result).filter(|&n| n > 0) {
             creator.insert(child, *pid);
             if name.starts_with("clone") && arguments.contains("CLONE_THREAD") {
@@ -142,7 +143,7 @@ struct State<'a> {
     failed_execs: usize,
     uses: Vec<Use>,
     files: Vec<String>,
-    /// Which file has a name now.
+    /// The file that has each name now.
     named: BTreeMap<String, usize>,
 }
 
@@ -166,7 +167,7 @@ impl State<'_> {
         });
     }
 
-    /// A name was taken from a file, and given to it anew by a rename.
+    /// A name is removed from a file; a rename gives the file another name.
     fn moved(&mut self, from: &str, to: Option<String>) {
         let file = self.named.remove(from);
         if let (Some(file), Some(to)) = (file, to) {
@@ -229,7 +230,7 @@ impl State<'_> {
                 let Some(file) = annotated(result).and_then(|p| below(Path::new(p))) else {
                     return;
                 };
-                // A directory can be opened without saying so.
+                // A directory can be opened without O_DIRECTORY.
                 let directory =
                     arguments.contains("O_DIRECTORY") || self.directory.join(&file).is_dir();
                 if directory || arguments.contains("O_PATH") {
@@ -243,12 +244,13 @@ impl State<'_> {
                     process.read.insert(file.clone());
                 }
                 let writes = write_only || arguments.contains("O_RDWR");
-                // Who opens for both is the one that makes it, as a linker: what matters is who reads only.
+                // A process that opens a file for both is the one that makes it, such as a linker. Only a
+                // process that opens it read-only counts as its reader.
                 self.used(pid, &file, !writes, writes);
             }
             "unlink" | "unlinkat" if arguments.contains("AT_REMOVEDIR") => {}
             "unlink" | "unlinkat" | "rename" | "renameat" | "renameat2" => {
-                // The first name decides; "-y" shows the directory it is relative to.
+                // The first name decides; "-y" shows the directory to which it is relative.
                 let base = arguments
                     .split(['<', '>'])
                     .nth(1)

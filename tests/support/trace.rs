@@ -1,4 +1,4 @@
-//! A trace as any client of SQLite sees it: read-only, through the public views.
+//! A trace as any SQLite client sees it: read-only, through the public views.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,8 +36,9 @@ impl Trace {
         trace
     }
 
-    /// What `run` returns whose trace (`of`) has every switch of the scheduler. On a machine that is too busy to read what it tells, the
-    /// kernel drops some, and the trace says so: nothing is promised of that one, so it is run again, but not for ever.
+    /// Repeats `run` until its trace (`of`) has every switch of the scheduler. On a busy machine the recorder
+    /// may read too slowly; the kernel then drops switches, and the trace counts them. Such a trace is not
+    /// exact, so the run is repeated, up to five times.
     #[track_caller]
     pub(crate) fn without_gaps<T>(run: impl Fn() -> T, of: impl Fn(&T) -> &Trace) -> T {
         const ATTEMPTS: usize = 5;
@@ -50,8 +51,8 @@ impl Trace {
         found.unwrap_or_else(|| panic!("switches were dropped in each of {ATTEMPTS} runs"))
     }
 
-    /// Opens a trace whose recording ended as it should, and checks that nothing is missing:
-    /// one file, an end, every process with begin, end and status, no loss of data.
+    /// Opens a trace whose recording ended properly, and checks that nothing is missing: one file, an end,
+    /// every process with begin, end and status, no loss of data.
     #[track_caller]
     pub(crate) fn open_complete(path: &Path) -> Self {
         let mut beside = path.as_os_str().to_owned();
@@ -90,7 +91,7 @@ impl Trace {
             .unwrap_or_else(|e| panic!("{sql}: {e}"))
     }
 
-    /// The same rows as blobs of their first column.
+    /// The first column of the rows as blobs.
     #[track_caller]
     pub(crate) fn blobs(&self, sql: &str) -> Vec<Vec<u8>> {
         let mut statement = self.0.prepare(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
@@ -129,8 +130,8 @@ impl Trace {
         rows.and_then(Iterator::collect).expect("rows of processes")
     }
 
-    /// Every image has begin and end; the last one of a process a code or a signal, earlier ones
-    /// neither, and they end where the next one begins.
+    /// Every image has begin and end. The last image of a process has a code or a signal; earlier ones have
+    /// neither, and end where the next one begins.
     #[track_caller]
     fn assert_processes_are_complete(&self) {
         let images = self.images();
@@ -161,7 +162,7 @@ impl Trace {
         let mut first: BTreeMap<i64, i64> = BTreeMap::new();
         let mut processes: BTreeMap<i64, Process> = BTreeMap::new();
         for image in &images {
-            // In the order of upid an image follows the one it replaced.
+            // In the order of upid an image follows the one that it replaced.
             let head = image.previous.map_or(image.upid, |p| first[&p]);
             first.insert(image.upid, head);
             let process = processes.entry(head).or_default();

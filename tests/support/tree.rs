@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What of an entry must not change by being traced.
+/// The properties of an entry that tracing must not change.
 #[derive(PartialEq, Eq)]
 enum Entry {
     Directory(u32),
@@ -35,7 +35,7 @@ fn read(root: &Path) -> BTreeMap<PathBuf, Entry> {
     entries
 }
 
-/// Panics unless both trees hold the same names, types, modes and bytes; returns how many files.
+/// Panics unless both trees have the same names, types, modes and bytes; returns the number of files.
 #[track_caller]
 pub(crate) fn assert_same(a: &Path, b: &Path) -> usize {
     let (left, right) = (read(a), read(b));

@@ -8,14 +8,14 @@ use std::process::Command;
 
 use super::{FLOWTRACE, Scratch};
 
-/// A user that no machine knows.
+/// A user id that no machine uses.
 const UID: u32 = 54_321;
 
-/// An ordinary user with a home of its own, a copy of flowtrace that it may execute (the
-/// checkout may be out of its reach), and no capability.
+/// An ordinary user with a home directory, a copy of flowtrace that it may execute (the checkout may not be
+/// accessible), and no capability.
 pub(crate) struct User<'a> {
     scratch: &'a Scratch,
-    /// Its directory, the one place where it may write.
+    /// The home directory, the only place where the user may write.
     pub(crate) home: PathBuf,
     /// The binary under test.
     pub(crate) flowtrace: PathBuf,
@@ -37,10 +37,10 @@ impl<'a> User<'a> {
         }
     }
 
-    /// A command as this user; as who runs the tests where that is not root.
+    /// A command as this user; where the tests do not run as root, as the user who runs them.
     ///
-    /// Some machines let only root open `/dev/fuse`. The command therefore gets a mount
-    /// namespace with a device of mode 0666 in its place, which changes nothing for the machine.
+    /// On some machines only root may open `/dev/fuse`. The command therefore gets a mount namespace with a
+    /// device of mode 0666 in its place, which changes nothing for the machine.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = if nix::unistd::geteuid().is_root() {
             let script = r#"

@@ -1,4 +1,4 @@
-//! What can go wrong before, while and after a command is traced: a clear message, nothing lost.
+//! Errors before, during and after the traced command: each gives a clear message, and no data is lost.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -44,7 +44,7 @@ fn command_that_cannot_be_executed() {
     }
 }
 
-/// The command must not run when its trace cannot be written.
+/// The command must not run if its trace cannot be written.
 #[test]
 fn output_in_a_missing_directory() {
     let scratch = Scratch::new();
@@ -90,7 +90,7 @@ fn existing_output_is_kept_unless_forced() {
     let command: String = Trace::open_complete(&trace).one("SELECT command FROM runs");
     assert_eq!(command, "touch ran");
 
-    // A program that is there and cannot be run replaces nothing.
+    // A program that exists and cannot be executed replaces no trace.
     fs::write(work.join("broken"), "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(work.join("broken"), fs::Permissions::from_mode(0o755)).unwrap();
     for options in [&["--force"][..], &["--force", "--no-mount"]] {
@@ -104,14 +104,14 @@ fn existing_output_is_kept_unless_forced() {
     let beside = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let beside: Vec<String> = beside.filter(|name| name.contains("trace.db")).collect();
     assert_eq!(beside, ["trace.db"]);
-    // Nothing of the trace, new or old, is seen by the command.
+    // The command sees no file of the trace, new or old.
     for _ in 0..3 {
         let mut run = run_in(&work, &work.join("within.db"));
         let listed = finish(run.args(["--force", "--", "ls", "-A"])).expect(0);
         assert_eq!(listed.stdout, b"broken\nran\n");
     }
 
-    // What is no trace is nobody's to replace.
+    // A file that is not a trace is never replaced.
     let letter = scratch.join("letter.txt");
     fs::write(&letter, "Dear reader, this is not a database. ".repeat(10)).unwrap();
     finish(run_in(&work, &letter).args(["--force", "--", "true"])).expect(125);
@@ -164,7 +164,7 @@ fn hostile_names() {
         let found = stored.iter().any(|p| p == file.as_os_str().as_bytes());
         assert!(found, "{name:?} is not in the trace");
     }
-    // The shell as the readers' victim: what they print holds no control characters.
+    // Control characters would reach the shell of the user who reads the output.
     for reader in [&["summary"][..], &["tree"], &["dag"]] {
         let mut command = Command::new(FLOWTRACE);
         let shown = finish(command.args(reader).arg(&path)).expect(0);
@@ -208,11 +208,11 @@ fn a_megabyte_of_arguments() {
     let path = scratch.join("trace.db");
     let mut command = run_in(&scratch.dir("job"), &path);
     command.args(["--", "sh", "-c", "printf %s \"$@\" | wc -c; exit $#", "sh"]);
-    // The kernel takes at most 128 KiB in one.
+    // The kernel takes at most 128 KiB in one argument.
     let finished = finish(command.args(vec!["y".repeat(100_000); 10])).expect(10);
     assert_eq!(finished.stdout_text().trim(), "1000000");
     let trace = Trace::open_complete(&path);
-    // One of them fits what is stored.
+    // The stored command line has space for one of them.
     let length: i64 = trace.one("SELECT MAX(LENGTH(command)) FROM processes");
     assert!(
         (100_000..131_072).contains(&length),
@@ -220,7 +220,7 @@ fn a_megabyte_of_arguments() {
     );
 }
 
-/// Environments hold passwords.
+/// Environments contain passwords.
 #[test]
 fn environment_is_not_stored() {
     if !need_fuse() {
@@ -248,7 +248,7 @@ fn environment_is_not_stored() {
     }
 }
 
-/// The workflow matters more than its trace: it goes on and succeeds, and the loss is stated.
+/// The workflow is more important than its trace: it goes on and succeeds, and the loss is reported.
 #[test]
 fn disk_of_the_trace_is_full() {
     if !(need_fuse() && need_root()) {
@@ -260,7 +260,7 @@ fn disk_of_the_trace_is_full() {
         scratch.dir("small"),
         scratch.dir("kept"),
     );
-    // In a mount namespace of its own, so that nothing stays mounted; the trace is carried out.
+    // In a mount namespace of its own, so that nothing stays mounted; the script copies the trace out.
     let script = "mount -t tmpfs -o size=6m tmpfs \"$1\" || exit 99
         \"$2\" run --no-summary -o \"$1/trace.db\" -- \\
           sh -c 'dd if=/dev/zero of=out bs=1 count=400000 2> /dev/null && echo done > last'
@@ -300,7 +300,8 @@ fn disk_of_the_trace_is_full() {
     assert!(!text.contains("every process"), "{text}");
 }
 
-/// Without room for a word about what is missing there is no trace, and no run without one.
+/// Without space for a report of what is missing there is no trace, and without a trace the command does not
+/// run.
 #[test]
 fn disk_of_the_trace_is_full_already() {
     if !(need_fuse() && need_root()) {
@@ -322,7 +323,7 @@ fn disk_of_the_trace_is_full_already() {
     assert!(!work.join("ran").exists(), "the command ran");
 }
 
-/// The trace is found again whatever becomes of the directory from which it was named.
+/// The trace is found even if the directory to which its name is relative is removed.
 #[test]
 fn working_directory_removed_during_the_run() {
     if !need_fuse() {

@@ -1,7 +1,7 @@
-//! The view `calls` and strace, watching the same run, see the same reads and writes.
+//! The view `calls` has the same reads and writes as strace, which observes the same run.
 //!
-//! One process cannot have two tracers, so the run is traced by `flowtrace mount`, which knows
-//! processes from the requests they make, and by `strace` inside of the mount.
+//! A process cannot have two tracers. The run is therefore traced by `flowtrace mount`, which knows processes
+//! from their requests, and by `strace` inside of the mount.
 
 mod comparison;
 
@@ -14,28 +14,28 @@ use crate::support::process::finish;
 use crate::support::strace::data;
 use crate::support::{self, Scratch, checkout, need_program, need_python, tree};
 
-use super::mount::View;
+use super::mount::Mount;
 use comparison::Seen;
 
 /// A directory prepared for a run in it.
 struct Run {
-    view: View,
+    mounted: Mount,
 }
 
 impl Run {
-    /// None, with the reason said, where this cannot run or a program is missing.
+    /// Prepares a run. `None`, with a message, if it is not possible here or a program is missing.
     fn prepare(programs: &[&str]) -> Option<Self> {
         let mut all = ["strace"].iter().chain(programs);
         let here = all.all(|program| need_program(program));
-        here.then(View::open)?.map(|view| Run { view })
+        here.then(Mount::open)?.map(|mounted| Run { mounted })
     }
 
     fn source(&self) -> &Path {
-        &self.view.source
+        &self.mounted.source
     }
 
-    /// Runs a shell script in the mount, seen from both sides, and compares. There must be at
-    /// least so many reads and writes.
+    /// Runs a shell script in the mount under both observers, and compares. There must be at least `least`
+    /// reads and writes.
     #[track_caller]
     fn agrees(self, script: &str, least: usize) {
         let mut command = Command::new("sh");
@@ -45,17 +45,17 @@ impl Run {
 
     #[track_caller]
     fn command_agrees(mut self, command: &Command, least: usize) {
-        let view = &mut self.view;
+        let mounted = &mut self.mounted;
         let mut sizes = HashMap::new();
-        sizes_below(&view.source, &view.point, &mut sizes);
-        let log = view.scratch.join("strace.log");
-        data::record(command, &view.point, &log);
-        finish(&mut view.unmount()).expect(0);
-        let trace = view.complete_trace();
+        sizes_below(&mounted.source, &mounted.point, &mut sizes);
+        let log = mounted.scratch.join("strace.log");
+        data::record(command, &mounted.point, &log);
+        finish(&mut mounted.unmount()).expect(0);
+        let trace = mounted.complete_trace();
         let mut seen = Seen::in_trace(&trace);
         let mut opened = |tid, path: &str| seen.opened(tid, path);
         let files = data::Files {
-            directory: &view.point,
+            directory: &mounted.point,
             opened: &mut opened,
             sizes: &sizes,
             sent: false,

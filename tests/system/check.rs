@@ -1,4 +1,4 @@
-//! `flowtrace check`: what a Makefile declares against what its commands read.
+//! `flowtrace check` compares the declarations of a Makefile with the files that its commands read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::Command;
 use crate::support::process::{Finished, finish};
 use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, run_in};
 
-/// A program of two sources, a header, and a header that is made.
+/// A program of two sources, a header, and a generated header.
 const CORRECT: &str = "prog: a.o b.o\n\tcc -o $@ a.o b.o\na.o: a.c gen.h\n\tcc -c a.c -o $@\n\
                        b.o: b.c own.h\n\tcc -c b.c -o $@\n\
                        gen.h: list\n\tsort list > gen.tmp\n\tmv gen.tmp gen.h\n";
 
 fn build(makefile: &str) -> Option<(Scratch, PathBuf)> {
-    // In an order that works whatever is declared.
+    // In an order that works whatever the rules declare.
     build_by(makefile, &["make", "gen.h", "prog"])
 }
 
@@ -99,7 +99,7 @@ fn what_is_missing_is_found_exactly() {
     let outputs = &found["undeclared_outputs"];
     assert_eq!(outputs.as_array().unwrap().len(), 1, "{outputs}");
     assert_eq!(outputs[0]["path"], "gen.tmp");
-    // The same by hand, from a list.
+    // The same dependencies, from a list in a file.
     let edges = "a.o prog\nb.o prog\na.c a.o\nb.c b.o\nlist gen.h\n";
     fs::write(work.join("edges"), edges).unwrap();
     let text = check(&scratch, &work, &["--declared", "edges", "--kind", "edges"])
@@ -139,9 +139,9 @@ fn nothing_checked_is_no_pass() {
     );
 }
 
-/// `clean:` is no file that the run should have made, whether it says that it is phony or not.
+/// `clean:` is not a file that the run should have made, with and without a declaration as phony.
 #[test]
-fn rules_without_files_are_told_from_files_that_were_there_before() {
+fn rules_without_files_differ_from_files_that_existed_before() {
     let clean = "clean:\n\trm -f prog *.o gen.h\n";
     let makefile = format!("{CORRECT}{clean}");
     let Some((scratch, work)) = build(&makefile) else {
@@ -189,7 +189,7 @@ fn rules_without_files_are_told_from_files_that_were_there_before() {
     );
 }
 
-/// What make is run by changes nothing: the rules asked for are those of the make below.
+/// A program that starts make changes nothing: the requested rules are those of make's command line.
 #[test]
 fn a_build_behind_a_wrapper_is_checked() {
     let makefile = CORRECT.replace("b.c own.h", "b.c");
@@ -210,7 +210,7 @@ fn a_build_behind_a_wrapper_is_checked() {
     }
 }
 
-/// As pyenv, rbenv and asdf have them: a script that looks for the program and becomes it.
+/// Shims of pyenv, rbenv and asdf are scripts that look for the program and exec it.
 #[test]
 fn a_build_behind_a_shim_is_checked() {
     let shims = Scratch::new();
@@ -225,7 +225,7 @@ fn a_build_behind_a_shim_is_checked() {
         fs::set_permissions(shims.join(name), all).unwrap();
     };
     script("make", "exec \"${0%/*}/finder\" exec \"${0##*/}\" \"$@\"\n");
-    // It starts programs, becomes another script, and leaves nothing behind.
+    // It starts programs, execs another script, and leaves no files.
     script(
         "finder",
         "name=$(printf '%s\\n' \"$2\" | sort)\nshift 2\nsort Makefile > .found\nrm .found\n\
@@ -258,7 +258,7 @@ fn a_build_behind_a_shim_is_checked() {
     }
 }
 
-/// A program that no system has by itself.
+/// True if an optional program is installed.
 fn has(program: &str) -> bool {
     let is_there = crate::support::succeeds(program, &["--version"]);
     if !is_there {
@@ -404,7 +404,8 @@ fn a_side_output_of_another_rule_is_missing() {
     }
 }
 
-/// The build fails for the side output, which another command makes at that time, or for a file that a rule would have made.
+/// The build fails because the side output, which another command makes at that time, is missing, or because
+/// of a file that a rule would have made.
 #[test]
 fn what_a_failed_command_did_not_find_is_missing() {
     if !(need_fuse() && need_program("make")) {
@@ -466,7 +467,7 @@ fn a_directory_that_another_rule_makes_is_missing() {
     }
 }
 
-/// As a script configures and builds: ninja is asked for all of its targets, not for those of the default alone.
+/// Configured and built by a script: ninja builds all of its targets, not only those of the default.
 #[test]
 fn a_build_by_cmake_is_checked() {
     if !(has("ninja") && need_program("cmake") && need_program("cc")) {
@@ -494,7 +495,7 @@ fn a_build_by_cmake_is_checked() {
         ];
         built_and_checked(&files, &["sh", "build.sh"])
     };
-    // As `ninja -t missingdeps` says.
+    // Compared with `ninja -t missingdeps`.
     if let Some((.., found)) = built(&script("Ninja")) {
         let text = found.expect(1).stdout_text();
         assert!(

@@ -1,5 +1,5 @@
-//! `flowtrace compare` on real runs: equal ones have no finding, changed ones exactly theirs. Timing
-//! decides, so it is no part of the short tests: `tests/long compare`.
+//! `flowtrace compare` on real runs: equal runs have no finding, changed ones exactly their own. The result
+//! depends on timing, so it is not part of the short tests: `tests/long compare`.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{FLOWTRACE, Scratch, need_fuse, run_in};
 const SCRIPT: &str = "sort -r in > sorted; gzip -9 -c in > in.gz; awk '{ s += $1 } END { print s }' in > sum\n\
                       sort in | uniq -c | tail -n 100 > last; cat sorted in > both; wc -l both > lines\n";
 
-/// Runs the script traced in a fresh directory of always the same name length.
+/// Runs the script under trace in a new directory, whose name always has the same length.
 fn run(scratch: &Scratch, name: &str, script: &str, numbers: u32) {
     let work = scratch.dir(&format!("{name}.work"));
     let text: String = (1..=numbers).map(|n| format!("{n}\n")).collect();
@@ -82,7 +82,7 @@ fn a_change_is_its_finding_and_no_other() {
     let scratch = Scratch::new();
     let is_in = |path: &str| Path::new(path).extension().is_none();
     run(&scratch, "first", SCRIPT, 300_000);
-    // One step slowed: awk does its work twenty times over.
+    // One step is slower: awk does its work twenty times over.
     let slow = SCRIPT.replace("{ s += $1 }", "{ for (i = 0; i < 40; i++) s += $1 / 40 }");
     run(&scratch, "slow", &slow, 300_000);
     let (found, text) = compared(&scratch, "first", "slow");
@@ -110,7 +110,7 @@ fn a_change_is_its_finding_and_no_other() {
         [("file", "md*", "new"), ("rule", "md5sum", "new")],
         "{text}"
     );
-    // One input grown: it is named first, and only what reads it reads more.
+    // One input is larger: it is named first, and only its readers read more.
     run(&scratch, "grown", SCRIPT, 600_000);
     let (found, text) = compared(&scratch, "first", "grown");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! The graph of real workflows has the dependencies that strace implies, and its exports have them for
-//! whoever reads them.
+//! The graph of real workflows has the dependencies that strace implies, and the programs that load its
+//! exports find them there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use crate::support::process::finish;
 use crate::support::strace::{self, Observed};
 use crate::support::{self, Scratch, need_fuse, need_program, need_python, tree};
 
-/// Who wrote, the file, who read. Tasks are named by all programs that they ran.
+/// Writer, file, reader. Tasks are named by all programs that they ran.
 type Dependency = (String, String, String);
 
-/// A command line without what differs between two runs: the directory, and the temporary files of gcc.
+/// A command line without the parts that differ between two runs: the directory, and the temporary files of
+/// gcc.
 fn common(line: &str, directory: &Path) -> String {
     let line = line.replace(&*directory.to_string_lossy(), ".");
     let temporary = std::env::temp_dir().join("cc");
@@ -31,14 +32,14 @@ fn common(line: &str, directory: &Path) -> String {
     line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Processes as a forest: what each ran, and who created it.
+/// Processes as a forest: the programs that each ran, and its creator.
 struct Forest<K> {
     execs: BTreeMap<K, Vec<String>>,
     parents: BTreeMap<K, K>,
 }
 
 impl<K: Ord + Copy> Forest<K> {
-    /// Whether a process only runs tasks: the first one, and every make.
+    /// True if a process only runs tasks: the first one, and every make.
     fn is_driver(&self, id: K) -> bool {
         let last = self.execs.get(&id).and_then(|execs| execs.last());
         let program = last.and_then(|line| line.split(' ').next()).unwrap_or("");
@@ -77,7 +78,7 @@ impl<K: Ord + Copy> Forest<K> {
     }
 }
 
-/// Of a file that one opened to write before another opened it to read, or ran it.
+/// Dependencies by a file that one task opened for writing before another opened it for reading, or ran it.
 fn by_strace(observed: &Observed, directory: &Path) -> BTreeSet<Dependency> {
     let execs = |lines: &[String]| lines.iter().map(|line| common(line, directory)).collect();
     let forest = Forest {
@@ -133,7 +134,7 @@ fn by_graph(workflow: &Workflow, dag: &Dag, directory: &Path) -> BTreeSet<Depend
             .collect(),
     };
     let mut pairs = Vec::new();
-    // Left out of the graph are only edges that close cycles; they are dependencies, too.
+    // The graph leaves out edges that close cycles; they are dependencies, too.
     let kept = dag
         .graph
         .edge_references()
@@ -163,7 +164,7 @@ fn by_graph(workflow: &Workflow, dag: &Dag, directory: &Path) -> BTreeSet<Depend
     forest.dependencies(pairs.into_iter())
 }
 
-/// A workload with its input, which can be run again and again.
+/// A workload with its input, which can be run repeatedly.
 struct Workload {
     scratch: Scratch,
     script: PathBuf,
@@ -240,7 +241,7 @@ impl Workload {
         self.exports(&trace, &dag);
     }
 
-    /// Every export is loaded by its consumers with the nodes, edges and attributes of the graph.
+    /// Every export is loaded by the programs it is for, with the nodes, edges and attributes of the graph.
     fn exports(&self, trace: &Path, dag: &Dag) {
         let files = ["dot", "graphml", "gml", "cyjs"].map(|ending| {
             let file = self.scratch.join(format!("graph.{ending}"));
@@ -249,7 +250,8 @@ impl Workload {
             finish(write.arg(&file)).expect(0);
             file
         });
-        // Besides the graph a drawing has forks against the data, and waits of the critical path: no part of the order.
+        // A drawing also has forks against the data, and waits of the critical path. These are not part of
+        // the order.
         let drawn: serde_json::Value =
             serde_json::from_slice(&std::fs::read(&files[3]).expect("a graph")).expect("JSON");
         let edges = drawn["elements"]["edges"].as_array().expect("edges");
@@ -288,7 +290,7 @@ impl Workload {
     }
 }
 
-/// A validator agrees, or says that it lacks something.
+/// A validator accepts the export, or reports that it lacks a dependency.
 fn validated(check: &mut Command) {
     let done = check.output().expect("python");
     let said = String::from_utf8_lossy(&done.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! Which way data goes through sockets, whatever layer records it: as bytes, as packets, or only as waits.
+//! The direction of data through sockets, whether the layer records bytes, packets, or only waits.
 
 use crate::support::process::finish;
 use crate::support::trace::Trace;
@@ -6,7 +6,7 @@ use crate::support::{
     FLOWTRACE, PYTHON, Scratch, need_fuse, need_kernel_layer, need_python, need_root, run_in,
 };
 
-/// Connects and accepts by turns; each of them waits for the other now and then, as samples can see.
+/// Connects and accepts in turn; each process waits for the other now and then, so that samples can show it.
 const COMMON: &str = "
 import os, socket, sys, threading, time
 def connected(address):
@@ -24,13 +24,13 @@ def listening(address):
 def address(n): return ('127.0.0.1', int(sys.argv[2]) + n) if sys.argv[1] == 'tcp' else f's{n}'
 ";
 
-/// The parts of a program: what each process does, by its name. The first are older.
+/// A program in several processes: name and code of each. The first ones are older.
 struct Case {
     name: &'static str,
     parts: &'static [(&'static str, &'static str)],
-    /// Who sends to whom, `>` one way and `=` both.
+    /// Direction between each pair: `>` one way and `=` both.
     expected: &'static [&'static str],
-    /// Bytes of each, where they are counted.
+    /// Bytes in both directions of each pair, where they are counted.
     bytes: &'static [(i64, i64)],
 }
 
@@ -103,7 +103,7 @@ for _ in range(8): o.sendall(b'q' * 100); o.recv(2000, socket.MSG_WAITALL); time
     },
 ];
 
-/// Who sends to whom by the graph, with the bytes forth and back.
+/// Directions in the graph, with the bytes forth and back.
 fn drawn(trace: &std::path::Path) -> Vec<(String, (i64, i64))> {
     let asked = ["dag", "--by", "rule", "--format", "cytoscape"];
     let mut command = std::process::Command::new(FLOWTRACE);
@@ -136,7 +136,7 @@ fn drawn(trace: &std::path::Path) -> Vec<(String, (i64, i64))> {
     found
 }
 
-/// Runs a case. `port`: below those that are used, by this test alone.
+/// Runs a case. `port` is a number below the ports that the system uses, for this test alone.
 fn trace_of(scratch: &Scratch, case: &Case, options: &[&str], (kind, port): (&str, u16)) -> Drawn {
     let job = scratch.dir("job");
     let mut script = String::new();
@@ -153,7 +153,7 @@ fn trace_of(scratch: &Scratch, case: &Case, options: &[&str], (kind, port): (&st
     drawn(&trace).into_iter().unzip()
 }
 
-/// Who sends to whom, and the bytes forth and back.
+/// Directions, and the bytes forth and back.
 type Drawn = (Vec<String>, Vec<(i64, i64)>);
 
 fn counted(options: &[&str], sockets: (&str, u16)) {
@@ -164,7 +164,7 @@ fn counted(options: &[&str], sockets: (&str, u16)) {
     }
 }
 
-/// Samples may miss the waits of a socket on a crowded machine: its way is unknown then, and never another one.
+/// On a busy machine samples may miss the waits of a socket: its direction is then unknown, but never wrong.
 fn seen(sockets: (&str, u16)) {
     const TRIES: usize = 3;
     for case in &CASES {
@@ -172,7 +172,7 @@ fn seen(sockets: (&str, u16)) {
             let (ways, bytes) = trace_of(&Scratch::new(), case, &["--sample", "100"], sockets);
             assert!(bytes.iter().all(|&bytes| bytes == (-1, 0)), "{bytes:?}");
             for way in ways.iter().filter(|way| !way.contains('?')) {
-                // Of two ways one may have been seen.
+                // Of two directions only one may have been seen.
                 let (from, to) = way.split_once('>').unwrap_or(("", ""));
                 let may_be = [way.clone(), format!("{from}={to}"), format!("{to}={from}")];
                 let is_true = may_be.iter().any(|way| case.expected.contains(&&**way));
@@ -189,7 +189,7 @@ fn seen(sockets: (&str, u16)) {
 }
 
 #[test]
-fn waits_tell_which_way_data_goes() {
+fn waits_show_the_direction_of_data() {
     if need_fuse() && need_python("socket") {
         seen(("tcp", 48300));
         seen(("unix", 0));
@@ -197,7 +197,7 @@ fn waits_tell_which_way_data_goes() {
 }
 
 #[test]
-fn counted_bytes_tell_which_way_data_goes_and_how_much() {
+fn counted_bytes_show_the_direction_and_amount_of_data() {
     if need_kernel_layer() && need_python("socket") {
         counted(&["--layer", "kernel"], ("tcp", 48310));
         counted(&["--layer", "kernel"], ("unix", 0));
@@ -205,7 +205,7 @@ fn counted_bytes_tell_which_way_data_goes_and_how_much() {
 }
 
 #[test]
-fn packets_tell_which_way_data_goes_and_how_much() {
+fn packets_show_the_direction_and_amount_of_data() {
     if need_root() && need_fuse() && need_python("socket") {
         counted(&["--net"], ("tcp", 48320));
     }

@@ -1,4 +1,5 @@
-//! Work before an exec is told of the program that did it, by a script of which that is known.
+//! Work before an exec belongs to the program that did it. A script with a known split of its work checks
+//! this.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::support::process::finish;
 use crate::support::{Scratch, prints, run_in};
 
-/// Computes for some hundred milliseconds, then becomes a short sleep.
+/// Computes for some hundred milliseconds, then execs a short sleep.
 const SCRIPT: &str = "#!/bin/bash
 i=0; while ((i < 400000)); do ((i++)); done
 seq 1000 > data
@@ -19,7 +20,7 @@ fn json(scratch: &Scratch, arguments: &[&str]) -> Value {
     serde_json::from_str(&prints(scratch, arguments)).unwrap()
 }
 
-/// Time on the critical path by rule, ns, the most first.
+/// Time on the critical path by rule in ns, longest first.
 fn on_path(path: &Value) -> Vec<(String, i64)> {
     let rules = path["rules"].as_array().unwrap();
     let of = |rule: &Value| {
@@ -90,7 +91,7 @@ fn a_shell_that_becomes_its_last_command_keeps_its_own_time() {
     assert!(of("sleep") >= 300_000_000, "{rules:?}");
 }
 
-/// Making an empty file is work; opening one for the program that is run then is not.
+/// Making an empty file is work; opening one for the program that is executed next is not.
 #[test]
 fn who_made_an_empty_file_and_became_another_has_made_it() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `flowtrace run` ends as the command does, and signals reach the command.
+//! `flowtrace run` ends with the status of the command, and signals reach the command.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,7 +25,7 @@ struct Case {
 }
 
 impl Case {
-    /// Runs `test` with processes followed in each way.
+    /// Runs `test` once for each way to follow processes.
     fn each(test: impl Fn(&Case)) {
         if !need_fuse() {
             return;
@@ -54,7 +54,7 @@ impl Case {
     }
 }
 
-/// `flowtrace` as Python executes it after `preparation`, which it then inherits.
+/// `flowtrace`, executed by Python after `preparation`, whose effects it inherits.
 fn prepared(preparation: &str, flowtrace: &Command) -> Command {
     let mut command = Command::new("python3");
     let script =
@@ -86,8 +86,8 @@ fn capture(scratch: &Scratch, script: &str) -> Command {
     command
 }
 
-/// Supervisors that ignore the end of their children hand that on to what they start. A process that ignores it cannot
-/// wait for a child of its own.
+/// Supervisors that ignore SIGCHLD pass that on to the programs that they start. A process that ignores it
+/// cannot wait for its own child.
 #[test]
 fn a_caller_that_ignores_the_end_of_children() {
     const IGNORE: &str = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)";
@@ -121,7 +121,7 @@ fn a_caller_that_ignores_the_end_of_children() {
     });
 }
 
-/// `alarm(2)`, then exec: the timer is the command's.
+/// `alarm(2)`, then exec: the timer applies to the command.
 #[test]
 fn a_timer_of_the_caller_goes_on() {
     use std::os::unix::process::ExitStatusExt;
@@ -147,7 +147,8 @@ fn a_timer_of_the_caller_goes_on() {
     });
 }
 
-/// Whoever waits sees whether it was a signal or a status that looks like one.
+/// The parent of flowtrace can distinguish a signal from an exit status with the value that a shell shows for
+/// it.
 #[test]
 fn a_signal_that_ended_the_command_ends_flowtrace() {
     use std::os::unix::process::ExitStatusExt;
@@ -176,13 +177,14 @@ fn a_signal_that_ended_the_command_ends_flowtrace() {
     });
 }
 
-/// Who reads what it says may be gone (`2>&1 | head`); what it has to say then ends no recording.
+/// The reader of standard error may have ended (`2>&1 | head`); messages of flowtrace then do not end the
+/// recording.
 #[test]
 fn nobody_reads_standard_error() {
     Case::each(|case| {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        // What is left behind is told of.
+        // flowtrace reports the process that the command leaves behind.
         let mut command = case.shell("(sleep 2; : > late) & exit 3");
         let status = command.stderr(writer).status().unwrap();
         assert_eq!(status.code(), Some(3));
@@ -236,7 +238,7 @@ fn signal_of_a_grandchild_is_its_own() {
     });
 }
 
-/// Ctrl-C: the terminal sends SIGINT to everybody in the foreground.
+/// Ctrl-C: the terminal sends SIGINT to all processes of the foreground group.
 #[test]
 fn interrupt_of_the_group() {
     Case::each(|case| {
@@ -257,7 +259,8 @@ fn interrupt_of_the_group() {
     });
 }
 
-/// Ctrl-C while flowtrace begins: an older trace is replaced by one of a command that ran, or not at all.
+/// Ctrl-C while flowtrace starts: an older trace is replaced by the trace of a command that ran, or not at
+/// all.
 #[test]
 fn interrupt_before_the_command_runs() {
     Case::each(|case| {
@@ -275,7 +278,7 @@ fn interrupt_before_the_command_runs() {
                     std::fs::remove_file(&began).unwrap();
                     finish(&mut case.shell("exit 3")).expect(3);
                 }
-                // Between the exec and the first that the shell does, a millisecond or two.
+                // The signal came between the exec and the first command of the shell, a millisecond or two.
                 (true, false) => in_vain += 1,
                 (false, began) => {
                     assert!(!began, "after {delay_ms} ms: {}", finished.stderr);
@@ -297,7 +300,8 @@ fn interrupt_before_the_command_runs() {
     });
 }
 
-/// `ssh -t host flowtrace run …`: flowtrace leads the session, and the kernel tells nobody else that the terminal is gone.
+/// `ssh -t host flowtrace run …`: flowtrace leads the session, so the kernel signals the loss of the terminal
+/// to flowtrace alone.
 #[test]
 fn a_terminal_that_hangs_up_ends_the_command() {
     const HANG_UP: &str = "import os, pty, sys
@@ -350,7 +354,7 @@ fn wait_until_stopped(who: &str, pid: Pid, stopped: bool) {
     );
 }
 
-/// What the command has printed after nothing more came for a moment.
+/// The output of the command once there was no more of it for 600 ms.
 fn quiet_output(running: &Running) -> String {
     let (mut last, mut since) = (running.stdout_so_far(), Instant::now());
     let deadline = Instant::now() + PATIENCE;
@@ -365,8 +369,8 @@ fn quiet_output(running: &Running) -> String {
     last
 }
 
-/// Ctrl-Z. A shell that makes its child by vfork at that very moment does not stop, nor does it
-/// without flowtrace: then again.
+/// Ctrl-Z. A shell that is in a vfork at that instant does not stop, with or without flowtrace, so the signal
+/// is sent again.
 fn stop_group(running: &Running) {
     wait_for("flowtrace to stop", PATIENCE, || {
         running.signal_group(Signal::SIGTSTP);
@@ -385,8 +389,9 @@ fn is_stopped(pid: Pid) -> bool {
     matches!(state(pid), Some('T' | 't'))
 }
 
-/// Whether a process is in the middle of a vfork and its child is stopped, so that it cannot stop itself.
-fn is_held_by_its_child(pid: Pid) -> bool {
+/// Returns true if a process is in the middle of a vfork and its child is stopped, so that it cannot stop
+/// itself.
+fn is_blocked_by_its_child(pid: Pid) -> bool {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let children = children.unwrap_or_default();
     let mut children = children
@@ -413,7 +418,7 @@ fn stop_and_continue_of_the_group() {
         stop_group(&running);
         let before = quiet_output(&running);
         assert!(
-            is_stopped(shell) || is_held_by_its_child(shell),
+            is_stopped(shell) || is_blocked_by_its_child(shell),
             "{:?}",
             state(shell)
         );
@@ -459,7 +464,7 @@ fn a_stop_of_flowtrace_alone_stops_the_command() {
     });
 }
 
-/// The command has ended, but something it left in the background has not.
+/// The command has ended, but a process that it left in the background has not.
 #[test]
 fn orphans_are_traced_to_their_end() {
     Case::each(|case| {

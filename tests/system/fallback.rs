@@ -1,4 +1,4 @@
-//! Where no mount namespace is allowed, and where file calls cannot be seen at all.
+//! Systems without mount namespaces, and systems where file calls cannot be seen at all.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{Scratch, need_fuse, need_program, need_root};
 
-/// A command as user nobody, whom fusermount3 must find in the list of users, below a root
-/// directory that is not the one of its namespace: there the kernel allows no user namespace.
+/// A command as user nobody, whom fusermount3 must find in the list of users, below a root directory other
+/// than that of its namespace: the kernel allows no user namespace there.
 fn in_a_jail(scratch: &Scratch, script: &str) -> Command {
     let jail = r#"
         set -e
@@ -33,7 +33,7 @@ fn in_a_jail(scratch: &Scratch, script: &str) -> Command {
 }
 
 #[test]
-fn without_namespaces_the_command_runs_in_a_view_elsewhere() {
+fn without_namespaces_the_command_runs_in_a_mount_elsewhere() {
     if !(need_root() && need_fuse() && need_program("fusermount3")) {
         return;
     }
@@ -85,7 +85,7 @@ fn without_fuse_processes_are_still_traced() {
         "{}",
         run.stderr
     );
-    // The opens were seen, no byte.
+    // Opens were seen, but no reads and writes.
     let data = "how much was read and written was not seen";
     assert!(run.stderr.contains(data), "{}", run.stderr);
     let trace = Trace::open(&user.home.join("trace.db"));
@@ -98,7 +98,7 @@ fn without_fuse_processes_are_still_traced() {
     assert_eq!(lost, "not_traced");
 }
 
-/// What is refused for certain is refused before an older trace is replaced.
+/// A layer that is certain to be refused is refused before an older trace is replaced.
 #[test]
 fn a_layer_that_is_refused_replaces_no_trace() {
     if !need_root() {

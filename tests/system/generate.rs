@@ -1,5 +1,5 @@
-//! `flowtrace generate`: a traced script comes back as a Makefile and a script whose runs in a copy
-//! of the inputs leave the same files, with the same modes.
+//! `flowtrace generate`: a traced script is turned into a Makefile and a script. Their runs in a copy of the
+//! inputs leave the same files, with the same modes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,7 +17,7 @@ mod real;
 mod refused;
 mod unseen;
 
-/// A traced run and a fresh copy of what it began with.
+/// A traced run and a fresh copy of its inputs.
 struct Traced {
     scratch: Scratch,
     original: PathBuf,
@@ -31,12 +31,12 @@ fn inputs(directory: &Path) {
     fs::create_dir(directory.join("d")).unwrap();
 }
 
-/// Runs `command` traced in a directory with the inputs and this script.
+/// Runs `command` under trace in a directory with the inputs and this script.
 fn traced(script: &str, options: &[&str], command: &[&str]) -> Option<Traced> {
     traced_into(None, script, options, command)
 }
 
-/// The same with this file as the output of all.
+/// The same, with this file as the output of the whole run.
 fn traced_into(
     output: Option<&Path>,
     script: &str,
@@ -114,7 +114,7 @@ impl Traced {
                 self.text(format)
             );
             if format == "make" {
-                // All that lasts is up to date.
+                // All lasting files are up to date.
                 let mut question = Command::new("make");
                 question.arg("-qf").arg(self.scratch.join(format));
                 finish(question.current_dir(&copy)).expect(0);
@@ -123,7 +123,7 @@ impl Traced {
     }
 }
 
-/// Names and contents only: CWL stages copies.
+/// Names and contents only, because CWL stages copies.
 fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = listed(directory).into_iter();
     let files = files.filter(|(name, ..)| directory.join(name).is_file());

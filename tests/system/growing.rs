@@ -1,4 +1,4 @@
-//! What `bottlenecks` says of a run while it is being recorded, and of all of it in the end.
+//! The answers of `bottlenecks` about a run while it is recorded, and about the whole run at its end.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::support::process::start;
 use crate::support::{FLOWTRACE, PYTHON, Scratch, need_fuse, need_python, run_in};
 
-/// A stage of a pipeline that computes for so many ms for each of its blocks; the first has a number of them.
+/// A stage of a pipeline that computes for some ms for each of its blocks; the first stage has a number of
+/// blocks.
 const STAGE: &str = "
 import os, sys, time
 ms, count = int(sys.argv[1]), int(sys.argv[2])
@@ -27,10 +28,10 @@ for block in blocks():
     while block: block = block[os.write(1, block):]
 ";
 
-/// A step or channel, and when it is blamed, ns.
+/// Step or channel, and the intervals in ns in which it is the cause.
 type Blamed = (String, Vec<(i64, i64)>);
 
-/// Who is to blame, in the terms of the answer, and when.
+/// The causes in the terms of the answer, with their intervals.
 fn causes(trace: &std::path::Path) -> Option<Vec<Blamed>> {
     let mut command = Command::new(FLOWTRACE);
     command.args(["bottlenecks", "--format", "json"]).arg(trace);
@@ -92,7 +93,7 @@ fn no_channel_is_blamed_at_the_newest_edge_of_a_run_that_goes_on() {
         let ns: i64 = intervals.iter().map(|one| one.1 - one.0).sum();
         let agreed = whole.iter().filter(|other| other.0 == name);
         let agreed: i64 = agreed.map(|other| common(&intervals, &other.1)).sum();
-        // Which resource a step lacked is known better in the end.
+        // The resource that a step lacked is known better at the end.
         let step = name.split(':').next();
         let same_step = whole.iter().any(|other| other.0.split(':').next() == step);
         assert!(

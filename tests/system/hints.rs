@@ -1,11 +1,11 @@
-//! Lines of the summary that say what was not recorded, or what a program could do better.
+//! Lines of the summary that report what was not recorded, or how a program could run better.
 
 use std::fs;
 
 use crate::support::process::finish;
 use crate::support::{Scratch, need_fuse, need_program, prints, run_in};
 
-/// The summary of a run of these words in a directory with a file of 4 MB.
+/// The summary of a run of this command in a directory with a file of 4 MB.
 fn summary(command: &[&str]) -> Option<String> {
     if !(need_fuse() && need_program("python3")) {
         return None;

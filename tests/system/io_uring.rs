@@ -1,4 +1,5 @@
-//! What a process does through io_uring is what it does without tracing, and counted where it is not seen.
+//! Calls of a process through io_uring do the same as without tracing, and are counted where they are not
+//! seen.
 
 use std::fs;
 
@@ -8,12 +9,12 @@ use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{Scratch, need_fuse, need_kernel_layer, need_root, run_in};
 
-/// The exit status of the program where io_uring is not to be had.
+/// Exit status of the program if io_uring is not available.
 const NO_RING: i32 = 77;
 
 const CONTENT: &str = "line 0\nline 1\nbetween\nline 2\n";
 
-/// A user's files are not passed through: they go through the page cache.
+/// A user's files are not passed through: their data goes through the page cache.
 #[test]
 fn the_position_of_a_users_file_moves() {
     if !(need_root() && need_fuse()) {
@@ -98,7 +99,7 @@ fn the_position_of_a_file_moves() {
         let trace = Trace::open_complete(&trace);
         let users: i64 = trace.one("SELECT SUM(value) FROM losses WHERE counter = 'io_uring_used'");
         assert_eq!(users, 1, "{options:?}");
-        // Where ordinary calls are told, it is not claimed to be known where they ended up.
+        // Where only ordinary calls are reported, the offsets of the others are not marked as known.
         let sure: i64 = trace.one(
             "SELECT COUNT(*) FROM calls WHERE path LIKE '%/file' AND length = 8
                 AND fidelity = 'exact' AND offset IS NOT 14",

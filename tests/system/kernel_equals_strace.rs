@@ -1,5 +1,5 @@
-//! With `--layer kernel` a trace has the reads and writes that strace sees, call by call: by the programs in the kernel,
-//! and by perf's rings. Long: see tests/long.
+//! With `--layer kernel` a trace has the reads and writes that strace sees, call by call, recorded by the
+//! eBPF programs and by perf's rings. Long: see tests/long.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -17,13 +17,13 @@ use crate::support::{
     PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, need_python, run_in, shared, tree,
 };
 
-/// Offset, result and length of a call; the last is unknown where only the program's memory tells it, which is
-/// not read where perf's rings are.
+/// Offset, result and length of a call. The length is unknown if it is only in the program's memory, which is
+/// not read with perf's rings.
 type Call = (Option<u64>, String, Option<u64>);
-/// The calls on each file, by its name and what they do.
+/// The calls on each file, by its name and their kind.
 type Calls = BTreeMap<(String, &'static str), Vec<Call>>;
 
-/// A command and where it works.
+/// A command and its working directory.
 struct Work<'a> {
     argv: &'a [&'a str],
     variables: &'a [(&'a str, &'a str)],
@@ -31,7 +31,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// A new directory for one run; the last part of its name is always the same.
+    /// A new directory for one run; the last part of its path is always the same.
     fn place(&self, scratch: &Scratch, name: &str) -> PathBuf {
         let job = scratch.dir(name).join("job");
         fs::create_dir(&job).unwrap();
@@ -46,7 +46,7 @@ impl Work<'_> {
         command
     }
 
-    /// How long it takes alone, once its programs have been read from the disk.
+    /// Duration of the command without tracing, once its programs are in the page cache.
     fn native(&self, scratch: &Scratch) -> Duration {
         let took = ["before", "native"].map(|name| {
             let job = self.place(scratch, name);
@@ -93,7 +93,7 @@ impl Work<'_> {
     }
 
     fn by_flowtrace(&self, scratch: &Scratch, by_perf: bool) -> (Calls, Names, Duration) {
-        // As long as the others: compilers write it down.
+        // As long as the other names, because compilers write the name into their output.
         let name = if by_perf { "byperf" } else { "kernel" };
         let job = self.place(scratch, name);
         let path = scratch.join(format!("{name}.db"));
@@ -131,7 +131,7 @@ impl Work<'_> {
             let result: i64 = row[3].parse().expect("a result");
             let result = match Errno::from_raw((-result).clamp(0, 4095) as i32) {
                 _ if result >= 0 => result.to_string(),
-                // No file system hears of those.
+                // No filesystem sees those.
                 Errno::EISDIR | Errno::EINVAL | Errno::ESPIPE => continue,
                 error => format!("{error:?}"),
             };
@@ -141,7 +141,7 @@ impl Work<'_> {
         (calls, names, took)
     }
 
-    /// Runs it in each way and compares. There must be at least so many calls.
+    /// Runs the command in each way and compares. There must be at least `least` calls.
     #[track_caller]
     fn agrees(&self, what: &str, least: usize) {
         if !(need_fuse() && need_kernel_layer() && need_program("strace")) {
@@ -179,7 +179,7 @@ impl Work<'_> {
     }
 }
 
-/// Names that one file had at different times, which stand for each other.
+/// Names that one file had at different times, which count as the same.
 #[derive(Default)]
 struct Names(HashMap<String, String>);
 
@@ -209,7 +209,7 @@ impl Names {
     }
 }
 
-/// A path below the directory, with a fixed name in place of one that a compiler made up.
+/// A path below the directory, with a fixed name in place of one that a compiler chose.
 fn relative(path: &str, directory: &Path) -> Option<String> {
     let name = Path::new(path).strip_prefix(directory).ok()?.to_str()?;
     let (parent, last) = name.rsplit_once('/').unwrap_or(("", name));
@@ -225,14 +225,14 @@ fn relative(path: &str, directory: &Path) -> Option<String> {
     })
 }
 
-/// What differs, some of it; both are in order.
+/// Some of the differences; both lists are in order.
 fn differences(strace: &Calls, seen: &Calls) -> Vec<String> {
     let mut found = Vec::new();
     let keys: std::collections::BTreeSet<_> = strace.keys().chain(seen.keys()).collect();
     for key in keys {
         let theirs = strace.get(key).map_or(&[][..], Vec::as_slice);
         let ours = seen.get(key).map_or(&[][..], Vec::as_slice);
-        // A copy is asked of a file system for no more than there is.
+        // A copy requests no more of a filesystem than the file has.
         let is_copy = key.1.starts_with("copy");
         if let Some(difference) = differ(theirs, ours, is_copy) {
             let (theirs, ours) = (theirs.len(), ours.len());
@@ -245,7 +245,7 @@ fn differences(strace: &Calls, seen: &Calls) -> Vec<String> {
     found
 }
 
-/// Takes calls of one place and result together: of some only strace knows the length.
+/// Pairs calls of one offset and result; only strace knows the length of some of them.
 fn differ(theirs: &[Call], ours: &[Call], is_copy: bool) -> Option<String> {
     let by_place = |calls: &[Call]| {
         let mut map: BTreeMap<(Option<u64>, String), Vec<Option<u64>>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Programs that make the calls of 32-bit x86: the files that they open elsewhere, and under `--layer kernel` their rows, or a word that there
-//! are none.
+//! Programs that make the calls of 32-bit x86: the files that they open elsewhere, and under `--layer kernel`
+//! their rows, or a report that there are none.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ const BY_ITSELF: [&str; 5] = [
     "-fno-stack-protector",
 ];
 
-/// The program, if it runs here.
+/// Path of the compiled program, if it runs here.
 fn runs_here(scratch: &Scratch, bits: &str) -> Option<PathBuf> {
     if !cfg!(target_arch = "x86_64") {
         skip("32-bit calls are those of x86");
@@ -27,7 +27,7 @@ fn runs_here(scratch: &Scratch, bits: &str) -> Option<PathBuf> {
     let program = program("int80", &options)?;
     let alone = scratch.dir("alone");
     let mut command = std::process::Command::new(&program);
-    // Where the kernel has no such calls it is killed, or told that there are none.
+    // Where the kernel has no such calls, the program is killed or gets ENOSYS.
     if finish(command.current_dir(alone)).status.code() != Some(0) {
         skip("this kernel has no 32-bit calls");
         return None;
@@ -74,7 +74,7 @@ fn calls_of_a_32_bit_program_are_seen() {
 }
 
 #[test]
-fn calls_of_another_architecture_are_told_as_lost() {
+fn calls_of_another_architecture_are_reported_as_lost() {
     if !need_fuse() || !need_kernel_layer() {
         return;
     }

@@ -14,7 +14,7 @@ use crate::support::{
 type Row = Vec<String>;
 
 struct Run {
-    /// The trace.
+    /// Path of the trace.
     path: PathBuf,
     finished: Finished,
 }
@@ -23,9 +23,9 @@ const FUSE: &[&str] = &["--layer", "fuse"];
 const KERNEL: &[&str] = &["--layer", "kernel"];
 const UNMOUNTED: &[&str] = &["--layer", "kernel", "--no-mount"];
 
-/// Runs a command in a new directory, seen in one way.
+/// Runs a command in a new directory, recorded in one way.
 fn run(scratch: &Scratch, way: &[&str], command: &[&str], prepare: fn(&Path)) -> Run {
-    // The same name for all, so that the rows are.
+    // The same name for all, so that the rows are the same.
     let name = way.concat();
     let job = scratch.dir(&name).join("job");
     std::fs::create_dir(&job).unwrap();
@@ -46,7 +46,8 @@ fn rows(trace: &Trace) -> Vec<Row> {
          FROM calls AS c JOIN processes AS p USING (upid)
          WHERE op IN ('read', 'write', 'copy_from', 'copy_to') AND c.fidelity = 'exact'",
     );
-    // Files outside have rows with the kernel layer alone; those without a name do not begin with a slash.
+    // Only the kernel layer has rows for files outside; paths of files without a name do not begin with a
+    // slash.
     let inside = |row: &Row| !row[2].starts_with('/') || row[2].contains("/job/");
     let mut rows: Vec<Row> = found
         .into_iter()
@@ -64,10 +65,11 @@ fn rows(trace: &Trace) -> Vec<Row> {
     rows
 }
 
-/// Rows of a run with nothing mounted are those of one with a view, but that only the view knows where appended
-/// data end up, and that a view is asked for no more than there is to copy.
+/// Compares the rows of a run without mounts with those of a run with a mount. Two differences are allowed:
+/// only the mount knows the offset of appended data, and a mount is requested to copy no more than the file
+/// has.
 #[track_caller]
-fn agrees_as_far_as_told(unmounted: Vec<Row>, expected: &[Row]) {
+fn agrees_as_far_as_recorded(unmounted: Vec<Row>, expected: &[Row]) {
     const OP: usize = 1;
     const OFFSET: usize = 3;
     const LENGTH: usize = 5;
@@ -88,7 +90,7 @@ fn agrees_as_far_as_told(unmounted: Vec<Row>, expected: &[Row]) {
     assert!(left.is_empty(), "not seen with nothing mounted: {left:?}");
 }
 
-/// Runs a command in every way and compares. There must be at least so many rows.
+/// Runs a command in every way and compares. There must be at least `least` rows.
 #[track_caller]
 fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
     if !need_fuse() || !need_kernel_layer() {
@@ -113,11 +115,11 @@ fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
         assert!(one == other, "kernel: {one:?}\n  fuse: {other:?}");
     }
     assert_eq!(seen.len(), expected.len());
-    // Opens and closes are told by the same hand.
+    // Opens and closes come from the same source.
     let count = "SELECT op, COUNT(*) FROM calls WHERE op IN ('open', 'create', 'flush', 'release')
                  GROUP BY op";
     assert_eq!(kernel.rows(count), fuse.rows(count));
-    agrees_as_far_as_told(rows(&unmounted), &expected);
+    agrees_as_far_as_recorded(rows(&unmounted), &expected);
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn descriptors_are_followed_through_all_that_a_process_does() {
 
 #[test]
 fn shells_and_their_pipelines() {
-    // What comes out of a pipe comes in pieces of any size, so nothing here writes that to a file.
+    // Data of a pipe comes in pieces of any size, so no command here writes a pipe's data to a file.
     let script = "seq 20000 > a; sort -r -o s a; head -n 100 s > b; cat < a >> c; cat b >> c
         { head -c 100 > /dev/null; cat; } < a > d; dd if=a of=e bs=512 count=50 2> /dev/null
         exec 7<> f; echo x >&7; (echo y >&7; exec 7>&-); cat <&7; tr 0-9 a-j < a > h
@@ -170,7 +172,7 @@ print(sum(len(line) for line in open('d')))
     agrees(&[PYTHON, "-c", script], |_| {}, 30);
 }
 
-/// The kernel moves the data by itself where source and target are in two views.
+/// The kernel itself moves the data if source and target are in two mounts.
 #[test]
 fn copies_between_directories() {
     if !need_fuse() || !need_kernel_layer() || !need_python("os") {
@@ -221,7 +223,7 @@ fn a_repository_of_git() {
     if !need_program("git") {
         return;
     }
-    // Names and times make the objects; and files that are as old as the index would be read again.
+    // Objects depend on names and times, and git reads files again that are as old as the index.
     let script = "export GIT_AUTHOR_DATE='2026-01-01T00:00:00Z' GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
         export HOME=$PWD GIT_CONFIG_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0
         git='git -c user.name=a -c user.email=a@b -c gc.auto=0 -c core.fsmonitor=false'
@@ -236,27 +238,28 @@ fn a_program_is_compiled_and_linked() {
     if !need_program("cc") {
         return;
     }
-    // What is executed here would be read by the kernel alone, and only FUSE sees that.
+    // Programs executed here would be read by the kernel alone, which only FUSE sees.
     let script = "for i in 1 2 3; do echo \"int f$i(void) { return $i; }\" > f$i.c; done
         echo 'int f1(void); int f2(void); int f3(void); int main(void) { return f1() + f2() - f3(); }' > m.c
         for i in f1 f2 f3 m; do cc -pipe -O1 -c $i.c -o $i.o; done; cc f1.o f2.o f3.o m.o -o m; nm m > names";
     agrees(&["sh", "-c", script], |_| {}, 40);
 }
 
-/// So many processes that read byte by byte as fast as they can.
+/// A number of processes that read byte by byte as fast as they can.
 struct Storm<'a> {
     reads: i64,
     processes: i64,
-    /// KiB of a ring; `None`: as usual.
+    /// Size of a ring in KiB; `None`: the default.
     ring: Option<&'a str>,
-    /// Whether nobody is held back.
+    /// True if no process is throttled.
     may_drop: bool,
-    /// Whether the processes are followed by ptrace.
+    /// True if processes are followed by ptrace.
     by_ptrace: bool,
 }
 
 impl Storm<'_> {
-    /// Every call is a row or counted as dropped. Returns how many were dropped; `None`: it cannot run here.
+    /// Checks that every call is a row or counted as dropped. Returns the number of dropped calls; `None` if
+    /// the test cannot run here.
     fn is_seen_or_counted(&self) -> Option<i64> {
         let program = program("descriptors", &[])?;
         if !need_fuse() || !need_kernel_layer() {
@@ -309,7 +312,7 @@ impl Storm<'_> {
 
 #[test]
 fn a_storm_is_seen_or_counted() {
-    // Many are held back, and let go while they are still to be stopped.
+    // Many processes are throttled, and released while some of them still have to be stopped.
     for (reads, processes, by_ptrace) in
         [(300_000, 1, false), (300_000, 1, true), (150_000, 6, false)]
     {
@@ -325,7 +328,7 @@ fn a_storm_is_seen_or_counted() {
 }
 
 #[test]
-fn what_small_rings_drop_is_counted_where_nobody_is_held_back() {
+fn what_small_rings_drop_is_counted_without_throttling() {
     let storm = |may_drop| Storm {
         reads: 100_000,
         processes: 3,
@@ -337,7 +340,7 @@ fn what_small_rings_drop_is_counted_where_nobody_is_held_back() {
         return;
     };
     assert!(dropped > 0);
-    // Perf's rings hold nobody back.
+    // With perf's rings no process is throttled.
     let doctor = Command::new(FLOWTRACE).arg("doctor").output().unwrap();
     if String::from_utf8_lossy(&doctor.stdout).contains("read by programs in the kernel") {
         assert_eq!(storm(false).is_seen_or_counted(), Some(0));
@@ -348,7 +351,7 @@ fn what_small_rings_drop_is_counted_where_nobody_is_held_back() {
 #[ignore = "long: see tests/long"]
 fn a_long_storm_is_seen_or_counted() {
     for (reads, processes) in [(20_000_000, 1), (20_000_000, 2), (5_000_000, 4)] {
-        // Where ptrace does not hold them, they are held only when the reader finds that it falls behind.
+        // Without ptrace, processes are throttled only when the reader finds that it falls behind.
         for (by_ptrace, ring) in [(false, None), (true, None), (true, Some("256"))] {
             Storm {
                 reads,
@@ -409,8 +412,9 @@ fn what_contradicts_the_kernel_layer_is_refused() {
     }
 }
 
-/// A process reads through a descriptor that it was sent, and has another file under its number at once: what is found there
-/// then is not what it read. Whoever has the first file open may be somewhere else in it.
+/// A process reads through a descriptor that it received, and replaces that descriptor by another file at
+/// once: the file found there later is not the one that it read. Another process that has the first file open
+/// may be at another offset.
 #[test]
 fn a_descriptor_that_was_sent_and_replaced_makes_no_offset_up() {
     const PROGRAM: &str = "
@@ -441,7 +445,7 @@ for i in range(20):
         let mut run = run_in(&work, &path);
         let run = run.args(["--force", "--layer", "kernel"]).args(options);
         finish(run.args(["--", PYTHON, "-c", PROGRAM])).expect(0);
-        // What was read before it was looked at is lost, and counted.
+        // Reads before the descriptor was resolved are lost, and counted.
         let trace = Trace::open(&path);
         let reads: i64 = trace.one("SELECT COUNT(*) FROM calls WHERE op = 'read' AND length = 33");
         assert_eq!(reads, 20, "{options:?}");
@@ -451,7 +455,8 @@ for i in range(20):
     }
 }
 
-/// Who is sent a descriptor reads through it, and closes it at once, as its sender has done: what it was is told with the message.
+/// A process that receives a descriptor reads through it and closes it at once, and its sender has closed it:
+/// the file is reported with the message.
 #[test]
 fn a_descriptor_that_was_sent_is_followed_however_short_it_lives() {
     const PROGRAM: &str = "

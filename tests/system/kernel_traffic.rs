@@ -1,5 +1,5 @@
-//! With `--layer kernel` a trace tells what went through pipes, sockets and files outside of the
-//! traced directories, as strace does.
+//! With `--layer kernel` a trace has the calls on pipes, sockets and files outside of the traced directories,
+//! as strace sees them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::support::{
     FLOWTRACE, PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, need_python, run_in,
 };
 
-/// Everything that it does is of a size that does not depend on who is faster.
+/// A program whose calls all have a size that does not depend on timing.
 const PROGRAM: &str = "
 import array, os, socket, subprocess, sys
 outside = sys.argv[1]
@@ -62,7 +62,7 @@ type Calls = Vec<(String, String, List)>;
 /// Operation and result of each read and write, by the name of the file.
 type Rows = BTreeMap<String, Vec<(String, i64)>>;
 
-/// The rows of calls on channels, by process, channel and side.
+/// Calls on channels in a trace, by process, channel and side.
 fn calls_in_trace(trace: &Trace) -> Calls {
     let rows = trace.rows(
         "SELECT pid, channel_id, CASE WHEN kind IN ('pipe', 'fifo') THEN 'pipe' ELSE 'socket' END, side,
@@ -120,13 +120,13 @@ fn in_trace(trace: &Trace, outside: &Path) -> (Sums, Rows) {
     (sums, files)
 }
 
-/// The descriptor that a call names at this place, and what strace says that it is.
+/// The descriptor that the argument at `place` names, and its file according to strace.
 fn target(arguments: &str, place: usize) -> Option<&str> {
     let one = arguments.split(", ").nth(place)?;
     one.split_once('<')?.1.strip_suffix('>')
 }
 
-/// The sum of the lengths of the pieces of a call.
+/// Sum of the lengths of the pieces of a call.
 fn in_pieces(arguments: &str) -> u64 {
     let digits = |text: &str| {
         text.split(|c: char| !c.is_ascii_digit())
@@ -166,7 +166,7 @@ fn in_log(log: &str, outside: &Path) -> (Sums, Calls, Rows) {
             "write" | "writev" | "sendto" | "sendmsg" => &[(0, "write")],
             "sendfile" => &[(1, "read"), (0, "write")],
             "splice" => &[(0, "read"), (2, "write")],
-            other => panic!("{other} is not looked for"),
+            other => panic!("no rule for the call {other}"),
         };
         for &(place, side) in sides {
             let Some(target) = target(arguments, place) else {
@@ -255,7 +255,7 @@ fn channels_and_files_outside_are_what_strace_sees() {
     );
     assert_eq!(differ, Vec::<Vec<String>>::new());
     assert!(seen.0.len() >= 8 && seen.1.len() == 2, "{seen:?}");
-    // Where they are in the files.
+    // Offsets of the calls in their files.
     let offsets = trace.rows(&format!(
         "SELECT op, offset FROM calls WHERE path = '{}/b' AND op = 'write' ORDER BY start_ns",
         outside.display()
@@ -268,7 +268,7 @@ fn channels_and_files_outside_are_what_strace_sees() {
     ];
     let offsets: Vec<[&str; 2]> = offsets.iter().map(|r| [&*r[0], &*r[1]]).collect();
     assert_eq!(offsets, expected);
-    // The ends of the channels say the same.
+    // The ends of the channels have the same sums.
     let differ: i64 = trace.one(
         "SELECT COUNT(*) FROM channel_traffic AS t JOIN channel_ends AS e USING (channel_id, upid)
          WHERE t.side = e.direction AND t.bytes <> e.bytes",
@@ -284,7 +284,7 @@ fn channels_and_files_outside_are_what_strace_sees() {
     );
 }
 
-/// What was counted on both sides of a pipe is drawn as that; a bound is where nobody counted.
+/// A drawn pipe shows the bytes counted on both sides; where they were not counted, it shows a bound.
 #[test]
 fn a_drawn_pipe_has_the_bytes_that_were_counted() {
     if !need_kernel_layer() {
@@ -308,7 +308,7 @@ fn a_drawn_pipe_has_the_bytes_that_were_counted() {
     }
 }
 
-/// A child that holds both pipes and writes to one of them.
+/// A child has both pipes open and writes to one of them.
 const HOLDS_MORE: &str = "
 import os
 r, w = os.pipe()

@@ -1,4 +1,4 @@
-//! `kill -9` at any moment leaves a trace that opens and holds all but the last quarter second.
+//! `kill -9` at any instant leaves a trace that opens and contains all but the last quarter second.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use nix::sys::stat::minor;
 
-use crate::mount::{View, is_mounted};
+use crate::mount::{Mount, is_mounted};
 use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
 use crate::support::user::User;
@@ -20,11 +20,11 @@ use crate::support::{
 };
 
 const ROUNDS: u32 = 20;
-/// Commits happen every 250 ms; the rest is for a busy machine and the clock's 10 ms.
+/// Bound in s. Commits happen every 250 ms; the rest is for a busy machine and the clock's 10 ms.
 const MARGIN: f64 = 0.6;
 
-/// Creates files named after the time, as fast as a shell can without starting a process, until
-/// one cannot be created any more; prints each name once it is there.
+/// Creates files named after the time, as fast as a shell can without starting a process, until a creation
+/// fails. Prints each name after the creation.
 const MARKERS: &str = "n=0
     while read -r up idle < /proc/uptime; do
         n=$((n+1)); { : > m.$up.$n; } 2> /dev/null || exit 0; echo m.$up.$n
@@ -43,8 +43,8 @@ fn stamp(marker: &str) -> f64 {
     stamp.expect("a stamp").parse().expect("a number")
 }
 
-/// That a trace which was cut at `killed` holds all markers that were printed but those of the
-/// last moment; how many that are.
+/// Checks that a trace that was cut at `killed` contains all printed markers but those within the margin
+/// before it; returns their number.
 fn check_markers(trace: &Path, printed: &str, killed: f64) -> Result<usize, String> {
     let trace = Trace::open(trace);
     let ended: Option<i64> = trace.one("SELECT end_ns FROM runs");
@@ -54,7 +54,7 @@ fn check_markers(trace: &Path, printed: &str, killed: f64) -> Result<usize, Stri
         .into_iter()
         .filter_map(|row| Some(row[0].rsplit_once('/')?.1.to_owned()))
         .collect();
-    // A last line without its end may have lost some of its name.
+    // A last line without its end may have lost a part of its name.
     let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let due: Vec<&str> = whole
         .lines()
@@ -71,7 +71,7 @@ fn check_markers(trace: &Path, printed: &str, killed: f64) -> Result<usize, Stri
 }
 
 #[test]
-fn everything_but_the_last_moment_is_there() {
+fn everything_but_the_end_is_there() {
     if !need_fuse() {
         return;
     }
@@ -89,7 +89,7 @@ fn everything_but_the_last_moment_is_there() {
         std::thread::sleep(life);
         running.signal(Signal::SIGKILL);
         let killed = uptime();
-        // The filesystem is gone with the tracer, so the workload ends; its output ends with it.
+        // The filesystem ends with the tracer, so the workload ends, and its output with it.
         let finished = running.wait(Duration::from_secs(180)).expect(128 + 9);
 
         checked += check_markers(&path, &finished.stdout_text(), killed)
@@ -101,7 +101,7 @@ fn everything_but_the_last_moment_is_there() {
     );
 }
 
-/// The readers of a trace say that it was cut instead of failing or hiding it.
+/// The readers of a trace report that it was cut, instead of failing or hiding it.
 #[test]
 fn a_cut_trace_can_be_summarised() {
     if !need_fuse() {
@@ -161,29 +161,29 @@ fn a_run_killed_at_once_is_known_by_its_command() {
 }
 
 #[test]
-fn everything_but_the_last_moment_is_there_of_a_view() {
+fn everything_but_the_end_is_there_of_a_mount() {
     let mut checked = 0;
     for round in 0..4 {
-        let Some(view) = View::open() else { return };
+        let Some(mounted) = Mount::open() else { return };
         let running = start(
             Command::new("bash")
                 .args(["-c", MARKERS])
-                .current_dir(&view.point),
+                .current_dir(&mounted.point),
         );
         running.wait_for_output("m.");
         std::thread::sleep(Duration::from_millis(800 + 150 * round));
         let killed = uptime();
-        view.kill_daemon();
+        mounted.kill_daemon();
         let finished = running.wait(Duration::from_secs(180)).expect(0);
-        checked += check_markers(&view.trace, &finished.stdout_text(), killed).unwrap();
-        finish(&mut view.unmount()).expect(0);
-        assert!(!is_mounted(&view.point), "still mounted");
+        checked += check_markers(&mounted.trace, &finished.stdout_text(), killed).unwrap();
+        finish(&mut mounted.unmount()).expect(0);
+        assert!(!is_mounted(&mounted.point), "still mounted");
     }
     assert!(checked > 100, "only {checked} markers were old enough");
 }
 
-/// Uses an open file, an open directory and names until each of them fails, and says so. Whatever
-/// hangs keeps it from its end.
+/// Uses an open file, an open directory and names until each of them fails, and prints that. An operation
+/// that hangs keeps it from its end.
 const HOLDER: &str = r#"
     echo content > file; mkdir directory; exec 8< file 9>> file; cd directory
     echo ready
@@ -197,10 +197,10 @@ const HOLDER: &str = r#"
     sync ../file 2> /dev/null || echo sync failed
     exec 8<&- 9>&-
     cd / && echo left"#;
-const HELD: &str = "ready\nwrite failed\nread failed\ncreate failed\nopen failed\nlist failed\n\
+const AFTER_KILL: &str = "ready\nwrite failed\nread failed\ncreate failed\nopen failed\nlist failed\n\
                     stat failed\nsync failed\nleft\n";
 
-/// The processes of a run end with flowtrace, also those that wait for a file just then.
+/// The processes of a run end with flowtrace, even those that wait for a file at that instant.
 #[test]
 fn nothing_of_a_killed_run_hangs() {
     if !need_fuse() {
@@ -212,22 +212,22 @@ fn nothing_of_a_killed_run_hangs() {
     let running = start(command.args(["--", "bash", "-c", HOLDER]));
     running.wait_for_output("ready");
     running.signal(Signal::SIGKILL);
-    // Its output ends when all of them have ended.
+    // Its output ends when all of its processes have ended.
     let finished = running.wait(Duration::from_secs(180)).expect(128 + 9);
     let printed = finished.stdout_text();
-    assert!(HELD.starts_with(&printed), "{printed}");
-    // The view was the run's alone; the directory is as usual.
+    assert!(AFTER_KILL.starts_with(&printed), "{printed}");
+    // The mount belonged to the run alone; the directory is as it was.
     assert!(!is_mounted(&job));
     let written = fs::read_to_string(job.join("file")).unwrap();
     assert!(written.starts_with("content\n"), "{written}");
 }
 
-/// Begins, waits for a line, starts programs, opens and closes files, and is over.
+/// Begins, waits for a line, starts programs, opens and closes files, and ends.
 const GOES_ON: &str = "echo begun; read -r line < $0; for n in 1 2 3; do sh -c 'echo x > made'; cat made; done; echo over";
 
-/// Where nothing is mounted and no process is traced by ptrace, a run needs nothing of flowtrace.
+/// Without mounts and without ptrace, the processes of a run do not depend on flowtrace.
 #[test]
-fn a_workflow_without_views_and_ptrace_goes_on() {
+fn a_workflow_without_mounts_and_ptrace_goes_on() {
     if !(need_root() && need_process_tracepoints()) {
         return;
     }
@@ -252,7 +252,7 @@ fn a_workflow_without_views_and_ptrace_goes_on() {
 }
 
 #[test]
-fn a_workflow_of_a_user_without_views_and_ptrace_goes_on() {
+fn a_workflow_of_a_user_without_mounts_and_ptrace_goes_on() {
     let scratch = Scratch::new();
     let user = User::new(&scratch);
     let mut command = user.command(&user.flowtrace);
@@ -264,9 +264,9 @@ fn a_workflow_of_a_user_without_views_and_ptrace_goes_on() {
     );
 }
 
-/// Its open files are served by flowtrace, or its stopped processes wait for flowtrace.
+/// The workflow's open files are served by flowtrace, or its stopped processes wait for flowtrace.
 #[test]
-fn a_workflow_with_views_or_ptrace_ends() {
+fn a_workflow_with_mounts_or_ptrace_ends() {
     if !need_fuse() {
         return;
     }
@@ -290,8 +290,8 @@ fn a_workflow_with_views_or_ptrace_ends() {
     }
 }
 
-/// The output of a run with these options whose flowtrace is killed before the command gets its line. The output ends with
-/// the last of its processes.
+/// Returns the output of a run with these options whose flowtrace is killed before the command gets its line.
+/// The output ends with the last of its processes.
 fn outlives(mut command: Command, options: &[&str], scratch: &Scratch) -> String {
     let go = scratch.join("go");
     finish(Command::new("mkfifo").arg(&go)).expect(0);
@@ -304,25 +304,26 @@ fn outlives(mut command: Command, options: &[&str], scratch: &Scratch) -> String
     let running = start(command.arg(&go));
     running.wait_for_output("begun");
     running.signal(Signal::SIGKILL);
-    // A workflow that ends with flowtrace has time for that.
+    // Time to end for a workflow that ends with flowtrace.
     std::thread::sleep(Duration::from_millis(500));
-    line.write_all(b"go\n").expect("room in a FIFO");
+    line.write_all(b"go\n").expect("space in a FIFO");
     running
         .wait(Duration::from_secs(60))
         .expect(128 + 9)
         .stdout_text()
 }
 
-/// What a process of the run was is another one before flowtrace has heard of its end: that is nobody's to kill.
+/// The pid of a process of the run belongs to another process before flowtrace has noticed its end. That
+/// process must not be killed.
 #[test]
-fn who_has_got_the_pid_of_a_process_of_a_killed_run_lives_on() {
+fn a_process_with_a_reused_pid_of_a_killed_run_lives_on() {
     if !need_root() {
         return;
     }
     if !need_fuse() {
         return;
     }
-    // Outside of the view, which does not answer while flowtrace is stopped.
+    // Outside of the mount, which does not answer while flowtrace is stopped.
     const SCRIPT: &str =
         "cd /; echo begun; read -r line < $0; sh -c 'echo child $$'; echo over; sleep 60; :";
     let scratch = Scratch::new();
@@ -336,21 +337,21 @@ fn who_has_got_the_pid_of_a_process_of_a_killed_run_lives_on() {
     running.wait_for_output("over");
     let output = running.stdout_so_far();
     let child = output.lines().find_map(|line| line.strip_prefix("child "));
-    let mut stranger = start_as(child.and_then(|pid| pid.parse().ok()).expect("a pid"));
+    let mut other = start_as(child.and_then(|pid| pid.parse().ok()).expect("a pid"));
     running.signal(Signal::SIGKILL);
-    // Its output ends when all of them have ended.
+    // Its output ends when all of its processes have ended.
     running.wait(Duration::from_secs(30)).expect(128 + 9);
     std::thread::sleep(Duration::from_millis(200));
-    let end = stranger.try_wait().expect("a child");
-    stranger.kill().expect("a child");
-    stranger.wait().expect("a child");
+    let end = other.try_wait().expect("a child");
+    other.kill().expect("a child");
+    other.wait().expect("a child");
     assert_eq!(end, None, "it was killed");
 }
 
-/// A process with this id, which must be free.
+/// Starts a process with this pid, which must be free.
 fn start_as(pid: u32) -> std::process::Child {
     wait_for("a process with the id of another", PATIENCE, || {
-        // Whoever else makes a process at this moment comes in between.
+        // Another process that starts at the same time may get the pid.
         fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect("root may");
         let mut made = Command::new("sleep").arg("60").spawn().expect("sleep");
         if made.id() == pid {
@@ -362,14 +363,14 @@ fn start_as(pid: u32) -> std::process::Child {
     })
 }
 
-/// Closing files of its own view, flowtrace would wait for itself, and no signal ends that.
+/// If flowtrace closed files of its own mount, it would wait for itself, and no signal ends such a wait.
 #[test]
-fn a_killed_run_with_its_output_in_the_view_hangs_nobody() {
+fn a_killed_run_with_its_output_in_the_mount_does_not_hang() {
     if !need_fuse() {
         return;
     }
     const WRITES: &str = "while sleep 0.01; do echo more; done";
-    // Each program begins with files of the view, which flowtrace looks at.
+    // Each program begins with files of the mount, which flowtrace reads.
     const BEGINS: &str = "while :; do cat << END; done < out
 more
 END";
@@ -402,13 +403,13 @@ END";
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // What else writes to its standard error has ended, too.
+        // Other processes with the same standard error have ended, too.
         running.wait(Duration::from_secs(180)).expect(128 + 9);
         assert!(!is_mounted(&job));
     }
 }
 
-/// Ends the view with this device by force, so that nothing is left that hangs.
+/// Ends the mount with this device by force, so that no process is left hanging.
 fn abort(scratch: &Scratch, device: u64) {
     let control = scratch.dir("control");
     let mut mount = Command::new("mount");
@@ -420,22 +421,22 @@ fn abort(scratch: &Scratch, device: u64) {
 }
 
 #[test]
-fn open_files_of_a_killed_view_fail_and_do_not_hang() {
-    let Some(view) = View::open() else { return };
+fn open_files_of_a_killed_mount_fail_and_do_not_hang() {
+    let Some(mounted) = Mount::open() else { return };
     let running = start(
         Command::new("bash")
             .args(["-c", HOLDER])
-            .current_dir(&view.point),
+            .current_dir(&mounted.point),
     );
     running.wait_for_output("ready");
-    view.kill_daemon();
+    mounted.kill_daemon();
     let finished = running.wait(Duration::from_secs(180)).expect(0);
-    assert_eq!(finished.stdout_text(), HELD);
-    let unmounted = finish(&mut view.unmount()).expect(0);
+    assert_eq!(finished.stdout_text(), AFTER_KILL);
+    let unmounted = finish(&mut mounted.unmount()).expect(0);
     assert!(
         unmounted.stderr.contains("had died"),
         "{}",
         unmounted.stderr
     );
-    assert!(!is_mounted(&view.point), "still mounted");
+    assert!(!is_mounted(&mounted.point), "still mounted");
 }

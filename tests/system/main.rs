@@ -1,8 +1,8 @@
 //! Tests of the whole: the binary, the kernel and real workflows.
 //!
-//! They need `/dev/fuse` and private mount namespaces, some also root, strace, graphviz,
-//! networkx, or the reference workloads in `../shared`; one that cannot run says so (see
-//! `tests/support`). `tests/run` installs what can be installed and lists what was skipped.
+//! They need `/dev/fuse` and private mount namespaces; some also need root, strace, graphviz, networkx, or
+//! the reference workloads in `../shared`. A test that cannot run reports that (see `tests/support`).
+//! `tests/run` installs what can be installed and lists what was skipped.
 
 #[path = "../support/mod.rs"]
 mod support;

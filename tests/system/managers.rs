@@ -6,7 +6,7 @@ use crate::support::process::finish;
 use crate::support::trace::Trace;
 use crate::support::{Scratch, flowtrace, need_fuse, run_in, skip, succeeds};
 
-/// Whether a manager that no system has by itself is there.
+/// Returns true if an optional workflow manager is installed.
 fn has(program: &str) -> bool {
     let is_there = succeeds(program, &["--version"]);
     if !is_there {
@@ -32,7 +32,7 @@ fn rules_of_snakemake() {
     run.env("HOME", scratch.dir("home"));
     finish(&mut run).expect(0);
     let trace = Trace::open(&scratch.join("trace.db"));
-    // The shell, and what it started.
+    // The shell, and the program that it started.
     let sorted = "SELECT COUNT(*) FROM processes WHERE rule = 'sorted' AND command LIKE ";
     assert_eq!(trace.one::<i64>(&format!("{sorted} 'sort -r%'")), 2);
     assert_eq!(trace.one::<i64>(&format!("{sorted} 'seq %'")), 2);

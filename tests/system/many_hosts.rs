@@ -1,4 +1,4 @@
-//! A parallel run: every rank has a trace of its own, and all of them become one.
+//! A parallel run: every rank has its own trace, and all of them are merged into one.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ fn every_rank_has_a_file_and_all_become_one() {
     let scratch = Scratch::new();
     let job = scratch.dir("job");
     let traces = scratch.dir("traces");
-    // The second uses what the first wrote.
+    // The second rank reads what the first one wrote.
     for (rank, script) in [("0", "echo one > data"), ("1", "cat data"), ("1", "true")] {
         let mut run = Command::new(FLOWTRACE);
         run.args(["run", "--quiet", "--no-summary", "--out-dir"])
@@ -65,7 +65,7 @@ fn every_rank_has_a_file_and_all_become_one() {
     assert_eq!(files, 1);
 }
 
-/// What the programs on the hosts do: one asks, the others answer and leave a file.
+/// Programs on the hosts: one asks, the others answer and write a file.
 const TALK: &str = r#"
 import os, socket, sys, time
 what, names = sys.argv[1], sys.argv[2:]
@@ -93,7 +93,7 @@ else:
         c.close()
 "#;
 
-/// Four hosts as namespaces, three of them with other monotonic clocks; rank 1 asks the others.
+/// Four hosts as namespaces, three of them with other monotonic clocks; rank 1 sends requests to the others.
 const HOSTS: &str = r#"
 set -eu
 flowtrace=$1 job=$2 traces=$3 python=$4
@@ -163,7 +163,7 @@ fn four_hosts_become_one_trace_with_their_connections_and_clocks_joined() {
            GROUP BY channel_id HAVING COUNT(DISTINCT host) = 2)",
     );
     assert_eq!(across, 3, "connections with a process at each end");
-    // Each answer was written before it was read, by clocks that are days apart.
+    // Each answer was written before it was read, though the clocks are days apart.
     let wrong: i64 = merged.one(
         "SELECT COUNT(*) FROM calls AS r JOIN calls AS w USING (file_id)
          WHERE r.path LIKE '%/served-_' AND r.op = 'read' AND w.op = 'write' AND r.result > 0

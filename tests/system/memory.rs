@@ -1,4 +1,4 @@
-//! The memory of flowtrace itself, where the workflow may use little.
+//! The memory of flowtrace itself, where the workflow has little.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::support::{
 struct Group(PathBuf);
 
 impl Group {
-    /// `None`, with the reason said, where none can be made.
+    /// `None`, with a message, if no cgroup can be made.
     fn new(bytes: u64) -> Option<Group> {
         for (top, file) in [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -34,7 +34,7 @@ impl Group {
         None
     }
 
-    /// A `flowtrace run` in it.
+    /// A `flowtrace run` in this cgroup.
     fn run(&self, directory: &Path, trace: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
@@ -47,7 +47,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process of it may still be ending.
+        // A process of the cgroup may still be ending.
         for _ in 0..500 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -57,7 +57,8 @@ impl Drop for Group {
     }
 }
 
-/// More calls than can be joined in time: those that wait have less room than usual, and so have the rings.
+/// More calls than can be processed in time, while the queue of waiting calls and the rings are smaller than
+/// usual.
 #[test]
 fn a_storm_of_calls_in_a_small_cgroup_ends_nobody() {
     if !(need_root() && need_fuse() && need_kernel_layer()) {
@@ -80,7 +81,8 @@ fn a_storm_of_calls_in_a_small_cgroup_ends_nobody() {
     }
 }
 
-/// A workflow that goes on without flowtrace does not end for its memory; one that needs its views would end with it.
+/// The kernel ends flowtrace first for lack of memory if the workflow goes on without it. A workflow that
+/// needs its mounts would end with it, so its recorder keeps the usual score.
 #[test]
 fn flowtrace_is_given_up_first_where_the_workflow_goes_on() {
     if !(need_fuse() && need_root() && need_process_tracepoints()) {

@@ -1,5 +1,5 @@
-//! The reference workflow, an astronomical mosaic of 181 processes and 282 execs: same result
-//! with and without tracing, the same facts as strace, a graph that other programs can read.
+//! The reference workflow, an astronomical mosaic of 181 processes and 282 execs: the result is the same with
+//! and without tracing, the facts are those of strace, and other programs can read the graph.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -46,14 +46,14 @@ impl Montage {
         data
     }
 
-    /// The workflow, two jobs, with relative names, so that all runs have the same arguments.
+    /// The workflow with two jobs at a time and relative names, so that all runs have the same arguments.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.script);
         command.args([".", "2"]).env("PROJECT", "mProjectPP");
         command
     }
 
-    /// Runs it under flowtrace; its data directory and its trace.
+    /// Runs the workflow under flowtrace; returns its data directory and its trace.
     fn traced(&self) -> (PathBuf, PathBuf) {
         let (data, path) = (self.data("traced"), self.scratch.join("trace.db"));
         let mut command = support::run_in(&data, &path);
@@ -117,8 +117,8 @@ fn agrees_with_strace() {
     );
 }
 
-/// mDiffFit reads one line of what mDiff and mFitplane print and closes the pipe: whether they
-/// end by themselves or by SIGPIPE differs from run to run, traced or not.
+/// mDiffFit reads one line of the output of mDiff and mFitplane and closes the pipe. Their end, by themselves
+/// or by SIGPIPE, differs from run to run, traced or not.
 fn forget_races(mut processes: Vec<Process>) -> Vec<Process> {
     for process in &mut processes {
         let last = process.execs.last().map_or("", String::as_str);
@@ -144,8 +144,8 @@ fn expected_tasks_and_dependencies() {
          WHERE parent.pid = {first}"
     ));
     assert_eq!(tasks, 105, "tasks, the children of make");
-    // Of a file that one process wrote and another one read: 292 between tasks and 3 to make.
-    // mDiff and mFitplane run for mDiffFit, and the processes under a shell for it.
+    // Pairs of a process that wrote a file and another one that read it: 292 between tasks and 3 to make.
+    // mDiff and mFitplane run for mDiffFit, and the processes under a shell for that shell.
     let pairs: i64 = trace.one(&format!(
         "WITH RECURSIVE task(upid, pid) AS (
            SELECT p.upid, p.pid FROM processes AS p JOIN processes AS parent
@@ -190,7 +190,7 @@ fn graph_is_the_same_for_networkx_and_graphviz() {
     assert!((12..150).contains(&nodes), "{nodes} nodes by rule");
 }
 
-/// Nodes and edges, checked to be the same in GraphML and DOT and to form no cycle.
+/// Number of nodes and edges; checks that they are the same in GraphML and DOT and form no cycle.
 fn same_counts(montage: &Montage, trace: &PathBuf, by: &str) -> (u32, u32) {
     let (dot, graphml) = (
         export(montage, trace, by, "dot"),

@@ -1,4 +1,4 @@
-//! `flowtrace mount` and `unmount`: a traced view for work that flowtrace did not start.
+//! `flowtrace mount` and `unmount`: a traced mount for work that flowtrace did not start.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
         .any(|line| line.split(' ').nth(4).map(OsStr::new) == Some(point))
 }
 
-/// A mounted view; unmounted whatever happens.
-pub(crate) struct View {
+/// A traced mount, which is unmounted when the value is dropped.
+pub(crate) struct Mount {
     pub(crate) scratch: Scratch,
     pub(crate) source: PathBuf,
     pub(crate) point: PathBuf,
@@ -28,8 +28,8 @@ pub(crate) struct View {
     server: Running,
 }
 
-impl View {
-    /// None, with the reason said, where mounting in the namespace of everybody is not possible.
+impl Mount {
+    /// Mounts; `None`, with a message, if mounting in the namespace of all users is not possible.
     pub(crate) fn open() -> Option<Self> {
         Self::open_with(&[], &[])
     }
@@ -46,7 +46,7 @@ impl View {
         let trace = scratch.join("trace.db");
         std::fs::write(source.join("before"), "here before\n").unwrap();
         let mut mount = Command::new(FLOWTRACE);
-        // Relative paths: the daemon leaves the directory in which they mean something.
+        // The daemon leaves the directory to which relative paths refer.
         mount
             .args(["mount", "source", "point", "-o", "trace.db"])
             .args(options)
@@ -54,7 +54,7 @@ impl View {
             .current_dir(scratch.join(""));
         let server = start(&mut mount);
         wait_for("the mount", PATIENCE, || is_mounted(&point).then_some(()));
-        Some(View {
+        Some(Mount {
             scratch,
             source,
             point,
@@ -69,13 +69,13 @@ impl View {
         command
     }
 
-    /// Sends a signal to the process that serves it.
+    /// Sends a signal to the process that serves the mount.
     pub(crate) fn signal_daemon(&self, signal: Signal) {
         let daemon = daemon_of(&self.point).expect("a daemon");
         kill(Pid::from_raw(daemon), signal).unwrap();
     }
 
-    /// Kills the process that serves it, and waits for its end.
+    /// Kills the process that serves the mount, and waits for its end.
     pub(crate) fn kill_daemon(&self) {
         let daemon = daemon_of(&self.point).expect("a daemon");
         self.signal_daemon(Signal::SIGKILL);
@@ -84,7 +84,7 @@ impl View {
         });
     }
 
-    /// Waits until the trace is complete, which may be a moment after the view has gone.
+    /// Waits until the trace is complete, which may be shortly after the mount has gone.
     pub(super) fn complete_trace(&mut self) -> Trace {
         wait_for("the end of the server", PATIENCE, || {
             self.server.has_ended().then_some(())
@@ -102,7 +102,7 @@ impl View {
     }
 }
 
-impl Drop for View {
+impl Drop for Mount {
     fn drop(&mut self) {
         if is_mounted(&self.point) {
             let _ = Command::new("umount")
@@ -115,22 +115,24 @@ impl Drop for View {
 }
 
 #[test]
-fn work_in_a_view_is_traced() {
-    let Some(mut view) = View::open() else { return };
+fn work_in_a_mount_is_traced() {
+    let Some(mut mounted) = Mount::open() else {
+        return;
+    };
     let script = "cat before > copy; mv copy renamed; wc -c renamed > count; rm renamed; mkdir d";
     finish(
         Command::new("sh")
             .args(["-c", script])
-            .current_dir(&view.point),
+            .current_dir(&mounted.point),
     )
     .expect(0);
-    finish(&mut view.unmount()).expect(0);
-    assert!(!is_mounted(&view.point), "still mounted");
-    let count = std::fs::read_to_string(view.source.join("count")).unwrap();
+    finish(&mut mounted.unmount()).expect(0);
+    assert!(!is_mounted(&mounted.point), "still mounted");
+    let count = std::fs::read_to_string(mounted.source.join("count")).unwrap();
     assert_eq!(count, "12 renamed\n", "what was written is in the source");
 
-    let trace = view.complete_trace();
-    let point = view.point.display();
+    let trace = mounted.complete_trace();
+    let point = mounted.point.display();
     let relation = |file: &str, program: &str| -> Vec<String> {
         let rows = trace.rows(&format!(
             "SELECT a.relation FROM file_access AS a JOIN processes AS p USING (upid)
@@ -152,7 +154,7 @@ fn work_in_a_view_is_traced() {
     let source: String = trace.one("SELECT source FROM traced_directories");
     assert_eq!(
         Path::new(&source),
-        view.source,
+        mounted.source,
         "the real directory is named"
     );
     let running = "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'still_running'";
@@ -165,12 +167,14 @@ fn work_in_a_view_is_traced() {
 }
 
 #[test]
-fn a_busy_view_names_its_holder() {
-    let Some(mut view) = View::open() else { return };
-    let holder = start(Command::new("sleep").arg("60").current_dir(&view.point));
-    let refused = finish(&mut view.unmount());
-    assert_ne!(refused.code(), 0, "a busy view was unmounted");
-    assert!(is_mounted(&view.point), "the view is gone");
+fn a_busy_mount_names_its_users() {
+    let Some(mut mounted) = Mount::open() else {
+        return;
+    };
+    let holder = start(Command::new("sleep").arg("60").current_dir(&mounted.point));
+    let refused = finish(&mut mounted.unmount());
+    assert_ne!(refused.code(), 0, "a busy mount was unmounted");
+    assert!(is_mounted(&mounted.point), "the mount is gone");
     for needle in ["sleep", &holder.pid().to_string()] {
         assert!(
             refused.stderr.contains(needle),
@@ -179,17 +183,19 @@ fn a_busy_view_names_its_holder() {
         );
     }
     drop(holder);
-    finish(&mut view.unmount()).expect(0);
-    view.complete_trace();
+    finish(&mut mounted.unmount()).expect(0);
+    mounted.complete_trace();
 }
 
-/// It does not wait for the end of whoever uses the view, but names it.
+/// A lazy unmount does not wait for the end of the mount's users, but names them.
 #[test]
 fn a_lazy_unmount_returns_at_once() {
-    let Some(mut view) = View::open() else { return };
-    let holder = start(Command::new("sleep").arg("300").current_dir(&view.point));
-    let unmounted = finish(view.unmount().arg("--lazy")).expect(0);
-    assert!(!is_mounted(&view.point), "still mounted");
+    let Some(mut mounted) = Mount::open() else {
+        return;
+    };
+    let holder = start(Command::new("sleep").arg("300").current_dir(&mounted.point));
+    let unmounted = finish(mounted.unmount().arg("--lazy")).expect(0);
+    assert!(!is_mounted(&mounted.point), "still mounted");
     for needle in ["is gone", "trace.db", "sleep", &holder.pid().to_string()] {
         assert!(
             unmounted.stderr.contains(needle),
@@ -198,25 +204,27 @@ fn a_lazy_unmount_returns_at_once() {
         );
     }
     drop(holder);
-    view.complete_trace();
+    mounted.complete_trace();
 }
 
 #[test]
-fn a_view_is_not_traced_again() {
-    let Some(mut view) = View::open() else { return };
+fn a_mount_is_not_traced_again() {
+    let Some(mut mounted) = Mount::open() else {
+        return;
+    };
     let mut again = Command::new(FLOWTRACE);
     again.args(["mount", "source", "point", "-o", "other.db"]);
-    let refused = finish(again.current_dir(view.scratch.join(""))).expect(125);
-    let remedy = format!("hint: flowtrace unmount {}", view.point.display());
+    let refused = finish(again.current_dir(mounted.scratch.join(""))).expect(125);
+    let remedy = format!("hint: flowtrace unmount {}", mounted.point.display());
     assert!(refused.stderr.contains(&remedy), "{}", refused.stderr);
-    finish(&mut view.unmount()).expect(0);
-    view.complete_trace();
+    finish(&mut mounted.unmount()).expect(0);
+    mounted.complete_trace();
 }
 
-/// Inside a run its view cannot be ended without the run: whoever tries is told so, however processes are followed, and
-/// what comes after is recorded as before.
+/// A process inside a run cannot end the run's mount: it gets a message, however processes are followed, and
+/// the recording goes on.
 #[test]
-fn the_view_of_a_run_is_not_unmounted_from_inside() {
+fn the_mount_of_a_run_is_not_unmounted_from_inside() {
     if !need_fuse() {
         return;
     }
@@ -246,7 +254,7 @@ fn the_view_of_a_run_is_not_unmounted_from_inside() {
 }
 
 #[test]
-fn a_trace_that_the_view_would_hide_is_refused() {
+fn a_trace_that_the_mount_would_hide_is_refused() {
     if !need_fuse() {
         return;
     }
@@ -257,7 +265,7 @@ fn a_trace_that_the_view_would_hide_is_refused() {
     mount.args(["mount", "source", "point", "-o", "point/trace.db"]);
     let refused = finish(mount.current_dir(scratch.join(""))).expect(125);
     assert!(
-        refused.stderr.contains("would lie over it"),
+        refused.stderr.contains("would hide it"),
         "{}",
         refused.stderr
     );
@@ -266,14 +274,14 @@ fn a_trace_that_the_view_would_hide_is_refused() {
 }
 
 #[test]
-fn a_trace_deleted_under_a_view_is_said_to_be_gone() {
-    let Some(view) = View::open() else { return };
-    let log = view.trace.with_file_name("trace.db-wal");
+fn a_trace_deleted_under_a_mount_is_reported() {
+    let Some(mounted) = Mount::open() else { return };
+    let log = mounted.trace.with_file_name("trace.db-wal");
     wait_for("the first rows", PATIENCE, || log.exists().then_some(()));
-    std::fs::remove_file(&view.trace).unwrap();
-    let unmounted = finish(&mut view.unmount()).expect(1).stderr;
+    std::fs::remove_file(&mounted.trace).unwrap();
+    let unmounted = finish(&mut mounted.unmount()).expect(1).stderr;
     assert!(unmounted.contains("was deleted"), "{unmounted}");
-    assert!(!is_mounted(&view.point), "still mounted");
+    assert!(!is_mounted(&mounted.point), "still mounted");
 }
 
 #[test]
@@ -287,24 +295,24 @@ fn unmounting_what_is_not_mounted_is_an_error() {
 
 #[test]
 fn unmounting_after_the_daemon_was_killed_says_so() {
-    let Some(view) = View::open() else { return };
-    view.kill_daemon();
-    let unmounted = finish(&mut view.unmount()).expect(0);
+    let Some(mounted) = Mount::open() else { return };
+    mounted.kill_daemon();
+    let unmounted = finish(&mut mounted.unmount()).expect(0);
     assert!(
         unmounted.stderr.contains("had died"),
         "{}",
         unmounted.stderr
     );
-    assert!(!is_mounted(&view.point));
+    assert!(!is_mounted(&mounted.point));
 }
 
-/// The process that serves a view, as the name of the mount tells it.
+/// Pid of the process that serves a mount, from the name of the mount.
 fn daemon_of(point: &Path) -> Option<i32> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let line = table
         .lines()
         .find(|line| line.split(' ').nth(4).map(Path::new) == Some(point))?;
-    // The table writes the number sign as an octal escape.
+    // The mount table has the number sign as an octal escape.
     line.split(r"flowtrace\043")
         .nth(1)?
         .split(' ')

@@ -10,12 +10,13 @@ use crate::support::{
     FLOWTRACE, Scratch, need_fuse, need_kernel_layer, need_process_tracepoints, need_root, run_in,
 };
 
-/// Runs flowtrace ($0) with the other arguments on a command that makes a file and fails, and goes on with both.
+/// Runs flowtrace ($0) with the other arguments on a command that makes a file and fails, and goes on with
+/// both results.
 const WORKFLOW: &str =
     "cd work; $0 run \"$@\" -- sh -c 'echo result > made; exit 3'; echo $?; cat made";
 const PRINTED: &str = "3\nresult\n";
 
-/// Has an outer run of `directory`, which holds `work`, run an inner one.
+/// Lets an outer run of `directory`, which contains `work`, run an inner one.
 fn nested(outer: &[&str], inner: &[&str], scratch: &Scratch) -> Finished {
     let directory = scratch.dir("outer");
     scratch.dir("outer/work");
@@ -26,7 +27,7 @@ fn nested(outer: &[&str], inner: &[&str], scratch: &Scratch) -> Finished {
     finish(command.args(inner)).expect(0)
 }
 
-/// Modes of a run as root, of which those that cannot be had here are left out.
+/// Modes of a run as root, without those that are not available here.
 fn modes() -> Vec<&'static [&'static str]> {
     let mut modes: Vec<&[&str]> = vec![
         &[],
@@ -46,7 +47,7 @@ fn modes() -> Vec<&'static [&'static str]> {
     modes
 }
 
-/// The program that an inner run traced and the file that it made are in its trace.
+/// Checks that the trace of an inner run has the traced program and the file that it made.
 fn assert_seen(trace: &Path, what: &str) {
     let trace = Trace::open(trace);
     let seen: bool = trace.one(
@@ -78,7 +79,7 @@ fn each_mode_runs_in_each() {
 }
 
 #[test]
-fn an_inner_run_says_that_it_mounts_no_second_view() {
+fn an_inner_run_reports_that_it_mounts_nothing_twice() {
     if !need_fuse() {
         return;
     }
@@ -96,7 +97,7 @@ fn an_inner_run_says_that_it_mounts_no_second_view() {
     );
 }
 
-/// Outer and inner run have the same trace: it is the outer one's.
+/// Outer and inner run name the same trace: it stays that of the outer run.
 #[test]
 fn the_trace_of_the_outer_run_is_not_replaced() {
     if !need_fuse() {
@@ -152,22 +153,22 @@ fn an_ordinary_user_may_nest_runs() {
     }
 }
 
-/// A directory that a mount session shows gets no second mount either.
+/// A directory served by a mount session is not mounted a second time either.
 #[test]
-fn a_run_in_a_mounted_view_works() {
-    let Some(view) = crate::mount::View::open() else {
+fn a_run_in_a_mount_works() {
+    let Some(mounted) = crate::mount::Mount::open() else {
         return;
     };
-    let trace = view.trace.with_file_name("run.db");
+    let trace = mounted.trace.with_file_name("run.db");
     let mut command = Command::new(FLOWTRACE);
     command.args(["run", "--no-summary", "-o"]).arg(&trace);
     command.args(["--", "sh", "-c", "echo result > made; cat made"]);
-    let finished = finish(command.current_dir(&view.point)).expect(0);
+    let finished = finish(command.current_dir(&mounted.point)).expect(0);
     assert_eq!(finished.stdout_text(), "result\n");
     assert!(
         finished.stderr.contains("no second mount"),
         "{}",
         finished.stderr
     );
-    finish(&mut view.unmount()).expect(0);
+    finish(&mut mounted.unmount()).expect(0);
 }

@@ -1,4 +1,4 @@
-//! The command finds the world as if nobody were watching: streams, directory, environment,
+//! The command has the same environment as without tracing: streams, directory, environment variables,
 //! descriptors, signal dispositions, limits.
 
 use std::process::Command;
@@ -44,7 +44,7 @@ fn streams_are_untouched() {
     Trace::open_complete(&scratch.join("trace.db"));
 }
 
-/// The summary goes to standard error: standard output belongs to the command in any case.
+/// The summary goes to standard error: standard output always belongs to the command.
 #[test]
 fn summary_stays_off_standard_output() {
     if !need_fuse() {
@@ -60,8 +60,8 @@ fn summary_stays_off_standard_output() {
     assert!(finished.stderr.contains("trace.db"), "{}", finished.stderr);
 }
 
-/// Each is run natively and traced, from the same parent, and must print the same. Only that there is
-/// a seccomp filter can be seen, and without it not even that.
+/// Each of these runs natively and traced, from the same parent, and must print the same. The only visible
+/// difference is a seccomp filter, and a run without that filter has none.
 const PROBES: &[&str] = &[
     "pwd; pwd -P; ls -di . ..; ls -a",
     "env | grep -v '^_=' | sort",
@@ -104,7 +104,7 @@ fn surroundings_are_the_same() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// What file systems owe to programs beyond reading and writing.
+/// Behaviour of a filesystem beyond reading and writing.
 #[test]
 fn files_behave_the_same() {
     if !need_fuse() {
@@ -137,9 +137,10 @@ fn files_behave_the_same() {
     Trace::open_complete(&trace);
 }
 
-/// Files among the arguments are looked into, through the view, for whether they are scripts.
+/// flowtrace reads files among the arguments, through the mount, to see if they are scripts. These reads are
+/// not recorded.
 #[test]
-fn own_looks_at_files_leave_no_calls() {
+fn own_reads_of_files_leave_no_calls() {
     if !need_fuse() {
         return;
     }
@@ -158,8 +159,8 @@ fn own_looks_at_files_leave_no_calls() {
     }
 }
 
-/// The kernel releases a file without waiting when its last descriptor is closed, and with it the locks made through it. A process that
-/// knows of the close, its own or that of a child that has ended, gets the lock.
+/// The kernel releases a file without waiting when its last descriptor is closed, and with it the locks made
+/// through it. A process that knows of the close, its own or that of a child that has ended, gets the lock.
 #[test]
 fn locks_end_with_the_last_descriptor() {
     const LOCKS: &str = "import fcntl, os, struct
@@ -197,7 +198,8 @@ print(*counts, refused(both))";
     }
 }
 
-/// A write by another user than the owner takes set-user-id and set-group-id away, also from what is kept of the mode.
+/// A write by a user other than the owner clears set-user-id and set-group-id, also in the mode that
+/// flowtrace keeps.
 #[test]
 fn modes_change_with_the_data() {
     const WRITES: &str = "import os, sys
@@ -235,7 +237,8 @@ for change in [
     }
 }
 
-/// A child that asks to have no tracer has one, so that its calls do not fail, and is seen.
+/// A child created with CLONE_UNTRACED is traced all the same, so that its calls do not fail, and is
+/// recorded.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_child_without_a_tracer_is_followed() {

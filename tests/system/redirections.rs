@@ -1,5 +1,5 @@
-//! `flowtrace run -- command < in > out` with files of the traced directory: the command finds
-//! what it would find without flowtrace, and what it reads and writes is seen.
+//! `flowtrace run -- command < in > out` with files of the traced directory: the command has the same streams
+//! as without flowtrace, and its reads and writes are seen.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use crate::support::process::finish;
 use crate::support::trace::Trace;
 use crate::support::{FLOWTRACE, Scratch, need_fuse};
 
-/// Runs `script` in a fresh directory twice, as it is and with `$R` tracing; both directories
-/// must then hold the same. Returns the last trace.
+/// Runs `script` in a new directory twice, as it is and with `$R` tracing; both directories must then have
+/// the same content. Returns the last trace.
 fn same_with_and_without(script: &str) -> Option<Trace> {
     if !need_fuse() {
         return None;
@@ -49,7 +49,7 @@ fn input_and_output_are_seen() {
     assert_eq!(trace.one::<i64>(lost), 0);
 }
 
-/// The Rust runtime opens what is closed, and has SIGPIPE ignored.
+/// The Rust runtime opens closed streams, and ignores SIGPIPE.
 #[test]
 fn closed_streams_and_ignored_signals_stay_so() {
     same_with_and_without(
@@ -62,7 +62,7 @@ fn closed_streams_and_ignored_signals_stay_so() {
     );
 }
 
-/// Programs compare what they read with where they write.
+/// Programs compare the file that they read with the one that they write.
 #[test]
 fn output_is_known_as_the_same_file() {
     same_with_and_without(
@@ -72,7 +72,7 @@ fn output_is_known_as_the_same_file() {
     );
 }
 
-/// A script and what it starts share the position in a file.
+/// A script and the programs that it starts share the position in a file.
 #[test]
 fn positions_are_shared() {
     same_with_and_without(
@@ -88,7 +88,7 @@ fn positions_are_shared() {
     );
 }
 
-/// Others write to the same open file while the command does.
+/// Other processes write to the same open file at the same time as the command.
 #[test]
 fn writers_outside_lose_nothing() {
     same_with_and_without(
@@ -99,7 +99,7 @@ fn writers_outside_lose_nothing() {
     );
 }
 
-/// A lock that a script holds is the command's, too.
+/// A lock that a script has also belongs to its command.
 #[test]
 fn other_descriptors_stay_and_are_counted() {
     let script = "exec 9> lock; flock 9

@@ -1,4 +1,4 @@
-//! `flowtrace replay`: what a script did to files is done again elsewhere, with the same sums.
+//! `flowtrace replay`: the file calls of a script are repeated elsewhere, with the same sums.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,8 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
     let work = scratch.dir("work");
     let numbers: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
     fs::write(work.join("in"), &numbers).unwrap();
-    // Two write at one position: not `cat`, whose copy_file_range(2) does not hold it, so that bytes may get lost.
+    // Two processes write at one position. They are not `cat`, whose copy_file_range(2) does not lock it, so
+    // that bytes may get lost.
     let script = "sort -r in > t; mkdir d; mv t d/fin; cat d/fin in > both; head -c 1000 both > d/part; \
                   rm both; mkdir -p e/f; cp in e/f/g; mv e e2; mv e2 d/e3; (sort in & head -c 1000 d/part & wait) > mixed; ln mixed linked; : > empty";
     let recorded = scratch.join("trace.db");
@@ -52,7 +53,8 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
         report["recorded"]["write_bytes"]
     );
 
-    // What the second trace saw is what the first one saw; the replay's own files are made before.
+    // The second trace has the same sums as the first one, without the files that the replay itself makes
+    // before.
     let sum = |trace: &Trace, sql: &str| {
         trace.one::<i64>(&format!("SELECT COALESCE(SUM({sql}), 0) FROM calls"))
     };
@@ -88,14 +90,14 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
         "the original is as it was"
     );
 
-    // Its files are those of the original, wherever they lie.
+    // The files of the replay are those of the original, in another directory.
     let mut compare = Command::new(FLOWTRACE);
     compare.arg("compare").arg(&recorded);
     let compared = finish(compare.arg(scratch.join("again.db"))).expect(0);
     let compared = compared.stdout_text();
     assert!(compared.contains("again.db is a replay"), "{compared}");
 
-    // A directory that is there is left alone, and so is a trace.
+    // An existing directory is not changed, and neither is an existing trace.
     let mut again = Command::new(FLOWTRACE);
     again.arg("replay").arg(&recorded).arg("--into").arg(&into);
     assert!(
@@ -120,8 +122,8 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
     );
 }
 
-/// A directory that one process made and another uses is made first, and a name is taken away when nobody needs it
-/// any more, however the threads are scheduled.
+/// A directory that one process made and another uses is made first, and a name is removed when no process
+/// needs it any more, however the threads are scheduled.
 #[test]
 fn names_are_made_and_taken_away_in_order() {
     if !need_fuse() {
@@ -150,7 +152,7 @@ fn names_are_made_and_taken_away_in_order() {
     }
 }
 
-/// Calls that failed are told by the exit status, also in `flowtrace replay … | head -1`.
+/// The exit status reports failed calls, also in `flowtrace replay … | head -1`.
 #[test]
 fn a_reader_that_is_gone_changes_no_exit_status() {
     if !need_fuse() {
@@ -160,7 +162,7 @@ fn a_reader_that_is_gone_changes_no_exit_status() {
     let recorded = scratch.join("trace.db");
     let script = "head -c 100000 /dev/zero > out";
     finish(run_in(&scratch.dir("work"), &recorded).args(["--", "sh", "-c", script])).expect(0);
-    // No file may become larger than some blocks of 512 bytes: the write fails.
+    // The limit is some blocks of 512 bytes for each file, so the write fails.
     for (limit, code) in [("ulimit -f 4; trap '' XFSZ;", 1), ("", 0)] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -176,7 +178,7 @@ fn a_reader_that_is_gone_changes_no_exit_status() {
     }
 }
 
-/// Open files are not names: one may be open twice, have no name yet, or be none that can be read.
+/// Open files are not names: a file may be open twice, have no name yet, or be of a kind that cannot be read.
 #[test]
 fn what_is_open_twice_has_no_name_or_is_no_file_is_played() {
     if !need_fuse() {

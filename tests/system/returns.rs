@@ -1,4 +1,5 @@
-//! Files that are opened for change by one and filled by another: what `dag` says a result depends on.
+//! Files that one process opens for change and another fills: the dependencies of a result according to
+//! `dag`.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +61,7 @@ fn what_a_child_filled_is_read_back() {
         let found = above(&scratch, &format!("shell{i}"), script, "out");
         has(&found, &["in", "sort", "t"], script);
     }
-    // What only its own bytes come back from depends on nobody.
+    // A file that gives back only a process's own bytes adds no dependency.
     let own = "sort in > t; echo x > u; read x < u; echo $x > out";
     assert!(!above(&scratch, "own", own, "out").contains("sort"));
     if !need_python("subprocess") {
@@ -141,7 +142,7 @@ fn who_opens_for_change_and_only_reads_is_a_reader() {
     let programs = [
         "open('out', 'wb').write(open('t', 'r+b').read())",
         "open('t', 'rb').read(); open('out', 'wb').write(open('t', 'r+b').read())",
-        // Nobody sees whether it stored there.
+        // Stores through a mapping are not seen.
         "import mmap; f = open('t', 'r+b'); open('out', 'wb').write(mmap.mmap(f.fileno(), 0)[:])",
     ];
     for (i, program) in programs.iter().enumerate() {
@@ -172,14 +173,14 @@ fn a_query_depends_on_what_filled_the_database() {
     has(&found, &["in", "db.sq", "sqlite3"], script);
 }
 
-/// The report, the levels and the graph of rules tell of the same order.
+/// The report, the levels and the graph of rules have the same order.
 #[test]
 fn what_came_of_an_answer_is_above_it_everywhere() {
     if !need_fuse() {
         return;
     }
     let scratch = Scratch::new();
-    // What a program used before an exec may be taken for a tick more than it was.
+    // The time that a program used before an exec may be a tick too large.
     let script = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done
         sort in > o; echo more >> o; n=$(wc -l < o); echo $n > count; cat count > copy";
     let found = above(&scratch, "job", script, "copy");

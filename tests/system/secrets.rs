@@ -1,9 +1,9 @@
-//! What others may read of a trace, and which secrets it holds.
+//! Access of other users to a trace, and the secrets in it.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use crate::mount::View;
+use crate::mount::Mount;
 use crate::support::process::finish;
 use crate::support::{FLOWTRACE, Scratch, need_root, prints, run_in};
 
@@ -28,7 +28,7 @@ fn a_trace_and_its_exports_are_for_their_owner_and_passwords_are_masked() {
     assert!(holds(&trace, "--password=***") && holds(&trace, "--api-key '***'"));
     let sql = "SELECT value FROM losses WHERE counter = 'secrets_masked'";
     let counted = prints(&scratch, &["query", "trace.db", sql, "--format", "csv"]);
-    // Two in the script, of which a shell and two forks of it have the text, and one in each of the commands.
+    // Two in the script, whose text a shell and two forks of it have, and one in each of the commands.
     assert_eq!(counted.lines().last(), Some("8"));
     prints(&scratch, &["report", "trace.db", "-o", "page.html"]);
     prints(&scratch, &["dag", "trace.db", "-o", "dag.dot"]);
@@ -39,16 +39,16 @@ fn a_trace_and_its_exports_are_for_their_owner_and_passwords_are_masked() {
     }
 }
 
-/// Users of a view, and of a connection that is captured, are recorded with their command lines, too.
+/// Processes that use a mount, or a captured connection, are recorded with their command lines, too.
 #[test]
 fn secrets_are_masked_in_mount_and_capture() {
     for (options, is_kept) in [(&[][..], false), (&["--keep-secrets"], true)] {
-        if let Some(mut view) = View::open_with(options, &[]) {
+        if let Some(mut mounted) = Mount::open_with(options, &[]) {
             let mut command = Command::new("sh");
             command.args(["-c", "cat before; : --password=hunter2"]);
-            finish(command.current_dir(&view.point)).expect(0);
-            finish(&mut view.unmount()).expect(0);
-            let trace = view.complete_trace();
+            finish(command.current_dir(&mounted.point)).expect(0);
+            finish(&mut mounted.unmount()).expect(0);
+            let trace = mounted.complete_trace();
             let commands = trace.rows("SELECT command FROM processes");
             assert_eq!(format!("{commands:?}").contains("hunter2"), is_kept);
         }

@@ -1,4 +1,4 @@
-//! What `--dir`, `--fidelity`, `--stat`, `--include` and `--exclude` make of a trace.
+//! The effects of `--dir`, `--fidelity`, `--stat`, `--include` and `--exclude` on a trace.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn exact_sees_every_read_and_cached_what_the_cache_lacks() {
 
 #[test]
 fn repeated_stats_are_seen_unless_the_kernel_may_answer() {
-    let looks = "SELECT COUNT(*) FROM calls WHERE op IN ('lookup', 'getattr')
+    let lookups = "SELECT COUNT(*) FROM calls WHERE op IN ('lookup', 'getattr')
         AND path LIKE '%/data'";
     let Some((_scratch, exact)) = traced(&["--fidelity", "cached", "--stat", "exact"], READ_TWICE)
     else {
@@ -53,7 +53,7 @@ fn repeated_stats_are_seen_unless_the_kernel_may_answer() {
     let Some((_scratch, cached)) = traced(&["--stat", "cached"], READ_TWICE) else {
         return;
     };
-    let (exact, cached): (i64, i64) = (exact.one(looks), cached.one(looks));
+    let (exact, cached): (i64, i64) = (exact.one(lookups), cached.one(lookups));
     assert!(exact >= 5, "{exact} of five opens and stats");
     assert!(cached < exact, "{cached} of {exact}");
 }
@@ -73,7 +73,7 @@ fn patterns_choose_what_is_recorded_and_the_rest_is_counted() {
     assert_eq!(trace.one::<i64>(written), 1 << 20);
     let excluded = "SELECT value FROM losses WHERE counter = 'excluded_calls'";
     assert!(trace.one::<i64>(excluded) > 10);
-    // What is left out worked all the same.
+    // Calls that are not recorded worked all the same.
     assert_eq!(
         std::fs::metadata(scratch.join("job/sub/c.fits"))
             .unwrap()
@@ -114,7 +114,7 @@ fn a_pattern_that_is_none_is_refused() {
     }
 }
 
-/// A program that stores through a mapping may never learn that the disk was full; the trace knows.
+/// A program that stores through a mapping may get no error for a full disk; the trace records it.
 #[test]
 fn pages_that_a_full_disk_refuses_are_a_loss() {
     if !(need_fuse() && need_root() && need_python("mmap")) {
@@ -162,8 +162,8 @@ fn two_directories_are_one_trace() {
     assert_eq!(trace.rows(written), [path(&one, "a"), path(&other, "b")]);
 }
 
-/// Everything: programs, libraries and configuration are seen, and devices, sockets and FIFOs
-/// are what they are without tracing.
+/// With the root directory traced, programs, libraries and configuration are seen; devices, sockets and FIFOs
+/// behave as without tracing.
 #[test]
 fn the_root_directory_stands_for_all() {
     if !(need_fuse() && need_root()) {

@@ -1,5 +1,5 @@
-//! A step serves files (FUSE) to the next ones. The tracer of both must not wait for the server, for the server may wait for
-//! the tracer.
+//! A step serves files (FUSE) to the next ones. The tracer of both must not wait for the server, because the
+//! server may wait for the tracer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::support::programs::program;
 use crate::support::trace::Trace;
 use crate::support::{FLOWTRACE, Scratch, need_fuse, need_root};
 
-/// Many times what it takes; a deadlock lasts for ever, also for who is killed.
+/// Many times the normal duration. A deadlock lasts for ever, even for a killed process.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The ways in which a run that is followed by ptrace, or by the kernel, can be asked for.
+/// Options for runs that are followed by ptrace, or by the kernel.
 const WAYS: [&[&str]; 4] = [
     &["--ptrace", "--no-mount"],
     &["--ptrace"],
@@ -23,7 +23,8 @@ const WAYS: [&[&str]; 4] = [
     &[],
 ];
 
-/// A run of a script with a server of files in `p`, in a mount namespace of its own so that nothing stays.
+/// A run of a script with a server of files in `p`, in a mount namespace of its own so that nothing stays
+/// mounted.
 struct Serving {
     scratch: Scratch,
     server: PathBuf,
@@ -44,7 +45,7 @@ impl Serving {
         self.scratch.join("t.db")
     }
 
-    /// `before`: what is put before the shell.
+    /// The command of a run; `before` is put before the shell.
     fn command(&self, before: &[&str], delay_ms: u32, script: &str) -> Command {
         let server = self.server.display();
         let served = format!(
@@ -104,7 +105,8 @@ fn a_step_uses_what_another_serves() {
     }
 }
 
-/// A program that lies in such files has the names that it opens there, too: in pages that only its server can bring.
+/// A program that is itself in such a file has the names of its opens there, too: in pages that only its
+/// server can provide.
 #[test]
 fn a_step_runs_what_another_serves() {
     let Some(serving) = Serving::new() else {
@@ -121,7 +123,7 @@ fn a_step_runs_what_another_serves() {
     }
 }
 
-/// What follows the run asks the server for nothing, so that it takes the same time.
+/// flowtrace sends the server no requests of its own, so the run takes the same time.
 #[test]
 fn a_server_that_takes_two_seconds_is_not_asked_more() {
     let Some(serving) = Serving::new() else {
@@ -165,7 +167,7 @@ fn a_run_whose_server_never_answers_ends_by_a_signal() {
             running.wait_for_output("waits");
             std::thread::sleep(Duration::from_millis(300));
             match signal {
-                // As `timeout` sends it, to all of the job.
+                // As `timeout` sends it, to all processes of the job.
                 Signal::SIGTERM => running.signal_group(signal),
                 _ => running.signal(signal),
             }

@@ -1,4 +1,4 @@
-//! `--transport`: the way that requests take is the one that was asked for, and changes nothing else.
+//! `--transport`: requests use the requested transport, and nothing else changes.
 
 use crate::support::process::finish;
 use crate::support::trace::Trace;
@@ -10,7 +10,7 @@ const OVER_IO_URING: i64 = 1 << 41;
 const SCRIPT: &str =
     "echo a > a; cat a a > b; mkdir d; mv b d/b; ls -l d; (flock 9; rm a) 9> lock; wc -c < d/b";
 
-/// Whether requests came over io_uring, and the calls that were seen.
+/// Returns true if requests came over io_uring, and the recorded calls.
 fn traced(transport: &str) -> (bool, Vec<Vec<String>>) {
     let scratch = Scratch::new();
     let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
@@ -46,7 +46,7 @@ fn either_way_shows_the_same_calls() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_that_there_is_no_io_uring() {
+fn the_lack_of_io_uring_is_reported_to_an_ordinary_user() {
     if !need_fuse() || !need_root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! With `--no-mount` the command meets its own filesystem, and what the kernel tells is recorded.
+//! With `--no-mount` the command uses its own filesystem, and the facts that the kernel reports are recorded.
 
 use std::fs;
 use std::process::Command;
@@ -56,7 +56,8 @@ fn a_file_that_is_renamed_is_one_file() {
     assert_eq!(trace.rows(edges), [["1"]]);
 }
 
-/// Files of the system are told when they have been opened, or before; what is read is of the one that was opened.
+/// Files of the system are reported when they have been opened, or before. Each read belongs to the file that
+/// was opened.
 #[test]
 fn system_files_are_not_taken_for_each_other() {
     if !need_kernel_layer() {
@@ -88,7 +89,7 @@ for path in sorted(glob.glob(os.path.dirname(os.__file__) + '/[a-d]*.py'))[:9]:
     }
 }
 
-/// A descriptor that came over a socket is looked at; whose it is, and where the file is read, is known or counted.
+/// A descriptor that came over a socket is resolved: its file and offset are known, or counted as unknown.
 #[test]
 fn a_descriptor_that_was_sent_is_followed_or_counted() {
     if !need_kernel_layer() {
@@ -130,7 +131,7 @@ os.pread(file, 28, 5)";
         if counted == 0 {
             assert_eq!(rows, known, "{how}");
         }
-        // What is not known is not guessed.
+        // Unknown values are not guessed.
         let is_right = |row: &Vec<String>| {
             let may_be_unknown = row[1] == "unknown" && row[0] != "28";
             known.iter().any(|known| row == known) || counted > 0 && may_be_unknown
@@ -150,7 +151,7 @@ fn streams_that_were_open_before_are_files() {
     let job = scratch.dir("job");
     let path = scratch.join("t.db");
     fs::write(job.join("in"), "skipped\nread\n").unwrap();
-    // The standard error is the same open file as the standard output, so that both have one position.
+    // Standard error is the same open file as standard output, so both have one position.
     let outer = r#"{ read skipped; "$@"; } < in > out 2>&1; cat out"#;
     let inner = "echo a; echo bb >&2; cat; echo c";
     let mut command = Command::new("sh");
@@ -183,7 +184,7 @@ fn directories_and_no_mount_contradict_each_other() {
     assert!(finished.stderr.contains(expected), "{}", finished.stderr);
 }
 
-/// Of what the kernel does not tell there is a word.
+/// Files that the kernel does not report are counted.
 #[test]
 fn files_that_were_open_before_are_counted() {
     if !need_kernel_layer() {

@@ -1,4 +1,4 @@
-//! An ordinary user without any capability sees what root sees.
+//! An ordinary user without any capability sees the same as root.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{self, Scratch, checkout, need_fuse, need_program, need_python, shared};
 
-/// The graph by rule: nodes, and edges of data as kind, begin and end. Which forks and waits are drawn depends on the
-/// critical path, and so on the times of a run.
+/// The graph by rule: nodes, and edges of data as kind, begin and end. The drawn forks and waits are left
+/// out: they depend on the critical path, and so on the times of a run.
 fn graph(trace: &Path) -> (Vec<String>, Vec<[String; 3]>) {
     let mut dag = Command::new(support::FLOWTRACE);
     dag.arg("dag").arg(trace);
@@ -44,7 +44,7 @@ fn graph(trace: &Path) -> (Vec<String>, Vec<[String; 3]>) {
     (names, edges)
 }
 
-/// A process by what it ran and which files it used, without how it ended.
+/// Processes by their programs and files, without their ends.
 fn without_end(processes: Vec<Process>) -> Vec<Process> {
     let forget = |mut p: Process| {
         p.end.clear();
@@ -135,8 +135,8 @@ fn montage() {
     );
 }
 
-/// The trace is the user's own, and nobody gains anything: a set-user-id program does not
-/// become root, and the run says so.
+/// The trace belongs to the user, who gains no privilege: a set-user-id program does not become root, and the
+/// run reports that.
 #[test]
 fn set_user_id_programs_gain_nothing() {
     if !(need_fuse() && support::need_root()) {
@@ -152,7 +152,8 @@ fn set_user_id_programs_gain_nothing() {
     });
     let user = User::new(&scratch);
     let trace = user.home.join("trace.db");
-    // By ptrace the kernel refuses, without it the user namespace of the view does; with neither it is granted.
+    // With ptrace the kernel refuses the privilege, without it the user namespace of the mount does; with
+    // neither it is granted.
     for (options, is_granted) in [
         (&[][..], false),
         (&["--no-ptrace"], false),
@@ -161,7 +162,7 @@ fn set_user_id_programs_gain_nothing() {
         let mut command = user.command(&user.flowtrace);
         command.args(["run", "--quiet", "--no-summary", "--force", "-o"]);
         command.arg(&trace).args(options).args(["--", "sh", "-c"]);
-        // Without ptrace the first may be over before it is looked at.
+        // Without ptrace the first process may have ended before it is read.
         command.arg("$0 -u; $1 0.5").args([&id, &sleep]);
         let finished = finish(&mut command).expect(0);
         assert_eq!(finished.stdout_text() == "0\n", is_granted, "{options:?}");
@@ -172,7 +173,7 @@ fn set_user_id_programs_gain_nothing() {
     }
 }
 
-/// Limits with which it cannot go on are said before the command begins.
+/// Limits that are too small are reported before the command begins.
 #[test]
 fn limits_that_are_too_small_are_said_first() {
     if !(need_fuse() && support::need_root()) {
@@ -205,7 +206,7 @@ fn limits_that_are_too_small_are_said_first() {
         assert!(finished.stderr.contains(name), "{}", finished.stderr);
         assert_eq!(finished.stdout_text(), "", "{limit}");
     }
-    // What may be raised is, but for the command.
+    // flowtrace raises its own soft limit where it may, but not that of the command.
     let finished = run("ulimit -S -s 200").expect(3);
     assert_eq!(finished.stdout_text(), "ran\n200\n");
 }

@@ -1,9 +1,9 @@
-//! What processes wait for and where their time goes, by workloads that know the answer.
+//! Waits of processes and their use of time, by workloads whose times are known.
 
-mod books;
+mod accounting;
+mod blockers;
 mod confined;
 mod counterparts;
-mod culprits;
 mod kinds;
 mod pipeline;
 mod released;
@@ -24,7 +24,7 @@ struct Traced {
     trace: Trace,
 }
 
-/// The layers that tell of waits here, each in its own way.
+/// The layers that report waits here, each in its own way.
 fn layers() -> &'static [&'static str] {
     match need_kernel_layer() {
         true => &["fuse", "kernel"],
@@ -64,7 +64,7 @@ impl Traced {
     }
 }
 
-/// Runs what `what` adds to the command line under trace; it must succeed.
+/// Runs a command under trace, with the words that `what` adds; it must succeed.
 fn traced(
     directory: &Path,
     path: &Path,
@@ -77,8 +77,8 @@ fn traced(
 }
 
 impl Trace {
-    /// Time that the processes whose command is like `command` were sampled doing what the
-    /// condition on `samples` says, in ms.
+    /// Sampled time, in ms, of the processes whose command is like `command` in samples for which the
+    /// condition on `samples` holds.
     #[track_caller]
     fn sampled_ms(&self, command: &str, condition: &str) -> i64 {
         self.one(&format!(
@@ -88,7 +88,7 @@ impl Trace {
         ))
     }
 
-    /// Everything that was sampled, for a message.
+    /// All samples as text, for a message.
     fn all_samples(&self) -> String {
         let rows = self.rows(
             "SELECT p.command, s.state, s.reason, s.op, s.side, s.object, s.samples, s.t_ns, s.end_ns
@@ -98,7 +98,7 @@ impl Trace {
         lines.join("\n")
     }
 
-    /// That at least `ms` were sampled.
+    /// Checks that at least `ms` were sampled.
     #[track_caller]
     fn assert_sampled(&self, command: &str, condition: &str, ms: i64) {
         let found = self.sampled_ms(command, condition);
@@ -106,8 +106,8 @@ impl Trace {
         assert!(found >= ms, "{command}, {condition}: {found} ms\n{}", all());
     }
 
-    /// That all of the run's sleeps are on the critical path that `critical-path` finds: whatever share of the run that is, for on
-    /// a busy machine everything around them takes as long as it pleases.
+    /// Checks that all of the run's sleeps are on the critical path that `critical-path` finds. Their share
+    /// of the run does not matter, because on a busy machine everything else takes an unknown time.
     #[track_caller]
     fn assert_sleeps_decide(&self, directory: &Path, path: &Path) {
         let path = path.to_str().unwrap();
@@ -126,8 +126,8 @@ impl Trace {
         );
     }
 
-    /// What is said of `sleep`: that it slept. But there are kernels that count a sleep as waiting for a processor, now and then
-    /// (docs/waiting.md), and where nothing else is known, that is what is said.
+    /// The text about `sleep`: that it slept. Some kernels now and then count a sleep as waiting for a CPU
+    /// (docs/waiting.md), and where nothing else is known, the text says that.
     fn what_sleep_did(&self) -> &'static str {
         let is_queued: bool = self.one(
             "SELECT SUM(run_queue_ns) > SUM(wait_ns) FROM processes
@@ -139,7 +139,8 @@ impl Trace {
         }
     }
 
-    /// Whether the ends of channels were recorded, so that a wait can name who holds the other.
+    /// Returns true if the ends of channels were recorded, so that a wait can name the process at the other
+    /// end.
     fn knows_channels(&self) -> bool {
         self.one::<i64>("SELECT COUNT(*) FROM channel_ends") > 0
     }

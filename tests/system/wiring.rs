@@ -1,5 +1,5 @@
-//! Who is wired to whom: pipes, FIFOs, sockets and files outside the traced directories, compared
-//! with what each workload says of itself.
+//! Connections between processes by pipes, FIFOs, sockets and files outside the traced directories, compared
+//! with the connections that each workload prints.
 
 mod jobserver;
 mod names;
@@ -14,14 +14,14 @@ use crate::support::process::{Finished, finish};
 use crate::support::trace::Trace;
 use crate::support::{Scratch, need_fuse, run_in};
 
-/// A command that was traced, and what it left.
+/// A command that was traced, with its output and trace.
 struct Traced {
     scratch: Scratch,
     finished: Finished,
     trace: Trace,
 }
 
-/// Traces a command in a fresh directory named `job`; `None`: it cannot be done here.
+/// Traces a command in a new directory named `job`; `None` if that is not possible here.
 fn traced<A: AsRef<OsStr>>(options: &[&str], command: &[A]) -> Option<Traced> {
     if !need_fuse() {
         return None;
@@ -48,8 +48,9 @@ fn traced_with<A: AsRef<OsStr>>(
     })
 }
 
-/// Who sends to whom through a channel: programs by their name, parts of a shell that run none as
-/// `(name)`. What leads out of the trace, as its output does, has no reader and is not here.
+/// Pairs of sender and receiver through a channel: programs by their name, parts of a shell that run no
+/// program as `(name)`. A channel that leads out of the trace, such as the run's output, has no reader and is
+/// left out.
 fn wires(trace: &Trace) -> BTreeSet<String> {
     let name = |image: &str| {
         format!("CASE {image}.origin WHEN 'fork' THEN '(' ELSE '' END || {image}.command")

@@ -1,4 +1,4 @@
-//! Processes that flowtrace does not hold: those of a mount session, and of a run without ptrace.
+//! Processes that flowtrace does not stop: those of a mount session, and of a run without ptrace.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::mount::View;
+use crate::mount::Mount;
 use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
 use crate::support::user::User;
@@ -15,13 +15,12 @@ use crate::support::{
     need_root, run_in,
 };
 
-/// Has flowtrace do without programs in the kernel.
+/// Environment variable: flowtrace does without eBPF programs for processes.
 const BY_CONNECTOR: (&str, &str) = ("FLOWTRACE_PROCESSES_BY_CONNECTOR", "1");
 
 const PROCESSES: usize = 10_000;
 
-/// Forks and execs so many processes, one after the other, and prints how many that were; every
-/// fourth fails.
+/// Forks and execs a number of processes, one after the other, and prints that number; every fourth fails.
 fn storm(processes: usize) -> String {
     format!(
         "i=0; while [ $i -lt {processes} ]; do /bin/true; /bin/true; /bin/true; /bin/false; \
@@ -29,7 +28,7 @@ fn storm(processes: usize) -> String {
     )
 }
 
-/// The truth of [`storm`]: each process once, with its parent, its exec and its exit code; where
+/// Checks the processes of [`storm`]: each appears once, with its parent, its exec and its exit code. If
 /// announcements were dropped, that many may be missing.
 fn check_storm(trace: &Trace, spawned: usize) {
     let dropped: i64 =
@@ -71,7 +70,7 @@ fn check_storm(trace: &Trace, spawned: usize) {
         assert!(image.start_ns <= image.end_ns, "{image:?}");
         let code = image.exit_code.expect("a code") as usize;
         codes[code] += 1;
-        // The program's name at least, which the kernel tells when it ends.
+        // At least the program's name, which the kernel reports at its end.
         let name = ["true", "false"][code];
         assert!(image.command.ends_with(name), "{code}: {image:?}");
         named += usize::from(image.command == format!("/bin/{name}"));
@@ -84,7 +83,7 @@ fn check_storm(trace: &Trace, spawned: usize) {
 }
 
 #[test]
-fn a_storm_is_told_without_ptrace() {
+fn a_storm_is_recorded_without_ptrace() {
     if need_fuse() && need_process_tracepoints() {
         storm_without_ptrace(&[], &[], "ebpf");
         storm_without_ptrace(&[], &["--no-topology"], "tracepoints");
@@ -115,39 +114,39 @@ fn storm_without_ptrace(variables: &[(&str, &str)], options: &[&str], expected: 
 }
 
 #[test]
-fn a_storm_is_told_in_a_view() {
+fn a_storm_is_recorded_in_a_mount() {
     if need_process_tracepoints() {
-        storm_in_a_view(&[], "tracepoints");
+        storm_in_a_mount(&[], "tracepoints");
     }
 }
 
 #[test]
-fn a_storm_is_counted_in_a_view() {
+fn a_storm_is_counted_in_a_mount() {
     if need_announcements() {
-        storm_in_a_view(&[BY_CONNECTOR], "connector");
+        storm_in_a_mount(&[BY_CONNECTOR], "connector");
     }
 }
 
-fn storm_in_a_view(variables: &[(&str, &str)], expected: &str) {
-    let Some(mut view) = View::open_with(&[], variables) else {
+fn storm_in_a_mount(variables: &[(&str, &str)], expected: &str) {
+    let Some(mut mounted) = Mount::open_with(&[], variables) else {
         return;
     };
     let mut command = Command::new("sh");
     let running = start(
         command
             .args(["-c", &storm(PROCESSES)])
-            .current_dir(&view.point),
+            .current_dir(&mounted.point),
     );
-    // The shell itself looks at no file of the view: one of its ancestors does not, either.
+    // The shell itself uses no file of the mount, and neither does one of its ancestors.
     let finished = running.wait(Duration::from_secs(300)).expect(0);
-    finish(&mut view.unmount()).expect(0);
-    let trace = view.complete_trace();
+    finish(&mut mounted.unmount()).expect(0);
+    let trace = mounted.complete_trace();
     let layer: String = trace.one("SELECT process_layer FROM runs");
     assert_eq!(layer, expected);
     check_storm(&trace, finished.stdout_text().trim().parse().unwrap());
 }
 
-/// Who is not listening for a while hears it all later, but finds nobody there any more.
+/// A daemon that was stopped gets all announcements later, but the processes have ended by then.
 #[test]
 fn a_stopped_daemon_catches_up() {
     if need_announcements() {
@@ -156,57 +155,59 @@ fn a_stopped_daemon_catches_up() {
     }
 }
 
-/// What programs in the kernel told is all there.
+/// All events that eBPF programs reported are in the trace.
 #[test]
-fn a_stopped_daemon_misses_nothing_that_was_told() {
+fn a_stopped_daemon_misses_no_reported_event() {
     if need_process_tracepoints() {
         catches_up(&[], "command IN ('/bin/true', '/bin/false')");
     }
 }
 
 fn catches_up(variables: &[(&str, &str)], are_of_storm: &str) {
-    let Some(mut view) = View::open_with(&[], variables) else {
+    let Some(mut mounted) = Mount::open_with(&[], variables) else {
         return;
     };
-    let go = view.scratch.join("go");
+    let go = mounted.scratch.join("go");
     let script = format!(
         "cat before; echo and closed; until [ -e {} ]; do sleep 0.02; done; {}",
         go.display(),
         storm(1000)
     );
     let mut command = Command::new("sh");
-    let running = start(command.args(["-c", &script]).current_dir(&view.point));
+    let running = start(command.args(["-c", &script]).current_dir(&mounted.point));
     running.wait_for_output("and closed");
-    view.signal_daemon(Signal::SIGSTOP);
+    mounted.signal_daemon(Signal::SIGSTOP);
     std::fs::write(&go, "").unwrap();
     running.wait_for_output("1000\n");
     running.wait(Duration::from_secs(180)).expect(0);
-    view.signal_daemon(Signal::SIGCONT);
-    finish(&mut view.unmount()).expect(0);
-    let trace = view.complete_trace();
+    mounted.signal_daemon(Signal::SIGCONT);
+    finish(&mut mounted.unmount()).expect(0);
+    let trace = mounted.complete_trace();
     let count = |more: &str| -> i64 {
         let sql = format!("SELECT COUNT(*) FROM processes WHERE {are_of_storm} AND {more}");
         trace.one(&sql)
     };
     let ended = count("exit_code IS NOT NULL");
-    assert_eq!(ended, 1000, "known by the names that the kernel told");
+    assert_eq!(ended, 1000, "known by the names that the kernel reported");
     assert_eq!(count("max_rss_bytes > 4096"), 1000);
 }
 
-/// What a process forks and what it waits for, its costs, and who its ancestors are.
+/// Children of a process, its waits, its costs, and its ancestors.
 #[test]
-fn processes_of_a_view_are_whole() {
+fn processes_of_a_mount_are_whole() {
     if !need_announcements() {
         return;
     }
-    let Some(mut view) = View::open() else { return };
+    let Some(mut mounted) = Mount::open() else {
+        return;
+    };
     let script = "cat before > copy
         sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 7'
         sh -c 'kill -9 $$'; sleep 0.3; exit 3";
     let mut command = Command::new("sh");
-    finish(command.args(["-c", script]).current_dir(&view.point)).expect(3);
-    finish(&mut view.unmount()).expect(0);
-    let trace = view.complete_trace();
+    finish(command.args(["-c", script]).current_dir(&mounted.point)).expect(3);
+    finish(&mut mounted.unmount()).expect(0);
+    let trace = mounted.complete_trace();
     let row = |condition: &str, columns: &str| {
         let sql = format!("SELECT {columns} FROM processes WHERE {condition}");
         let mut rows = trace.rows(&sql);
@@ -248,7 +249,7 @@ fn processes_of_a_view_are_whole() {
     assert_eq!(calls, "cat before");
 }
 
-/// A process can have one tracer; without ours it may have another one.
+/// A process can have only one tracer; without flowtrace's it may have another one.
 #[test]
 fn a_command_may_trace_others() {
     if !(need_fuse() && need_announcements() && need_program("strace")) {
@@ -261,7 +262,7 @@ fn a_command_may_trace_others() {
     Trace::open_complete(&scratch.join("trace.db"));
 }
 
-/// A tracer around flowtrace: no error, another way.
+/// Under another tracer flowtrace does not fail but uses another layer.
 #[test]
 fn under_another_tracer_the_next_way_is_taken() {
     if !(need_fuse() && need_announcements() && need_program("strace")) {
@@ -294,7 +295,7 @@ fn under_another_tracer_the_next_way_is_taken() {
 
 /// In a network namespace of its own the kernel announces nothing.
 #[test]
-fn without_announcements_proc_is_looked_at() {
+fn without_announcements_proc_is_read() {
     if !(need_fuse() && need_root()) {
         return;
     }
@@ -314,7 +315,7 @@ fn without_announcements_proc_is_looked_at() {
         .args([
             "sh",
             "-c",
-            // A busy machine is looked at less often.
+            // On a busy machine /proc is read less often.
             "sleep 1; (sleep 2; exit 6) & echo here > file; sleep 1.2; exit 3",
         ])
         .current_dir(scratch.dir("job"));
@@ -345,9 +346,9 @@ fn without_announcements_proc_is_looked_at() {
     assert_eq!(writer, shell.upid);
 }
 
-/// An ordinary user gets what the kernel gives to all, and is told what that is.
+/// An ordinary user gets the facts that the kernel gives to all users, and a message that names them.
 #[test]
-fn a_user_is_told_what_is_seen() {
+fn a_message_names_what_a_user_sees() {
     if !need_fuse() {
         return;
     }
@@ -371,8 +372,8 @@ fn a_user_is_told_what_is_seen() {
     let trace = Trace::open_complete(&user.home.join("trace.db"));
     let layer: String = trace.one("SELECT process_layer FROM runs");
     assert!(["connector", "scan"].contains(&layer.as_str()), "{layer}");
-    let told: i64 = trace.one("SELECT value FROM losses WHERE counter = 'costs_sampled'");
-    assert!(told > 0);
+    let sampled: i64 = trace.one("SELECT value FROM losses WHERE counter = 'costs_sampled'");
+    assert!(sampled > 0);
     let used: i64 = trace.one("SELECT SUM(user_ns + sys_ns) FROM processes WHERE exit_code = 3");
     assert!(used > 0, "the costs of a process that we waited for");
 }

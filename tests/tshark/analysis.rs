@@ -1,5 +1,5 @@
-//! What tshark's analysis of TCP and the inference from packets both compute: repeated segments,
-//! segments out of order, least round trips.
+//! Results that tshark's analysis of TCP and the inference from packets both compute: repeated segments,
+//! segments out of order, smallest round trips.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ const CAPTURES: [&str; 5] = ["is.S", "mg.S", "lu.S", "mg.W-quota-none", "mg.W-qu
 
 type Pair = (String, String);
 
-/// What tshark says of one direction, in the capture of its sender.
+/// tshark's results for one direction, in the capture of its sender.
 #[derive(Debug, Default, PartialEq)]
 struct Analysis {
     repeated: u64,
@@ -44,7 +44,7 @@ fn of_tshark(capture: &Path, found: &mut HashMap<Pair, Analysis>, me: &str) {
             of.repeated += u64::from(!repeated.is_empty());
             of.out_of_order += u64::from(!out_of_order.is_empty());
         } else if let Ok(seconds) = rtt.parse::<f64>() {
-            // The partner's acknowledgement of what this host sent.
+            // The partner's acknowledgement of data that this host sent.
             let of = found.entry((dst.into(), src.into())).or_default();
             let ns = (seconds * 1e9).round() as i64;
             of.least_rtt_ns = Some(of.least_rtt_ns.map_or(ns, |least| least.min(ns)));
@@ -69,9 +69,9 @@ fn pair(row: &serde_json::Value) -> Pair {
     (name("src"), name("dst"))
 }
 
-/// Repetitions agree in every direction of every capture; round trips to the nanosecond, but where
-/// the only quick acknowledgement was of a kind that the inference does not trust (held back): there
-/// its least is larger, never smaller.
+/// Repetitions agree in every direction of every capture, and round trips agree to the nanosecond. One
+/// exception: if the only quick acknowledgement was of a kind that the inference does not trust (delayed),
+/// its smallest round trip is larger, never smaller.
 #[test]
 fn repetitions_and_round_trips_are_those_of_tshark() {
     if !need_program("tshark") {
@@ -99,7 +99,7 @@ fn repetitions_and_round_trips_are_those_of_tshark() {
                 panic!("{name}: {row}");
             };
             assert_eq!(row["repeated"], tshark.repeated, "{name}: {row}");
-            // Nothing came out of order: neither says that something did.
+            // Nothing came out of order, and neither says that something did.
             assert_eq!(tshark.out_of_order, 0, "{name}: {row}");
             directions += 1;
             repeated += tshark.repeated;

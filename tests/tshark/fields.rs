@@ -1,12 +1,12 @@
-//! The fields of packets, as tshark dissects them and as a trace has them.
+//! The fields of packets, as tshark dissects them and as a trace stores them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// All that is stored of one packet.
+/// All stored fields of one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fields {
-    /// Since 1970.
+    /// Time in ns since 1970.
     pub(crate) t_ns: i64,
     pub(crate) src: String,
     pub(crate) dst: String,
@@ -21,7 +21,7 @@ pub(crate) struct Fields {
     pub(crate) window: Option<i64>,
     pub(crate) tsval: Option<i64>,
     pub(crate) tsecr: Option<i64>,
-    /// 0 where the frame does not say it.
+    /// 0 if the frame does not say it.
     pub(crate) way: i64,
     pub(crate) is_fragment: bool,
     pub(crate) has_tag: bool,
@@ -64,7 +64,7 @@ const COLUMNS: &[&str] = &[
     "frame.packet_flags_direction",
 ];
 
-/// What tshark says of the packets of IP in a capture, in the order of the file.
+/// The IP packets of a capture according to tshark, in the order of the file.
 pub(crate) fn of_tshark(capture: &Path) -> Vec<Fields> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(capture);
@@ -74,7 +74,7 @@ pub(crate) fn of_tshark(capture: &Path) -> Vec<Fields> {
         "ip.defragment:FALSE",
         "ipv6.defragment:FALSE",
         "tcp.check_checksum:FALSE",
-        // Whole ones are looked at by other dissectors, which may call themselves otherwise.
+        // Other dissectors may match whole packets and give them other protocol names.
         "tcp.try_heuristic_first:FALSE",
     ] {
         command.args(["-o", preference]);
@@ -101,7 +101,7 @@ fn row(line: &str) -> Option<Fields> {
         }
     };
     let is_set = |name: &str| matches!(at(name), "1" | "True" | "true");
-    // The outermost: errors of ICMP carry another packet.
+    // The outermost packet: errors of ICMP carry another one.
     let protocols: Vec<&str> = at("frame.protocols").split(':').collect();
     let ip = protocols.iter().position(|p| matches!(*p, "ip" | "ipv6"))?;
     let is_4 = protocols[ip] == "ip";
@@ -147,7 +147,7 @@ fn row(line: &str) -> Option<Fields> {
         _ if is_4 => behind_ip,
         "udp" if number("ipv6.fraghdr.offset").is_none() => number("udp.length").map(|b| b - 8),
         "icmpv6" if protocols[ip + 1] == "icmpv6" => number("ipv6.plen").map(|bytes| bytes - 8),
-        // tshark has no field for the length behind extension headers.
+        // tshark has no field for the length after extension headers.
         _ => None,
     };
     let of_direction = match number("frame.packet_flags_direction") {
@@ -181,7 +181,7 @@ fn row(line: &str) -> Option<Fields> {
     })
 }
 
-/// Seconds with up to nine digits behind the point.
+/// Parses seconds with up to nine digits after the point.
 fn nanoseconds(text: &str) -> i64 {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let fraction = format!("{fraction:0<9}");
@@ -226,7 +226,7 @@ pub(crate) fn of_trace(trace: &Path) -> Vec<Fields> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// Fails at the first packet of which the two say different things.
+/// Fails at the first packet in which the two differ.
 pub(crate) fn assert_same(name: &str, ours: &[Fields], theirs: &[Fields]) {
     for (number, (our, their)) in ours.iter().zip(theirs).enumerate() {
         let mut our = our.clone();

@@ -1,14 +1,14 @@
-//! Captures as other programs write them, of given frames.
+//! Captures of given frames, in the formats that other programs write.
 
 /// 1 700 000 000 s since 1970.
 const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Of packet `number`: 1.000 237 ms apart.
+/// Time of packet `number`; packets are 1.000 237 ms apart.
 pub(crate) fn time(number: usize) -> u64 {
     EPOCH_NS + number as u64 * 1_000_237
 }
 
-/// The classic format.
+/// The classic format (pcap).
 pub(crate) struct Pcap {
     pub(crate) is_big: bool,
     pub(crate) is_nano: bool,
@@ -77,7 +77,7 @@ impl Pcap {
     }
 }
 
-/// The format of Wireshark.
+/// The format of Wireshark (pcapng).
 pub(crate) struct Pcapng {
     is_big: bool,
     file: Vec<u8>,
@@ -124,7 +124,7 @@ impl Pcapng {
         self.file.extend(length);
     }
 
-    /// Another section, with interfaces of its own.
+    /// Begins another section, with interfaces of its own.
     pub(crate) fn section(&mut self) {
         let mut body = self.u32(0x1a2b_3c4d).to_vec();
         body.extend(self.u16(1));
@@ -135,7 +135,7 @@ impl Pcapng {
         self.block(0x0a0d_0d0a, &body);
     }
 
-    /// An interface whose times have the resolution `resolution` (`if_tsresol`).
+    /// Adds an interface whose times have the resolution `resolution` (`if_tsresol`).
     pub(crate) fn interface(&mut self, name: &str, link_type: u16, resolution: u8) {
         let mut body = self.u16(link_type).to_vec();
         body.extend([0, 0]);
@@ -146,7 +146,7 @@ impl Pcapng {
         self.block(1, &body);
     }
 
-    /// A packet at `units` of its interface's resolution, with a comment and flags.
+    /// Adds a packet at `units` of its interface's resolution, with a comment and flags.
     pub(crate) fn packet(&mut self, interface: u32, units: u64, flags: u32, frame: &[u8]) {
         let mut body = self.u32(interface).to_vec();
         body.extend(self.u32((units >> 32) as u32));
@@ -162,7 +162,7 @@ impl Pcapng {
         self.block(6, &body);
     }
 
-    /// A block that nobody knows.
+    /// Adds a block of an unknown type.
     pub(crate) fn unknown(&mut self) {
         self.block(0x0bad_0bad, b"whatever");
     }

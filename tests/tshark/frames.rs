@@ -33,7 +33,7 @@ impl Traffic {
         let mut selective = stamp(12, 3).to_vec();
         selective.extend([1, 1, 5, 10, 0, 0, 8, 0, 0, 0, 16, 0]);
         let mut this = self;
-        // Sequence numbers pass 2^32.
+        // Sequence numbers wrap at 2^32.
         let (near, far) = (0xffff_ff00_u32, 0x0001_0000_u32);
         for (is_back, seq, ack, flags, options, payload) in [
             (false, near, 0, 0x02, &syn[..], 0),
@@ -153,7 +153,7 @@ pub(crate) fn icmp(kind: u8, inner: &[u8]) -> Vec<u8> {
     [&[kind, 0, 0, 0, 0, 1, 0, 2], inner].concat()
 }
 
-/// A packet of IPv4 with the flags and offset of a fragment, and options.
+/// An IPv4 packet with options, and the flags and offset of a fragment.
 pub(crate) fn ipv4_with(
     is_back: bool,
     protocol: u8,
@@ -179,7 +179,7 @@ pub(crate) fn ipv4(is_back: bool, protocol: u8, body: &[u8]) -> Vec<u8> {
     ipv4_with(is_back, protocol, body, 0x4000, &[])
 }
 
-/// A packet of IPv6 behind extension headers: each is its number and its bytes behind "next".
+/// An IPv6 packet after extension headers: each is its number and the bytes after its "next header" field.
 pub(crate) fn ipv6_with(
     is_back: bool,
     protocol: u8,
@@ -205,13 +205,13 @@ pub(crate) fn ipv6(is_back: bool, protocol: u8, body: &[u8]) -> Vec<u8> {
     ipv6_with(is_back, protocol, body, &[])
 }
 
-/// What a frame of Ethernet is put behind: tags and what else there is.
+/// An Ethernet frame around a packet, with tags.
 pub(crate) fn ethernet(packet: &[u8], tags: &[[u8; 4]]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     frame.extend(tags.as_flattened());
     frame.extend(ether_type(packet));
     frame.extend(packet);
-    // Shorter ones are padded on the wire.
+    // Shorter frames are padded on the wire.
     frame.resize(frame.len().max(60), 0);
     frame
 }

@@ -6,8 +6,8 @@ use super::fields::{Fields, assert_same, of_trace, of_tshark};
 use super::lab_of_hosts::{need_lab, run};
 use super::support::{Scratch, need_program, skip};
 
-/// Two ranks exchange messages while both capture `$INTERFACE` of host 1; a datagram that nobody
-/// takes makes an error come back.
+/// Two ranks exchange messages while both programs capture `$INTERFACE` of host 1. A datagram to a closed
+/// port makes an error come back.
 const SCRIPT: &str = r#"
 ip netns exec h1 "$FLOWTRACE" capture -i $INTERFACE -o ours.db 2> ours.log & ours=$!
 ip netns exec h1 tcpdump -n --immediate-mode -U -s 128 -i $INTERFACE -w theirs.pcap 2> theirs.log & theirs=$!
@@ -22,8 +22,9 @@ wait $ours; wait $theirs || true
 cat ours.log theirs.log >&2
 "#;
 
-/// What both must have seen alike: all but the time of the stamp, the way that only one of them
-/// tells, and what the system sends by itself when an interface comes up (neighbours, groups): one may have begun before.
+/// The fields that both captures must have in common. Left out are the time stamp, the direction, which only
+/// one of them has, and packets that the system sends by itself when an interface comes up (neighbours,
+/// groups), because one capture may have begun before them.
 fn alike(mut packets: Vec<Fields>) -> Vec<Fields> {
     const IGMP: &str = "ip-2";
     packets.retain(|fields| fields.proto != "icmpv6" && fields.proto != IGMP);
@@ -44,7 +45,7 @@ fn compare(name: &str, before: &str, variables: &str) -> Option<Vec<Fields>> {
     let output = run(&scratch, 2, &script);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     if error.contains("Unknown device type") || error.contains("not supported") {
-        // A kernel may be built without.
+        // A kernel may be built without the module.
         skip(&format!("{name}: {error}"));
         return None;
     }

@@ -1,4 +1,4 @@
-//! Every field that is stored of a packet is what tshark says it is, on captures of many kinds.
+//! Every stored field of a packet equals that of tshark, on captures of many kinds.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use files::{Pcap, Pcapng, time};
 use frames::{Traffic, ether_type, ethernet, icmp, ipv4, ipv4_with, ipv6, ipv6_with, tcp, udp};
 use support::{FLOWTRACE, Scratch, need_program, shared};
 
-/// Imports a capture and compares what came of it; the number of packets.
+/// Imports a capture and compares its packets with tshark's; returns their number.
 fn compare(name: &str, directory: &Path, capture: &Path) -> usize {
     let trace = directory.join(format!("{name}.db"));
     let output = Command::new(FLOWTRACE)
@@ -156,7 +156,7 @@ fn loopback_of_either_byte_order() {
 #[test]
 fn cooked_captures_of_both_versions() {
     let first = framed(both_versions(), |p| {
-        // The third last bit of the ports is as good a way as any.
+        // Any choice of direction will do: here the last byte of the packet modulo 5.
         let way = p[p.len() - 1] % 5;
         let head = [0, way, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0];
         [&head[..], &ether_type(p), p].concat()
@@ -223,7 +223,7 @@ fn a_file_of_several_interfaces_and_sections() {
                 _ => file.packet(1, t_ns, 2, packet),
             }
         }
-        // Interfaces are counted anew; a resolution of 2^-20 s.
+        // Interface numbers begin anew in each section; the resolution is 2^-20 s.
         file.section();
         file.interface("any", 113, 0x80 | 20);
         let head = [0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 8, 0];
@@ -294,7 +294,7 @@ fn datagrams_errors_fragments_and_other_protocols() {
 
 #[test]
 fn truncated_packets() {
-    // Amid the options of TCP, and behind its fixed part.
+    // Cut in the middle of the options of TCP, and after its fixed part.
     for (name, snap) in [("snap-128", 128), ("snap-96", 96), ("snap-78", 78)] {
         let format = Pcap {
             snap,

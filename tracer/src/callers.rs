@@ -1,4 +1,4 @@
-//! Which process image makes a file request: from the thread id in the request to a [`Upid`].
+//! The process image that makes a file request: from the thread id in the request to a [`Upid`].
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use flowtrace_schema::{Tid, Upid};
 
-/// Who made a request.
+/// Caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Process image.
@@ -15,28 +15,29 @@ pub struct Caller {
     pub tid: Option<Tid>,
 }
 
-/// Answers for the thread id of a request. Called on the path of a waiting application.
+/// Finds the caller for the thread id of a request. Called on the path of a waiting application.
 pub trait Callers: Send + Sync {
-    /// The process image that runs thread `tid` now, sought as far as `effort` allows. `None`: not
+    /// The process image that runs thread `tid` now, searched as far as `effort` allows; `None` if it is not
     /// known.
     fn resolve(&self, tid: u32, effort: Effort) -> Option<Caller>;
 }
 
-/// What may be done to tell who makes a request.
+/// Sources that may be used to find the caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Nothing but tables. For requests that a process may make within an exec, which are those
-    /// that close a file: it holds a lock then that most files of its /proc take (`exec_update_lock`
-    /// of the kernel), and lets it go only after we have answered.
+    /// Tables alone. For requests that a process may make within an exec, which are those that close a file:
+    /// the process then has a lock that most of its files in /proc need (`exec_update_lock` of the kernel),
+    /// and releases it only after our answer.
     Tables,
-    /// A look into /proc for a caller that is not known.
-    Look,
-    /// A look that also notices an exec or a recycled thread id that nobody announced: for opens,
-    /// not for reads and writes.
+    /// The tables, and /proc for a caller that is not known.
+    Proc,
+    /// As `Proc`; also notices an exec or a reused thread id that was not announced. For opens, not for reads
+    /// and writes.
     Fresh,
 }
 
-/// A set of process images, mostly empty, of which one is sought on the path of a waiting application.
+/// A set of process images, empty in most runs, in which an image is searched on the path of a waiting
+/// application.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     all: RwLock<HashSet<Upid>>,
@@ -44,13 +45,13 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Whether image `upid` is one of them.
+    /// Returns true if image `upid` is in the set.
     pub(crate) fn has(&self, upid: Upid) -> bool {
         let all = || self.all.read().unwrap_or_else(PoisonError::into_inner);
         self.any.load(Ordering::Acquire) && all().contains(&upid)
     }
 
-    /// Adds one. Whether it was none of them before.
+    /// Adds an image; returns true if it is new.
     pub(crate) fn insert(&self, upid: Upid) -> bool {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = all.insert(upid);
@@ -58,7 +59,7 @@ impl Images {
         is_new
     }
 
-    /// Image `heir` is of a process that the one of image `of` has just forked.
+    /// A process whose image is `of` has forked one whose image is `heir`, which then has the same property.
     pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
         if self.has(of) {
             self.insert(heir);
@@ -66,8 +67,8 @@ impl Images {
     }
 }
 
-/// Live threads by thread id, kept by the process tracer and read by the file tracer without a
-/// lock: the tracer changes an entry only while the thread it belongs to is stopped.
+/// Live threads by thread id, written by the process tracer and read by the file tracer without a lock: the
+/// tracer changes an entry only while its thread is stopped.
 #[derive(Debug)]
 pub struct TaskTable {
     /// Indexed by tid: upid in the low half, 1 in the high half for a process's first thread.
@@ -81,7 +82,7 @@ const FIRST_THREAD: u64 = 1 << 32;
 impl TaskTable {
     /// An empty table. Only the pages of tids in use ever take memory.
     pub fn new() -> Self {
-        // Zeroed allocation: the kernel hands out the pages on first use.
+        // Zeroed allocation: the kernel provides the pages on first use.
         let slots = std::iter::repeat_with(|| AtomicU64::new(0))
             .take(SLOTS)
             .collect();
@@ -128,26 +129,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_first_threads_from_others_and_forgets_the_dead() {
+    fn distinguishes_first_threads_and_forgets_ended_ones() {
         let table = TaskTable::new();
         table.set(10, Upid(1), true);
         table.set(11, Upid(1), false);
         assert_eq!(
-            table.resolve(10, Effort::Look),
+            table.resolve(10, Effort::Proc),
             Some(Caller {
                 upid: Upid(1),
                 tid: None
             })
         );
         assert_eq!(
-            table.resolve(11, Effort::Look),
+            table.resolve(11, Effort::Proc),
             Some(Caller {
                 upid: Upid(1),
                 tid: Some(Tid(11))
             })
         );
         table.clear(11);
-        assert_eq!(table.resolve(11, Effort::Look), None);
-        assert_eq!(table.resolve(u32::MAX, Effort::Look), None);
+        assert_eq!(table.resolve(11, Effort::Proc), None);
+        assert_eq!(table.resolve(u32::MAX, Effort::Proc), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Limits that control groups set (cgroups(7)), of version 1 and 2.
+//! Limits set by control groups (cgroups(7)), of version 1 and 2.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ pub(crate) struct Groups {
 #[derive(Clone, Debug)]
 pub(crate) struct Hierarchy {
     pub(crate) mounted_at: PathBuf,
-    /// The group that is its top directory here: in a container not that of the machine.
+    /// The group of the top directory of the mount; in a container this is not the machine's top group.
     pub(crate) root: String,
-    /// Its controllers where it is of version 1; `None`: version 2, which may have any.
+    /// The controllers of a hierarchy of version 1; `None` for version 2, which may have any.
     pub(crate) controllers: Option<HashSet<String>>,
 }
 
 impl Groups {
-    /// Those of flowtrace's own mount namespace.
+    /// The hierarchies of flowtrace's own mount namespace.
     pub(crate) fn here() -> Groups {
         let mounts = MountInfos::from_file("/proc/self/mountinfo");
         let hierarchies = mounts.into_iter().flatten().filter_map(|mount| {
@@ -41,13 +41,14 @@ impl Groups {
         Groups::of(hierarchies.collect())
     }
 
-    /// These hierarchies.
+    /// Groups with these hierarchies.
     pub(crate) fn of(hierarchies: Vec<Hierarchy>) -> Groups {
         Groups { hierarchies }
     }
 
-    /// The least limit of a controller over the groups in a text such as `/proc/PID/cgroup` has, and all groups above them. `limit`
-    /// reads that of one group from its directory; `true`: of version 1.
+    /// The smallest limit of a controller over the groups in a text such as that of `/proc/PID/cgroup`, and
+    /// over all groups above them. `limit` reads the limit of one group from its directory; its argument is
+    /// true for version 1.
     pub(crate) fn least(
         &self,
         controller: &str,
@@ -67,7 +68,7 @@ impl Groups {
 }
 
 impl Hierarchy {
-    /// The group that is meant for a controller of this hierarchy.
+    /// The group in the text that belongs to a controller of this hierarchy.
     fn group_of<'a>(&self, controller: &str, groups: &'a str) -> Option<&'a str> {
         groups.lines().find_map(|line| {
             let (_, line) = line.split_once(':')?;
@@ -83,7 +84,8 @@ impl Hierarchy {
         })
     }
 
-    /// The directories of a group and of all groups above it; `None`: it is not below the top directory.
+    /// The directories of a group and of all groups above it; `None` if the group is not below the top
+    /// directory.
     fn directories(&self, group: &str) -> Option<impl Iterator<Item = PathBuf>> {
         let below = group.strip_prefix(self.root.trim_end_matches('/'))?;
         let below = Path::new(below.trim_matches('/')).to_owned();

@@ -4,34 +4,34 @@ use std::fs;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Reads the monotonic clock relative to the start of the run. Copied freely; one read costs
-/// about 20 ns (vDSO).
+/// Reads the monotonic clock relative to the start of the run. It is cheap to copy; one read costs about 20
+/// ns (vDSO).
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     base_ns: u64,
 }
 
 impl Clock {
-    /// A clock that shows 0 now, and the wall clock at that moment in ns since 1970.
+    /// A clock that shows 0 now, and the wall clock at that instant in ns since 1970.
     pub fn start() -> (Clock, i64) {
         let clock = Clock {
             base_ns: monotonic_ns(),
         };
-        // Not one reading after the other: between them the thread may be stopped, and every time of the run
-        // would be told too early by that.
+        // Two plain readings would not do: the thread may be stopped between them, and every time of the run
+        // would be too early by that pause.
         (clock, clock.wall_offset().ns)
     }
 
-    /// `CLOCK_MONOTONIC` of this boot when the run began, whatever a time namespace adds to it:
-    /// the same scale for all recordings of one boot.
+    /// `CLOCK_MONOTONIC` of this boot when the run began, without the offset of a time namespace: the same
+    /// scale for all recordings of one boot.
     pub fn boot_base_ns(self) -> i64 {
         let offset = fs::read_to_string("/proc/self/timens_offsets")
             .map_or(0, |text| namespace_offset_ns(&text));
         (self.base_ns as i64).saturating_sub(offset)
     }
 
-    /// Bound of the error of the wall clock in ns, as the kernel and whoever disciplines it (NTP,
-    /// PTP) know it; `None`: nobody does.
+    /// Bound of the error of the wall clock in ns, as the kernel knows it from the program that disciplines
+    /// the clock (NTP, PTP); `None` if no program does.
     pub fn wall_error_ns() -> Option<i64> {
         // SAFETY: all bits zero is a valid timex, which is a struct of integers.
         #[expect(unsafe_code)]
@@ -43,22 +43,22 @@ impl Clock {
         is_known.then(|| (state.maxerror as i64).saturating_mul(1_000))
     }
 
-    /// What is to be taken off a time of the wall clock (ns since 1970), as it goes now, to get the
-    /// time since the start of the run.
+    /// The offset to subtract from a present time of the wall clock (ns since 1970) to get the time since the
+    /// start of the run.
     pub fn wall_offset(self) -> WallOffset {
         let mut best: Option<WallOffset> = None;
-        for _ in 0..LOOKS {
+        for _ in 0..READINGS {
             let before = monotonic_ns();
             let wall = nanoseconds(ClockId::CLOCK_REALTIME) as i64;
             let after = monotonic_ns();
-            let look = WallOffset {
+            let reading = WallOffset {
                 ns: wall - (before.midpoint(after) as i64 - self.base_ns as i64),
                 error_ns: after.saturating_sub(before).div_ceil(2) as i64,
             };
-            if best.is_none_or(|best| look.error_ns < best.error_ns) {
-                best = Some(look);
+            if best.is_none_or(|best| reading.error_ns < best.error_ns) {
+                best = Some(reading);
             }
-            if look.error_ns <= CLOSE_NS {
+            if reading.error_ns <= CLOSE_NS {
                 break;
             }
         }
@@ -71,13 +71,13 @@ impl Clock {
         monotonic_ns() - self.base_ns
     }
 
-    /// The same for a time of `CLOCK_MONOTONIC`; 0 for one before the run.
+    /// Nanoseconds since the start of the run at a time of `CLOCK_MONOTONIC`; 0 for a time before the run.
     pub fn at(self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_sub(self.base_ns)
     }
 
-    /// The same for a time since boot, sleep included (`CLOCK_BOOTTIME`), as process starts are
-    /// given in; 0 for one before the run.
+    /// Nanoseconds since the start of the run at a time since boot, sleep included (`CLOCK_BOOTTIME`), the
+    /// form in which the kernel gives process starts; 0 for a time before the run.
     pub fn at_boot(self, boot_ns: u64) -> u64 {
         let asleep_ns = nanoseconds(ClockId::CLOCK_BOOTTIME).saturating_sub(monotonic_ns());
         self.at(boot_ns.saturating_sub(asleep_ns))
@@ -88,34 +88,34 @@ impl Clock {
         monotonic_ns()
     }
 
-    /// The time since boot, sleep included, of a time of `CLOCK_MONOTONIC`.
+    /// Converts a time of `CLOCK_MONOTONIC` to a time since boot, sleep included.
     pub fn boot_of(monotonic_ns_then: u64) -> u64 {
         let asleep_ns = nanoseconds(ClockId::CLOCK_BOOTTIME).saturating_sub(monotonic_ns());
         monotonic_ns_then.saturating_add(asleep_ns)
     }
 }
 
-/// Looks at two clocks, of which the shortest counts: between two of them the thread may have been stopped.
-const LOOKS: usize = 8;
-/// A look that needs no other, ns.
+/// Readings of both clocks, of which the shortest counts: the thread may have been stopped within one.
+const READINGS: usize = 8;
+/// Error of a reading that needs no further one, ns.
 const CLOSE_NS: i64 = 100;
 
-/// How the wall clock goes against the clock of a recording.
+/// Difference between the wall clock and the clock of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WallOffset {
-    /// To be taken off a time of the wall clock, ns.
+    /// Offset to subtract from a time of the wall clock, ns.
     pub ns: i64,
-    /// Bound of its error, ns.
+    /// Bound of the error of `ns`.
     pub error_ns: i64,
 }
 
 impl WallOffset {
-    /// This one, unless `newer` says that the wall clock has moved since: what is within the errors of
-    /// both would make times tremble, and packets arrive before they are sent.
+    /// This offset, unless `newer` shows that the wall clock has moved since. Changes within the errors of
+    /// both would make times jitter, so that packets would arrive before they are sent.
     pub fn or_moved(self, newer: WallOffset) -> WallOffset {
         let is_the_same = (newer.ns - self.ns).abs() <= newer.error_ns + self.error_ns;
         match is_the_same {
-            // The closer look is the better one, and does not contradict the other.
+            // The more exact reading is the better one, and does not contradict the other.
             true if newer.error_ns >= self.error_ns => self,
             _ => newer,
         }
@@ -133,7 +133,7 @@ fn nanoseconds(clock: ClockId) -> u64 {
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// What a time namespace adds to the monotonic clock, from `/proc/PID/timens_offsets`.
+/// Offset that a time namespace adds to the monotonic clock, from `/proc/PID/timens_offsets`.
 fn namespace_offset_ns(text: &str) -> i64 {
     let offset = |line: &str| -> Option<i64> {
         let mut words = line.split_whitespace();
@@ -154,19 +154,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_that_was_interrupted_does_not_move_the_wall_clock() {
-        let look = |ns, error_ns| WallOffset { ns, error_ns };
-        let close = look(1_000_000, 30);
-        assert_eq!(close.or_moved(look(1_004_900, 5_000)), close);
-        // It does tell that the clock was set.
-        let set = look(2_000_000, 5_000);
+    fn a_reading_that_was_interrupted_does_not_move_the_wall_clock() {
+        let reading = |ns, error_ns| WallOffset { ns, error_ns };
+        let close = reading(1_000_000, 30);
+        assert_eq!(close.or_moved(reading(1_004_900, 5_000)), close);
+        // The reading does show that the clock was set.
+        let set = reading(2_000_000, 5_000);
         assert_eq!(close.or_moved(set), set);
-        assert_eq!(set.or_moved(look(2_004_000, 40)), look(2_004_000, 40));
+        assert_eq!(set.or_moved(reading(2_004_000, 40)), reading(2_004_000, 40));
         let (clock, epoch) = Clock::start();
         let found = clock.wall_offset();
         let wall = nanoseconds(ClockId::CLOCK_REALTIME) as i64;
         assert!(found.error_ns >= 0 && found.ns <= wall, "{found:?}");
-        // The wall clock at the begin is the offset itself.
+        // The wall clock at the start is the offset itself.
         assert!((found.ns - epoch).abs() < 1_000_000, "{found:?} {epoch}");
     }
 

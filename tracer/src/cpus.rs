@@ -12,7 +12,7 @@ pub(crate) fn possible() -> io::Result<usize> {
     Ok(read("possible")?.len())
 }
 
-/// Length of an array that has a place for each online CPU by its number.
+/// Length of an array with an element for each online CPU by its number.
 pub(crate) fn array_length() -> io::Result<u32> {
     Ok(online()?.last().map_or(1, |last| last + 1))
 }

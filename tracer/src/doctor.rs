@@ -1,4 +1,4 @@
-//! Tries each mechanism on this machine, and names a remedy where one is missing.
+//! Tries each mechanism on this machine, and names a remedy if one is missing.
 
 use std::fs;
 use std::io;
@@ -13,12 +13,12 @@ use nix::unistd::{ForkResult, fork, geteuid, pause};
 use crate::session::transport;
 use crate::{kernel, linux, mounting, proc};
 
-/// How much of a facility is there.
+/// Availability of a facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It works.
     Works,
-    /// Something else serves in its place, or only a refinement is missing.
+    /// A substitute is used, or only a refinement is missing.
     Limited,
     /// It does not work.
     Missing,
@@ -27,24 +27,24 @@ pub enum Verdict {
 /// One facility.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Use of it.
+    /// Purpose of the facility.
     pub facility: &'static str,
-    /// True if it is there.
+    /// Availability.
     pub verdict: Verdict,
     /// Result of the trial.
     pub found: String,
-    /// Remedy where it is missing.
+    /// Remedy, if it is missing or limited.
     pub remedy: Option<String>,
 }
 
-/// Tries everything. Forks, so call it while the process has one thread.
+/// Tries all facilities. Forks, so it must be called while the process has one thread.
 pub fn examine() -> Vec<Check> {
     vec![
         device(),
         namespace(),
         helper(),
         processes(),
-        told_processes(),
+        reported_processes(),
         announcements(),
         costs(),
         exact_mappings(),
@@ -156,7 +156,7 @@ fn helper() -> Check {
     }
 }
 
-/// True if the user has an entry in the list of users.
+/// Returns true if the user has an entry in the list of users.
 fn is_listed() -> bool {
     nix::unistd::User::from_uid(geteuid()).is_ok_and(|user| user.is_some())
 }
@@ -182,13 +182,13 @@ fn processes() -> Check {
     }
 }
 
-/// All of every process, without ptrace.
-fn told_processes() -> Check {
+/// Events of every process, without ptrace.
+fn reported_processes() -> Check {
     works_or_limits(
         "processes without ptrace (tracepoints)",
         proc::try_tracepoints(),
-        "programs in the kernel tell of every process, nobody waits",
-        "flowtrace run uses ptrace; mount and run --no-ptrace miss what short processes were",
+        "eBPF programs report every process, no process waits",
+        "flowtrace run uses ptrace; mount and run --no-ptrace miss the programs of short processes",
         "root or CAP_BPF and CAP_PERFMON, outside of containers; a kernel with \
          CONFIG_DEBUG_INFO_BTF, 5.18 or newer",
     )
@@ -211,14 +211,14 @@ fn costs() -> Check {
     works_or_limits(
         "costs without ptrace (taskstats)",
         proc::try_taskstats(),
-        "the kernel tells what each thread used",
+        "the kernel reports the usage of each thread",
         "flowtrace mount and run --no-ptrace read costs from /proc",
         "root or CAP_NET_ADMIN, outside of containers; a kernel with CONFIG_TASKSTATS, \
          CONFIG_TASK_DELAY_ACCT and CONFIG_TASK_XACCT, 5.19 or newer",
     )
 }
 
-/// A means that was tried, and what is missed without it.
+/// Result for a facility that was tried, with what is missing without it.
 fn works_or_limits(
     what: &'static str,
     tried: std::io::Result<()>,
@@ -295,7 +295,7 @@ fn namespaces_of_others() -> Check {
                 .is_ok_and(|own| nix::sched::setns(own, CloneFlags::CLONE_NEWNET).is_ok())
     });
     if inside {
-        return check(WHAT, Verdict::Works, "run --net follows them there", None);
+        return check(WHAT, Verdict::Works, "run --net captures them", None);
     }
     check(
         WHAT,
@@ -338,26 +338,26 @@ fn io_uring() -> Check {
         let found = "the kernel has none: Linux 6.14 has, if configured";
         return check(WHAT, Verdict::Limited, found, None);
     };
-    // For mounts that somebody else makes at this moment it is on, too, which does them no harm.
+    // For the moment of the test it is on for mounts of other programs, too, which does them no harm.
     match crate::fs::IoUring::turn_on() {
         Ok(_) if !transport::is_proven() => check(
             WHAT,
             Verdict::Limited,
-            "read from /dev/fuse unless --transport io-uring: not tested on this kernel, or with so many processors",
+            "read from /dev/fuse unless --transport io-uring: not tested on this kernel, or with so many CPUs",
             None,
         ),
         Ok(_) if is_on => check(WHAT, Verdict::Works, "used, fuse.enable_uring is on", None),
         Ok(_) => check(
             WHAT,
             Verdict::Works,
-            "used, fuse.enable_uring is on for the moments of mounting",
+            "used, fuse.enable_uring is on while mounting",
             None,
         ),
         Err(error) => check(
             WHAT,
             Verdict::Limited,
             format!(
-                "read from /dev/fuse instead: io_uring or fuse.enable_uring is not ours to use: {error}"
+                "read from /dev/fuse instead: io_uring or fuse.enable_uring cannot be used: {error}"
             ),
             Some("root, outside of containers"),
         ),
@@ -371,7 +371,7 @@ fn descriptors() -> Check {
         Ok((_, hard)) if hard < 65536 => check(
             WHAT,
             Verdict::Limited,
-            format!("{hard} files open at most, of all programs in a view together"),
+            format!("{hard} files open at most, by all programs in a mount together"),
             Some("ulimit -Hn 1048576, or LimitNOFILE= of the service"),
         ),
         Ok((_, hard)) => check(WHAT, Verdict::Works, format!("{hard} open files"), None),
@@ -380,7 +380,7 @@ fn descriptors() -> Check {
 }
 
 fn seize_a_child() -> io::Result<()> {
-    // SAFETY: this process has one thread, as `examine` demands.
+    // SAFETY: this process has one thread, as `examine` requires.
     #[expect(unsafe_code)]
     match unsafe { fork() }? {
         ForkResult::Child => loop {
@@ -402,10 +402,10 @@ fn seize_a_child() -> io::Result<()> {
 
 /// Runs `attempt` in a child, which then ends.
 fn in_child(attempt: impl FnOnce() -> bool) -> bool {
-    // SAFETY: this process has one thread, as `examine` demands.
+    // SAFETY: this process has one thread, as `examine` requires.
     #[expect(unsafe_code)]
     match unsafe { fork() } {
-        // SAFETY: ends the child without running what the parent registered for its own exit.
+        // SAFETY: ends the child without running the exit handlers of the parent.
         Ok(ForkResult::Child) => unsafe { libc::_exit(i32::from(!attempt())) },
         Ok(ForkResult::Parent { child }) => {
             waitpid(child, None) == Ok(WaitStatus::Exited(child, 0))

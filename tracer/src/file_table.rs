@@ -1,9 +1,8 @@
-//! Identity of files over a run: which inode is which file of the trace, and what it was called
-//! when.
+//! Identity of files over a run: the file of the trace that each inode is, and its names over time.
 //!
-//! What is kept per file is small, two hashes of 64 bits, because a workflow may walk through
-//! millions. Two files or names of a run share a hash with a probability below 10⁻⁷ at a million
-//! of them; they would then count as one.
+//! Each file takes little memory, two hashes of 64 bits, because a workflow may walk through millions. Two
+//! files or names of a run share a hash with a probability below 10⁻⁷ at a million of them; they would then
+//! count as one.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -25,10 +24,10 @@ use tree::Tree;
 #[cfg(any(test, fuzzing))]
 pub use tree::fuzzing::directory_tree;
 
-/// Names looked for and not found that are remembered; then the memory starts anew.
+/// Number of missing names that are remembered; then the memory starts anew.
 const ABSENT: usize = 1 << 16;
 
-/// The files of a run, shared by all its mounts: hands out their ids and records their names.
+/// The files of a run, shared by all its mounts: assigns their ids and records their names.
 #[derive(Debug)]
 pub struct FileTable {
     recorder: Recorder,
@@ -41,10 +40,9 @@ pub struct FileTable {
 struct Known {
     /// Inodes by hash.
     files: Hashed<FileId>,
-    /// Names that are in force, by hash of directory and name. Those of directories live in the
-    /// tree only.
+    /// Names in force, by hash of directory and name. Names of directories are in the tree only.
     names: Hashed<FileId>,
-    /// Names that were looked for and do not exist, by the same hash.
+    /// Names that were looked up and do not exist, by the same hash.
     absent: Hashed<FileId>,
     directories: Tree,
 }
@@ -57,7 +55,7 @@ pub(crate) struct NameIn<'a> {
 }
 
 impl<'a> NameIn<'a> {
-    /// A full path: of a file of which no directory is known.
+    /// A full path, for a file whose directory is not known.
     pub(crate) fn full_path(path: &'a OsStr) -> NameIn<'a> {
         NameIn {
             directory: FileId(0),
@@ -66,23 +64,23 @@ impl<'a> NameIn<'a> {
     }
 }
 
-/// What a name stood for.
+/// Target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum Target {
     File(FileId),
     Directory(FileId),
 }
 
-impl Held {
+impl Target {
     fn file(self) -> FileId {
         match self {
-            Held::File(file) | Held::Directory(file) => file,
+            Target::File(file) | Target::Directory(file) => file,
         }
     }
 }
 
 impl FileTable {
-    /// A table that hands out ids from 1 on.
+    /// A table that assigns ids from 1 on.
     pub fn new(recorder: Recorder) -> FileTable {
         FileTable {
             recorder,
@@ -97,7 +95,7 @@ impl FileTable {
         FileId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A directory that is traced, seen by the workflow at `path`.
+    /// Enters a traced directory, which the workflow sees at `path`.
     pub(crate) fn root(
         &self,
         attributes: &Attributes,
@@ -113,7 +111,7 @@ impl FileTable {
         file
     }
 
-    /// A file is seen under a name.
+    /// A file was seen under a name.
     pub(crate) fn seen(
         &self,
         attributes: &Attributes,
@@ -127,12 +125,12 @@ impl FileTable {
         file
     }
 
-    /// A file that has no name.
+    /// Enters a file that has no name.
     pub(crate) fn unnamed(&self, attributes: &Attributes, host: HostId, now: u64) -> FileId {
         self.identify(&mut self.known(), attributes, host, now)
     }
 
-    /// A file outside of all views is opened, where it has this full path.
+    /// A file outside of all mounts is opened under this full path.
     pub(crate) fn opened(
         &self,
         attributes: &Attributes,
@@ -152,42 +150,42 @@ impl FileTable {
         file
     }
 
-    /// A file outside of all views is made that has no name.
+    /// A file without a name is made outside of all mounts.
     pub(crate) fn opened_unnamed(&self, attributes: &Attributes, host: HostId, now: u64) -> FileId {
         self.identify_as(&mut self.known(), attributes, Coverage::Open, host, now)
     }
 
-    /// An inode is a file that was known in another way.
+    /// An inode belongs to a file that is known in another way.
     pub(crate) fn is_also(&self, attributes: &Attributes, file: FileId) {
         let hash = self.hash_inode(attributes);
         self.known().files.entry(hash).or_insert(file);
     }
 
-    /// An inode is that of a new file from now on.
+    /// From now on the inode belongs to a new file.
     pub(crate) fn forget_inode(&self, attributes: &Attributes) {
         let hash = self.hash_inode(attributes);
         self.known().files.remove(&hash);
     }
 
-    /// The file that an inode is, as far as it was seen before.
+    /// The file of an inode, if it was seen before.
     pub(crate) fn known_inode(&self, attributes: &Attributes) -> Option<FileId> {
         let hash = self.hash_inode(attributes);
         self.known().files.get(&hash).copied()
     }
 
-    /// A known file is seen under a name, maybe a new one.
+    /// A known file was seen under a name, which may be new.
     pub(crate) fn named(&self, file: FileId, kind: FileKind, name: NameIn<'_>, now: u64) {
         self.name(&mut self.known(), file, kind, name, now);
     }
 
-    /// A name was looked for and does not exist.
+    /// A name was looked up and does not exist.
     pub(crate) fn missing(&self, name: NameIn<'_>, host: HostId, now: u64) -> FileId {
         let mut known = self.known();
         let hash = self.hash_name(name);
         if let Some(&file) = known.absent.get(&hash) {
             return file;
         }
-        // It may have been there before and was removed behind our back.
+        // The name may have existed before and been removed outside of the mount.
         self.end(&mut known, name, now);
         if known.absent.len() >= ABSENT {
             known.absent = Hashed::default();
@@ -207,10 +205,10 @@ impl FileTable {
         file
     }
 
-    /// The file that has a name now, as far as known.
+    /// The file that has a name now, if known.
     pub(crate) fn find(&self, name: NameIn<'_>) -> Option<FileId> {
         let known = self.known();
-        self.held(&known, name).map(Held::file)
+        self.target(&known, name).map(Target::file)
     }
 
     /// A name was removed.
@@ -218,23 +216,23 @@ impl FileTable {
         self.end(&mut self.known(), name, now);
     }
 
-    /// A name was replaced by another; with `exchange` the two changed places.
+    /// A name was replaced by another; with `exchange` the two were exchanged.
     pub(crate) fn renamed(&self, from: NameIn<'_>, to: NameIn<'_>, exchange: bool, now: u64) {
         let mut known = self.known();
         let same = from.directory == to.directory && from.name == to.name;
-        let (moved, replaced) = (self.held(&known, from), self.held(&known, to));
+        let (moved, replaced) = (self.target(&known, from), self.target(&known, to));
         if same || (moved.is_some() && moved == replaced) {
             return;
         }
-        // A directory keeps its place in the tree, so that those below move with it.
-        if let Some(Held::File(_)) | None = moved {
+        // A directory keeps its place in the tree, so that the directories below move with it.
+        if let Some(Target::File(_)) | None = moved {
             self.end(&mut known, from, now);
         }
         match replaced {
-            Some(Held::Directory(_)) if exchange => {}
+            Some(Target::Directory(_)) if exchange => {}
             _ => self.end(&mut known, to, now),
         }
-        if let (Some(Held::Directory(one)), Some(Held::Directory(other)), true) =
+        if let (Some(Target::Directory(one)), Some(Target::Directory(other)), true) =
             (moved, replaced, exchange)
         {
             for change in known.directories.exchange(one, other) {
@@ -248,25 +246,25 @@ impl FileTable {
         }
     }
 
-    /// The inode is gone for good: a new one with the same number is another file.
+    /// The inode is gone for good: a new inode with the same number is another file.
     pub(crate) fn gone(&self, attributes: &Attributes) {
         let hash = self.hash_inode(attributes);
         self.known().files.remove(&hash);
     }
 
-    /// The size of a file is known anew.
+    /// The size of a file has changed.
     pub(crate) fn size(&self, file: FileId, size_bytes: u64) {
         self.recorder.record(Record::FileSize { file, size_bytes });
     }
 
-    /// A number for a name that is the same each time in this run.
+    /// A hash of a name that is the same each time in this run.
     pub(crate) fn hash_name(&self, name: NameIn<'_>) -> u64 {
         self.hashes
             .hash_one((name.directory.0, name.name.as_bytes()))
     }
 
     fn hash_inode(&self, a: &Attributes) -> u64 {
-        // A directory that is mounted twice has two places; a file merely has more names.
+        // A directory that is mounted twice has two places; a file only has more names.
         let mount = match a.kind() {
             FileKind::Directory => a.mount,
             _ => 0,
@@ -303,22 +301,22 @@ impl FileTable {
     }
 
     fn name(&self, known: &mut Known, file: FileId, kind: FileKind, name: NameIn<'_>, now: u64) {
-        let held = self.held(known, name);
-        if held.map(Held::file) == Some(file) {
+        let target = self.target(known, name);
+        if target.map(Target::file) == Some(file) {
             return;
         }
         self.end(known, name, now);
         let new = match kind {
-            FileKind::Directory => Held::Directory(file),
-            _ => Held::File(file),
+            FileKind::Directory => Target::Directory(file),
+            _ => Target::File(file),
         };
         self.place(known, Some(new), name, now);
     }
 
-    /// Gives a name to a file; the name is free.
-    fn place(&self, known: &mut Known, held: Option<Held>, name: NameIn<'_>, now: u64) {
-        match held {
-            Some(Held::Directory(directory)) => {
+    /// Gives a free name to a file.
+    fn place(&self, known: &mut Known, target: Option<Target>, name: NameIn<'_>, now: u64) {
+        match target {
+            Some(Target::Directory(directory)) => {
                 let changes = known.directories.place(
                     directory,
                     name.directory,
@@ -329,7 +327,7 @@ impl FileTable {
                     self.recorder.record(change.at(now));
                 }
             }
-            Some(Held::File(file)) => {
+            Some(Target::File(file)) => {
                 known.names.insert(self.hash_name(name), file);
                 self.record_name(file, name, now);
             }
@@ -337,15 +335,15 @@ impl FileTable {
         }
     }
 
-    fn held(&self, known: &Known, name: NameIn<'_>) -> Option<Held> {
+    fn target(&self, known: &Known, name: NameIn<'_>) -> Option<Target> {
         let hash = self.hash_name(name);
         if let Some(&file) = known.names.get(&hash) {
-            return Some(Held::File(file));
+            return Some(Target::File(file));
         }
-        known.directories.child(hash).map(Held::Directory)
+        known.directories.child(hash).map(Target::Directory)
     }
 
-    /// Ends whatever a name stands for, also its absence.
+    /// Ends the target of a name, or its known absence.
     fn end(&self, known: &mut Known, name: NameIn<'_>, now: u64) {
         let hash = self.hash_name(name);
         let files = [known.names.remove(&hash), known.absent.remove(&hash)];

@@ -1,5 +1,5 @@
-//! What reads bytes that others wrote: any bytes are survived, and what must hold of the result
-//! does. `fuzz/` calls these functions by libFuzzer, the tests here with what proptest makes up.
+//! Readers of bytes that other programs wrote: they must accept any bytes, and the invariants of their
+//! results must hold. `fuzz/` calls these functions by libFuzzer, the tests here by proptest.
 
 pub use crate::file_table::directory_tree;
 pub use crate::fs::fuzzing::{directory_entries, groups};
@@ -11,9 +11,9 @@ pub use crate::proc::fuzzing::announcements;
 use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost, Traffic};
 use crate::proc::topology;
 
-/// The files of `/proc/PID`, which hold the name that a process gave itself.
+/// The files of `/proc/PID`, which contain the name that a process gave itself.
 pub fn proc_files(bytes: &[u8]) {
-    // Parts as the files that are read together.
+    // Parts that stand for the files that are read together.
     let mut files = bytes.splitn(3, |byte| *byte == 0);
     let mut file = || files.next().unwrap_or_default();
     if let Some((cost, _)) = ThreadCost::parse(file(), file(), file()) {
@@ -42,7 +42,7 @@ pub fn host_files(bytes: &[u8]) {
     crate::host::files::fuzz(bytes);
 }
 
-/// What tells of descriptors and sockets: links, answers of the kernel, a program's memory and code.
+/// Descriptions of descriptors and sockets: links, answers of the kernel, a program's memory and code.
 pub fn descriptions(bytes: &[u8]) {
     // An entry of a directory is at least its header.
     assert!(descriptors::entries_in(bytes).count() <= bytes.len() / 19);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Real files, of which some bytes are others.
+    /// Real files with some bytes changed.
     fn spoilt(name: &'static str) -> impl Strategy<Value = Vec<u8>> {
         let change = (
             any::<prop::sample::Index>(),
@@ -78,7 +78,7 @@ mod tests {
         })
     }
 
-    /// The same with digits: numbers of any size, and signs.
+    /// Real files with some digits changed: numbers of any size, and signs.
     fn numbers(name: &'static str) -> impl Strategy<Value = Vec<u8>> {
         let number = "[-+]?[0-9]{1,22}";
         prop::collection::vec((any::<prop::sample::Index>(), number), 1..6).prop_map(
@@ -102,7 +102,7 @@ mod tests {
         parts.prop_map(|(a, b, c)| [a, b, c].join(&0))
     }
 
-    /// What sock_diag answers, with attributes of any length.
+    /// Answers of sock_diag, with attributes of any length.
     fn answer() -> impl Strategy<Value = Vec<u8>> {
         let attribute = (0u16..20, 0u16..4, prop::collection::vec(any::<u8>(), 0..12));
         (0u32..120, prop::collection::vec(attribute, 0..5)).prop_map(|(length, attributes)| {
@@ -118,7 +118,7 @@ mod tests {
         })
     }
 
-    /// Code with system calls in it.
+    /// Machine code with system calls in it.
     fn code() -> impl Strategy<Value = Vec<u8>> {
         let part = prop_oneof![
             Just(vec![0xb8, 0x01, 0x01, 0x00, 0x00]),

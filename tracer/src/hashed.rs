@@ -1,9 +1,9 @@
-//! Maps whose keys are hashes already.
+//! Maps whose keys are already hashes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
-/// Values by a key that is a hash already.
+/// Values by a key that is already a hash.
 pub(crate) type Hashed<T> = HashMap<u64, T, AsIs>;
 
 #[derive(Clone, Copy, Debug, Default)]

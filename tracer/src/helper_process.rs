@@ -1,4 +1,5 @@
-//! Processes of our own beside us, for what we cannot do ourselves: when we are killed, or because we are known.
+//! Helper processes: they do work that this process cannot do itself because it has been killed, or because
+//! others know its pid.
 #![expect(unsafe_code)]
 
 use std::ffi::CStr;
@@ -7,29 +8,30 @@ use std::os::fd::RawFd;
 
 use crate::descriptor_table::keep_only;
 
-/// Such a process. Dropped, it is waited for.
+/// A helper process. Dropping the value waits for its end.
 #[derive(Debug)]
 pub(crate) struct HelperProcess(libc::pid_t);
 
-/// To which process group it belongs.
+/// Process group of a helper process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// To ours: what is sent to all of that reaches it.
+    /// Our own group: signals to the group reach the helper process.
     Ours,
-    /// To its own, in a session of its own: nothing that ends the one that started us reaches it.
+    /// A group and session of its own: signals to ours do not reach the helper process.
     Own,
 }
 
 impl HelperProcess {
-    /// Begins one that does `act` and ends, with these descriptors and no others (their numbers are in order). No signal reaches
-    /// it but SIGKILL and SIGSTOP, all others stay pending, and its end raises none: it is none of the children that are waited for (wait(2), `__WCLONE`).
+    /// Starts a helper process that calls `act` and ends. It has only the descriptors `kept`, whose numbers
+    /// are sorted. No signal reaches it but SIGKILL and SIGSTOP; all others stay pending. Its end raises no
+    /// signal, and plain waits for children do not return it (wait(2), `__WCLONE`).
     ///
     /// # Errors
-    /// When there is no room for another process.
+    /// If the system allows no further process.
     ///
     /// # Safety
-    /// Other threads of ours do not go on in it, whatever they hold: `act` makes nothing but system calls, on memory that
-    /// was made before, and uses no descriptor but these.
+    /// Our other threads do not continue in the new process, whatever locks they have: `act` makes only
+    /// system calls, on memory that was allocated before, and uses no descriptor but these.
     pub(crate) unsafe fn begin(
         name: &CStr,
         group: Group,
@@ -37,7 +39,7 @@ impl HelperProcess {
         act: impl FnOnce(),
     ) -> io::Result<HelperProcess> {
         const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: what the child does is what the caller vouches for, and plain system calls.
+        // SAFETY: the child makes plain system calls, and `act`, for which the caller vouches.
         unsafe {
             match libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) {
                 0 => {
@@ -67,13 +69,13 @@ impl HelperProcess {
 
 impl Drop for HelperProcess {
     fn drop(&mut self) {
-        // SAFETY: a child of ours, which ends now.
+        // SAFETY: a child of ours, which is about to end.
         unsafe { libc::waitpid(self.0, std::ptr::null_mut(), libc::__WCLONE) };
     }
 }
 
-/// Waits in such a process until the other end of `socket` or pipe is closed. Whether that was without a word: a byte says that all
-/// is well.
+/// Waits, in a helper process, until the other end of `socket` or pipe is closed. Returns true if it was
+/// closed without a byte: a byte means a regular end.
 pub(crate) fn is_silent_end(socket: RawFd) -> bool {
     let mut byte = 0u8;
     loop {

@@ -1,8 +1,8 @@
-//! Counters of the machine, a few times a second: so that "the disk was busy" can be told from
+//! Counters of the machine, read a few times a second, so that "the disk was busy" can be distinguished from
 //! "the step was slow".
 //!
-//! Totals are recorded as the kernel has them, and only those that have changed: about 30 rows of
-//! 15 bytes for each sample of a busy machine.
+//! Totals are recorded as the kernel reports them, and only those that have changed: about 30 rows of 15
+//! bytes for each sample of a busy machine.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ pub(crate) mod files;
 use files::Parser;
 pub use files::Values;
 
-/// Counters of the machine on their way into a trace.
+/// Sampler that writes counters of the machine into a trace.
 pub(crate) struct HostSampler {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -34,13 +34,13 @@ pub(crate) struct Setup {
     pub(crate) host: HostId,
     pub(crate) clock: Clock,
     pub(crate) recorder: Recorder,
-    /// CPU time that sampling threads has taken so far, ns.
+    /// CPU time that the sampling of threads has taken so far, ns.
     pub(crate) sampler_ns: Option<Arc<AtomicU64>>,
 }
 
 impl HostSampler {
-    /// Takes a first sample soon, others at that rate, and a last one when it is dropped. A run
-    /// goes on without when there can be no thread for it.
+    /// Takes a first sample soon, others at the configured rate, and a last one when the value is dropped.
+    /// Returns `None` if no thread can be started for it; the run then goes on without samples.
     pub(crate) fn start(setup: Setup) -> Option<HostSampler> {
         if setup.hertz == 0 {
             return None;
@@ -73,7 +73,7 @@ fn run(setup: Setup, stop: &(Mutex<bool>, Condvar)) {
     let mut next = Instant::now();
     loop {
         counters.sample(&mut sources);
-        // A round that was missed is left out.
+        // A missed round is left out.
         next = (next + period).max(Instant::now());
         let stopped = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = next.saturating_duration_since(Instant::now());
@@ -88,7 +88,8 @@ fn run(setup: Setup, stop: &(Mutex<bool>, Condvar)) {
     counters.sample(&mut sources);
 }
 
-/// The files of /proc that have counters of the machine, kept open. One that the kernel does not have is left out.
+/// The files of /proc that have counters of the machine, kept open. Files that the kernel does not have are
+/// left out.
 #[derive(Debug)]
 pub struct Sources {
     files: Vec<(File, Parser)>,
@@ -107,7 +108,7 @@ impl Sources {
         }
     }
 
-    /// Calls `values` for every counter, once for each device of those that devices have.
+    /// Calls `values` for every counter, and for counters of devices once for each device.
     pub fn read(&mut self, values: &mut Values<'_>) {
         for (file, parser) in &self.files {
             let mut length = 0;
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(counters.ids, 2);
     }
 
-    /// Every kind of file that this kernel has yields the counters that it stands for.
+    /// Every kind of file that this kernel has yields its counters.
     #[test]
     fn this_machine_can_be_read() {
         let mut found = Vec::new();

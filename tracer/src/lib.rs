@@ -1,13 +1,11 @@
-//! Records what a workflow does: file calls through a FUSE passthrough filesystem ([`fs`]) and
-//! process lifetimes through ptrace events, handed to the writer of [`flowtrace_schema`].
+//! Records the actions of a workflow: file calls through a FUSE passthrough filesystem ([`fs`]) and process
+//! lifetimes through ptrace events or eBPF programs. Records go to the writer of [`flowtrace_schema`].
 //!
 //! Invariants:
 //! - it records and never computes: no graphs, no statistics, no terminal;
 //! - no traced call waits for the database, unless its queue is full;
-//! - everything that is dropped or could not be seen is counted as a
-//!   [`flowtrace_schema::Loss`];
-//! - the real directory is reached through a descriptor opened before the traced view was
-//!   mounted over it, never by path.
+//! - everything that is dropped or could not be seen is counted as a [`flowtrace_schema::Loss`];
+//! - the real directory is reached through a descriptor opened before the mount covered it, never by path.
 
 mod bpf;
 pub mod callers;

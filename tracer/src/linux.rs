@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Its release as `uname -r` says it, and the first two numbers of that.
+/// The kernel's release in the form of `uname -r`, and its first two numbers.
 pub(crate) fn release() -> (String, (u32, u32)) {
     let names = nix::sys::utsname::uname().ok();
     let text = names.map_or_else(String::new, |names| {
@@ -12,7 +12,7 @@ pub(crate) fn release() -> (String, (u32, u32)) {
     (text, version)
 }
 
-/// 0 stands for numbers that are not there, which is older than everything.
+/// Missing numbers count as 0, which is older than every version.
 fn version(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
@@ -20,7 +20,7 @@ fn version(release: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// What /proc counts CPU times and starts in, ns.
+/// Length of the unit in which /proc counts CPU times and starts, ns.
 pub(crate) fn tick_ns() -> u64 {
     1_000_000_000 / procfs::ticks_per_second()
 }
@@ -28,13 +28,13 @@ pub(crate) fn tick_ns() -> u64 {
 /// The pid namespace whose ids the scheduler reports (`PROC_PID_INIT_INO` of linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// An error unless the kernel's own ids of threads are those that we see.
+/// Fails unless the kernel's own ids of threads are those that this process sees.
 pub(crate) fn in_first_pid_namespace() -> io::Result<()> {
     let namespace = std::fs::read_link("/proc/self/ns/pid")?;
     match namespace.as_os_str() == FIRST_PID_NAMESPACE {
         true => Ok(()),
         false => Err(io::Error::other(
-            "the scheduler counts processes otherwise here",
+            "the scheduler reports process ids of another pid namespace",
         )),
     }
 }

@@ -1,36 +1,36 @@
-//! Memory that is mapped to a file or to what the kernel keeps (mmap(2)).
+//! Mappings of a file or of kernel memory (mmap(2)).
 #![expect(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// A mapping, which ends with this.
+/// A mapping, which ends when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: it gives away addresses alone; how what is there may be used is said by who uses it.
+// SAFETY: it gives away addresses only; the user of an address is responsible for the accesses.
 unsafe impl Send for Mapping {}
 // SAFETY: likewise.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `length` bytes from this offset of a file on, to be read and written together with others.
+    /// A shared mapping, for reading and writing, of `length` bytes of a file from `offset` on.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub(crate) fn shared(of: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         Self::new(of, offset, length, protection, libc::MAP_SHARED)
     }
 
-    /// The same with another protection, and shared or private (mmap(2)).
+    /// A mapping with any protection, shared or private (mmap(2)).
     ///
     /// # Errors
-    /// Likewise.
+    /// If the kernel refuses.
     pub(crate) fn new(
         of: BorrowedFd<'_>,
         offset: usize,
@@ -54,7 +54,7 @@ impl Mapping {
         self.start
     }
 
-    /// Bytes of it.
+    /// Length of the mapping in bytes.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -62,7 +62,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and nothing of it is borrowed any more.
+        // SAFETY: the mapping was made by `new`, and nothing borrows from it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

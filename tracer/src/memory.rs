@@ -1,17 +1,17 @@
-//! How much memory this process may use, where that is less than what the machine has.
+//! Memory that this process may use, where that is less than the memory of the machine.
 
 use std::fs;
 use std::path::Path;
 
 use crate::cgroups::Groups;
 
-/// The least limit of the memory cgroups that this process is in, bytes; `u64::MAX` where there is none.
+/// The smallest limit of the memory cgroups of this process, bytes; `u64::MAX` without a limit.
 pub(crate) fn limit() -> u64 {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     limit_of(&own, &Groups::here(), |file| fs::read_to_string(file).ok())
 }
 
-/// The same of a process with this `/proc/PID/cgroup`.
+/// The same for a process with this `/proc/PID/cgroup`.
 fn limit_of(own: &str, groups: &Groups, read: impl Fn(&Path) -> Option<String>) -> u64 {
     let limit = |directory: &Path, is_v1| {
         let name = match is_v1 {
@@ -23,7 +23,7 @@ fn limit_of(own: &str, groups: &Groups, read: impl Fn(&Path) -> Option<String>) 
     groups.least("memory", own, limit).unwrap_or(u64::MAX)
 }
 
-/// Has the kernel choose this process first where memory runs out, which anybody may for itself.
+/// Makes the kernel choose this process first when memory runs out. Any process may do that for itself.
 pub(crate) fn be_given_up_first() {
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
 }

@@ -1,4 +1,4 @@
-//! Mounting a FUSE view, by mount(2) where that is allowed and through fusermount3 otherwise.
+//! Mounting of a FUSE filesystem, by mount(2) where that is allowed and through fusermount3 otherwise.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -16,15 +16,14 @@ use nix::sys::socket::{
     sendmsg, socketpair,
 };
 
-/// Type of our mounts, as `/proc/self/mountinfo` shows it.
+/// Type of flowtrace's mounts in `/proc/self/mountinfo`.
 pub const FILESYSTEM_TYPE: &str = "fuse.flowtrace";
-/// Begin of the source that our mounts show; the process id of the daemon follows.
+/// Begin of the source of flowtrace's mounts; the process id of the daemon follows.
 pub(crate) const SOURCE_PREFIX: &str = "flowtrace#";
-/// Where the kernel's FUSE device is.
+/// Path of the kernel's FUSE device.
 pub const DEVICE: &str = "/dev/fuse";
 
-/// Opens the FUSE device. The kernel insists that this happens in the user namespace in which
-/// the mount will be.
+/// Opens the FUSE device. The kernel requires that this happens in the user namespace of the mount.
 pub fn open_device() -> io::Result<OwnedFd> {
     let device = OpenOptions::new()
         .read(true)
@@ -34,43 +33,42 @@ pub fn open_device() -> io::Result<OwnedFd> {
     Ok(device.into())
 }
 
-/// How a view is mounted.
+/// Properties of a mount to make.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
-    /// Where.
+pub(crate) struct NewMount {
+    /// Mount point.
     pub(crate) at: PathBuf,
     /// Mode of the root directory.
     pub(crate) root_mode: u32,
-    /// `noexec`, `nosuid` and the like of the directory that is viewed.
+    /// `noexec`, `nosuid` and similar flags of the directory below.
     pub(crate) flags: MsFlags,
-    /// Let the kernel check permissions: needed where one daemon serves several users.
+    /// Let the kernel check permissions, which is needed if one daemon serves several users.
     pub(crate) default_permissions: bool,
 }
 
-/// Mounts the view that `device` will serve. Succeeds at once; the first access waits for the
-/// daemon.
-pub(crate) fn mount(device: &OwnedFd, view: &View, uid: u32, gid: u32) -> io::Result<()> {
+/// Makes the mount that `device` will serve. Succeeds at once; the first access waits for the daemon.
+pub(crate) fn mount(device: &OwnedFd, mount: &NewMount, uid: u32, gid: u32) -> io::Result<()> {
     let mut options = format!(
         "fd={},rootmode={:o},user_id={uid},group_id={gid},allow_other",
         device.as_raw_fd(),
-        view.root_mode
+        mount.root_mode
     );
-    if view.default_permissions {
+    if mount.default_permissions {
         options.push_str(",default_permissions");
     }
     let source = source();
     let options = Some(options.as_str());
     nix::mount::mount(
         Some(source.as_str()),
-        &view.at,
+        &mount.at,
         Some(FILESYSTEM_TYPE),
-        view.flags,
+        mount.flags,
         options,
     )?;
     Ok(())
 }
 
-/// Mounts a view through the set-user-id helper of the fuse3 package.
+/// Mounts through the set-user-id helper of the fuse3 package.
 pub(crate) fn mount_by_helper(at: &Path) -> io::Result<OwnedFd> {
     let (ours, theirs) = socketpair(
         AddressFamily::Unix,
@@ -78,7 +76,7 @@ pub(crate) fn mount_by_helper(at: &Path) -> io::Result<OwnedFd> {
         None,
         SockFlag::SOCK_CLOEXEC,
     )?;
-    // The helper must inherit its end, under a number that it is told.
+    // The helper must inherit its end, under a number that it gets as an argument.
     let theirs = nix::unistd::dup(&theirs)?;
     let output = Command::new("fusermount3")
         .args([
@@ -106,7 +104,7 @@ fn source() -> String {
 /// Sends a descriptor with a byte over a socket.
 ///
 /// # Errors
-/// When the other end is gone.
+/// If the other end is closed.
 pub(crate) fn send_descriptor(
     socket: BorrowedFd<'_>,
     descriptor: BorrowedFd<'_>,
@@ -129,7 +127,8 @@ pub(crate) fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let mut buffers = [IoSliceMut::new(&mut byte)];
     let mut space = nix::cmsg_space!(i32);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    // A call that has a time limit is not begun again by itself, also if it is interrupted by nothing of ours (signal(7)).
+    // The kernel does not restart a call with a time limit after an interruption, even one by a stop
+    // (signal(7)).
     let message = loop {
         match recvmsg::<()>(socket.as_raw_fd(), &mut buffers, Some(&mut space), flags) {
             Err(Errno::EINTR) => {}
@@ -140,23 +139,23 @@ pub(crate) fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
         if let ControlMessageOwned::ScmRights(descriptors) = control
             && let Some(&fd) = descriptors.first()
         {
-            // SAFETY: the kernel just made this descriptor for us, and nobody else knows it.
+            // SAFETY: the kernel just made this descriptor for us, and no one else knows it.
             #[expect(unsafe_code)]
             return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
         }
     }
     Err(io::Error::new(
         io::ErrorKind::UnexpectedEof,
-        "no descriptor came",
+        "the message has no descriptor",
     ))
 }
 
-/// Takes a view away. `Err` with `EBUSY` when something uses it.
+/// Unmounts. `Err` with `EBUSY` if a process uses the mount.
 pub fn unmount(at: &Path) -> io::Result<()> {
     unmount_with(at, MntFlags::empty(), "-u")
 }
 
-/// Takes a view out of sight now; it ends when its last user does.
+/// Removes a mount from its path at once; it ends when its last user does.
 pub fn unmount_lazily(at: &Path) -> io::Result<()> {
     unmount_with(at, MntFlags::MNT_DETACH, "-uz")
 }
@@ -187,7 +186,7 @@ pub struct Mount {
     pub id: u32,
     /// Number of the mount that it is mounted on.
     pub parent: u32,
-    /// Its device, as `st_dev` of the files in it tells it.
+    /// Its device, equal to `st_dev` of the files in it.
     pub device: u64,
     /// Mount point.
     pub point: PathBuf,
@@ -202,17 +201,17 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     fs::read("/proc/self/mountinfo").map(|text| parse_mounts(&text))
 }
 
-/// True if something is mounted on a view, as far as thread `tid` sees; also if that cannot be
-/// told.
+/// True if something is mounted on a flowtrace mount, as far as thread `tid` sees; also if that cannot be
+/// determined.
 pub(crate) fn is_mounted_on(tid: u32) -> bool {
     let Some(mounts) = seen_by(tid) else {
         return true;
     };
-    let mut views = mounts.iter().filter(|mount| mount.kind == FILESYSTEM_TYPE);
-    views.any(|view| mounts.iter().any(|mount| mount.parent == view.id))
+    let mut ours = mounts.iter().filter(|mount| mount.kind == FILESYSTEM_TYPE);
+    ours.any(|own| mounts.iter().any(|mount| mount.parent == own.id))
 }
 
-/// The devices of the views at these places, as thread `tid` sees them: of each the topmost.
+/// The devices of the mounts at these places, as thread `tid` sees them: the topmost mount of each.
 pub(crate) fn devices_at<'a>(tid: u32, places: impl Iterator<Item = &'a Path>) -> Vec<u64> {
     let mounts = seen_by(tid).unwrap_or_default();
     let device = |place: &Path| Some(mounts.iter().rfind(|mount| mount.point == place)?.device);
@@ -229,7 +228,7 @@ fn parse_mounts(text: &[u8]) -> Vec<Mount> {
     lines.filter_map(parse_mount).collect()
 }
 
-/// The topmost mount that holds `path`, which must be absolute and without symbolic links.
+/// The topmost mount that contains `path`, which must be absolute and without symbolic links.
 pub fn mount_of(path: &Path) -> io::Result<Option<Mount>> {
     let mounts = mounts()?;
     let longest = mounts.iter().filter(|m| path.starts_with(&m.point));
@@ -259,7 +258,7 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// mountinfo writes space, tab, newline and backslash as three octal digits.
+/// Reverts the escapes of mountinfo: space, tab, newline and backslash are three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -281,7 +280,7 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The flags of the filesystem below `directory` that a view of it must keep.
+/// The flags of the filesystem below `directory` that a mount over it must keep.
 pub(crate) fn kept_flags(directory: &File) -> io::Result<MsFlags> {
     use nix::sys::statvfs::{FsFlags, fstatvfs};
     let flags = fstatvfs(directory)?.flags();
@@ -298,10 +297,10 @@ pub(crate) fn kept_flags(directory: &File) -> io::Result<MsFlags> {
         .collect())
 }
 
-/// A path as a C string; paths from the kernel never hold a NUL.
+/// A path as a C string; paths from the kernel never contain a NUL.
 pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "text holds a NUL byte"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "text contains a NUL byte"))
 }
 
 #[cfg(test)]
@@ -317,12 +316,12 @@ mod tests {
 
     extern "C" fn nothing(_: libc::c_int) {}
 
-    /// As on a socket with a time limit, whose calls are not begun again.
+    /// As on a socket with a time limit, whose calls the kernel does not restart.
     #[test]
     fn a_descriptor_comes_though_its_receiver_is_interrupted() {
         let handler = SigHandler::Handler(nothing);
         let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-        // SAFETY: the handler does nothing, and nobody else in this process has one for this signal.
+        // SAFETY: the handler does nothing, and this process has no other handler for this signal.
         #[expect(unsafe_code)]
         unsafe { sigaction(Signal::SIGURG, &action) }.unwrap();
         let (ours, other) = UnixStream::pair().unwrap();

@@ -1,7 +1,8 @@
 //! Live capture of packets, and the sockets and processes behind their flows.
 //!
-//! Door: [`live`] captures; [`interfaces`] lists what can be captured. Headers, flows and rows are in
-//! [`flowtrace_net`], to which this module gives frames and sockets. It knows process events, and not `fs`.
+//! Entry points: [`live`] captures; [`interfaces`] lists the interfaces that can be captured. Headers, flows
+//! and rows are in [`flowtrace_net`], which gets frames and sockets from this module. This module uses
+//! process events, and not `fs`.
 
 pub(crate) mod follow;
 pub mod interfaces;

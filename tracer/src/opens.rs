@@ -1,5 +1,5 @@
-//! Between FUSE and the kernel layer: which files were opened, which copies FUSE made and recorded,
-//! and whose data must come to FUSE all the same.
+//! Exchange between FUSE and the kernel layer: the files that were opened, the copies that FUSE made and
+//! recorded, and the images whose data must come to FUSE all the same.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,82 +7,82 @@ use flowtrace_schema::{FileId, Loss, Recorder, Upid};
 
 use crate::callers::{Caller, Images};
 
-/// What FUSE did for a call that has not returned yet.
+/// Action of FUSE for a call that has not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// When, ns since the start of the run.
+    /// Time in ns since the start of the run.
     pub(crate) at: u64,
-    /// Who makes the call.
+    /// Thread that makes the call.
     pub(crate) tid: u32,
     pub(crate) what: Noted,
 }
 
-/// See [`Note`].
+/// Kinds of actions, see [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
     /// Opened a file.
     Opened(OpenedFile),
-    /// An open is going to be made of a file whose name says all.
+    /// An open is about to be made of a file that is known by its name alone.
     Opens(OpenedFile),
-    /// Copied from file to file, and recorded that. Where it could not, the kernel does so by itself.
+    /// Copied from file to file, and recorded that. If FUSE could not copy, the kernel does so by itself.
     Copied,
 }
 
-/// A file was opened.
+/// A file that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenedFile {
-    /// The file; `None`: it is left out of the trace.
+    /// The file; `None` if the trace leaves it out.
     pub(crate) file: Option<FileId>,
     /// The flags of open(2).
     pub(crate) flags: u32,
-    /// Its data come to FUSE, which records them.
+    /// True if its data come to FUSE, which records them.
     pub(crate) by_fuse: bool,
-    /// The number of its inode as the view shows it; `None`: outside of the views.
+    /// The number of its inode as the mount shows it; `None` outside of the mounts.
     pub(crate) number: Option<u64>,
 }
 
-/// What FUSE tells the kernel layer, and asks it.
+/// Notes of FUSE for the kernel layer, and the images that FUSE must serve.
 #[derive(Debug, Default)]
 pub struct Opens {
     notes: Mutex<Vec<Note>>,
-    /// Images whose calls cannot be told by tracepoints: programs of another architecture, and
-    /// those that have the kernel do their I/O behind their back.
+    /// Images whose calls tracepoints cannot report: programs of another architecture, and those whose I/O
+    /// the kernel does asynchronously.
     by_fuse: Images,
 }
 
 impl Opens {
-    /// Whether the kernel may serve the data of a file that is being opened by itself.
+    /// Returns true if the kernel may serve by itself the data of a file that is being opened.
     pub(crate) fn may_pass(&self, who: Option<Caller>, flags: u32) -> bool {
         let Some(who) = who else {
             return false;
         };
-        // Where an append ends up is only known to who makes it.
+        // Only the process that serves an append knows its offset.
         flags & libc::O_APPEND as u32 == 0 && !self.is_by_fuse(who.upid)
     }
 
-    /// Something was done for a call.
+    /// Adds a note.
     pub(crate) fn note(&self, note: Note) {
         self.notes().push(note);
     }
 
-    /// What was done since the last call.
+    /// Takes the notes since the last call.
     pub(super) fn take(&self) -> Vec<Note> {
         std::mem::take(&mut *self.notes())
     }
 
-    /// Image `heir` is of a process that the one of image `of` has just forked.
+    /// A process whose image is `of` has forked one whose image is `heir`, which FUSE then serves likewise.
     pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
         self.by_fuse.inherit(of, heir);
     }
 
-    /// Image `upid` begins to have the kernel read and write for it, of which no call tells.
+    /// Image `upid` begins to have the kernel read and write for it, which no call reports.
     pub(crate) fn reads_by_itself(&self, upid: Upid, recorder: &Recorder) {
         if self.by_fuse.insert(upid) {
             recorder.lost(Loss::AsyncIo, 1);
         }
     }
 
-    /// The data of what image `upid` opens from now on must come to FUSE.
+    /// From now on the data of files that image `upid` opens must come to FUSE.
     pub(crate) fn serve_by_fuse(&self, upid: Upid) {
         self.by_fuse.insert(upid);
     }

@@ -1,13 +1,13 @@
-//! Threads of ours that must not wait for a processor behind the threads of the command.
+//! Priority boost for threads of the recorder that must not wait for a CPU behind the threads of the command.
 #![expect(unsafe_code)]
 
 use std::marker::PhantomData;
 
-/// Above all but what somebody has put above everything (`sched_prio_to_weight` of the kernel: 28 times
-/// the share of an ordinary thread, and it goes on a processor as soon as it is woken).
+/// Nice value above everything but processes that a user has put above everything (`sched_prio_to_weight` of
+/// the kernel: 28 times the share of an ordinary thread, and it gets a CPU as soon as it is woken).
 const NICE: libc::c_int = -15;
 
-/// The calling thread, and those that it begins, run before those of the command until this is dropped.
+/// While this value lives, the calling thread, and threads that it starts, run before those of the command.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     before: libc::c_int,
@@ -16,7 +16,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Where that is not allowed (setpriority(2) wants `CAP_SYS_NICE`), everything stays as it is.
+    /// Raises the priority. If that is not allowed (setpriority(2) needs `CAP_SYS_NICE`), nothing changes.
     pub(crate) fn of_the_command() -> Ahead {
         let before = nice();
         set(NICE.min(before));
@@ -33,13 +33,14 @@ impl Drop for Ahead {
     }
 }
 
-/// The calling thread runs as soon as it is woken, whatever else runs, until it ends or [`as_usual`] (`SCHED_FIFO` of sched(7)): for one that does
-/// little at a time. Where that is not allowed, everything stays as it is.
+/// The calling thread runs as soon as it is woken, whatever else runs, until it ends or calls [`as_usual`]
+/// (`SCHED_FIFO` of sched(7)). This is for a thread with little work at a time. If that is not allowed,
+/// nothing changes.
 pub(crate) fn at_once() {
     schedule(libc::SCHED_FIFO, 1);
 }
 
-/// The calling thread is one among others again.
+/// The calling thread is scheduled as usual again.
 pub(crate) fn as_usual() {
     schedule(libc::SCHED_OTHER, 0);
 }

@@ -1,4 +1,4 @@
-//! Work on several threads at a time, where somebody waits for all of it.
+//! Work on several threads at a time, whose results are all needed.
 
 use std::collections::VecDeque;
 use std::iter::from_fn;
@@ -7,14 +7,14 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle, available_parallelism, scope};
 
-/// What each of these comes to, in their order. There are no more threads than processors, this one among them, and each takes
-/// the next that nobody has taken: what takes longest is best named first.
+/// Results of the functions, in their order. There are at most as many threads as CPUs, this one among them,
+/// and each takes the next function that is left: the slowest are best given first.
 pub(crate) fn side_by_side<T: Send>(
     acts: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
 ) -> Vec<T> {
     let acts: VecDeque<_> = acts.into_iter().enumerate().collect();
-    let processors = available_parallelism().map_or(1, NonZero::get);
-    let others = processors.min(acts.len()).saturating_sub(1);
+    let cpus = available_parallelism().map_or(1, NonZero::get);
+    let others = cpus.min(acts.len()).saturating_sub(1);
     let waiting = Mutex::new(acts);
     let next = || {
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ pub(crate) fn side_by_side<T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What both come to; the second on this thread.
+/// Results of both functions; the second runs on this thread.
 pub(crate) fn both<A: Send, B>(
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,

@@ -1,4 +1,4 @@
-//! `statx`: the attributes of a file together with its birth time and mount; and its generation.
+//! `statx`: the attributes of a file together with its birth time and mount, and its generation.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -17,24 +17,24 @@ use nix::Result;
 /// `STATX_MNT_ID` of include/uapi/linux/stat.h (5.8).
 const MNT_ID: u32 = 0x1000;
 
-/// Attributes of an open file, also one opened with `O_PATH`.
+/// Attributes of an open file, also of one opened with `O_PATH`.
 pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Attributes> {
     statx(fd, c"", libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW)
 }
 
-/// Attributes of an open file as the kernel knows them: its filesystem is not asked.
+/// Attributes of an open file as the kernel knows them, without a request to its filesystem.
 pub(crate) fn as_known(fd: BorrowedFd<'_>) -> Result<Attributes> {
     statx(fd, c"", libc::AT_EMPTY_PATH | AT_STATX_DONT_SYNC)
 }
 
-/// Attributes of a name in a directory, of the link itself if it is one.
+/// Attributes of a name in a directory; of the link itself if it is one.
 pub(crate) fn at(directory: BorrowedFd<'_>, name: &CStr) -> Result<Attributes> {
     statx(directory, name, libc::AT_SYMLINK_NOFOLLOW)
 }
 
-/// Attributes of what a name in a directory leads to, as the kernel knows them: a filesystem that is
-/// far away, or our own, is not asked. For a link of /proc to what is open that holds whatever it is; to find a path may
-/// take asking, so that [`crate::proc::near`] is there for paths.
+/// Attributes of the target of a name in a directory, as the kernel knows them: a remote filesystem, or our
+/// own, gets no request for them. For a link of /proc to an open file that is always so. The lookup of a path
+/// may take requests, so use [`crate::proc::near`] for paths.
 pub(crate) fn known(directory: BorrowedFd<'_>, name: &CStr) -> Result<Attributes> {
     statx(directory, name, AT_STATX_DONT_SYNC)
 }

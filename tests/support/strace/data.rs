@@ -9,17 +9,17 @@ use std::process::Command;
 use super::super::process;
 use super::text::{Halves, annotated, arguments, numbered, parts};
 
-/// The system calls that move data of files, and those that decide where.
+/// The system calls that move data of files, and those that decide the offset.
 const CALLS: &str = "trace=read,pread64,readv,preadv,preadv2,write,pwrite64,writev,pwritev,\
                      pwritev2,sendfile,splice,copy_file_range,lseek,open,openat,openat2,creat,dup,\
                      dup2,dup3,fcntl,clone,clone3,fork,vfork,ftruncate,fallocate";
 
-/// What a call does.
+/// Kinds of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
     Write,
-    /// Writes as part of a `sendfile` or `splice`, which may take several turns.
+    /// Writes as part of a `sendfile` or `splice`, which may write in several pieces.
     Fill,
     CopyFrom,
     CopyTo,
@@ -37,18 +37,19 @@ pub(crate) struct Call {
     pub(crate) result: String,
 }
 
-/// The files below a directory, as somebody else tells them apart.
+/// The files below a directory, identified by a source other than strace.
 pub(crate) struct Files<'a> {
     pub(crate) directory: &'a Path,
-    /// The file that a thread opened, which had this path.
+    /// Finds the file with this path that a thread opened.
     pub(crate) opened: &'a mut dyn FnMut(u32, &str) -> Option<i64>,
     /// Sizes at the beginning, by path.
     pub(crate) sizes: &'a HashMap<String, u64>,
-    /// Whether what `sendfile` and `splice` read counts: no file system hears of it as the call that it is.
+    /// True if the reads of `sendfile` and `splice` count. No filesystem sees them as the calls that they
+    /// are.
     pub(crate) sent: bool,
 }
 
-/// Puts a command below strace, which writes to `log`.
+/// Runs a command under strace, which writes to `log`.
 pub(crate) fn record(command: &Command, cwd: &Path, log: &Path) {
     let mut strace = Command::new("strace");
     strace
@@ -65,8 +66,8 @@ pub(crate) fn record(command: &Command, cwd: &Path, log: &Path) {
     process::finish(&mut strace).expect(0);
 }
 
-/// The calls in a log that moved data of files, in the order of their ends. Not those that end
-/// before any filesystem hears of them: of no bytes, on directories, or with impossible arguments.
+/// The calls in a log that moved data of files, in the order of their ends. Calls that end before any
+/// filesystem sees them are left out: those of no bytes, on directories, or with impossible arguments.
 pub(crate) fn read(log: &Path, files: Files<'_>) -> Vec<Call> {
     let log = fs::read(log).expect("the log of strace");
     let mut reader = Reader::new(files);
@@ -94,7 +95,7 @@ struct Reader<'a> {
     calls: Vec<Call>,
 }
 
-/// A line taken apart.
+/// A line, split into its parts.
 struct Line<'a> {
     tid: u32,
     name: &'a str,
@@ -118,7 +119,7 @@ impl<'a> Reader<'a> {
         let creators = creators(log);
         let mut halves = Halves::default();
         for (tid, text) in log.lines().filter_map(numbered) {
-            // A child may be seen before the call that made it ends.
+            // A child may appear before the end of the call that made it.
             if !self.table_of.contains_key(&tid) {
                 self.enter(tid, creators.get(&tid));
             }
@@ -142,7 +143,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A thread begins, with the table of its creator or a copy of it.
+    /// A thread begins, with the table of its creator or a copy of that table.
     fn enter(&mut self, tid: u32, creator: Option<&(u32, bool)>) {
         let theirs = creator.and_then(|(by, shares)| Some((*self.table_of.get(by)?, *shares)));
         let table = match theirs {
@@ -244,8 +245,7 @@ impl<'a> Reader<'a> {
         };
     }
 
-    /// The open file behind the descriptor in an argument, if strace says that it is below the
-    /// directory.
+    /// The open file of the descriptor in an argument, if strace says that the file is below the directory.
     fn opened(&mut self, line: &Line<'_>, argument: usize) -> Option<usize> {
         let text = line.arguments[argument];
         let path = Path::new(annotated(text)?);
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         open
     }
 
-    /// A read or write of its own.
+    /// A call that only reads or only writes.
     fn data(&mut self, line: &Line<'_>, kind: Kind) {
         let Some(open) = self.opened(line, 0) else {
             return;
@@ -277,8 +277,8 @@ impl<'a> Reader<'a> {
         self.call(line, open, kind, given, length);
     }
 
-    /// One side of a call that moves data between two descriptors. The offset, if there is one, is
-    /// shown as `[before] => [after]` or `[before]`.
+    /// One side of a call that moves data between two descriptors. The offset, if there is one, is shown as
+    /// `[before] => [after]` or `[before]`.
     fn send(&mut self, line: &Line<'_>, fd: usize, offset: Option<usize>, kind: Kind) {
         let Some(open) = self.opened(line, fd) else {
             return;
@@ -317,7 +317,7 @@ impl<'a> Reader<'a> {
             self.extend(file, offset + moved);
         }
         const UNHEARD: [&str; 5] = ["EBADF", "EISDIR", "EINVAL", "EFAULT", "ESPIPE"];
-        // The kernel reads for sendfile and splice by itself.
+        // For sendfile and splice the kernel itself reads.
         let by_kernel =
             !self.files.sent && kind == Kind::Read && matches!(line.name, "sendfile" | "splice");
         if length == 0 || by_kernel || UNHEARD.contains(&result.as_str()) {
@@ -339,7 +339,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Who made each thread, and whether they share descriptors.
+/// Creator of each thread, and true if both share their descriptors.
 fn creators(log: &str) -> BTreeMap<u32, (u32, bool)> {
     let mut halves = Halves::default();
     let mut creators = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Lines of strace taken apart.
+//! Parser of the lines of strace.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Calls and notices in the order of completion; halves of interrupted lines are joined.
+/// Calls and notices in the order of completion; the halves of interrupted lines are joined.
 pub(super) fn whole_lines(log: &str) -> Vec<(u32, String)> {
     let mut halves = Halves::default();
     let lines = log.lines().filter_map(|line| {
@@ -126,7 +126,7 @@ pub(super) fn path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// `base/path` without `.` and `..`; symbolic links are taken for directories.
+/// `base/path` without `.` and `..`; symbolic links count as directories.
 pub(super) fn join(base: &Path, path: &Path) -> PathBuf {
     let mut joined = PathBuf::new();
     for component in base.join(path).components() {
@@ -139,8 +139,8 @@ pub(super) fn join(base: &Path, path: &Path) -> PathBuf {
     joined
 }
 
-/// The arguments that a program finds: for a script the kernel puts the interpreter, at most one
-/// argument of it, and the script's path as it was given in the place of the first one.
+/// The arguments that a program gets. For a script the kernel replaces the first argument by the interpreter,
+/// at most one argument of the interpreter, and the path of the script as given.
 pub(super) fn with_interpreter(program: &Path, file: Vec<u8>, argv: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let bytes = fs::read(program).unwrap_or_default();
     let first = bytes.split(|&b| b == b'\n').next().unwrap_or_default();

@@ -8,12 +8,12 @@ use nix::errno::Errno;
 use crate::support::strace::data::{Call, Kind};
 use crate::support::trace::Trace;
 
-/// What flowtrace saw.
+/// The observations of flowtrace.
 pub(super) struct Seen {
     calls: Vec<Call>,
     /// All names of each file.
     names: HashMap<i64, BTreeSet<String>>,
-    /// What each thread is still to open.
+    /// Files that each thread has not opened yet, in order.
     opens: HashMap<u32, VecDeque<i64>>,
     commands: HashMap<u32, String>,
 }
@@ -34,7 +34,7 @@ impl Seen {
                 .or_default()
                 .insert(row.swap_remove(0));
         }
-        // Not what the kernel opens to run it.
+        // Without the files that the kernel opens to execute a program.
         let opens = trace.rows(
             "SELECT COALESCE(c.tid, p.pid), c.file_id FROM calls AS c JOIN processes AS p USING (upid)
              WHERE c.op IN ('open', 'create', 'opendir') AND c.result >= 0 AND c.flags & 32 = 0
@@ -82,11 +82,11 @@ impl Seen {
         seen
     }
 
-    /// The next file that a thread opened, if it ever had that path. FIFOs and devices are opened
-    /// by the kernel alone and do not come up here.
+    /// Takes the next file that a thread opened, if that file ever had this path. FIFOs and devices are
+    /// opened by the kernel alone and do not appear here.
     pub(super) fn opened(&mut self, tid: u32, path: &str) -> Option<i64> {
         let opens = self.opens.get_mut(&tid)?;
-        // What was made without a name shows as an empty one.
+        // A file made without a name has an empty one.
         let nameless = path.ends_with("//");
         let named = |file: &mut i64| {
             let names = self.names.get(file);
@@ -139,7 +139,7 @@ pub(super) fn assert_same(strace: &[Call], seen: &Seen) -> usize {
     strace.len()
 }
 
-/// The calls around a place in a list.
+/// The calls around a position in a list.
 fn around(calls: &[&Call], at: usize) -> String {
     let mut text = String::new();
     let end = calls.len().min(at + 4);
@@ -168,7 +168,7 @@ fn around(calls: &[&Call], at: usize) -> String {
     text
 }
 
-/// `Err`: the places of the first difference.
+/// Compares two lists; `Err` has the positions of the first difference.
 fn agree(strace: &[&Call], seen: &[&Call]) -> Result<(), (usize, usize)> {
     let mut next = 0;
     for (at, call) in strace.iter().enumerate() {
@@ -181,7 +181,7 @@ fn agree(strace: &[&Call], seen: &[&Call]) -> Result<(), (usize, usize)> {
     }
 }
 
-/// How many of the calls that flowtrace saw are one that strace saw; None: they do not agree.
+/// Number of calls in flowtrace's list that make up one call of strace; `None` if they do not agree.
 fn taken(call: &Call, seen: &[&Call]) -> Option<usize> {
     let same_place = |seen: &&&Call| seen.kind == call.kind && seen.offset == call.offset;
     match call.kind {
@@ -189,7 +189,7 @@ fn taken(call: &Call, seen: &[&Call]) -> Option<usize> {
             let seen = seen.first().filter(same_place)?;
             (seen.length == call.length && seen.result == call.result).then_some(1)
         }
-        // The kernel asks for no more than what is left, and not at all when nothing is.
+        // The kernel requests no more than the rest of the file, and nothing at its end.
         Kind::CopyFrom | Kind::CopyTo if call.result == "0" => {
             let seen = seen.first().filter(same_place);
             Some(usize::from(seen.is_some_and(|seen| seen.result == "0")))

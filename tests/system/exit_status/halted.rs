@@ -1,4 +1,4 @@
-//! A command that nobody but the terminal's shell can let go on: it stopped itself by SIGSTOP.
+//! A command that stopped itself by SIGSTOP, so that only the terminal's shell can continue it.
 
 use std::process::Command;
 
@@ -7,7 +7,8 @@ use crate::support::process::finish;
 use crate::support::trace::Trace;
 use crate::support::{FLOWTRACE, PYTHON, need_python};
 
-/// A shell at a terminal, in Python: it waits for its job, which stops, and lets all of it or the command alone go on.
+/// A shell at a terminal, in Python: it waits for its job, which stops, and continues the whole job or the
+/// command alone.
 const SHELL: &str = r#"
 import os, pty, signal, sys
 whom, *command = sys.argv[1:]

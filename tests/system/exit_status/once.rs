@@ -1,4 +1,4 @@
-//! Each signal reaches the command once, whoever of its process group got it.
+//! Each signal reaches the command once, whichever processes of its group got it.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::support::process::{Running, start};
 use crate::support::trace::Trace;
 use crate::support::{PATIENCE, PYTHON, need_python, run_in, wait_for};
 
-/// `timeout`, and `kill` of a group: the command and flowtrace get the same signal. What flowtrace alone gets, the command gets
-/// from it. Either way once.
+/// `timeout` and `kill` of a group send the same signal to the command and to flowtrace. A signal to
+/// flowtrace alone is passed on to the command. In both cases the command gets it once.
 #[test]
 fn each_signal_comes_once() {
     let counting = "trap 'echo caught' USR1; echo ready; while [ ! -e over ]; do sleep 0.02; done";
@@ -32,7 +32,7 @@ fn each_signal_comes_once() {
                 wait_for("the signal", PATIENCE, || {
                     (count(&running) >= sent).then_some(())
                 });
-                // Long enough for another of the same.
+                // Long enough for a second signal of the same kind.
                 std::thread::sleep(Duration::from_millis(80));
                 assert_eq!(count(&running), sent, "{:?} {detach:?}", case.options);
             }
@@ -43,7 +43,8 @@ fn each_signal_comes_once() {
     });
 }
 
-/// Several to the group at once, by one of it, and those that batch systems send, to flowtrace alone.
+/// Several signals to the group in quick succession from one of its processes, and the signals of batch
+/// systems to flowtrace alone.
 #[test]
 fn signals_in_quick_succession_come_once_each() {
     if !need_python("signal") {

@@ -1,4 +1,4 @@
-//! Runs of a generated Makefile with other inputs, after results went, and of what failed.
+//! Runs of a generated Makefile with other inputs, after results were removed, and of commands that failed.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::{contents, traced};
 use crate::support::process::finish;
 use crate::support::{Scratch, need_program};
 
-/// What another run of make has to do, and nothing else, in the place of the first one.
+/// A second run of make in the place of the first one does the necessary steps, and nothing else.
 #[test]
 fn make_again_gives_what_the_script_would() {
     let script = "wc -l in > log\nwc -l in2 >> log\nsort -r log > out\nsort in > s; gzip -n s\n";
@@ -28,7 +28,7 @@ fn make_again_gives_what_the_script_would() {
         made.retain(|(name, _)| !name.starts_with(".flowtrace"));
         made
     });
-    // A file that was changed in place begins anew when an input of a later change differs.
+    // A file that was changed in place is made from the start if an input of a later change differs.
     fs::write(copy.join("in2"), "1\n2\n3\n").unwrap();
     make();
     let log = fs::read_to_string(copy.join("log")).unwrap();
@@ -37,7 +37,7 @@ fn make_again_gives_what_the_script_would() {
         fs::read_to_string(copy.join("out")).unwrap(),
         "3 in2\n100 in\n"
     );
-    // A result that is gone comes back; a program that does not overwrite does not see the old one.
+    // A missing result is made again; a program that does not overwrite its output does not see the old one.
     fs::remove_file(copy.join("out")).unwrap();
     fs::write(copy.join("in"), "2\n1\n").unwrap();
     make();
@@ -47,7 +47,8 @@ fn make_again_gives_what_the_script_would() {
     );
 }
 
-/// A writer whose reader needs no more has not failed, also where the input had been so short that it came to its end.
+/// A writer that ends early because its reader needs no more has not failed. This holds even if its input was
+/// so short in the traced run that it came to its end.
 #[test]
 fn a_writer_may_be_ended_by_its_reader() {
     let script = "cat in | head -n 3 > first\n{ cat in2; false; } | cat > all || true\n";
@@ -67,7 +68,7 @@ fn a_writer_may_be_ended_by_its_reader() {
     }
 }
 
-/// The command with which a run ended fails again.
+/// The command with which the run ended fails again.
 #[test]
 fn a_run_that_failed_fails() {
     let script = "set -e\nsort in > o1\nsort nosuch > o2\nsort in2 > o3\n";
@@ -85,7 +86,7 @@ fn a_run_that_failed_fails() {
     finish(make.current_dir(traced.copy("copy"))).expect(2);
 }
 
-/// Whatever a user takes away: what left it is done again, with all that it takes.
+/// If a user removes files, the steps that made them run again, with all steps that these need.
 #[test]
 fn make_works_from_any_state_that_a_user_leaves() {
     let script = "mkdir out\nmkdir -p out/deep\nsort -r in > out/sorted\ngzip -nc out/sorted > out/deep/z\n\
@@ -139,7 +140,7 @@ fn make_works_from_any_state_that_a_user_leaves() {
     assert!(copy.join("link").is_symlink());
 }
 
-/// What GNU parallel keeps for itself (`~/.parallel`) is nothing that a step leaves.
+/// Files that GNU parallel keeps for itself (`~/.parallel`) are not results of a step.
 #[test]
 fn jobs_of_parallel_come_back() {
     if !need_program("parallel") {
@@ -150,7 +151,7 @@ fn jobs_of_parallel_come_back() {
         format!("{jobs}\n"),
         format!("cat in > all\n{jobs}\ncat in.out in2.out all > res\n"),
     ] {
-        // It keeps more the first time.
+        // It keeps more files at its first run.
         let home = Scratch::new();
         let home = format!("HOME={}", home.dir("home").display());
         let command = ["env", &home, "bash", "script"];

@@ -1,4 +1,4 @@
-//! Scripts whose runs in a copy of the inputs, as they were generated, leave the same files.
+//! Scripts that leave the same files when they run, as generated, in a copy of the inputs.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::{listed, traced};
 use crate::support::need_program;
 use crate::support::process::finish;
 
-/// What changes names, modes and directories, and what is joined by them.
+/// Commands that change names, modes and directories, and commands that depend on those.
 const NAMES: &str = r#"
 sort in > t; mv t fin; cat fin > o
 cd d && sort ../in > x 2> err
@@ -98,7 +98,7 @@ fn what_make_ran_comes_back() {
     }
 }
 
-/// make that begins again, because a file that it includes was made, is one make.
+/// A make that starts again, because a file that it includes was made, is one make.
 #[test]
 fn what_make_ran_after_it_began_again_comes_back() {
     let script = "all: out\ninclude more\nmore: in\n\tsort in > kept\n\techo 'out: kept; sort -r kept > out' > more\n";
@@ -115,8 +115,8 @@ fn what_make_ran_after_it_began_again_comes_back() {
     assert!(text.contains("sort -r kept > out"), "{text}");
 }
 
-/// Here-documents: of a program, of a stage, of several programs of which one leaves it alone and the shell takes a line, and
-/// through wrappers that execute something else or start it.
+/// Here-documents of a program, of a stage, of several programs of which one does not read it and the shell
+/// reads a line, and through wrappers that exec another program or start one.
 #[test]
 fn here_documents_come_back() {
     let script = r#"
@@ -152,8 +152,8 @@ wc -l < conf > lines
     }
 }
 
-/// What is replaced is made anew, although it is there. A listing holds what was there at that moment, also where it is put into the directory that is listed; and what
-/// mktemp made has the name that the steps after it were given.
+/// A file that is replaced is made anew although it exists. A listing has the names of its time, even if it
+/// is written into the listed directory. A file of mktemp has the name that the later steps were given.
 #[test]
 fn what_was_listed_and_random_names_come_back() {
     let script = "sort -r in2 > list; sort list > z; sort in > a.up; cp in2 b.up; mv a.up c.up\nls > list\nfind . -name '*.up' | sort > found\n\
@@ -165,7 +165,7 @@ fn what_was_listed_and_random_names_come_back() {
     let (code, errors) = traced.generate("make", &[]);
     assert_eq!(code, 0, "{errors}");
     assert!(errors.contains("had its name from mktemp"), "{errors}");
-    // Out of the directory that is listed.
+    // Outside of the listed directory.
     let copy = traced.copy("copy");
     let mut make = Command::new("make");
     make.args(["-j4", "-f"]).arg(traced.scratch.join("make"));
@@ -189,8 +189,8 @@ fn recorded_variables_come_back() {
     }
 }
 
-/// Programs that look for modules in one directory, compile one of them there, and leave files there, all at the same time: each is a
-/// step of its own, for it needs the source and not what the others left.
+/// Programs look for modules in one directory, compile one there, and leave files there, all at the same
+/// time. Each of them is a step of its own, because it needs the source and not the files of the others.
 #[test]
 fn pythons_in_one_directory_come_back() {
     let script = r#"

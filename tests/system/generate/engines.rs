@@ -1,4 +1,4 @@
-//! What is generated runs in the engines that it is for, where they are installed.
+//! Generated workflows run in the engines that they are for, where these are installed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{Traced, contents, traced};
 use crate::support::process::finish;
 
-/// The script that every engine gets: what is read, changed in place, renamed, joined, listed.
+/// The script for every engine: files are read, changed in place, renamed, joined, listed.
 const FOR_ENGINES: &str = r#"
 sort in > t; mv t fin; cat fin > o
 cd d && sort ../in > x 2> err
@@ -46,7 +46,7 @@ impl Traced {
     }
 }
 
-/// An engine that no system has by itself: left out where it is not installed.
+/// Returns true if an optional engine is installed; otherwise its test is left out.
 pub(super) fn has_engine(program: &str) -> bool {
     let is_there = crate::support::succeeds(program, &["--version"]);
     if !is_there {
@@ -79,9 +79,9 @@ fn cwltool_leaves_the_same_files() {
     }
 }
 
-/// Compares what cwltool leaves with the original: copies, so names and contents alone.
+/// Compares the results of cwltool with the original. They are copies, so only names and contents count.
 fn by_cwltool(traced: &Traced) {
-    // Locations in it are relative to it.
+    // Paths in the document are relative to it.
     let options = [
         "--no-container",
         "--relax-path-checks",
@@ -94,7 +94,7 @@ fn by_cwltool(traced: &Traced) {
     let mut engine = Command::new("cwltool");
     engine.args(options).arg("w.cwl").current_dir(&copy);
     finish(&mut engine).expect(0);
-    // What the steps left; the inputs are where they were.
+    // The results of the steps; the inputs are where they were.
     let made = contents(&copy.join("results"));
     let inputs = ["in", "in2", "list", "script"].map(PathBuf::from);
     let mut expected = contents(&traced.original);
@@ -135,7 +135,7 @@ fn read_by_htcondor(traced: &Traced, jobs: usize) {
     assert_eq!(said.trim(), jobs.to_string(), "{output:?}");
 }
 
-/// Pegasus' own parser reads the DAX, HTCondor's the DAG; their engines need their services.
+/// Pegasus' own parser reads the DAX, and HTCondor's the DAG; their engines need services that are not here.
 #[test]
 fn declared_graphs_are_whole() {
     let Some(traced) = traced(FOR_ENGINES, &[], &["bash", "script"]) else {
@@ -160,7 +160,7 @@ fn declared_graphs_are_whole() {
                 .all(|child| ids.contains(&child.as_str().unwrap()))
         );
     }
-    // Every input was there before, or another job makes it.
+    // Every input existed before, or another job makes it.
     let before: Vec<&str> = workflow["replicaCatalog"]["replicas"]
         .as_array()
         .unwrap()
@@ -218,9 +218,9 @@ fn links_come_back() {
     traced.comes_back();
 }
 
-/// CWL knows no links: the steps get them, and what is left are copies.
+/// CWL has no links: the steps get them, and the results are copies.
 #[test]
-fn links_are_handed_on_in_cwl() {
+fn links_are_passed_on_in_cwl() {
     if !has_engine("cwltool") {
         return;
     }
@@ -230,9 +230,10 @@ fn links_are_handed_on_in_cwl() {
     by_cwltool(&traced);
 }
 
-/// What a directory held beside the names of the trace is looked at when the document is made: one that is gone is told.
+/// Files in a listed directory that are not in the trace are read when the document is made. A directory that
+/// does not exist any more is reported.
 #[test]
-fn a_listed_directory_that_is_gone_is_told_in_cwl() {
+fn a_missing_listed_directory_is_reported_in_cwl() {
     let script = "ls d > names; sort in > s";
     let Some(traced) = traced(script, &[], &["bash", "script"]) else {
         return;
@@ -245,12 +246,12 @@ fn a_listed_directory_that_is_gone_is_told_in_cwl() {
         errors.contains("/original/d was listed and cannot be read now (No such file"),
         "{errors}"
     );
-    // Where nothing is copied nobody need know.
+    // Formats that copy nothing need no message.
     let (_, errors) = traced.generate("make", &[]);
     assert!(!errors.contains("cannot be read now"), "{errors}");
 }
 
-/// Processes that serve others over a socket belong to the step that started them, which is kept whole.
+/// Processes that serve others over a socket belong to the step that started them, which stays one step.
 #[test]
 fn a_step_with_a_manager_of_multiprocessing_comes_back() {
     if !has_engine("python3") {

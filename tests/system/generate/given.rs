@@ -1,11 +1,11 @@
-//! What a shell gave to programs: commands as files, and inputs that they did not read.
+//! Files and commands that a shell passed to programs: commands as files, and inputs that were not read.
 
 use std::fs;
 
 use super::engines::has_engine;
 use super::{contents, traced};
 
-/// As a map and reduce over files does it.
+/// A map and reduce over files.
 const GIVEN: &str = r#"
 set -e
 mkdir -p out/parts
@@ -34,7 +34,7 @@ fn commands_given_as_files_come_back() {
         "diff <(sort in) <(sort in2) > out/diff",
         "sort in > >(tail -n 3 > out/tail)",
         "sort -r in < /dev/null > out/a",
-        // That a directory is there does not depend on when it was made.
+        // The step needs the directory to exist, and its time does not matter.
         "| $(STEPS)/mkdir_1",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
@@ -55,7 +55,7 @@ fn snakemake_runs_them() {
     assert_eq!(contents(&traced.original), contents(&copy));
 }
 
-/// Variables that a script took away are taken away again; a script that it wrote, too.
+/// Variables that a script unset are unset again, also in a script that the first one wrote.
 #[test]
 fn what_was_unset_and_what_was_written_come_back() {
     let script = "unset HOME\nsort in > o\nprintf '#!/bin/sh\\nwc -l < in > made\\n' > tool.sh\n\

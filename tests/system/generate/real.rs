@@ -1,6 +1,6 @@
-//! Real workflows that ran one step after the other come back from their traces with the same
-//! bytes: by make, two jobs at once, and by Snakemake and cwltool where they are installed.
-//! Minutes long: `tests/long generate`.
+//! Real workflows that ran one step after the other are reproduced from their traces with the same bytes: by
+//! make with two jobs at once, and by Snakemake and cwltool where they are installed. This takes minutes:
+//! `tests/long generate`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::support::process::finish;
 use crate::support::{FLOWTRACE, Scratch, checkout, need_fuse, need_program, run_in, shared};
 
 struct Workload {
-    /// Its folder in the reference workloads.
+    /// Its directory in the reference workloads.
     name: &'static str,
     /// Programs that it needs.
     programs: &'static [&'static str],
@@ -37,7 +37,7 @@ const MAP_REDUCE: Workload = Workload {
     script: None,
 };
 
-/// Makes the inputs, runs it traced, and lets make, Snakemake and cwltool do it again.
+/// Makes the inputs, runs the workload under trace, and lets make, Snakemake and cwltool reproduce it.
 fn comes_back(workload: &Workload) {
     let Some(folder) = shared(&format!("workloads/{}", workload.name)) else {
         return;
@@ -67,7 +67,7 @@ fn comes_back(workload: &Workload) {
         }
         command
     };
-    // Untraced, to compare times with: in a copy.
+    // An untraced run in a copy, to compare times.
     let plain = copy(&scratch, &original, "plain");
     let sequential = finish(&mut command(&plain)).expect(0).duration;
     let mut run = run_in(&original, &scratch.join("trace.db"));
@@ -84,7 +84,7 @@ fn comes_back(workload: &Workload) {
             .arg(&text);
         finish(generate.arg(scratch.join("trace.db"))).expect(0);
         let directory = copy(&scratch, &original, &format!("by-{format}"));
-        // Locations in it are relative to it.
+        // Paths in the document are relative to it.
         fs::copy(&text, directory.join("specification")).unwrap();
         let mut engine = Command::new(program[0]);
         engine.args(&program[1..]).arg("specification");
@@ -133,7 +133,7 @@ fn comes_back(workload: &Workload) {
             let files = files.filter(|(name, ..)| directory.join(name).is_file());
             files.map(|(name, _, _, data)| (name, data)).collect()
         };
-        // Copies: without modes, links and empty directories.
+        // Copies, so without modes, links and empty directories.
         let made = made.join("results/out");
         assert!(
             contents(&original.join("out")) == contents(&made),

@@ -1,4 +1,4 @@
-//! What is refused, each with its reason.
+//! Runs that `generate` refuses, each with its reason.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,8 @@ use super::{inputs, traced};
 use crate::support::process::finish;
 use crate::support::{FLOWTRACE, Scratch, need_fuse, need_kernel_layer, run_in};
 
-/// In a copy it would change the files of the original.
+/// A step with files above the root is refused, because its run in a copy would change the files of the
+/// original.
 #[test]
 fn what_leaves_files_above_the_root_is_refused() {
     if !need_fuse() {
@@ -31,7 +32,7 @@ fn what_leaves_files_above_the_root_is_refused() {
     assert!(!refused.contains("wc_1 cannot"), "{refused}");
 }
 
-/// All that wrote into one file outside are; where the output of the run itself went does not matter.
+/// All steps that wrote into one file outside are refused; the output of the run itself may go anywhere.
 #[test]
 fn what_writes_outside_through_an_inherited_descriptor_is_refused() {
     if !need_fuse() {
@@ -63,8 +64,8 @@ fn what_writes_outside_through_an_inherited_descriptor_is_refused() {
     assert_eq!(steps, ["sort_1", "cat_1"], "{refused}");
 }
 
-/// A file where the machine has its own belongs to the workflow that makes it: a copy would overwrite that
-/// of the original. What is there already is read like any other.
+/// A file in a system directory belongs to the workflow if the workflow makes it: a run in a copy would
+/// overwrite the file of the original. A file that existed before is read like any other.
 #[test]
 fn what_makes_files_of_the_machine_is_refused() {
     if !need_fuse() {
@@ -95,7 +96,8 @@ fn what_makes_files_of_the_machine_is_refused() {
     assert!(!refused.contains("sort_2 cannot"), "{refused}");
 }
 
-/// What the trace does not tell is refused, each with its reason, and the Makefile stops there.
+/// Steps that the trace does not fully describe are refused, each with its reason, and the Makefile stops
+/// there.
 #[test]
 fn what_cannot_be_known_is_refused() {
     let script = r#"
@@ -127,7 +129,7 @@ END
     finish(make.current_dir(traced.copy("copy"))).expect(2);
 }
 
-/// What was not recorded may be what a step depends on.
+/// A step may depend on files that were not recorded.
 #[test]
 fn traces_without_some_of_the_files_are_refused() {
     let script = "sort in > o1\nsort -r < o1 > o2\n";
@@ -154,7 +156,7 @@ fn traces_without_some_of_the_files_are_refused() {
     assert!(errors.contains("nothing was mounted"), "{errors}");
 }
 
-/// A step of which the trace has not all arguments cannot be run again.
+/// A step whose arguments are not all in the trace cannot be run again.
 #[test]
 fn arguments_that_are_not_all_stored_are_refused() {
     if !need_fuse() {

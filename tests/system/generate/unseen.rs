@@ -1,11 +1,11 @@
-//! What a trace tells little or nothing of, and what must keep its order all the same.
+//! Steps of which the trace records little or nothing, and whose order must stay the same all the same.
 
 use std::path::Path;
 
 use super::{traced, traced_into};
 use crate::support::Scratch;
 
-/// A tool is made, made executable, executed, renamed, executed and removed.
+/// Script that makes a tool, makes it executable, executes it, renames it, executes it again and removes it.
 fn tool_at(directory: &Path) -> String {
     let script = "cp in $O/tool.in\nprintf '#!/bin/sh\\nwc -l < in > made.$1\\n' > tool.sh\n\
                   cp tool.sh $O/tool\nchmod +x $O/tool\n$O/tool 1\nmv $O/tool $O/other\n\
@@ -13,14 +13,14 @@ fn tool_at(directory: &Path) -> String {
     script.replace("$O", directory.to_str().unwrap())
 }
 
-/// The line of a Makefile with what a step comes after.
+/// The line of a Makefile with the prerequisites of a step.
 fn line<'a>(makefile: &'a str, target: &str) -> &'a str {
     let mut lines = makefile.lines();
     let found = lines.find(|line| line.starts_with(&format!("{target}:")));
     found.unwrap_or_else(|| panic!("no {target}\n{makefile}"))
 }
 
-/// Of files elsewhere only opens are recorded: that one was made executable, renamed or removed is not.
+/// Of files elsewhere only opens are recorded, but no change of mode, rename or removal.
 #[test]
 fn what_is_done_to_the_names_of_files_elsewhere_keeps_its_order() {
     let elsewhere = Scratch::new();
@@ -49,12 +49,12 @@ fn what_is_done_to_the_names_of_files_elsewhere_keeps_its_order() {
             "{target} after {before}\n{text}"
         );
     }
-    // What only reads another file there has nothing to wait for but who wrote that.
+    // A step that only reads another file there waits for the writer of that file alone.
     let free = line(&text, "reversed");
     assert!(!free.contains("rm_1") && !free.contains("mv_1"), "{free}");
 }
 
-/// Who removes a temporary file is who used it, not who ran beside it.
+/// A step that removes a temporary file must be the one that used it, not one that ran at the same time.
 #[test]
 fn temporary_files_elsewhere_give_no_order_to_what_ran_at_once() {
     let elsewhere = Scratch::new();
@@ -74,9 +74,10 @@ fn temporary_files_elsewhere_give_no_order_to_what_ran_at_once() {
     assert!(line(&text, "both").contains(" a b"), "{text}");
 }
 
-/// What the script wrote itself has the mode that it had; what make cannot know or make again is told.
+/// A file that the script wrote itself has its old mode. Inputs that make cannot know or make again are
+/// reported.
 #[test]
-fn files_of_the_script_keep_their_mode_and_notes_tell_what_is_as_it_was() {
+fn files_of_the_script_keep_their_mode_and_notes_name_unchanged_inputs() {
     let script = "umask 077; echo secret > pw\nn=$(wc -l < in)\ncat <<X > conf\nn=$n\nX\n\
                   sort in > t; uniq t > o; rm t\n";
     let Some(traced) = traced(script, &[], &["bash", "script"]) else {
@@ -97,7 +98,8 @@ fn files_of_the_script_keep_their_mode_and_notes_tell_what_is_as_it_was() {
     }
 }
 
-/// What the script itself wrote to a file elsewhere that it was given as its output is none of the steps.
+/// The output of the whole run goes to a file elsewhere. Text that the script itself writes there belongs to
+/// no step.
 #[test]
 fn output_of_the_script_itself_needs_no_step() {
     let elsewhere = Scratch::new();
@@ -116,7 +118,8 @@ fn output_of_the_script_itself_needs_no_step() {
     );
 }
 
-/// Without stops at opens nothing tells what was done elsewhere, so that only the order of the run is known to be right.
+/// Without stops at opens the actions on files elsewhere are unknown, so that only the order of the run is
+/// known to be right.
 #[test]
 fn steps_keep_the_order_of_a_run_that_did_not_see_files_elsewhere() {
     let elsewhere = Scratch::new();
@@ -143,7 +146,7 @@ fn steps_keep_the_order_of_a_run_that_did_not_see_files_elsewhere() {
     }
 }
 
-/// Who asked for no ptrace and no stops is told which of both to leave out.
+/// If both ptrace and stops were turned off, the message names the option that has to go.
 #[test]
 fn the_hint_names_the_option_that_took_redirections_away() {
     let options = ["--no-ptrace", "--no-topology"];

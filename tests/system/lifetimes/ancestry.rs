@@ -1,4 +1,4 @@
-//! Who made whom, when parents are gone and numbers come back.
+//! Parents of processes, when parents have ended and pids are reused.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::{need_kernel_layer, need_root};
 
 use super::{LIMIT, Stage};
 
-/// Daemons are followed until they end, and keep the parent that made them.
+/// Daemons are followed until they end, and keep their original parent.
 #[test]
 fn a_daemon_is_followed_to_its_end() {
     let Some(stage) = Stage::new() else { return };
@@ -23,7 +23,7 @@ fn a_daemon_is_followed_to_its_end() {
     assert!(life >= 400_000_000, "{daemon:?}");
 }
 
-/// Who reaps an orphan did not make it.
+/// The process that reaps an orphan is not its parent.
 #[test]
 fn a_subreaper_is_not_the_parent() {
     let Some(stage) = Stage::new() else { return };
@@ -34,7 +34,7 @@ fn a_subreaper_is_not_the_parent() {
     assert_eq!(orphan.exit_code, Some(21));
 }
 
-/// Nor did who has a child whose maker gave it away (`CLONE_PARENT`).
+/// With `CLONE_PARENT` the kernel's parent of a process is not its maker; the trace has the maker.
 #[test]
 fn a_sibling_is_the_child_of_its_maker() {
     let Some(stage) = Stage::new() else { return };
@@ -45,27 +45,27 @@ fn a_sibling_is_the_child_of_its_maker() {
     assert_eq!((maker.exit_code, sibling.exit_code), (Some(22), Some(23)));
 }
 
-/// SIGKILL takes a process out of the very stop in which it would have told of its child.
+/// SIGKILL ends a process in the very stop in which it would have reported its child.
 #[test]
 fn children_of_makers_that_are_killed() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["kill-makers", "150"], 0);
     assert_eq!(played.count("parent_upid = 1 AND exit_signal = 9"), 150);
-    // What was made by those, and nothing else, ends with 0, unless it was never let run.
+    // The children of those processes, and no others, end with 0, unless they never ran.
     let made = played.count("parent_upid <> 1 AND (exit_code = 0 OR exit_signal = 9)");
     assert!(made > 150, "only {made} grandchildren");
     assert_eq!(played.count("TRUE"), 1 + 150 + made);
     assert_eq!(played.count("parent_upid IS NULL"), 1);
 }
 
-/// One pid, many processes: no two lives become one.
+/// One pid, many processes: each life is a process of its own.
 #[test]
 fn pids_come_back() {
     let Some(stage) = Stage::new() else { return };
     if !need_root() {
         return;
     }
-    // flowtrace itself in the namespace: the pids that it sees must come back.
+    // flowtrace itself runs in the namespace: the pids that it sees must be reused.
     let run = stage.run(&[]);
     let mut command = Command::new("unshare");
     command
@@ -95,7 +95,8 @@ fn pids_come_back() {
     assert_eq!(overlaps, 0, "two processes of one pid at a time");
 }
 
-/// The number of a process that was reaped is another one's at once: their ends are told in no order.
+/// The pid of a reaped process is reused at once, while ends of processes are reported in no particular
+/// order.
 #[test]
 fn a_number_that_comes_back_at_once() {
     let Some(stage) = Stage::new() else { return };
@@ -123,7 +124,7 @@ fn a_number_that_comes_back_at_once() {
     }
 }
 
-/// In a pid namespace without a /proc of its own every number in /proc is somebody else's.
+/// In a pid namespace without a /proc of its own, every pid in /proc belongs to another process.
 #[test]
 fn a_foreign_proc_is_refused() {
     let Some(stage) = Stage::new() else { return };

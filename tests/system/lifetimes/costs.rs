@@ -1,12 +1,12 @@
-//! What processes cost, against the accounts that the kernel gives the programs themselves.
+//! Costs of processes, compared with the numbers that the kernel gives the programs themselves.
 
 use super::Stage;
 
-/// A few ticks of /proc, and the time from the program's look at its own account to its end, which
-/// has no bound on a busy machine.
+/// A few ticks of /proc, and the time from the program's reading of its own costs to its end, which has no
+/// bound on a busy machine.
 const SLACK_US: i64 = 50_000;
 
-/// User and system time of a process are those that it reads itself.
+/// User and system time of a process are those that the process reads itself.
 #[test]
 fn a_process_is_charged_what_it_was_charged() {
     let Some(stage) = Stage::new() else { return };
@@ -25,8 +25,8 @@ fn a_process_is_charged_what_it_was_charged() {
     }
 }
 
-/// A shell is not charged for its children, and the sum of all is what the kernel gives the
-/// parent of the whole tree.
+/// A shell is not charged for its children. The sum of all processes is what the kernel charges to the parent
+/// of the whole tree.
 #[test]
 fn children_are_charged_once() {
     let Some(stage) = Stage::new() else { return };
@@ -34,7 +34,7 @@ fn children_are_charged_once() {
         (dd if=/dev/zero bs=64k count=2000 2> /dev/null | gzip -1 | wc -c) > /dev/null; done; times";
     let played = stage.shell(script, 0);
     let text = played.finished.stdout_text();
-    // `times` of sh: one line for the shell, one for the children it has waited for.
+    // `times` of sh: one line for the shell, one for the children that it has waited for.
     let seconds = |line: &str| -> f64 {
         let parts = line.split_whitespace().map(|time| {
             let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
@@ -45,7 +45,7 @@ fn children_are_charged_once() {
     let kernel: f64 = text.lines().map(seconds).sum();
     let own: i64 = played.trace.one("SELECT SUM(on_cpu_ns) FROM processes");
     let own = own as f64 / 1e9;
-    // Four times with a granularity of 10 ms, and what the shell does after it has printed them.
+    // Four times with a granularity of 10 ms, and the work of the shell after it has printed them.
     assert!(
         (own - kernel).abs() < 0.05 * kernel + 0.1,
         "{own} s, the kernel says {kernel} s"
@@ -69,8 +69,8 @@ fn children_are_charged_once() {
 fn no_life_is_shorter_than_its_parts() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["storm", "vfork", "300"], 0);
-    // The clock of the scheduler is not that of the events: a life begins where the tracer, which
-    // waits for a processor as well, hears of it, and a process may have waited before that.
+    // The clock of the scheduler is not that of the events: a life begins when the tracer, which waits for a
+    // CPU as well, gets the event, and the process may have waited before that.
     let rows = played.trace.rows(
         "SELECT upid, duration_ns, on_cpu_ns, run_queue_ns, tracer_ns FROM processes
          WHERE threads = 1 AND on_cpu_ns + tracer_ns > duration_ns + 100000000",
@@ -86,8 +86,8 @@ fn no_life_is_shorter_than_its_parts() {
     assert_eq!(unknown, 0);
 }
 
-/// An exec with very many arguments takes long: its time is the old image's, also where others come to its processor meanwhile, and neither
-/// is charged for what the other had.
+/// An exec with very many arguments takes long. Its time belongs to the old image, even if other processes
+/// run on its CPU meanwhile, and no process is charged for the time of another.
 #[test]
 fn a_long_exec_is_charged_to_nobody_else() {
     let Some(stage) = Stage::new() else { return };

@@ -1,4 +1,4 @@
-//! Environment variables: those of workflow managers and those asked for, for every image.
+//! Environment variables: those of workflow managers and those of `--env`, for every image.
 
 use super::Stage;
 
@@ -15,7 +15,7 @@ fn job_ids_and_what_is_asked_for_are_kept() {
     command
         .env("AWS_SECRET_ACCESS_KEY", "hunter2")
         .env("SLURM_JWT", "hunter2");
-    // The locale is kept too.
+    // The locale is recorded, too.
     for name in [
         "LANG",
         "LC_ALL",
@@ -46,7 +46,7 @@ fn job_ids_and_what_is_asked_for_are_kept() {
          WHERE exit_code = 2 AND name = 'SLURM_ARRAY_TASK_ID'",
     );
     assert_eq!(subshell, [["7"]], "a fork has its parent's");
-    // Stored where they change only.
+    // Variables are stored only where they change.
     let stored: i64 = played
         .trace
         .one("SELECT COUNT(*) FROM environment_variable");

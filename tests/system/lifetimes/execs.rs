@@ -1,4 +1,4 @@
-//! What an image is: its program and arguments, exactly as they were at its exec.
+//! The program and arguments of an image are exactly those at its exec.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::support::{Scratch, need_fuse, need_process_tracepoints, need_root, ru
 
 use super::Stage;
 
-/// `command` and the exact arguments of the last image, where they are not UTF-8.
+/// `command` of the last image, and its exact arguments where they are not UTF-8.
 fn last(trace: &Trace) -> (String, Vec<Vec<u8>>) {
     let last = "(SELECT MAX(upid) FROM process)";
     let command: String = trace.one(&format!(
@@ -51,14 +51,14 @@ fn arguments_are_kept_byte_by_byte() {
 
     let played = stage.play(&["odd-arguments", "huge"], 3);
     let (command, _) = last(&played.trace);
-    // 21 of them, of which one is within what is stored.
+    // There are 21 of them, of which one fits into the stored length.
     let arguments: Vec<&str> = command.split(' ').skip(3).collect();
     assert_eq!(arguments, ["d".repeat(100_000).as_str(), "…"]);
 }
 
-/// 1.6 MB of arguments for each of many programs: stored are the first 128 KiB, and those once.
+/// Each of many programs gets 1.6 MB of arguments: the first 128 KiB are stored, and only once.
 #[test]
-fn long_arguments_take_room_once() {
+fn long_arguments_take_space_once() {
     if !need_fuse() {
         return;
     }
@@ -76,7 +76,7 @@ fn long_arguments_take_room_once() {
         );
         let counted: i64 =
             trace.one("SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'arguments_cut'");
-        // Without ptrace and programs in the kernel short programs are missed.
+        // Without ptrace and eBPF programs, short programs are missed.
         let is_all = options != ["--no-ptrace"] || need_root() && need_process_tracepoints();
         assert!(
             cut == counted && (cut == 12 || !is_all),
@@ -90,7 +90,7 @@ fn long_arguments_take_room_once() {
     }
 }
 
-/// What a process calls itself later is not what was run.
+/// A title that a process gives itself later does not change its command.
 #[test]
 fn a_changed_title_changes_nothing() {
     let Some(stage) = Stage::new() else { return };
@@ -119,7 +119,8 @@ fn script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A script is its interpreter with its name, also when a library had to find the interpreter.
+/// A script is recorded as its interpreter with the script's name, even if a library had to find the
+/// interpreter.
 #[test]
 fn scripts_are_named() {
     let Some(stage) = Stage::new() else { return };
@@ -133,7 +134,7 @@ fn scripts_are_named() {
     );
     assert_eq!(rows[0], ["/bin/sh -e ./with", "4"]);
     assert_eq!(rows[1], ["/bin/sh ./without", "5"]);
-    // bash runs a script without a first line itself, which is a process without an exec.
+    // bash itself runs a script without a first line, in a process without an exec.
     assert_eq!(played.count("origin = 'fork' AND exit_code = 5"), 1);
 }
 

@@ -1,4 +1,5 @@
-//! `run --detach`: what outlives the command lives on, with its files, and nobody waits for it.
+//! `run --detach`: processes that outlive the command go on, with their files, and flowtrace does not wait
+//! for them.
 
 use std::fs;
 use std::process::Command;
@@ -13,8 +14,8 @@ use crate::support::wait_for;
 
 use super::{LIMIT, Stage};
 
-/// A daemon that counts into a file of the traced directory, and into one by its absolute path,
-/// until it finds a file named `enough`; then it says so, and ends.
+/// A daemon that counts into a file of the traced directory, and into one by its absolute path, until it
+/// finds a file named `enough`. Then it prints that, and ends.
 const DAEMON: &str = "cd \"$0\"; echo $$ > pid; exec > log 2>&1; i=0
     while [ ! -e enough ]; do i=$((i+1)); echo $i; echo $i > \"$0/last\"; sleep 0.02; done
     echo done $i > finished";
@@ -23,7 +24,7 @@ fn pid_in(text: &str) -> Pid {
     Pid::from_raw(text.trim().parse().unwrap())
 }
 
-/// Whoever traces process `pid`, and whoever of flowtrace has this trace as an argument.
+/// The pid of the tracer of process `pid`.
 fn tracer(pid: Pid) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let tracer = status
@@ -47,8 +48,8 @@ fn a_daemon_lives_on_with_its_files() {
     let Some(stage) = Stage::new() else { return };
     let job = stage.scratch.dir("job");
     let mut command = stage.run(&["--detach"]);
-    // `wait` returns when both have ended what is written to them: so the daemon has let go of
-    // the output, and flowtrace has, too.
+    // `wait` returns when all processes that write to the two streams have closed them: the daemon has, and
+    // flowtrace has, too.
     let script = "setsid sh -c \"$1\" \"$0\" & while [ ! -s last ]; do sleep 0.01; done; exit 3";
     command.args(["sh", "-c", script]).arg(&job).arg(DAEMON);
     let finished = start(&mut command).wait(LIMIT).expect(3);
@@ -99,7 +100,7 @@ fn a_daemon_lives_on_with_its_files() {
     });
 }
 
-/// Nothing is left behind: as without the option.
+/// If no process is left, a run is the same as without the option.
 #[test]
 fn without_anything_left_it_changes_nothing() {
     let Some(stage) = Stage::new() else { return };
@@ -143,7 +144,7 @@ fn the_front_stops_goes_on_and_dies_with_the_rest() {
     });
 }
 
-/// Threads, stopped processes and those in a call are let go alike.
+/// Threads, stopped processes and those in a call are detached alike.
 #[test]
 fn whatever_they_are_doing() {
     let Some(stage) = Stage::new() else { return };
@@ -169,7 +170,7 @@ fn whatever_they_are_doing() {
 }
 
 #[test]
-fn the_user_is_told() {
+fn the_user_gets_a_message() {
     let Some(stage) = Stage::new() else { return };
     let mut command = Command::new(crate::support::FLOWTRACE);
     command

@@ -1,5 +1,5 @@
 //! Every process from its begin to its end, whatever it does to hide: the scenes of
-//! `tests/programs/lifetimes.c`, which say themselves what must be seen.
+//! `tests/programs/lifetimes.c`, which print what must be seen.
 
 mod ancestry;
 mod costs;
@@ -21,12 +21,12 @@ use crate::support::programs::program;
 use crate::support::trace::{Image, Trace};
 use crate::support::{Scratch, need_fuse, run_in};
 
-/// Environment variable: processes are followed by ptrace though the kernel could tell of them.
+/// Environment variable: processes are followed by ptrace even if the kernel could report them.
 const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
 /// Longest time a scene may take on a busy machine; more is a hang.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// A place to play scenes in.
+/// A directory in which scenes are played.
 struct Stage {
     scratch: Scratch,
     program: PathBuf,
@@ -36,7 +36,7 @@ struct Stage {
 struct Played {
     finished: Finished,
     trace: Trace,
-    /// The program of the scenes, as it names itself.
+    /// Path of the program of the scenes, as it names itself.
     program: String,
 }
 
@@ -54,7 +54,7 @@ impl Stage {
         self.scratch.join("trace.db")
     }
 
-    /// `flowtrace run --force [OPTIONS] --`, to be given a command.
+    /// `flowtrace run --force [OPTIONS] --`, without a command.
     fn run(&self, options: &[&str]) -> Command {
         let mut command = run_in(&self.scratch.dir("job"), &self.trace_path());
         command.arg("--force").args(options).arg("--");
@@ -69,7 +69,7 @@ impl Stage {
         self.finish(&mut command, code)
     }
 
-    /// Runs a script of the shell, in which `$0` is the program of the scenes.
+    /// Runs a shell script in which `$0` is the program of the scenes.
     #[track_caller]
     fn shell(&self, script: &str, code: i32) -> Played {
         let mut command = self.run(&[]);
@@ -113,14 +113,14 @@ impl Played {
         images.filter(|image| upids.contains(&image.upid)).collect()
     }
 
-    /// Number of rows that a condition holds for.
+    /// Number of rows for which a condition holds.
     #[track_caller]
     fn count(&self, condition: &str) -> i64 {
         self.trace
             .one(&format!("SELECT COUNT(*) FROM processes WHERE {condition}"))
     }
 
-    /// The value of a counter of losses; 0 when nothing was counted.
+    /// Value of a counter of losses; 0 if nothing was counted.
     fn lost(&self, counter: &str) -> i64 {
         self.trace.one(&format!(
             "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = '{counter}'"
@@ -133,7 +133,7 @@ impl Played {
     }
 }
 
-/// Whether no process whose arguments name `path` lives any more, stopped or not.
+/// Returns true if no process whose arguments name `path` is left, stopped or not.
 fn nobody_is_left(path: &Path) -> bool {
     let name = path.as_os_str().as_encoded_bytes();
     let processes = std::fs::read_dir("/proc").expect("procfs").flatten();

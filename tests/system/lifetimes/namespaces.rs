@@ -4,7 +4,7 @@ use crate::support::need_root;
 
 use super::Stage;
 
-/// Lives are those of the outside; the pid inside is stored, too.
+/// Processes are recorded by their pids outside; the pid inside is stored, too.
 fn nested(unshare: &str) {
     let Some(stage) = Stage::new() else { return };
     let script = format!(
@@ -25,7 +25,7 @@ fn nested(unshare: &str) {
     assert_eq!(one("inner_pid", "exit_code = 8"), child);
     assert_ne!(one("pid", "exit_code = 8"), child);
     assert_eq!(one("parent_upid", "exit_code = 8"), one("upid", &init));
-    // Nothing outside has an inner pid; unshare itself forks from outside.
+    // No process outside has an inner pid; unshare itself forks from outside.
     assert_eq!(
         played.count("inner_pid = pid OR (upid = 1 AND inner_pid IS NOT NULL)"),
         0
@@ -44,7 +44,7 @@ fn a_namespace_made_by_a_user() {
     nested("-Urpf");
 }
 
-/// The first process of a pid namespace takes all others with it, wherever they are.
+/// The end of the first process of a pid namespace ends all others in it, wherever they are.
 #[test]
 fn a_namespace_ends_with_its_first_process() {
     let Some(stage) = Stage::new() else { return };

@@ -11,7 +11,7 @@ use crate::support::{need_process_tracepoints, need_program, need_root};
 
 use super::{BY_PTRACE, Stage};
 
-/// A copy of `id` that runs as root whoever starts it, in a directory that is traced.
+/// A copy of `id`, in a traced directory, that runs as root for every user.
 fn set_user_id(stage: &Stage) -> std::path::PathBuf {
     let id = stage.scratch.dir("job").join("id");
     fs::copy("/usr/bin/id", &id).unwrap();
@@ -19,7 +19,7 @@ fn set_user_id(stage: &Stage) -> std::path::PathBuf {
     id
 }
 
-/// Traced by root they keep their privilege, also when another user runs them.
+/// Traced by root, set-user-id programs keep their privilege, even if another user runs them.
 #[test]
 fn root_lets_set_user_id_programs_be() {
     let Some(stage) = Stage::new() else { return };
@@ -33,10 +33,10 @@ fn root_lets_set_user_id_programs_be() {
     assert_eq!(played.lost("setuid_not_granted"), 0);
 }
 
-/// Traced by a user, a program with file capabilities runs without them, and the run says so; a
-/// program that has none to lose is not counted.
+/// Traced by a user, a program with file capabilities runs without them, and the run reports that. A program
+/// without any to lose is not counted.
 #[test]
-fn a_user_is_told_of_file_capabilities() {
+fn lost_file_capabilities_are_reported_to_a_user() {
     let Some(stage) = Stage::new() else { return };
     if !(need_root() && need_program("setcap")) {
         return;
@@ -56,7 +56,7 @@ fn a_user_is_told_of_file_capabilities() {
     assert_eq!(noted, 1);
 }
 
-/// A tracer inside fails as inside any tracer; the run goes on, and says what to do.
+/// A tracer inside of the run fails as it does inside of any tracer; the run goes on, and prints what to do.
 #[test]
 fn a_tracer_inside_is_noticed() {
     let Some(stage) = Stage::new() else { return };
@@ -85,7 +85,7 @@ fn a_tracer_inside_is_noticed() {
     assert!(meaning.contains("--no-ptrace"), "{meaning}");
 }
 
-/// Where nobody is held by ptrace a tracer inside works as ever.
+/// Without ptrace, a tracer inside of the run works as it does untraced.
 #[test]
 fn a_tracer_inside_is_not_in_the_way() {
     if !need_process_tracepoints() {

@@ -1,4 +1,4 @@
-//! Stops, continues and kills are those of the untraced system.
+//! Stops, continues and kills have the same effect as in the untraced system.
 
 use std::process::Command;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn a_group_is_killed() {
     assert_eq!(played.count("exit_signal = 9"), 8);
 }
 
-/// The workflow's first process, and then the others one by one, from outside.
+/// The workflow's first process is killed from outside, and then the others one by one.
 #[test]
 fn the_workflow_is_killed() {
     let Some(stage) = Stage::new() else { return };
@@ -56,7 +56,7 @@ fn the_workflow_is_killed() {
     for pid in pids {
         kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
     }
-    // One sleep is left; flowtrace follows it, until it is asked to end it.
+    // One sleep is left. flowtrace follows it until a signal asks flowtrace to end it.
     std::thread::sleep(Duration::from_millis(300));
     running.signal(Signal::SIGTERM);
     running.wait(LIMIT).expect(137);
@@ -66,13 +66,13 @@ fn the_workflow_is_killed() {
     assert_eq!(ends, [["9"], ["9"], ["15"]]);
 }
 
-/// With flowtrace its processes end: none stays behind stopped, or runs on without its files.
+/// The processes of a run end with flowtrace: no process stays behind stopped, or goes on without its files.
 #[test]
 fn flowtrace_is_killed() {
     let Some(stage) = Stage::new() else { return };
     let mut command = stage.run(&[]);
     let script = "$0 stop-child & $0 daemonize 100000 & while :; do $0 exit 0; done";
-    // A name of its own, so that it can be told from what other tests run.
+    // A name of its own, which distinguishes it from the programs of other tests.
     let program = stage.scratch.join("killed-with-flowtrace");
     std::fs::copy(&stage.program, &program).unwrap();
     let running = start(command.args(["sh", "-c", script]).arg(&program));
@@ -82,11 +82,12 @@ fn flowtrace_is_killed() {
     wait_for("all its processes to end", Duration::from_secs(20), || {
         nobody_is_left(&program).then_some(())
     });
-    // All but the last moment is in the trace.
+    // All but the last quarter second is in the trace.
     Trace::open(&stage.trace_path());
 }
 
-/// Nobody is held, so nobody is ended: who uses a view gets errors, and does not hang.
+/// No process is stopped by ptrace, so none is ended: a process that uses a mount gets errors, and does not
+/// hang.
 #[test]
 fn flowtrace_is_killed_without_ptrace() {
     if !need_process_tracepoints() {
@@ -125,7 +126,7 @@ def expect(text, limit=60):
             except OSError: sys.exit("closed before %r in %r" % (text, seen))
     seen = seen[seen.index(text) + len(text):]
 def say(text): os.write(terminal, text)
-# Not in the moment after a tick: a shell that makes its child by vfork does not stop then, nor
+# Not right after a tick: a shell that makes its child by vfork does not stop then, nor
 # does it without flowtrace.
 def suspend(): time.sleep(0.02); say(b"\x1a")
 say(b"stty -echo; echo begin\n"); expect(b"begin\r\n")

@@ -1,5 +1,5 @@
-//! Ten thousand short programs, however they are started: none missing, none at the wrong
-//! parent, none with the wrong exit code.
+//! Ten thousand short programs, started in different ways: none is missing, none has a wrong parent, none a
+//! wrong exit code.
 
 use super::Stage;
 
@@ -33,12 +33,13 @@ fn storm(how: &str) {
     assert_eq!(played.count("prev_upid IS NULL"), PROGRAMS + 1, "processes");
     assert_eq!(played.lost("proc_unreadable"), 0);
 
-    // The kernel's account of all of them together, against the sum of theirs.
+    // The kernel's CPU time of all of them together, compared with the sum of theirs.
     let own: i64 = played
         .trace
         .one("SELECT SUM(on_cpu_ns) FROM processes WHERE upid <> 1");
     let (own, kernel) = (own as f64 / 1e3, played.said("children_us") as f64);
-    // That lacks what it takes for waiting: of who has to leave its processor in the middle of an exec.
+    // The kernel's sum lacks the cost of waiting, that of processes that leave their CPU in the middle of an
+    // exec.
     assert!(
         (0.95..1.1).contains(&(own / kernel)),
         "{how}: {own} us against the kernel's {kernel}"

@@ -26,14 +26,15 @@ fn an_exec_by_another_thread_is_one_process() {
             threads + 2,
             "leader, waiting threads, and the one that execs"
         );
-        // Those beside the leader have rows, each ended by the exec at the latest.
+        // Threads other than the leader have rows, each ended by the exec at the latest.
         let rows: i64 = played.trace.one(
             "SELECT COUNT(*) FROM threads JOIN processes AS p USING (upid)
              WHERE upid = 1 AND threads.end_ns BETWEEN threads.start_ns AND p.end_ns
                AND threads.start_ns >= p.start_ns",
         );
         assert_eq!(rows, threads + 1, "{scene:?}");
-        // The first one, which ends for it, has its number by then, and may be told of a moment before the exec.
+        // The row of the first thread, which ends because of the exec, has the leader's number by then, and
+        // may end shortly before the exec.
         let by = played.said("exec_by");
         let of_it: i64 = played.trace.one(&format!(
             "SELECT COUNT(*) FROM threads JOIN processes AS p USING (upid)
@@ -50,7 +51,7 @@ fn an_exec_by_another_thread_is_one_process() {
     }
 }
 
-/// The end of a process is that of its last thread, and all that its threads did counts.
+/// The end of a process is that of its last thread, and the work of all of its threads counts.
 #[test]
 fn the_leader_may_leave_first() {
     let Some(stage) = Stage::new() else { return };
@@ -87,8 +88,8 @@ fn a_thousand_threads_come_and_go() {
     assert_eq!(lived, 1001);
 }
 
-/// Clones and forks whose makers an exec or an exit takes away before they can tell, four times at once: the more processors are
-/// busy, the more new tasks stop before their makers tell of them.
+/// Clones and forks whose makers end by an exec or exit before they can report them, four at a time: the more
+/// CPUs are busy, the more new tasks stop before their makers report them.
 #[test]
 fn execs_and_exits_in_the_middle_of_clones() {
     let Some(stage) = Stage::new() else { return };

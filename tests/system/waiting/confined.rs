@@ -13,7 +13,7 @@ import time
 end = time.process_time() + 0.5
 while time.process_time() < end: pass";
 
-/// Several processes that compute, begun by a shell after `before`.
+/// Several processes that compute, started by a shell after `before`.
 fn burning(before: &str) -> (Value, Value) {
     let burn = format!("{PYTHON} -c '{BURN}'");
     let run = Traced::shell(&format!("{before}\n{burn} & {burn} & {burn} & wait"));
@@ -52,7 +52,7 @@ fn a_mask_is_named() {
     assert_limited(&run, "its affinity mask allows CPU 0 only");
 }
 
-/// A control group with a quota, removed in the end.
+/// A control group with a quota, removed at the end.
 struct Group(PathBuf);
 
 impl Group {

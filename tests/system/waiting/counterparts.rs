@@ -1,4 +1,4 @@
-//! Waits name whom they wait for.
+//! Waits name the process that they wait for.
 
 use super::{Traced, inodes, layers};
 use crate::support::{PYTHON, need_fuse, prints};
@@ -15,7 +15,7 @@ fn a_reader_waits_for_a_late_writer() {
         format!("reason = 'channel' AND op = 'read' AND side = 'read' AND object = {pipe}");
     run.trace.assert_sampled("cat", &condition, 300);
     if run.trace.knows_channels() {
-        // The subshell is to write; that it waits for its child is its own wait.
+        // The subshell is to write; its wait for its child is a wait of its own.
         let late = run.trace.rows(
             "SELECT q.upid, SUM(w.overlap_ns) > 300000000 FROM waits AS w
              JOIN processes AS p USING (upid) JOIN processes AS q ON q.upid = w.counterpart_upid
@@ -47,7 +47,8 @@ fn a_writer_waits_for_a_late_reader() {
     run.trace.assert_sampled("head%", &condition, 300);
 }
 
-/// What is at the root of it is what the reader's shell runs meanwhile, which keeps the pipe open and reads nothing.
+/// The root cause of the wait is the program that the reader's shell runs meanwhile, which has the pipe open
+/// and reads nothing.
 #[test]
 fn a_writer_waits_for_what_comes_before_its_reader() {
     if !need_fuse() {
@@ -95,7 +96,7 @@ os.wait()";
     run.trace.assert_sampled("%", &condition, 300);
 }
 
-/// Whoever waits for several pipes waits for each of them.
+/// A process that waits for several pipes waits for each of them.
 #[test]
 fn a_poll_waits_for_all_of_its_channels() {
     if !need_fuse() {
@@ -145,7 +146,7 @@ CALL
         assert_eq!(objects, expected, "{op}: {}", run.trace.all_samples());
         for row in found {
             assert_eq!(row[2..], ["read", "1"], "{row:?}");
-            // Which of these calls the library makes is its own business.
+            // The library may make any of these calls.
             assert!(
                 [
                     "poll",
@@ -162,7 +163,7 @@ CALL
     }
 }
 
-/// A parent waits for the children that lived at that time, or for the one that it asked for.
+/// A parent waits for the children that lived at that time, or for the one that it named.
 #[test]
 fn a_parent_waits_for_its_children() {
     if !need_fuse() {
@@ -211,7 +212,7 @@ fn the_parent_of_a_vfork_waits_for_its_child() {
     if !need_fuse() {
         return;
     }
-    // The child cannot go on before the FIFO that it opens for its standard input is written to.
+    // The child cannot go on before another process writes to the FIFO that it opens for its standard input.
     let script = "
 import os, time
 os.mkfifo('fifo')

@@ -33,7 +33,7 @@ thread.join()";
     run.trace.assert_sampled("%", own, 300);
 }
 
-/// On the traced view, which keeps locks itself, and elsewhere, where the kernel does.
+/// On the traced mount, which keeps locks itself, and elsewhere, where the kernel does.
 #[test]
 fn file_locks() {
     if !need_fuse() || !need_program("flock") {
@@ -51,11 +51,11 @@ fn file_locks() {
 import fcntl, os, time
 for name in ['lock', f'/dev/shm/flowtrace-test-{os.getpid()}']:
     file = open(name, 'w')
-    ready, tell = os.pipe()
+    ready, signal = os.pipe()
     child = os.fork()
     if child == 0:
         fcntl.lockf(file, fcntl.LOCK_EX)
-        os.write(tell, b'x')
+        os.write(signal, b'x')
         time.sleep(1)
         os._exit(0)
     os.read(ready, 1)
@@ -65,7 +65,7 @@ for name in ['lock', f'/dev/shm/flowtrace-test-{os.getpid()}']:
     let run = Traced::python(script);
     let condition = "reason = 'lock' AND op = 'fcntl'";
     run.trace.assert_sampled("%", condition, 600);
-    // Whoever waits for a lock does not wait for storage.
+    // A process that waits for a lock does not wait for storage.
     let storage: i64 = run
         .trace
         .one("SELECT SUM(storage_ns) / 1000000 FROM processes");
@@ -97,25 +97,25 @@ os.wait()";
     run.trace.assert_sampled("%", "reason = 'signal'", 300);
 }
 
-/// The open of a FIFO waits for somebody to open its other end.
+/// The open of a FIFO waits until another process opens the other end.
 #[test]
 fn opening_a_fifo() {
     if !need_fuse() {
         return;
     }
     let run = Traced::shell("mkfifo fifo; cat fifo & sleep 1; echo x > fifo; wait");
-    // Where the kernel does not say in which function a thread is, it counts as a file call.
+    // If the kernel does not say in which function a thread is, the wait counts as a file call.
     let condition = "reason IN ('channel', 'file') AND op IN ('open', 'openat')";
     run.trace.assert_sampled("cat fifo", condition, 300);
 }
 
-/// What job control stops is not held by the tracer, and counts as waiting.
+/// A process stopped by job control is not stopped by the tracer, and counts as waiting.
 #[test]
 fn job_control() {
     if !need_fuse() {
         return;
     }
-    // However late the shell gets to it, it sleeps before, between and after.
+    // The shell sleeps before, between and after, however late it gets to run.
     let script =
         "sleep 100 & sleep 0.3; kill -STOP $!; sleep 1; kill -CONT $!; sleep 1; kill $!; true";
     for layer in layers() {
@@ -148,7 +148,7 @@ fn stops_and_goes_on(run: &Traced) {
     );
 }
 
-/// Calls on the traced view are time blocked on storage, even of a process too short for samples.
+/// Calls on the traced mount count as time blocked on storage, even for a process too short for samples.
 #[test]
 fn files() {
     if !need_fuse() {
@@ -169,7 +169,7 @@ fn files() {
     }
 }
 
-/// Who waits for a file on the traced view waits for the file of the call it is in.
+/// A process that waits for a file on the traced mount waits for the file of its current call.
 #[test]
 fn a_file_is_named_by_its_calls() {
     if !need_fuse() {
@@ -195,7 +195,7 @@ for _ in range(200):
     assert!(named > 0, "{}", run.trace.all_samples());
 }
 
-/// A program of 32 bits numbers its calls otherwise: 240 is its futex, 162 its nanosleep.
+/// A program of 32 bits has other numbers for its calls: 240 is its futex, 162 its nanosleep.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_program_of_32_bits() {

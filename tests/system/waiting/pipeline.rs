@@ -1,10 +1,10 @@
-//! The pipeline whose compressor keeps everybody waiting.
+//! A pipeline in which every stage waits for the compressor.
 
 use super::{Traced, inodes};
 use crate::support::{PYTHON, need_fuse, need_program, prints};
 
 #[test]
-fn the_compressor_is_the_culprit() {
+fn the_compressor_is_the_blocker() {
     if !need_fuse() || !need_program("gzip") {
         return;
     }
@@ -13,7 +13,7 @@ fn the_compressor_is_the_culprit() {
          (echo 2 $(readlink /proc/self/fd/0) >&2; exec 3>&1
           echo 3 $(readlink /proc/self/fd/3) >&2; exec gzip -1 3>&-) | wc -c",
     );
-    // They print as they start, in any order; and numbers of pipes do not always grow.
+    // The stages print as they start, in any order, and the numbers of pipes do not always grow.
     let pipe = |number: &str| {
         let mut lines = run.finished.stderr.lines();
         let line = lines.find(|line| line.starts_with(number));
@@ -39,8 +39,8 @@ fn the_compressor_is_the_culprit() {
             all()
         );
     }
-    // On a busy machine it waits for the others, too, whenever they wait for a processor, and looks find it there in its queue.
-    // But it wants one most of all, and has it most of all, which is exact.
+    // On a busy machine gzip waits for the others, too, whenever they wait for a CPU, and samples find it in
+    // its queue. But it wants a CPU most of all stages, and has it most of all, which is exact.
     let computed = |command: &str| {
         trace.one::<i64>(&format!(
             "SELECT SUM(on_cpu_ns) / 1000000 FROM processes WHERE command LIKE '{command}'"
@@ -60,14 +60,14 @@ fn the_compressor_is_the_culprit() {
         }
     }
     if trace.knows_channels() {
-        let culprits = trace.rows(
+        let waiters = trace.rows(
             "SELECT p.command FROM waits AS w JOIN processes AS p USING (upid)
              JOIN processes AS q ON q.upid = w.counterpart_upid
              WHERE q.command = 'gzip -1' AND w.reason = 'channel'
              GROUP BY p.command HAVING SUM(w.overlap_ns) > 100000000 ORDER BY 1",
         );
         assert_eq!(
-            culprits,
+            waiters,
             [["head -c 300M"], ["wc -c"]],
             "wait for gzip\n{}",
             all()
@@ -75,7 +75,8 @@ fn the_compressor_is_the_culprit() {
     }
 }
 
-/// A wrapper in Python reads more files than the stage that it becomes; the pipeline is that of the stages all the same.
+/// A wrapper in Python reads more files than the stage that it execs; the pipeline still consists of the
+/// stages.
 #[test]
 fn stages_behind_a_wrapper_are_stages() {
     if !need_fuse() {

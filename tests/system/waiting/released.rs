@@ -1,9 +1,10 @@
-//! Who ended a wait of which the other side is no data: a lock that was freed, a FIFO that was opened.
+//! The process that ended a wait whose other side is no data: a lock that was released, a FIFO that was
+//! opened.
 
 use super::traced;
 use crate::support::{Scratch, need_fuse, need_program, prints};
 
-/// What a script waits for, by `critical-path` and `waits`: both must blame its only `sleep`.
+/// Checks that `critical-path` and `waits` both blame the only `sleep` of a script for the wait of `waiter`.
 fn is_sleep(script: &str, waiter: &str) {
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
@@ -29,9 +30,9 @@ fn is_sleep(script: &str, waiter: &str) {
     assert!(waited["ns"].as_i64().unwrap() > 400_000_000, "{waits:#}");
 }
 
-/// The script holds the lock while it sleeps; a program that it starts then frees it.
+/// The script has the lock while it sleeps; a program that it then starts releases it.
 #[test]
-fn a_lock_is_waited_for_by_who_wants_it() {
+fn a_process_that_wants_a_lock_waits_for_it() {
     if need_fuse() && need_program("flock") {
         is_sleep(
             "exec 9>lock; flock 9; (flock 8; echo second >locked) 8>lock &
@@ -41,9 +42,9 @@ fn a_lock_is_waited_for_by_who_wants_it() {
     }
 }
 
-/// The end of who holds it frees a lock, too.
+/// The end of the lock holder releases a lock, too.
 #[test]
-fn the_end_of_its_holder_frees_a_lock() {
+fn the_end_of_its_holder_releases_a_lock() {
     if need_fuse() && need_program("flock") {
         is_sleep(
             "flock lock sleep 1 & while flock -n lock true; do :; done
@@ -53,7 +54,7 @@ fn the_end_of_its_holder_frees_a_lock() {
     }
 }
 
-/// Who opens a FIFO waits in the call until somebody opens the other end.
+/// A process that opens a FIFO waits in the call until another process opens the other end.
 #[test]
 fn the_open_of_a_fifo_waits_for_the_other_end() {
     if need_fuse() {
@@ -64,9 +65,9 @@ fn the_open_of_a_fifo_waits_for_the_other_end() {
     }
 }
 
-/// Who waits behind others that wait for the same lock waits for who has it.
+/// A process that waits behind others for the same lock waits for the lock holder.
 #[test]
-fn a_queue_at_a_lock_waits_for_who_has_it() {
+fn a_queue_at_a_lock_waits_for_its_holder() {
     if need_fuse() && need_program("flock") {
         is_sleep(
             "for i in 1 2 3; do flock lock sleep 0.5 & done; wait",

@@ -1,4 +1,4 @@
-//! Threads, short lives and violent deaths.
+//! Threads, short lives and kills.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Traced;
 use crate::support::need_fuse;
 use crate::support::trace::Trace;
 
-/// Each thread has its own samples, and the books hold the lifetimes of all.
+/// Each thread has its own samples, and the time accounting covers the lifetimes of all.
 #[test]
 fn each_thread_is_sampled() {
     if !need_fuse() {
@@ -41,7 +41,7 @@ for thread in threads: thread.join()";
     assert_eq!(rows, [["6", "1", "1", "1"]]);
 }
 
-/// The first thread may end long before the process; what is left of it waits for nothing.
+/// The first thread may end long before the process; its remaining entry waits for nothing.
 #[test]
 fn a_first_thread_that_ends_early_is_over() {
     if !need_fuse() {
@@ -66,7 +66,7 @@ ctypes.CDLL(None).syscall(60 if __import__('platform').machine() == 'x86_64' els
     assert!(leader < 500, "{leader} ms\n{}", run.trace.all_samples());
 }
 
-/// Samples of a process are of that process, whatever becomes of its pid.
+/// Samples of a process are of that process, even if its pid is reused.
 #[test]
 fn the_killed_yield_no_data_of_others() {
     if !need_fuse() {
@@ -114,7 +114,7 @@ fn intervals_do_not_overlap() {
     assert!(total > 10, "{}", run.trace.all_samples());
 }
 
-/// What goes on for long is stored now and then, so that a killed flowtrace loses little of it.
+/// A long interval is stored in parts, so that little of it is lost if flowtrace is killed.
 #[test]
 fn a_long_wait_outlives_the_tracer() {
     if !need_fuse() {
@@ -126,7 +126,7 @@ fn a_long_wait_outlives_the_tracer() {
     let mut running = crate::support::process::start(command.args(["--", "sleep", "100"]));
     let stored = "SELECT COUNT(*) FROM samples WHERE reason = 'sleep' AND duration_ns > 3000000000";
     crate::support::wait_for("an interval", Duration::from_secs(180), || {
-        // It is made in one transaction.
+        // The trace is made in one transaction.
         let begun = path.metadata().is_ok_and(|file| file.len() > 0);
         let trace = begun.then(|| Trace::open(&path))?;
         let made: i64 = trace.one("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'samples'");
@@ -139,7 +139,7 @@ fn a_long_wait_outlives_the_tracer() {
     assert_eq!(Trace::open(&path).one::<i64>(stored), 1);
 }
 
-/// Without sampling there are no samples, and the books are still there.
+/// Without sampling there are no samples, and the time accounting is still there.
 #[test]
 fn sampling_can_be_left_out() {
     if !need_fuse() {
@@ -152,7 +152,7 @@ fn sampling_can_be_left_out() {
     let trace = Trace::open_complete(&scratch.join("trace.db"));
     assert_eq!(trace.one::<i64>("SELECT COUNT(*) FROM samples"), 0);
     assert_eq!(trace.one::<i64>("SELECT COUNT(*) FROM host_samples"), 0);
-    // A sleep may be counted as waiting for a processor (docs/waiting.md).
+    // A sleep may be counted as waiting for a CPU (docs/waiting.md).
     let wait: i64 = trace.one("SELECT (wait_ns + run_queue_ns) / 1000000 FROM processes");
     assert!(wait > 200, "{wait} ms");
 }

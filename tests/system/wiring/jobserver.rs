@@ -6,7 +6,7 @@ use super::{Traced, assert_wires, traced};
 use crate::support::need_program;
 use crate::support::process::finish;
 
-/// Two makes below one share two places for eight jobs of several programs each.
+/// Two makes below one share two job slots for eight jobs of several programs each.
 fn recursive() -> Option<Traced> {
     if !need_program("make") {
         return None;
@@ -62,9 +62,10 @@ fn tokens_are_no_data_for_anybody() {
     }
 }
 
-/// Python's `Queue` is held by both ends by both of its users: by a fork that closed none, and by a worker that was executed and given them.
+/// Both users of Python's `Queue` have both ends of its pipe open: a fork that closed none, and a worker that
+/// was executed and inherited them.
 #[test]
-fn queues_of_python_are_no_places() {
+fn queues_of_python_are_no_jobservers() {
     if !need_program("python3") {
         return;
     }

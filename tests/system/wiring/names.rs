@@ -1,23 +1,24 @@
-//! Names of what programs begin with.
+//! Names of files that programs have open when they begin.
 
 use super::traced;
 use crate::support::{PYTHON, need_python};
 
-/// Others look for the name of a file while it is made, and then a program begins with it: the kernel forgets such a name
-/// now and then, and calls the file deleted. It then truly removes one, and replaces one.
+/// Other processes look up the name of a file while it is made, and then a program starts with that file
+/// open. In that case the kernel sometimes forgets the name, and calls the file deleted. At the end the
+/// program really removes one file, and replaces one.
 const LOOKED_FOR: &str = r"
 import multiprocessing, os, subprocess
 made = multiprocessing.Value('i', 0, lock=False)
-def look():
+def search():
     while True:
         for place in range(made.value, made.value + 2):
             os.path.exists(f'o{place}')
-lookers = [multiprocessing.Process(target=look, daemon=True) for _ in range(2)]
-for looker in lookers: looker.start()
+searchers = [multiprocessing.Process(target=search, daemon=True) for _ in range(2)]
+for searcher in searchers: searcher.start()
 for place in range(100):
     made.value = place
     with open(f'o{place}', 'w') as output: subprocess.run(['/bin/true'], stdout=output)
-for looker in lookers: looker.terminate(); looker.join()
+for searcher in searchers: searcher.terminate(); searcher.join()
 with open('removed', 'w') as output:
     os.remove('removed')
     subprocess.run(['/bin/true'], stdout=output)

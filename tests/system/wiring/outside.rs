@@ -1,4 +1,4 @@
-//! Files outside the traced directories: known by their being opened.
+//! Files outside the traced directories, which are known by their opens.
 
 use std::collections::HashSet;
 
@@ -15,10 +15,10 @@ fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::T
     Some((run, directory, path))
 }
 
-/// A filesystem gives the inode number of a file that is gone to the next one. By the time that flowtrace looks, the one is gone
-/// and the other is there.
+/// A filesystem gives the inode number of a removed file to the next one. By the time that flowtrace reads
+/// it, the first file is gone and the next one exists.
 #[test]
-fn files_that_have_the_same_inode_number_one_after_the_other_are_told_apart() {
+fn files_that_reuse_an_inode_number_are_distinguished() {
     if !need_kernel_layer() {
         return;
     }
@@ -103,12 +103,12 @@ fn opens_are_recorded_with_who_and_how() {
     let inside: i64 = run
         .trace
         .one("SELECT COUNT(*) FROM calls WHERE path LIKE '%/job/inside' AND fidelity = 'open'");
-    assert_eq!(inside, 0, "what a view sees is seen once");
+    assert_eq!(inside, 0, "a call that the mount sees is recorded once");
 }
 
 #[test]
 fn what_goes_through_an_inherited_descriptor_is_that_of_who_moves_it() {
-    // Wrappers, a program that moves nothing, and the shell's own writes between.
+    // Wrappers, a program that moves no data, and writes of the shell itself between them.
     let script = "seq 100 > in; { sort in; } > $O/q; { echo hi; sh -c 'sort in; true'; } > $O/r; \
         { sh -c 'read line'; wc -l; } < $O/q > o; { env sleep 0; } > $O/empty; \
         { sed -n 1p in; echo a; sed -n 2p in; } >> $O/q; { cat in; rm $O/gone; } > $O/gone";
@@ -166,7 +166,8 @@ fn names_follow_renames_and_removals() {
     assert_eq!(names, expected);
 }
 
-/// By `link`, which the first name outlives or not, and of a file that was made without a name.
+/// The name of a file made by `link`, with the first name removed or not, and of a file that was made without
+/// a name.
 #[test]
 fn names_follow_links() {
     const MADE: &str = "
@@ -208,7 +209,7 @@ for place, name in enumerate(['by-descriptor', 'by-proc']):
 }
 
 #[test]
-fn a_link_out_of_the_view_leads_to_the_real_file() {
+fn a_link_out_of_the_mount_leads_to_the_real_file() {
     let script =
         "echo x > $O/data; ln -s $O/data link; cat link > copy; cd /; cat ./$O/data > /dev/null";
     let Some((run, _guard, path)) = outside(&[], script) else {
@@ -228,8 +229,9 @@ fn a_link_out_of_the_view_leads_to_the_real_file() {
 }
 
 #[test]
-fn links_on_the_way_out_of_a_view_are_followed() {
-    // A directory that is a link, a link to nothing yet, and dots: `there` is a link, so that `there/..` is outside.
+fn links_on_the_way_out_of_a_mount_are_followed() {
+    // A directory that is a link, a link whose target does not exist yet, and dots: `there` is a link, so
+    // `there/..` is outside.
     let script = "mkdir $O/d inner; ln -s $O/d there; echo x > there/new; ln -s $O/late to; echo y > to; \
         echo z > inner/../there/../up; cat inner/../there/new > inner/../copy";
     let Some((run, _guard, path)) = outside(&[], script) else {
@@ -251,7 +253,7 @@ fn links_on_the_way_out_of_a_view_are_followed() {
     assert_eq!(
         run.trace.one::<i64>(copy),
         1,
-        "what a view sees is seen once"
+        "a call that the mount sees is recorded once"
     );
 }
 
@@ -278,7 +280,7 @@ fn what_the_workflow_mounts_is_seen_by_its_opens() {
     }
 }
 
-/// Its descriptor with that number is another file than the one of its process.
+/// The thread's descriptor of that number refers to another file than the descriptor of its process.
 #[test]
 fn a_thread_with_descriptors_of_its_own_opens_its_own_file() {
     let threads = "import ctypes, os, sys, threading
@@ -303,9 +305,9 @@ fd = os.open('by_main', os.O_CREAT | os.O_WRONLY); go.set(); thread.join()";
     }
 }
 
-/// The kernel does not tell where such a file is: it has no name, and no wrong one.
+/// The kernel does not report the path of such a file: the trace has no name for it, and no wrong one.
 #[test]
-fn a_file_with_a_path_too_long_to_tell_has_none() {
+fn a_file_with_a_path_too_long_to_report_has_none() {
     let deep = "import os, sys
 os.chdir(sys.argv[1])
 for _ in range(20): os.mkdir('d' * 250); os.chdir('d' * 250)
@@ -321,13 +323,13 @@ open('x', 'w').write('hello'); os.rename('x', 'y'); open('y').read()";
     assert_eq!(run.trace.rows(&named), [[format!("{path}/x")]]);
 }
 
-/// Where names mean something else than to us the file itself tells that it was just made.
+/// In another namespace paths mean other files, but the file itself shows that it was just made.
 #[test]
-fn who_makes_a_file_in_another_namespace_or_root_has_made_it() {
+fn a_file_made_in_another_namespace_or_root_has_its_maker() {
     if !need_root() {
         return;
     }
-    // Below the other root are the same names.
+    // The same names exist below the other root.
     let inside = "import os, sys
 o = sys.argv[1]; os.chroot(o + '/root')
 for _ in range(2): open('/d/in', 'a').write('x')
@@ -362,8 +364,8 @@ fn system_files_are_known_and_devices_are_not() {
     assert_eq!(run.trace.rows(opened), [["/etc/passwd"]]);
 }
 
-/// Installed packages are the machine's, but what the workflow makes among them is its own; gzip opens its input
-/// without a terminal, as GCC does headers.
+/// Installed packages belong to the machine, but files that the workflow makes among them are its own. gzip
+/// opens its input with O_NOCTTY, as GCC does with headers.
 #[test]
 fn what_the_workflow_makes_among_system_files_is_its_own() {
     let script = "d=$O/node_modules; mkdir $d; seq 9 > $d/made; gzip -c $d/made > $O/out.gz; echo x > $d/left";
@@ -397,9 +399,9 @@ fn calls_are_left_alone_on_request() {
     assert!(calls(&run, &path).is_empty());
 }
 
-/// With nobody to hold it a call that the filter picks would fail.
+/// A call that the filter selects fails if no listener answers it.
 #[test]
-fn where_nobody_holds_there_is_no_filter() {
+fn without_a_listener_there_is_no_filter() {
     if !crate::support::need_fuse() {
         return;
     }

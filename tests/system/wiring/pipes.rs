@@ -20,7 +20,7 @@ const PIPELINE: &str = "dd if=/dev/zero bs=64k count=64 status=none | gzip -1 | 
 fn a_pipeline_leads_from_program_to_program_and_not_through_the_shell() {
     let Some(run) = shell(PIPELINE) else { return };
     assert_wires(&run.trace, &["dd > gzip", "gzip > wc"]);
-    // Bounds that hold: all of it went through the first pipe, what wc counted through the second.
+    // Bounds: all of the data went through the first pipe, the output of wc through the second.
     let at_most = |program: &str, direction: &str| -> i64 {
         run.trace.one(&format!(
             "SELECT MAX(at_most_bytes) FROM channel_ends JOIN processes USING (upid)
@@ -40,7 +40,7 @@ fn a_pipeline_leads_from_program_to_program_and_not_through_the_shell() {
     assert_eq!(run.trace.one::<i64>(capacity), 65536);
 }
 
-/// What looks like the name of a script may be that of a FIFO, which nobody else must open.
+/// An argument that could be the name of a script may be that of a FIFO, which no other process must open.
 #[test]
 fn fifos_that_programs_are_given_are_theirs_alone() {
     let script = "mkfifo q; seq 5 | tee q > /dev/null & cat q; wait
@@ -60,12 +60,13 @@ fn fifos_that_programs_are_given_are_theirs_alone() {
     assert_wires(&run.trace, &wires);
 }
 
-/// The kernel keeps a table as long as the highest number needs; programs that end at once are told of before anybody can look.
+/// The kernel keeps a table as long as the highest number needs. Programs that end at once are reported
+/// before flowtrace can read the table.
 #[test]
-fn who_has_high_descriptors_open_is_wired_as_others_are() {
+fn programs_with_high_descriptors_are_connected_like_others() {
     for high in [255, 256, 700, 5000] {
         let script =
-            format!("ulimit -n 6000; exec {high}< /dev/null; /bin/echo told | /bin/cat > told");
+            format!("ulimit -n 6000; exec {high}< /dev/null; /bin/echo text | /bin/cat > text");
         let Some(run) = bash(&script) else { return };
         assert_wires(&run.trace, &["echo > cat"]);
     }
@@ -73,14 +74,14 @@ fn who_has_high_descriptors_open_is_wired_as_others_are() {
 import os, subprocess
 null = os.open('/dev/null', os.O_RDONLY)
 for n in range(900): os.dup2(null, 100 + n)
-subprocess.run('/bin/echo told | /bin/cat > told', shell=True, close_fds=False)";
+subprocess.run('/bin/echo text | /bin/cat > text', shell=True, close_fds=False)";
     let Some(run) = traced(&[], &[PYTHON, "-c", many]) else {
         return;
     };
     assert_wires(&run.trace, &["echo > cat"]);
 }
 
-/// Whoever starts programs may forget to close the ends that are not theirs.
+/// A program that starts others may forget to close the ends that are not theirs.
 #[test]
 fn a_program_uses_its_standard_input_though_it_has_the_other_end_too() {
     let finite = "
@@ -112,9 +113,10 @@ os.wait(); os.wait()";
     }
 }
 
-/// A program of ours tells of about a thousand of them; of who ended before the others were looked at, not all is known.
+/// An eBPF program reports about a thousand of them. If a process ended before the others were read, some are
+/// unknown.
 #[test]
-fn ends_beyond_what_can_be_told_are_counted_as_missing() {
+fn ends_beyond_the_limit_are_counted_as_missing() {
     if !need_process_tracepoints() {
         return;
     }
@@ -126,7 +128,7 @@ subprocess.run('/bin/true', close_fds=False)";
     let command = format!("ulimit -n 6000; exec {PYTHON} -c \"{script}\"");
     let Some(run) = bash(&command) else { return };
     if run.trace.one::<String>("SELECT process_layer FROM runs") != "ebpf" {
-        // Who is held is looked at, whatever he has.
+        // All descriptors of a stopped process are read, however many it has.
         return;
     }
     let missing =
@@ -134,13 +136,13 @@ subprocess.run('/bin/true', close_fds=False)";
     assert!(run.trace.one::<i64>(missing) >= 1);
 }
 
-/// By its calls, where these are told one by one, who has used an end is known, however it came by that.
+/// Where calls are recorded one by one, they show that a process has used an end, however it got that end.
 #[test]
-fn who_moved_data_had_an_end() {
+fn a_process_that_moved_data_had_an_end() {
     if !need_kernel_layer() {
         return;
     }
-    // The first child looks as if it kept a side of the pipe `a`, but writes to `b`, of which it has both.
+    // The first child has a side of the pipe `a` open, but writes to `b`, of which it has both sides.
     let script = "
 import os
 a, b = os.pipe(), os.pipe()
@@ -177,7 +179,7 @@ fn without_stopping_calls_a_pipeline_is_found_at_its_execs() {
     assert_wires(&run.trace, &["dd > gzip", "gzip > wc"]);
 }
 
-/// Notifications hold who makes a pipe, forks, executes or ends, as ptrace does.
+/// Notifications stop a process that makes a pipe, forks, execs or ends, as ptrace does.
 #[test]
 fn without_ptrace_pipes_and_files_elsewhere_are_seen() {
     if !need_process_tracepoints() {
@@ -289,7 +291,8 @@ fn who_left_a_pipe_as_it_was_has_not_read_it() {
     assert_eq!(run.trace.one::<i64>(unread), 3);
 }
 
-/// The first reads the line byte by byte, as shells do, and becomes another program, whose headers the kernel reads meanwhile.
+/// The shell reads the line byte by byte, as shells do, and execs another program, whose headers the kernel
+/// reads meanwhile.
 #[test]
 fn a_shell_that_reads_a_line_and_becomes_another_program_has_read() {
     let at_most = "SELECT at_most_bytes FROM channel_ends JOIN processes USING (upid)
@@ -298,7 +301,7 @@ fn a_shell_that_reads_a_line_and_becomes_another_program_has_read() {
     for run in [shell(script), bash(script)].into_iter().flatten() {
         assert_eq!(run.trace.rows(at_most), [["2"]]);
     }
-    // A script is read in one piece.
+    // The shell reads a script in one piece.
     let script = "printf '#!/bin/sh\\necho 1\\n' > s; chmod +x s; seq 3 | { exec ./s; } > f";
     if let Some(run) = bash(script) {
         assert!(run.trace.rows(at_most).is_empty());
@@ -336,9 +339,10 @@ assert len(b.communicate()[0]) == 9216
     assert_wires(&run.trace, &wires);
 }
 
-/// Whoever goes on with the program that made a pipe and closes neither end may have used either, as far as it read and wrote.
+/// A process that goes on with the program that made a pipe, and closes neither end, may have used either
+/// end, as far as it read and wrote.
 #[test]
-fn who_keeps_both_ends_of_its_makers_pipe_may_have_used_them() {
+fn a_fork_with_both_ends_of_its_makers_pipe_may_have_used_them() {
     let up = "
 if os.fork() == 0:
     os.write(out, b'x' * 100)
@@ -362,14 +366,14 @@ if os.fork() == 0:
 os.write(out, b'x' * 100)
 assert len(os.read(back, 200)) == 100
 ";
-    // That of another program, like a jobserver's, is nobody's.
+    // A pipe of another program, like a jobserver's, has no user here.
     let inherited = "
 import subprocess
 script = 'x() { echo $1; }; (x 1; x 2) > f'
 subprocess.run(['sh', '-c', script], pass_fds=(into, out))
 os.fork() or os._exit(0)
 ";
-    // Output of the test itself is read by nobody in the trace.
+    // The output of the test itself has no reader in the trace.
     let used =
         "SELECT DISTINCT direction, at_most_bytes FROM channel_ends JOIN processes USING (upid)
         WHERE origin = 'fork' AND used IS NOT 0
@@ -419,9 +423,10 @@ fn xargs_starts_several_writers_of_one_pipe() {
     assert_eq!(run.trace.one::<i64>(writers), 6);
 }
 
-/// What it holds is looked at before it ends, for it made a pipe: its output is closed by then, as it is by many programs.
+/// The process made a pipe, so its descriptors are read before it ends. Its output is closed by then, as it
+/// is by many programs.
 #[test]
-fn who_wrote_nothing_is_no_writer_though_it_closed_its_output() {
+fn a_process_that_wrote_nothing_and_closed_its_output_is_no_writer() {
     let closes = "import os; os.pipe(); os.close(1); os._exit(0)";
     let Some(run) = shell(&format!("{PYTHON} -c '{closes}' | cat > out")) else {
         return;

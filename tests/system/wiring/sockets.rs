@@ -1,17 +1,17 @@
-//! Sockets, and descriptors that are passed through them. The workload prints its own truth.
+//! Sockets, and descriptors that are passed through them. The workload prints its own connections.
 
 use std::collections::BTreeSet;
 
 use super::{Traced, traced};
 use crate::support::PYTHON;
 
-/// Runs `talk` with a parent that calls `serve()` and a child that calls `ask()`; both print
-/// `pid inode` of the socket that they talk through.
+/// Runs `talk` with a parent that calls `serve()` and a child that calls `ask()`; both print `pid inode` of
+/// the socket through which they talk.
 fn talk(parts: &str) -> Option<Traced> {
     let script = format!(
         "
 import os, socket, sys
-def tell(s):
+def report(s):
     line = '%d %d\\n' % (os.getpid(), os.fstat(s.fileno()).st_ino)
     os.write(1, line.encode())
 {parts}
@@ -26,7 +26,7 @@ assert os.waitpid(pid, 0)[1] == 0
     traced(&[], &[PYTHON, "-c", &script])
 }
 
-/// The pids that talked, by what they said.
+/// Pids and inodes of the processes that talked, by their own output.
 fn truth(run: &Traced) -> (BTreeSet<String>, BTreeSet<String>) {
     let text = run.finished.stdout_text();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -35,7 +35,8 @@ fn truth(run: &Traced) -> (BTreeSet<String>, BTreeSet<String>) {
         .unzip()
 }
 
-/// One channel of a kind, one of the told inodes is its own, and both processes hold an end.
+/// Checks that there is one channel of a kind, that its inode is one of the printed ones, and that both
+/// processes have an end of it.
 #[track_caller]
 fn assert_one_channel(run: &Traced, kind: &str) -> String {
     let (pids, inodes) = truth(run);
@@ -62,10 +63,10 @@ fn a_tcp_connection_on_one_host_is_one_channel() {
         "
 listener = socket.create_server(('127.0.0.1', 0))
 def ask():
-    s = socket.create_connection(listener.getsockname()); tell(s)
+    s = socket.create_connection(listener.getsockname()); report(s)
     s.sendall(b'x' * 1000)
 def serve():
-    s = listener.accept()[0]; tell(s)
+    s = listener.accept()[0]; report(s)
     while s.recv(4096): pass
 ",
     );
@@ -82,11 +83,11 @@ import select
 listener = socket.create_server(('127.0.0.1', 0))
 def ask():
     s = socket.socket(); s.setblocking(False)
-    s.connect_ex(listener.getsockname()); tell(s)
+    s.connect_ex(listener.getsockname()); report(s)
     select.select([], [s], [])
     s.sendall(b'x' * 1000)
 def serve():
-    s = listener.accept()[0]; tell(s)
+    s = listener.accept()[0]; report(s)
     while s.recv(4096): pass
 ",
     );
@@ -102,10 +103,10 @@ fn a_unix_socket_has_the_path_of_its_server() {
 path = os.getcwd() + '/socket'
 listener = socket.socket(socket.AF_UNIX); listener.bind(path); listener.listen()
 def ask():
-    s = socket.socket(socket.AF_UNIX); s.connect(path); tell(s)
+    s = socket.socket(socket.AF_UNIX); s.connect(path); report(s)
     s.sendall(b'x')
 def serve():
-    s = listener.accept()[0]; tell(s); s.recv(1)
+    s = listener.accept()[0]; report(s); s.recv(1)
 ",
     );
     let Some(run) = run else { return };
@@ -120,17 +121,17 @@ fn datagrams_go_to_the_address_of_the_receiver() {
 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind(('127.0.0.1', 0))
 def ask():
     receiver_address = receiver.getsockname(); receiver.close()
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(receiver_address); tell(s)
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(receiver_address); report(s)
     s.send(b'x')
 def serve():
-    tell(receiver); receiver.recv(1)
+    report(receiver); receiver.recv(1)
 ",
     );
     let Some(run) = run else { return };
     assert_one_channel(&run, "udp");
 }
 
-/// Who sends to an address without connecting holds the channel of the receiver.
+/// A process that sends to an address without connecting has an end of the receiver's channel.
 fn sent_to(kind: &str, receiver: &str, send: &str) {
     let run = talk(&format!(
         "
@@ -141,9 +142,9 @@ def ask():
     receiver.close()
     s = socket.socket(receiver.family, socket.SOCK_DGRAM)
     for _ in range(3): {send}
-    tell(s)
+    report(s)
 def serve():
-    tell(receiver)
+    report(receiver)
     for _ in range(3): receiver.recv(1)
 "
     ));
@@ -191,9 +192,9 @@ fn a_socket_pair_is_one_channel() {
         "
 one, other = socket.socketpair()
 def ask():
-    one.close(); tell(other); other.sendall(b'x')
+    one.close(); report(other); other.sendall(b'x')
 def serve():
-    other.close(); tell(one); one.recv(1)
+    other.close(); report(one); one.recv(1)
 ",
     );
     let Some(run) = run else { return };
@@ -219,7 +220,7 @@ def serve():
     );
     let Some(run) = run else { return };
     let (_, inodes) = truth(&run);
-    let inode = inodes.first().expect("what it told");
+    let inode = inodes.first().expect("the inode that it printed");
     let writers = format!(
         "SELECT origin, direction FROM channel_ends JOIN channels USING (channel_id)
          JOIN processes USING (upid) WHERE inode = {inode} AND used IS NOT 0 ORDER BY direction"
@@ -228,9 +229,10 @@ def serve():
     assert_eq!(run.trace.rows(&writers), expected);
 }
 
-/// Programs in the kernel tell of what comes with a message; others see what is held for long enough.
+/// eBPF programs report descriptors that come with a message; other layers see those that are open for long
+/// enough.
 #[test]
-fn who_was_passed_a_descriptor_for_a_moment_held_it() {
+fn a_descriptor_that_was_passed_and_closed_at_once_is_recorded() {
     let run = talk(
         "
 one, other = socket.socketpair()

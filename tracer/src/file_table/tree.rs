@@ -8,7 +8,7 @@ use flowtrace_schema::{FileId, Record, Text};
 
 use super::Hashed;
 
-/// Directories by id, each below a known one or planted as a root.
+/// Directories by id, each below a known one or a root.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     directories: HashMap<FileId, Place>,
@@ -27,7 +27,7 @@ struct Place {
     hash: u64,
 }
 
-/// A directory gets a path, or loses the one it had.
+/// A directory gets a path, or loses the one that it had.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Begin(FileId, OsString),
@@ -52,7 +52,7 @@ impl Change {
 }
 
 impl Tree {
-    /// Makes a directory a root with a path of its own. A root never moves.
+    /// Makes a directory a root with its own path. A root never moves.
     pub(super) fn plant(&mut self, directory: FileId, path: &OsStr) -> Vec<Change> {
         if self.is_root(directory) {
             return Vec::new();
@@ -78,8 +78,8 @@ impl Tree {
         name: &OsStr,
         hash: u64,
     ) -> Vec<Change> {
-        // Not below itself: only changes made behind the mount could ask for that. Nothing lies
-        // below what is new, and the way up may be long.
+        // A directory must not be put below itself; only changes outside of the mount could require that. No
+        // directory is below a new one, and the way up may be long.
         let is_known = self.directories.contains_key(&directory);
         if self.is_root(directory) || (is_known && self.is_within(parent, directory)) {
             return Vec::new();
@@ -92,7 +92,7 @@ impl Tree {
         changes
     }
 
-    /// Two directories change places.
+    /// Exchanges the places of two directories.
     pub(super) fn exchange(&mut self, one: FileId, other: FileId) -> Vec<Change> {
         let within = self.is_within(one, other) || self.is_within(other, one);
         let places = (self.directories.get(&one), self.directories.get(&other));
@@ -115,7 +115,7 @@ impl Tree {
         changes
     }
 
-    /// Removes a directory and what is known below it.
+    /// Removes a directory and all known directories below it.
     pub(super) fn remove(&mut self, directory: FileId) -> Vec<Change> {
         if self.is_root(directory) {
             return Vec::new();
@@ -129,7 +129,7 @@ impl Tree {
         gone.into_iter().map(Change::End).collect()
     }
 
-    /// The directory known at the name with this hash.
+    /// The known directory at the name with this hash.
     pub(super) fn child(&self, hash: u64) -> Option<FileId> {
         self.names.get(&hash).copied()
     }
@@ -139,7 +139,7 @@ impl Tree {
         place.is_some_and(|place| place.parent.is_none())
     }
 
-    /// Whether `directory` is `ancestor` or lies below it.
+    /// Returns true if `directory` is `ancestor` or is below it.
     fn is_within(&self, directory: FileId, ancestor: FileId) -> bool {
         let mut at = Some(directory);
         while let Some(id) = at {
@@ -162,7 +162,7 @@ impl Tree {
         self.directories.insert(directory, place);
     }
 
-    /// Takes a directory away from its parent; it stays known.
+    /// Removes a directory from its parent; it stays known.
     fn detach(&mut self, directory: FileId) {
         let Some(place) = self.directories.get(&directory) else {
             return;
@@ -187,7 +187,7 @@ impl Tree {
         }
     }
 
-    /// The paths that a directory and all below it have from now on.
+    /// The paths that a directory and all directories below it have from now on.
     fn begin(&self, directory: FileId, changes: &mut Vec<Change>) {
         let mut waiting = vec![(directory, self.path(directory))];
         while let Some((id, path)) = waiting.pop() {
@@ -238,8 +238,8 @@ fn join(directory: &OsStr, name: &OsStr) -> OsString {
 pub(super) mod fuzzing {
     use super::*;
 
-    /// Any changes of the places of a few directories: each has a path before it loses it and none
-    /// when it gets one, and all paths are in force that the places say.
+    /// Any changes of the places of a few directories: each gets a path only when it has none and loses only
+    /// one that it has, and the paths in force are those of the places.
     pub fn directory_tree(bytes: &[u8]) {
         let id = |byte: u8| FileId(1 + u32::from(byte % 8));
         let (root, mut tree) = (FileId(1), Tree::default());

@@ -1,4 +1,4 @@
-//! The FUSE side: takes a request apart, calls the passthrough, records, replies.
+//! The FUSE side: parses a request, calls the passthrough, records, replies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::credentials::Requester;
 use super::locks::Locks;
 use super::log::{Event, Log, done};
 use super::node::Node;
-use super::passthrough::View;
+use super::passthrough::Passthrough;
 use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
 use crate::callers::Effort;
@@ -44,7 +44,7 @@ use walks::Walks;
 
 /// Answers the requests of one mount.
 pub(super) struct Adapter {
-    view: Arc<View>,
+    passthrough: Arc<Passthrough>,
     log: Arc<Log>,
     shared: Arc<Shared>,
     backings: Backings,
@@ -57,7 +57,7 @@ pub(super) struct Adapter {
     rings: Arc<Rings>,
 }
 
-/// Which request it is, about which node, and who asks.
+/// A request: its number, its node, and its caller.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     node: u64,
@@ -74,13 +74,13 @@ impl Serve for Adapter {
                 tid: header.pid,
             },
         };
-        // What is malformed has dropped its reply, which answers EIO.
+        // A malformed request has dropped its reply, which answers EIO.
         let _ = self.dispatch(header.opcode, &req, body, reply);
     }
 }
 
 impl Adapter {
-    /// One arm for each operation of the protocol.
+    /// Handles each operation of the protocol.
     fn dispatch(
         &self,
         operation: u32,
@@ -156,7 +156,7 @@ impl Adapter {
 
             opcode::FORGET => {
                 let abi::ForgetIn { nlookup } = body.take()?;
-                self.view.forget(req.node, nlookup);
+                self.passthrough.forget(req.node, nlookup);
                 reply.none();
             }
             opcode::BATCH_FORGET => {
@@ -164,20 +164,20 @@ impl Adapter {
                 let abi::BatchForgetIn { count, .. } = body.take()?;
                 for _ in 0..count {
                     let abi::ForgetOne { nodeid, nlookup } = body.take()?;
-                    self.view.forget(nodeid, nlookup);
+                    self.passthrough.forget(nodeid, nlookup);
                 }
             }
-            // Rings ask for these, see `protocol::uring`.
+            // Rings cause these requests, see `protocol::uring`.
             opcode::NOTIFY_REPLY => reply.none(),
-            // The mount is gone; the device says so next.
+            // The mount is gone; the device reports that next.
             opcode::DESTROY => reply.ok(),
-            // Among others POLL and BMAP: the kernel has answers of its own for regular files.
+            // For example POLL and BMAP, for which the kernel has its own answers on regular files.
             _ => reply.error(Errno::ENOSYS),
         }
         Ok(())
     }
 
-    /// A call on a node: finds the node, acts, records. `event` needs no file yet.
+    /// Makes a call on a node: finds the node, acts, records. `event` is also used without a file.
     fn on_node<T>(
         &self,
         req: &Request,
@@ -185,8 +185,8 @@ impl Adapter {
         act: impl FnOnce(&Arc<Node>) -> Result<T>,
         value: impl FnOnce(&Result<T>) -> i64,
     ) -> Result<T> {
-        let started = self.log.start(req.who.tid, Effort::Look);
-        let node = self.view.node(req.node);
+        let started = self.log.start(req.who.tid, Effort::Proc);
+        let node = self.passthrough.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| act(&node));
         self.log.end(started, event(file), value(&result));
@@ -195,7 +195,7 @@ impl Adapter {
 
     fn sync_filesystem(&self, req: &Request, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Fsync, file);
-        reply.done(self.on_node(req, event, |node| self.view.syncfs(node), done));
+        reply.done(self.on_node(req, event, |node| self.passthrough.syncfs(node), done));
     }
 }
 

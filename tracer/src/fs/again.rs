@@ -1,16 +1,17 @@
-//! Pages that a `sendfile` or `splice` asks for again because they were dropped before it, or one that goes on where it ended,
-//! had taken them (`adapter::invalidate`).
+//! Pages that the kernel requests again for a `sendfile` or `splice`: they were dropped
+//! (`adapter::invalidate`) before this call, or one that goes on where it ended, had taken them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So long the same pages are the same read, and kept where nobody can change them meanwhile. Later they are if the reader went on.
+/// Time within which requests for the same pages belong to the same read. Pages that cannot change are kept
+/// for this time. Later requests still belong to the read if the reader went on.
 pub(crate) const SAME: Duration = Duration::from_millis(100);
-/// More are not asked for at a time.
+/// Number of requested ranges that are remembered.
 const MOST: usize = 64;
 
-/// Ranges that were asked for through an open file.
+/// Ranges that were requested through an open file.
 #[derive(Debug, Default)]
 pub(crate) struct Again(Mutex<State>);
 
@@ -23,19 +24,19 @@ struct State {
 
 #[derive(Clone, Copy, Debug)]
 struct Call {
-    /// The offset with which it began, and that of its first pages.
+    /// The offset with which the call began, and the offset of its first pages.
     from: u64,
     first: u64,
-    /// When it last asked.
+    /// Time of its last request.
     at: Instant,
 }
 
 impl State {
-    /// A call that began at offset `from` asks for the pages at `offset`. It reads on, and has not taken anything of
-    /// these, if it began behind the last one or is that.
+    /// Notes that a call that began at offset `from` requests the pages at `offset`. Returns true if the
+    /// reader goes on and has not taken any of these pages: the call is the last one, or began behind it.
     fn reads_on(&mut self, from: Option<u64>, offset: u64, at: Instant) -> bool {
         let Some(from) = from else {
-            // The kernel reads ahead, maybe, for the last one.
+            // The kernel may be reading ahead for the last call.
             return self.call.is_some_and(|last| offset > last.first);
         };
         let first = offset;
@@ -59,8 +60,9 @@ struct Asked {
 }
 
 impl Again {
-    /// How many of the first of these bytes were asked for a short time ago, or earlier by a reader that only went on. The others
-    /// are from now on. `from`: the offset with which the call began, where that is known.
+    /// Number of the first of these bytes that were requested a short time ago, or earlier by a reader that
+    /// only went on. The others count as requested from now on. `from` is the offset with which the call
+    /// began, if known.
     pub(crate) fn known(&self, offset: u64, length: u64, at: Instant, from: Option<u64>) -> u64 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let reads_on = state.reads_on(from, offset, at);
@@ -84,7 +86,7 @@ impl Again {
         known.min(end) - offset
     }
 
-    /// Something was written: what is asked for now is another read.
+    /// The file was written: from now on requests belong to another read.
     pub(crate) fn forget(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.asked.clear();
@@ -127,7 +129,7 @@ mod tests {
                 Some(from),
             )
         };
-        // Pieces of 3000 bytes, of which the first had the kernel read ahead.
+        // Pieces of 3000 bytes; the kernel read ahead for the first one.
         assert_eq!(known(0, 16384, 0), 0);
         assert_eq!(known(0, 16384, 3000), 16384);
         assert_eq!(known(4096, 16384, 6000), 12288);

@@ -1,5 +1,5 @@
-//! Acting as the caller: what a request makes belongs to whoever asked for it, from the first
-//! moment on.
+//! Identity of the caller: a file that a request makes belongs to the caller of the request from its creation
+//! on.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ pub(crate) struct Requester {
     pub(crate) uid: u32,
     /// Group.
     pub(crate) gid: u32,
-    /// Thread, 0 when the kernel does not say.
+    /// Thread; 0 if the kernel does not report it.
     pub(crate) tid: u32,
 }
 
 /// `CAP_DAC_OVERRIDE` of include/uapi/linux/capability.h.
 const DAC_OVERRIDE: u64 = 1 << 1;
-/// `CAP_SYS_RESOURCE`: to use what a filesystem keeps back for the administrator, and to exceed
+/// `CAP_SYS_RESOURCE`: the right to use space that a filesystem reserves for the administrator, and to exceed
 /// quotas.
 const SYS_RESOURCE: u64 = 1 << 24;
-/// The capabilities that the kernel takes from a thread whose fsuid becomes another than 0:
-/// chown, dac_override, dac_read_search, fowner, fsetid, linux_immutable, mknod, mac_override.
+/// The capabilities that the kernel removes from a thread whose fsuid changes from 0: chown, dac_override,
+/// dac_read_search, fowner, fsetid, linux_immutable, mknod, mac_override.
 const FILE_CAPABILITIES: u64 = 0x1f | 1 << 9 | 1 << 27 | 1 << 32;
 
-/// Decides whether and how threads take on the identity of callers.
+/// Decides if and how threads take on the identity of callers.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     permission: Permission,
@@ -44,7 +44,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Acts as the caller where that differs from this process, unless all are one user.
+    /// Credentials that act as the caller if it differs from this process, unless all are one user.
     pub(crate) fn new(permission: Permission) -> Credentials {
         Credentials {
             permission,
@@ -60,8 +60,7 @@ impl Credentials {
         self.permission != Permission::Process && who.uid != 0
     }
 
-    /// Makes the calling thread act as `who` for a call that makes something, until the guard
-    /// is dropped.
+    /// Makes the calling thread act as `who`, until the guard is dropped, for a call that makes a file.
     pub(crate) fn make_as(&self, who: Requester) -> Result<Assumed> {
         self.limit(who);
         let is_same = who.uid == self.uid && who.gid == self.gid;
@@ -73,8 +72,8 @@ impl Credentials {
         }
     }
 
-    /// Makes the calling thread act as `who` for any other call, where the kernel has not
-    /// checked yet whether the caller may make it.
+    /// Makes the calling thread act as `who` for any other call, if the kernel has not checked yet that the
+    /// caller may make it.
     pub(crate) fn act_as(&self, who: Requester) -> Result<Assumed> {
         self.limit(who);
         match self.permission {
@@ -83,8 +82,8 @@ impl Credentials {
         }
     }
 
-    /// Makes the calling thread use space as `who` for a call on an open file: what is kept back
-    /// for the administrator, and quotas, go by the one who writes.
+    /// Makes the calling thread use space as `who` for a call on an open file: reserved space and quotas
+    /// depend on the writer.
     pub(crate) fn spend_as(&self, who: Requester) -> Result<Assumed> {
         self.limit(who);
         if !self.exceeds(who) {
@@ -98,10 +97,10 @@ impl Credentials {
         Ok(assumed)
     }
 
-    /// As the caller, with the caller's own rights, groups included.
+    /// Acts as the caller, with the caller's own rights, groups included.
     pub(crate) fn assume(&self, who: Requester) -> Result<Assumed> {
         self.limit(who);
-        // Fewer groups mean fewer rights: right for a caller that is not known.
+        // An unknown caller gets no groups, which means fewer rights.
         let groups = groups_of(&who.tid.to_string()).unwrap_or_default();
         let assumed = Assumed {
             ids: Some((self.uid, self.gid)),
@@ -112,9 +111,8 @@ impl Credentials {
         Ok(assumed)
     }
 
-    /// As the caller, whose permission the kernel has checked already, with groups and access
-    /// lists that this process does not know: search and write permission are not asked for
-    /// again.
+    /// Acts as the caller if the kernel has checked its permission already, with groups and access lists that
+    /// this process does not know: search and write permission are not checked again.
     fn assume_checked(&self, who: Requester) -> Result<Assumed> {
         let assumed = Assumed {
             ids: Some((self.uid, self.gid)),
@@ -132,8 +130,8 @@ impl Credentials {
 }
 
 impl Credentials {
-    /// Gives the calling thread up what is for the administrator only, or takes it again. It stays
-    /// so until a caller comes of whom the other holds, which is rare. The thread has its own ids.
+    /// Gives up the calling thread's right to use reserved space, or takes it again. The thread stays so
+    /// until a caller comes that needs the opposite, which is rare. The thread has its own ids.
     fn limit(&self, who: Requester) {
         if self.permission == Permission::Process || self.capabilities.effective & SYS_RESOURCE == 0
         {
@@ -153,8 +151,8 @@ impl Credentials {
     }
 }
 
-/// Takes on the ids of a caller. The group first: changing it needs the capability that the user
-/// id gives up.
+/// Takes on the ids of a caller. The group comes first: changing it needs the capability that the change of
+/// the user id gives up.
 fn set_ids(who: Requester) -> Result<()> {
     if thread::set_fsgid(who.gid) != who.gid || thread::set_fsuid(who.uid) != who.uid {
         return Err(Errno::EPERM);
@@ -173,7 +171,7 @@ pub(crate) struct Assumed {
 impl Drop for Assumed {
     fn drop(&mut self) {
         if let Some((uid, gid)) = self.ids {
-            // Returning to user 0 also raises the file capabilities again.
+            // A return to user 0 also restores the file capabilities.
             thread::set_fsuid(uid);
             thread::set_fsgid(gid);
         }
@@ -188,7 +186,7 @@ fn groups_of(tid: &str) -> Option<Vec<u32>> {
     groups_in(&std::fs::read(format!("/proc/{tid}/status")).ok()?)
 }
 
-/// The same from what the file holds: names of programs in it may be of any bytes.
+/// The supplementary groups in the text of that file; the program name in it may have any bytes.
 pub(crate) fn groups_in(status: &[u8]) -> Option<Vec<u32>> {
     let status = String::from_utf8_lossy(status);
     let groups = status
@@ -201,17 +199,17 @@ pub(crate) fn groups_in(status: &[u8]) -> Option<Vec<u32>> {
 }
 
 thread_local! {
-    /// The file creation mask of this thread, once it is its own.
+    /// The file creation mask of this thread, if it has its own.
     static MASK: Cell<Option<u32>> = const { Cell::new(None) };
     /// True if this thread has given up [`SYS_RESOURCE`].
     static LIMITED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets the file creation mask of the calling thread alone, so that the real filesystem applies
-/// the caller's: it does not where a directory has a default access list.
+/// Sets the file creation mask of the calling thread alone, so that the real filesystem applies the caller's
+/// mask. It does not apply the mask where a directory has a default access list.
 ///
-/// Returns the bits that the caller of this function must take off the mode itself: all of
-/// `mask` where a thread cannot have a mask of its own.
+/// Returns the bits that the caller of this function must clear in the mode itself: all of `mask` if a thread
+/// cannot have a mask of its own.
 pub(crate) fn set_mask(mask: u32) -> u32 {
     MASK.with(|current| {
         if current.get().is_none() && unshare(CloneFlags::CLONE_FS).is_err() {
@@ -252,7 +250,7 @@ mod tests {
             })
         };
         {
-            // The directory is root's: only the permission that was checked before counts.
+            // The directory belongs to root: only the permission that was checked before counts.
             let _as_caller = credentials.make_as(who).unwrap();
             assert_eq!(owner("checked").unwrap(), (12345, 54321));
         }

@@ -1,4 +1,4 @@
-//! Which files are recorded. All pass through.
+//! Selection of the files that are recorded. All files pass through.
 
 use std::path::Path;
 
@@ -6,18 +6,18 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Patterns for paths: `*` and `?` do not match a slash, `**` does; `[a-z]` and `{a,b}` work.
 ///
-/// As in a `.gitignore`, a pattern without a slash is about names anywhere below a traced
-/// directory, one with a slash about paths relative to it; one that begins with a slash is about
-/// whole paths. What matches a directory covers all below it.
+/// As in a `.gitignore`, a pattern without a slash matches names anywhere below a traced directory, and one
+/// with a slash matches paths relative to that directory; one that begins with a slash matches whole paths. A
+/// pattern that matches a directory covers all files below it.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     include: Patterns,
     exclude: Patterns,
 }
 
-/// A pattern that is none.
+/// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{pattern}' is no pattern: {reason}")]
+#[error("'{pattern}' is not a valid pattern: {reason}")]
 pub struct PatternError {
     /// Pattern as it was given.
     pub pattern: String,
@@ -27,20 +27,20 @@ pub struct PatternError {
 
 #[derive(Clone, Debug, Default)]
 struct Patterns {
-    /// About whole paths.
+    /// Patterns for whole paths.
     absolute: GlobSet,
-    /// About paths below the traced directory.
+    /// Patterns for paths below the traced directory.
     relative: GlobSet,
-    /// About the names in such a path.
+    /// Patterns for the names in such a path.
     names: GlobSet,
 }
 
 impl Filter {
-    /// Records what matches one of `include`, or anything if there is none, but not what matches
+    /// Records the files that match one of `include`, or all files if there is none, without those that match
     /// one of `exclude`.
     ///
     /// # Errors
-    /// The first pattern that is none, and why.
+    /// The first invalid pattern, with the reason.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Filter, PatternError> {
         Ok(Filter {
             include: Patterns::new(include)?,
@@ -48,12 +48,12 @@ impl Filter {
         })
     }
 
-    /// True if everything is recorded.
+    /// True if all files are recorded.
     pub fn is_empty(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// True if calls are recorded on what lies at `below` in the traced directory `root`.
+    /// True if calls on the file at `below` in the traced directory `root` are recorded.
     pub(crate) fn admits(&self, root: &Path, below: &Path) -> bool {
         (self.include.is_empty() || self.include.cover(root, below))
             && !self.exclude.cover(root, below)
@@ -98,8 +98,8 @@ impl Patterns {
         self.absolute.is_empty() && self.relative.is_empty() && self.names.is_empty()
     }
 
-    /// True if a pattern matches the path or a directory that it lies in. The directories on the
-    /// way to `root` are named by whole paths only.
+    /// True if a pattern matches the path or a directory above it. The directories on the way to `root` are
+    /// matched by whole paths only.
     fn cover(&self, root: &Path, below: &Path) -> bool {
         let is_covered = |path: &Path| {
             self.relative.is_match(path)
@@ -124,20 +124,20 @@ enum Kind {
     Name,
 }
 
-/// Takes away what does not change the meaning of a path: empty parts and `.`.
+/// Removes parts that do not change the meaning of a path: empty parts and `.`.
 fn normalise(pattern: &str) -> Result<(Kind, String), &'static str> {
     if pattern.is_empty() {
         return Err("it is empty");
     }
     if pattern.split('/').any(|part| part == "..") {
-        return Err("it holds '..', which no path of a trace does");
+        return Err("it contains '..', which no path in a trace has");
     }
     let parts: Vec<_> = pattern
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".")
         .collect();
     let path = parts.join("/");
-    // A slash at the end says that a directory is meant, not where it is.
+    // A slash at the end means a directory; it says nothing about its place.
     Ok(if pattern.starts_with('/') {
         (Kind::Absolute, format!("/{path}"))
     } else if path.is_empty() {
@@ -197,7 +197,7 @@ mod tests {
             ("/data/raw", "raw/x", true),
             ("/data", "raw/x", true),
             ("/", "raw/x", true),
-            // The traced directory's own name is none below it.
+            // The name of the traced directory itself is not a name below it.
             ("data", "raw/x", false),
             ("data", "", false),
         ] {

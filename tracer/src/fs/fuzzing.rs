@@ -1,4 +1,4 @@
-//! The part of [`crate::fuzzing`] that is about files.
+//! The part of [`crate::fuzzing`] for files.
 
 use super::credentials::groups_in;
 use super::sys::directory::first;
@@ -6,7 +6,7 @@ use super::sys::directory::first;
 /// Directory entries as `getdents64` writes them.
 pub fn directory_entries(bytes: &[u8]) {
     let mut rest = bytes;
-    // Each entry takes some bytes, or the loop over them would not end.
+    // Each entry takes some bytes; otherwise the loop over them would not end.
     while let Some(entry) = first(rest) {
         assert!((20..=rest.len()).contains(&entry.length));
         assert!(entry.name.to_bytes().len() < entry.length - 19);
@@ -14,7 +14,7 @@ pub fn directory_entries(bytes: &[u8]) {
     }
 }
 
-/// The groups of a thread.
+/// The groups in a thread's status.
 pub fn groups(bytes: &[u8]) {
     if let Some(groups) = groups_in(bytes) {
         assert!(groups.len() <= bytes.len());

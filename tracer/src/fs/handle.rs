@@ -1,4 +1,4 @@
-//! Open files and directories: what a file handle of the kernel stands for.
+//! Open files and directories: the objects behind the kernel's file handles.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -30,31 +30,32 @@ pub(crate) struct OpenFile {
     pub(crate) fd: Arc<OwnedFd>,
     /// Its node.
     pub(crate) node: Arc<Node>,
-    /// Its position, if that is shared with others outside of the view.
+    /// Its position, if that is shared with processes outside of the mount.
     pub(crate) position: Option<Arc<Position>>,
     /// Its opener: the kernel does not say which thread releases it.
     pub(crate) opener: Opener,
-    /// Writes through it go to the end of the file (`O_APPEND`), as fcntl(2) may change.
+    /// True if writes through it go to the end of the file (`O_APPEND`), which fcntl(2) may change.
     pub(crate) appends: AtomicBool,
-    /// It was opened with `O_DIRECT`.
+    /// True if it was opened with `O_DIRECT`.
     pub(crate) is_direct: bool,
-    /// The kernel opened it to run it, and reads from it by itself.
+    /// True if the kernel opened it to execute it, and reads from it by itself.
     pub(crate) is_program: bool,
-    /// A shared mapping of it may store to the file, until it is released.
+    /// True if a shared mapping of it may store to the file, until it is released.
     pub(crate) may_store: bool,
-    /// Writes through it come through the page cache that others of this mount read from, if there is one.
+    /// True if writes through it go through the page cache that other processes of this mount read, if there
+    /// is one.
     pub(crate) may_write: bool,
-    /// Something was written through it.
+    /// True if something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.
     pub(crate) split: Split,
-    /// Ranges that the kernel has read through it, and may ask for again.
+    /// Ranges that the kernel has read through it, and may request again.
     pub(crate) again: Again,
 }
 
 impl OpenFile {
-    /// Pages of a mapping can be written back through it: to where they belong, which is not the
-    /// end of the file, and of any size, which `O_DIRECT` does not take.
+    /// True if pages of a mapping can be written back through it. They go to their own place, which is not
+    /// the end of the file, and are of any size, which `O_DIRECT` does not accept.
     pub(crate) fn takes_pages(&self) -> bool {
         !self.is_direct && !self.appends.load(Ordering::Relaxed)
     }
@@ -90,7 +91,7 @@ impl<T> Default for Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// Keeps `open` and returns its number.
+    /// Stores `open` and returns its number.
     pub(crate) fn insert(&self, open: Arc<T>) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.shard(number).insert(number, open);
@@ -103,7 +104,7 @@ impl<T> Handles<T> {
         found.ok_or(Errno::EBADF)
     }
 
-    /// Takes `number` out.
+    /// Removes `number`.
     pub(crate) fn remove(&self, number: u64) -> Result<Arc<T>> {
         self.shard(number).remove(&number).ok_or(Errno::EBADF)
     }

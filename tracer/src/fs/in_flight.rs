@@ -1,13 +1,12 @@
 //! The read or write in which a thread waits for the answer to a request of its own.
 //!
-//! A request carries what the kernel asks for, which is less than the application asked for where
-//! the kernel cuts a call. The arguments of the call are in `/proc/TID/syscall` until the request
-//! is answered. A look takes some microseconds, so [`super::split`] takes one only where a request
-//! may be part of a larger call.
+//! A request has the amount that the kernel wants, which is less than the application's amount where the
+//! kernel cuts a call. The arguments of the call are in `/proc/TID/syscall` until the request is answered.
+//! Reading them takes some microseconds, so [`super::split`] does so only if a request may be part of a
+//! larger call.
 //!
-//! The sizes of the buffers of a `readv` are in the memory of the process. That is read only if
-//! the process has one thread: it takes a lock which another thread may hold while it waits for
-//! an answer from here.
+//! The sizes of the buffers of a `readv` are in the memory of the process. They are read only if the process
+//! has one thread: reading takes a lock that another thread may have while it waits for an answer from here.
 
 use std::fs::{self, File};
 use std::io::{IoSliceMut, Read};
@@ -20,13 +19,13 @@ use nix::unistd::Pid;
 /// Call of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// As much as the request says.
+    /// The amount of the request.
     This,
-    /// Maybe more than the request says.
+    /// Possibly more than the request.
     More {
-        /// The offset that it gave, or the position of the open file when the call began.
+        /// The offset of the call, or the position of the open file when the call began.
         at: u64,
-        /// How much.
+        /// Amount of the call.
         amount: Amount,
     },
 }
@@ -40,11 +39,11 @@ pub(super) enum Amount {
     Buffers(u64),
 }
 
-/// How often to look again when the thread has not gone to sleep yet. It is about to.
+/// Number of tries if the thread has not gone to sleep yet. It is about to.
 const TRIES: u32 = 100;
 
-/// The call of kind `op` in which thread `tid` is. `is_more` says which amounts are more than the
-/// request. `None`: the thread is in another call, or may not be looked at.
+/// The call of kind `op` in which thread `tid` is. `is_more` returns true for amounts larger than the
+/// request. `None` if the thread is in another call, or may not be read.
 pub(super) fn of(tid: u32, op: Op, is_more: impl Fn(Amount) -> bool) -> Option<Asked> {
     let call = Call::in_which(tid)?;
     let mut amount = call.amount(op)?;
@@ -63,8 +62,8 @@ pub(super) fn of(tid: u32, op: Op, is_more: impl Fn(Amount) -> bool) -> Option<A
     Some(Asked::More { at, amount })
 }
 
-/// The offset with which thread `tid` began the `sendfile` or `splice` in which it reads a file. `None`: it is in another call, or
-/// may not be looked at.
+/// The offset with which thread `tid` began the `sendfile` or `splice` in which it reads a file. `None` if it
+/// is in another call, or may not be read.
 pub(super) fn begin_of_splice(tid: u32) -> Option<u64> {
     let call = Call::in_which(tid)?;
     let (fd, offset) = match call.number {
@@ -136,7 +135,7 @@ struct Call {
 }
 
 impl Call {
-    /// The one in which thread `tid` waits, or is about to.
+    /// The call in which thread `tid` waits, or is about to.
     fn in_which(tid: u32) -> Option<Call> {
         for _ in 0..TRIES {
             let mut buffer = [0; 256];
@@ -163,8 +162,8 @@ impl Call {
         self.arguments[0]
     }
 
-    /// How much it reads or writes; `None` if it does not. The calls that 32-bit programs use
-    /// for this have other numbers, none of which is one of these.
+    /// Amount that the call reads or writes; `None` if it does not. The calls that 32-bit programs use for
+    /// this have other numbers, none of which is one of these.
     fn amount(&self, op: Op) -> Option<Amount> {
         let amount = self.arguments[2];
         match (op, self.number) {
@@ -178,9 +177,9 @@ impl Call {
         }
     }
 
-    /// The offset that it gives, if it does. 64-bit systems have all of it in one argument.
+    /// The offset in the arguments, if there is one. 64-bit systems have all of it in one argument.
     fn offset(&self) -> Option<u64> {
-        /// With this offset the second versions use the position.
+        /// With this offset the second versions of the calls use the position.
         const NONE: u64 = u64::MAX;
         match self.number {
             libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev => None,
@@ -237,13 +236,13 @@ mod tests {
     #[test]
     fn a_thread_that_waits_is_seen() {
         let (end, _keeps_it_waiting) = std::io::pipe().unwrap();
-        let (say, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            say.send(nix::unistd::gettid().as_raw() as u32).unwrap();
+            sender.send(nix::unistd::gettid().as_raw() as u32).unwrap();
             let mut end = end;
             let _ = end.read(&mut [0; 77]);
         });
-        let tid = told.recv().unwrap();
+        let tid = receiver.recv().unwrap();
         // The thread may be between the two system calls.
         let found = (0..1000).find_map(|_| {
             yield_now();

@@ -1,10 +1,9 @@
-//! Record and whole-file locks among the users of the mount, by the rules of `fcntl(2)` and
-//! `flock(2)`.
+//! Record and whole-file locks among the users of the mount, by the rules of `fcntl(2)` and `flock(2)`.
 //!
-//! The kernel of a plain filesystem keeps them by itself; here they are kept so that each is
-//! seen, with the time that a process waited for it. Whoever must wait is queued, and whoever
-//! releases grants what has become free, in the order of arrival. Others who lock the real files see
-//! these locks, and theirs count here (`outside`).
+//! For a plain filesystem the kernel keeps the locks by itself. Here they are kept so that each one is seen,
+//! with the time that a process waited for it. A request that must wait is queued, and a release grants the
+//! locks that have become free, in the order of arrival. Processes that lock the real files see these locks,
+//! and theirs count here (`outside`).
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -23,10 +22,10 @@ mod table;
 pub(crate) use lock::{END, Kind, Lock, Space};
 use table::{FileLocks, Wait, Waiter};
 
-/// Interrupts that came before the request they are for, which are remembered.
+/// Number of remembered interrupts that came before their requests.
 const EARLY: usize = 256;
 
-/// Inode and kind of call that locks belong to.
+/// Inode and kind of call of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     /// The inode.
@@ -35,15 +34,15 @@ pub(crate) struct Subject {
     pub(crate) space: Space,
 }
 
-/// Those whose call ends now, and how: with the lock, or with `EAGAIN` (it is taken), `EDEADLK`
-/// (waiting would never end) or `EINTR`.
+/// Requests whose call ends now, with their result: the lock, or `EAGAIN` (it is taken), `EDEADLK` (the wait
+/// would never end) or `EINTR`.
 pub(crate) type Ended<W> = Vec<(W, Result<()>)>;
 
-/// All locks of a mount. `W` is who waits.
+/// All locks of a mount. `W` is the waiter.
 #[derive(Debug)]
 pub(crate) struct Locks<W> {
     state: Mutex<State<W>>,
-    /// Files with locks, to be looked at without the mutex: most files never have any.
+    /// Number of files with locks, readable without the mutex: most files never have any.
     used: AtomicUsize,
 }
 
@@ -67,10 +66,10 @@ impl<W> Default for Locks<W> {
 }
 
 impl<W> Locks<W> {
-    /// A lock of another owner that is in the way of `wanted`.
+    /// A lock of another owner that conflicts with `wanted`.
     ///
-    /// `real` is the file as the application has it open, through which those are asked who do
-    /// not use the mount.
+    /// `real` is the file as the application has it open; it is used to find locks of processes outside of
+    /// the mount.
     pub(crate) fn conflict(
         &self,
         subject: Subject,
@@ -84,8 +83,8 @@ impl<W> Locks<W> {
         inside.or_else(|| locks.conflict_outside(wanted, subject.space, real))
     }
 
-    /// Asks for a lock on behalf of `waiter`, which may wait for it in request `wait`. Without one it waits only for open files
-    /// that may be closed already. `real` as for [`Locks::conflict`].
+    /// Requests a lock on behalf of `waiter`, which may wait for it in request `wait`. Without such a request
+    /// it waits only for open files that may be closed already. `real` is as for [`Locks::conflict`].
     pub(crate) fn acquire(
         &self,
         subject: Subject,
@@ -97,7 +96,8 @@ impl<W> Locks<W> {
         let mut state = self.state();
         let file = state.files.entry(subject).or_default();
         if subject.space == Space::Whole {
-            // Changing the kind of a lock gives it up first, whatever comes then: see flock(2).
+            // A change of a lock's kind releases the old lock first, even if the new one is refused: see
+            // flock(2).
             let changes = |held: &Lock| held.owner == wanted.owner && held.kind != wanted.kind;
             file.held.retain(|held| !changes(held));
         }
@@ -132,7 +132,7 @@ impl<W> Locks<W> {
         ended
     }
 
-    /// Gives locks up, for whoever waits for them.
+    /// Releases locks, and returns the waiters that get one.
     pub(crate) fn release(&self, subject: Subject, given: impl Fn(&Lock) -> bool) -> Ended<W> {
         if self.used.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -147,7 +147,8 @@ impl<W> Locks<W> {
         granted.into_iter().map(|waiter| (waiter, Ok(()))).collect()
     }
 
-    /// A descriptor of open file `fh` was closed: what was locked through it ends before `until`, if it was the last one.
+    /// A descriptor of open file `fh` was closed. If it was the last one, the locks made through it end
+    /// before `until`.
     pub(crate) fn close(&self, subject: Subject, fh: u64, until: Instant) {
         if self.used.load(Ordering::Acquire) != 0
             && let Some(file) = self.state().files.get_mut(&subject)
@@ -156,12 +157,12 @@ impl<W> Locks<W> {
         }
     }
 
-    /// Request `unique` was interrupted; who waits no more.
+    /// Request `unique` was interrupted; returns its waiter.
     pub(crate) fn interrupt(&self, unique: u64) -> Option<W> {
         let mut state = self.state();
         let found = self.stop_waiting(&mut state, unique);
         if found.is_none() {
-            // It may be a lock that is just being asked for in another thread.
+            // The request may be arriving in another thread at this instant.
             if state.early.len() == EARLY {
                 state.early.pop_front();
             }
@@ -187,13 +188,13 @@ impl<W> Locks<W> {
         Some(waiter)
     }
 
-    /// True if a request waits for no lock of the mount, or for a time to be over.
+    /// True if a request waits for a lock outside of the mount, or for a time to pass.
     pub(crate) fn must_be_retried(&self) -> bool {
         let is_used = self.used.load(Ordering::Acquire) != 0;
         is_used && self.state().files.values().any(FileLocks::must_be_retried)
     }
 
-    /// Requests that can be granted now that a lock outside is gone, and those of which the time is over.
+    /// Requests that can be granted now that a lock outside is gone, and those whose time is over.
     pub(crate) fn retry(&self) -> Ended<W> {
         let mut state = self.state();
         let files = state.files.iter_mut();
@@ -211,7 +212,7 @@ impl<W> Locks<W> {
         ended
     }
 
-    /// Forgets a file without locks, and has those outside see what became of the others.
+    /// Forgets a file without locks, and updates the locks of the real file for the others.
     fn settle(&self, state: &mut State<W>, subject: Subject) {
         match state.files.get_mut(&subject) {
             Some(file) if file.is_unused() => {
@@ -229,7 +230,7 @@ impl<W> Locks<W> {
 }
 
 impl<W> State<W> {
-    /// Why `wanted` must not wait in request `unique`.
+    /// The reason why `wanted` must not wait in request `unique`, if any.
     fn refusal(&mut self, subject: Subject, wanted: &Lock, unique: u64) -> Option<Errno> {
         if let Some(place) = self.early.iter().position(|&early| early == unique) {
             self.early.remove(place);
@@ -239,8 +240,7 @@ impl<W> State<W> {
             .then_some(Errno::EDEADLK)
     }
 
-    /// True if an owner whose lock is in the way waits, maybe through others, for the owner of
-    /// `wanted`.
+    /// True if an owner whose lock conflicts waits, maybe through others, for the owner of `wanted`.
     fn would_deadlock(&self, subject: Subject, wanted: &Lock) -> bool {
         let mut seen = Vec::new();
         let mut ahead = self.blockers(subject, wanted);
@@ -262,8 +262,8 @@ impl<W> State<W> {
         false
     }
 
-    /// Owners of the locks in the way of `wanted`. Only records are watched for circles, as in
-    /// the kernel.
+    /// Owners of the locks that conflict with `wanted`. Only record locks are checked for circles, as in the
+    /// kernel.
     fn blockers(&self, subject: Subject, wanted: &Lock) -> Vec<u64> {
         let file = self.files.get(&subject);
         let file = file.filter(|_| subject.space == Space::Record);

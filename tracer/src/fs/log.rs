@@ -1,4 +1,4 @@
-//! Recording of calls: who, when, what came of it.
+//! Recording of calls: caller, time and result.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -13,17 +13,17 @@ use super::split::{Cutting, Served, Split};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 
-/// Hands the calls of one mount to the writer.
+/// Passes the calls of one mount to the writer.
 pub(crate) struct Log {
     recorder: Recorder,
     clock: Clock,
     callers: Arc<dyn Callers>,
     enabled: bool,
-    /// Calls without a file are on one that is left out.
+    /// True if calls without a file are on a file that the filter leaves out.
     filtered: bool,
-    /// Tells the rings of this log from those of another in the same thread.
+    /// Distinguishes the rings of this log from those of another in the same thread.
     number: u64,
-    /// Our first thread. What it does with files that the command inherited is no call of the workflow.
+    /// Our first thread. Its actions on files that the command inherited are no calls of the workflow.
     own: u32,
     unknown_callers: AtomicU64,
     out_of_descriptors: AtomicU64,
@@ -32,7 +32,7 @@ pub(crate) struct Log {
     excluded: AtomicU64,
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started {
     at_ns: u64,
@@ -114,7 +114,7 @@ impl Log {
         }
     }
 
-    /// The time of the records.
+    /// The time for records.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now()
     }
@@ -145,7 +145,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::end`], for reads and writes: they may be pieces of one call.
+    /// As [`Log::end`], for reads and writes, which may be pieces of one call.
     #[inline]
     pub(crate) fn end_piece(
         &self,
@@ -161,12 +161,13 @@ impl Log {
                 tid: started.tid,
                 cutting,
             };
-            let look = |is_more: &dyn Fn(_) -> bool| in_flight::of(served.tid, event.op, is_more);
-            split.add(served, look, |call| self.push(call));
+            let find_call =
+                |is_more: &dyn Fn(_) -> bool| in_flight::of(served.tid, event.op, is_more);
+            split.add(served, find_call, |call| self.push(call));
         }
     }
 
-    /// A thread closes a file: no more pieces of its own come.
+    /// A thread closes a file: no more pieces of its calls come.
     pub(crate) fn end_pieces_of(&self, started: &Started, split: &Split) {
         split.closed_by(started.tid, |call| self.push(call));
     }
@@ -187,7 +188,7 @@ impl Log {
         self.enabled && !excluded
     }
 
-    /// True if a thread is one of this process, which may look up a path that leads through a view.
+    /// True if a thread is one of this process, which may look up a path that leads through a mount.
     fn is_own(&self, tid: u32) -> bool {
         tid == self.own || tid != 0 && Path::new(&format!("/proc/self/task/{tid}")).exists()
     }
@@ -216,7 +217,7 @@ impl Log {
         }
     }
 
-    /// Hands a call to the writer through the ring of this thread.
+    /// Passes a call to the writer through the ring of this thread.
     fn push(&self, call: Call) {
         RING.with_borrow_mut(|ring| match ring {
             Some((number, ring)) if *number == self.number => ring.push(call),
@@ -228,13 +229,12 @@ impl Log {
         });
     }
 
-    /// Changed pages could not be written, and the kernel drops them: of any file, recorded or
-    /// not.
+    /// Changed pages could not be written, and the kernel drops them: of any file, recorded or not.
     pub(crate) fn refused_writeback(&self) {
         self.writeback_refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Hands over the counters of what could not be seen.
+    /// Passes on the counters of calls that could not be seen.
     pub(crate) fn finish(&self) {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         self.recorder
@@ -250,7 +250,7 @@ impl Log {
 }
 
 impl Started {
-    /// The same call, made by whoever opened the file if the kernel does not say who.
+    /// The same call, charged to the opener of the file if the kernel does not report the caller.
     pub(crate) fn or_opener(self, opener: Opener) -> Started {
         if self.tid == 0 && self.caller.is_none() {
             Started {
@@ -263,7 +263,7 @@ impl Started {
         }
     }
 
-    /// Thread that opens something by it.
+    /// The opener of files that this call opens.
     pub(crate) fn opener(&self) -> Opener {
         Opener {
             caller: self.caller,

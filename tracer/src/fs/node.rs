@@ -1,4 +1,4 @@
-//! An inode that the kernel knows, and its descriptor, which may be given up while nobody needs it.
+//! An inode that the kernel knows, and its descriptor, which may be given up while it is not needed.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -13,8 +13,8 @@ use crate::stat::{Attributes, Time};
 /// Identity of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InodeKey {
-    /// Id of the mount: the same directory reached through two mounts is two nodes, because the
-    /// kernel allows a directory one place only.
+    /// Id of the mount. The same directory reached through two mounts is two nodes, because the kernel allows
+    /// a directory only one place.
     pub(crate) mount: u64,
     pub(crate) dev: u64,
     pub(crate) ino: u64,
@@ -38,29 +38,29 @@ pub(crate) struct Node {
     pub(crate) key: InodeKey,
     pub(crate) birth: Option<Time>,
     pub(crate) kind: FileKind,
-    /// Its id in the trace; `None` when nothing is recorded.
+    /// Its id in the trace; `None` without recording.
     pub(crate) file: Option<FileId>,
-    /// Calls on it are left out of the trace.
+    /// True if calls on it are left out of the trace.
     pub(crate) is_excluded: bool,
-    /// Names in this directory that the view does not show.
+    /// Names in this directory that the mount does not show.
     pub(crate) hides: Option<Box<[OsString]>>,
-    /// Held while names in this directory are looked at or changed, and recorded.
+    /// Locked while names in this directory are read or changed, and recorded.
     pub(crate) names: RwLock<()>,
-    /// The name under which it was last recorded, hashed.
+    /// Hash of the name under which it was last recorded.
     pub(crate) last_name: AtomicU64,
-    /// A name of it was removed: it may be gone when the kernel forgets it.
+    /// True if a name of it was removed: it may be gone when the kernel forgets it.
     pub(crate) unlinked: AtomicBool,
-    /// It lies in a directory that the user may change (see [`crate::fs::Config::owner`]).
+    /// True if it is in a directory that the user may change (see [`crate::fs::Config::owner`]).
     pub(crate) in_own_directory: AtomicBool,
-    /// Size and time of change when its pages were last known to be right, hashed; 0: never.
+    /// Hash of size and time of change at the time when its pages were last known to be valid; 0: never.
     pub(crate) contents: AtomicU64,
-    /// When the kernel was last told to keep a name in this directory, ns; 0: never.
+    /// Time when the kernel was last allowed to keep a name in this directory, ns; 0: never.
     pub(crate) name_kept_ns: AtomicU64,
-    /// Open files and directories of it.
+    /// Number of its open files and directories.
     pub(crate) opens: AtomicU32,
-    /// Open files of it through which a mapping may be made that stores to the file.
+    /// Number of its open files through which a mapping may be made that stores to the file.
     pub(crate) writable_maps: AtomicU32,
-    /// Open files of it that may change it, through the same page cache as all others of this mount.
+    /// Number of its open files that may change it, through the page cache that all of this mount share.
     pub(crate) writers: AtomicU32,
     /// Node id of the directory in which it was last found.
     pub(crate) parent: AtomicU64,
@@ -73,18 +73,18 @@ impl Node {
     }
 }
 
-/// Where a node is found again.
+/// The directory and name at which a node is found again.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) directory: Arc<Node>,
     pub(crate) name: OsString,
 }
 
-/// A descriptor, or where to get one.
+/// A descriptor, or a place to get one.
 #[derive(Clone, Debug)]
 pub(crate) enum Hold {
-    Held(Arc<Pin>),
-    /// An open file of the inode stands for it.
+    Pinned(Arc<Pin>),
+    /// An open file of the inode, which is used instead.
     Open(Arc<OwnedFd>),
     GivenUp(Box<Place>),
 }
@@ -103,7 +103,7 @@ struct State {
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> Descriptor {
         Descriptor(Mutex::new(State {
-            hold: Hold::Held(Pin::new(fd)),
+            hold: Hold::Pinned(Pin::new(fd)),
             open: Weak::new(),
         }))
     }
@@ -116,18 +116,18 @@ impl Descriptor {
     /// The descriptor, if it was not given up.
     pub(crate) fn pin(&self) -> Option<Arc<Pin>> {
         match &self.state().hold {
-            Hold::Held(pin) => Some(Arc::clone(pin)),
+            Hold::Pinned(pin) => Some(Arc::clone(pin)),
             Hold::Open(_) | Hold::GivenUp(_) => None,
         }
     }
 
-    /// There is a descriptor again; the one to use, which another thread may have got first.
+    /// Stores a new descriptor; returns the one to use, which another thread may have got first.
     pub(crate) fn found(&self, new: Arc<Pin>) -> Arc<Pin> {
         let hold = &mut self.state().hold;
-        if let Hold::Held(pin) = hold {
+        if let Hold::Pinned(pin) = hold {
             return Arc::clone(pin);
         }
-        *hold = Hold::Held(Arc::clone(&new));
+        *hold = Hold::Pinned(Arc::clone(&new));
         new
     }
 
@@ -136,7 +136,7 @@ impl Descriptor {
         self.state().hold = Hold::GivenUp(Box::new(place));
     }
 
-    /// Gives the descriptor up if an open file can stand for it.
+    /// Gives the descriptor up if an open file can be used instead.
     pub(crate) fn give_up_to_open(&self) -> bool {
         let mut state = self.state();
         let Some(open) = state.open.upgrade() else {
@@ -151,7 +151,8 @@ impl Descriptor {
         self.state().open = Arc::downgrade(fd);
     }
 
-    /// An open file of the inode is about to be closed. Whether it stands for the descriptor.
+    /// An open file of the inode is about to be closed. Returns true if it is used in place of the
+    /// descriptor.
     pub(crate) fn closes(&self, fd: &Arc<OwnedFd>) -> bool {
         let mut state = self.state();
         if std::ptr::eq(state.open.as_ptr(), Arc::as_ptr(fd)) {
@@ -160,7 +161,7 @@ impl Descriptor {
         matches!(&state.hold, Hold::Open(open) if Arc::ptr_eq(open, fd))
     }
 
-    /// Where to find the node again, if its descriptor was given up.
+    /// Sets the place at which to find the node again, if its descriptor was given up.
     pub(crate) fn is_at(&self, place: Place) {
         if let Hold::GivenUp(old) = &mut self.state().hold {
             **old = place;

@@ -1,6 +1,6 @@
 //! The inodes that the kernel knows, by node id.
 //!
-//! Ids count up and are never used again, so a late word about an old one cannot meet a new inode.
+//! Ids count up and are never reused, so a late message about an old id cannot reach a new inode.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,7 +14,7 @@ use nix::Result;
 
 /// Node id of the root directory.
 pub(crate) const ROOT: u64 = 1;
-/// Inode numbers from here on are derived.
+/// Inode numbers from this one on are derived.
 const DERIVED: u64 = 0xffff << 48;
 const SHARDS: u64 = 64;
 
@@ -22,7 +22,7 @@ const SHARDS: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct NodeTable {
     root: Arc<Node>,
-    /// A node is in the shard that its inode belongs to; its id tells which that is.
+    /// Nodes in shards. The shard of a node is that of its inode, and is part of its id.
     shards: [Mutex<Shard>; SHARDS as usize],
 }
 
@@ -36,14 +36,14 @@ struct Shard {
 #[derive(Debug)]
 struct Slot {
     node: Arc<Node>,
-    /// How often the kernel was told this id and has not yet forgotten it.
+    /// Number of times that the kernel got this id and has not yet forgotten it.
     lookups: u64,
 }
 
 impl Shard {
     /// Counts a lookup of an inode, if it is known.
     ///
-    /// The birth time tells it from another that has its number since: the attributes may have
+    /// The birth time distinguishes the inode from a later one with the same number: the attributes may have
     /// been read by name, and a node that gave its descriptor up does not keep its number.
     fn count(&mut self, attributes: &Attributes) -> Option<Arc<Node>> {
         let id = self.by_inode.get(&InodeKey::from(attributes))?;
@@ -57,7 +57,7 @@ impl Shard {
 }
 
 impl NodeTable {
-    /// A table that holds the root, which is never forgotten.
+    /// A table with the root, which is never forgotten.
     pub(crate) fn new(root: Node) -> NodeTable {
         NodeTable {
             root: Arc::new(root),
@@ -75,7 +75,7 @@ impl NodeTable {
         Ok(Arc::clone(&slot.node))
     }
 
-    /// Counts a lookup of an inode known already.
+    /// Counts a lookup of an inode that is already known.
     pub(crate) fn find(&self, attributes: &Attributes) -> Option<Arc<Node>> {
         let key = InodeKey::from(attributes);
         lock(&self.shards[shard_of(&key)]).count(attributes)
@@ -89,8 +89,8 @@ impl NodeTable {
         (slot.node.birth == attributes.birth).then(|| Arc::clone(&slot.node))
     }
 
-    /// Counts a lookup of an inode that the caller holds open. `make` is called with the id to
-    /// use if it is not known; it must not come back to this table.
+    /// Counts a lookup of an inode that the caller has open. `make` is called with the new id if the inode is
+    /// not known; it must not use this table.
     pub(crate) fn enter(
         &self,
         attributes: &Attributes,
@@ -114,7 +114,7 @@ impl NodeTable {
         node
     }
 
-    /// Takes `lookups` back; returns the node if those were the last.
+    /// Subtracts `lookups`; returns the node if those were the last.
     pub(crate) fn forget(&self, id: u64, lookups: u64) -> Option<Arc<Node>> {
         let mut shard = lock(&self.shards[shard_of_id(id)]);
         let slot = shard.by_id.get_mut(&id)?;
@@ -129,7 +129,7 @@ impl NodeTable {
         Some(node)
     }
 
-    /// At most `count` nodes that `suit`.
+    /// At most `count` nodes for which `suit` returns true.
     #[cfg(test)]
     pub(crate) fn some(&self, count: usize, suit: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
         let mut found = Vec::new();
@@ -142,9 +142,9 @@ impl NodeTable {
         found
     }
 
-    /// The number under which the inode with `key` is shown: its own, but for inodes of mounts
-    /// inside the directory. All appear on one device, where two inodes with the same number
-    /// would be taken for hard links of one file.
+    /// The number under which the inode with `key` is shown: its own, except for inodes of mounts inside the
+    /// directory. All inodes appear on one device, where two with the same number would be taken for hard
+    /// links of one file.
     pub(crate) fn number_of(&self, key: &InodeKey) -> u64 {
         let root = &self.root.key;
         if (key.mount, key.dev) == (root.mount, root.dev) && key.ino < DERIVED {

@@ -1,9 +1,9 @@
-//! Open files that the command inherits, as a shell's `< in > out` makes them.
+//! Open files that the command inherits, such as those of a shell's `< in > out`.
 //!
-//! They were opened outside of the view. So that reading and writing them is seen, the command
-//! gets the same files opened through the view instead. What is behind that handle is the
-//! inherited open file itself, not another one: whoever else shares it, as the rest of a script
-//! that writes to the same log, shares its position, and must go on doing so.
+//! They were opened outside of the mount. So that their reads and writes are seen, the command gets the same
+//! files opened through the mount instead. Behind such a handle is the inherited open file itself, not
+//! another one: a process that shares it, such as the rest of a script that writes to the same log, shares
+//! its position, and must go on doing so.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use nix::Result;
 /// The position of an inherited open file.
 #[derive(Debug)]
 pub(crate) struct Position {
-    /// Where the last call of the view ended, as the kernel counts for the view's own handle. The
-    /// true position differs from it once somebody outside of the view reads or writes.
+    /// Position after the last call through the mount, as the kernel counts for the mount's own handle. The
+    /// true position differs from it once a process outside of the mount reads or writes.
     last: AtomicU64,
     moving: Mutex<()>,
 }
 
 impl Position {
-    /// The handle of the view begins at `at`, which is where the inherited file is.
+    /// A position whose handle in the mount begins at `at`, the position of the inherited file.
     pub(crate) fn new(at: u64) -> Arc<Position> {
         Arc::new(Position {
             last: AtomicU64::new(at),
@@ -31,23 +31,23 @@ impl Position {
         })
     }
 
-    /// Where the last call of the view ended.
+    /// Position after the last call through the mount.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 
-    /// Reads what the application reads at `offset` of its handle.
+    /// Makes a read of the application at `offset` of its handle.
     pub(super) fn read(&self, file: &OwnedFd, offset: i64, buffer: &mut [u8]) -> Result<usize> {
         self.call(file, offset, || read(file, buffer))
     }
 
-    /// Writes what the application writes at `offset` of its handle.
+    /// Makes a write of the application at `offset` of its handle.
     pub(super) fn write(&self, file: &OwnedFd, offset: i64, data: &[u8]) -> Result<usize> {
         self.call(file, offset, || write(file, data))
     }
 
-    /// A call that goes on where the last one ended does so wherever the position is by now; any
-    /// other one says where.
+    /// Makes a call. If it goes on where the last one ended, it uses the present true position; otherwise it
+    /// seeks to its offset first.
     fn call(
         &self,
         file: &OwnedFd,
@@ -65,7 +65,7 @@ impl Position {
     }
 }
 
-/// An inherited file that is to be opened through the view.
+/// An inherited file that is to be opened through the mount.
 #[derive(Debug)]
 pub(crate) struct Offer {
     /// Thread that will open it.
@@ -79,7 +79,7 @@ pub(crate) struct Offer {
     pub(crate) position: Arc<Position>,
 }
 
-/// The files that the views of a run are about to be asked for.
+/// The files that the mounts of a run are about to get opens for.
 #[derive(Debug, Default)]
 pub struct Offers {
     any: AtomicBool,
@@ -93,7 +93,7 @@ impl Offers {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Nobody will open what is left.
+    /// Removes the offers that are left: they will not be opened.
     pub(crate) fn withdraw(&self) {
         self.any.store(false, Ordering::Release);
         self.offers().clear();
@@ -126,21 +126,21 @@ mod tests {
     #[test]
     fn a_position_is_shared_with_those_outside() {
         let mut file = tempfile::tempfile().unwrap();
-        let held: OwnedFd = file.try_clone().unwrap().into();
+        let inherited: OwnedFd = file.try_clone().unwrap().into();
         file.write_all(b"before ").unwrap();
         let position = Position::new(7);
-        position.write(&held, 7, b"inside ").unwrap();
+        position.write(&inherited, 7, b"inside ").unwrap();
         file.write_all(b"outside ").unwrap();
-        // The application knows nothing of that and goes on where it was.
-        position.write(&held, 14, b"inside").unwrap();
+        // The application does not see that and goes on at its own position.
+        position.write(&inherited, 14, b"inside").unwrap();
         assert_eq!(position.last(), 20);
         file.rewind().unwrap();
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "before inside outside inside");
-        // Elsewhere is where it says.
+        // A seek of the application counts.
         let mut word = [0; 6];
-        assert_eq!(position.read(&held, 7, &mut word), Ok(6));
+        assert_eq!(position.read(&inherited, 7, &mut word), Ok(6));
         assert_eq!(&word, b"inside");
         assert_eq!(file.stream_position().unwrap(), 13);
     }

@@ -1,5 +1,5 @@
-//! The passthrough itself: each operation of the filesystem as system calls on the real
-//! directory. Knows node ids, handles and errnos, nothing of FUSE.
+//! The passthrough itself: each operation of the filesystem as system calls on the real directory. It knows
+//! node ids, handles and errnos, nothing of FUSE.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -29,7 +29,7 @@ mod data;
 mod descriptor_limit;
 mod directory;
 pub(super) mod eviction;
-mod look;
+mod lookup;
 mod make;
 mod names;
 mod open;
@@ -51,37 +51,37 @@ use descriptor_limit::DescriptorLimit;
 
 /// A served directory.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct Passthrough {
     nodes: NodeTable,
     files: Handles<OpenFile>,
     directories: Handles<OpenDirectory>,
-    /// `/proc/self/fd`, to open again what is held by an `O_PATH` descriptor.
+    /// `/proc/self/fd`, by which an inode with an `O_PATH` descriptor is opened again.
     descriptors: OwnedFd,
     credentials: Credentials,
     owner: Option<(u32, u32)>,
     hidden: Vec<(InodeKey, OsString)>,
     offers: Arc<Offers>,
     limit: DescriptorLimit,
-    /// Ids of nodes that hold a descriptor, and of some that did; the oldest first.
+    /// Ids of nodes that have a descriptor, and of some that had one; the oldest first.
     holders: Mutex<VecDeque<u64>>,
     has_given_up: AtomicBool,
     is_evicting: AtomicBool,
     trace: Option<Trace>,
 }
 
-/// Where files and names are recorded.
+/// Destination of the records of files and names.
 #[derive(Debug)]
 struct Trace {
     files: Arc<FileTable>,
     host: flowtrace_schema::HostId,
     clock: Clock,
     filter: Filter,
-    /// Where the directory is, and where the workflow sees it.
+    /// The real path of the directory, and the path under which the workflow sees it.
     real_path: PathBuf,
     seen_path: PathBuf,
 }
 
-/// A node whose id the kernel is told, with the attributes it is told along.
+/// A node whose id the kernel gets, with the attributes that it gets at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) node: Arc<Node>,
@@ -89,15 +89,15 @@ pub(super) struct Entry {
 }
 
 impl Trace {
-    /// True if calls are recorded on what lies at `below` in the directory.
+    /// True if calls on the file at `below` in the directory are recorded.
     fn admits(&self, below: &Path) -> bool {
         self.filter.admits(&self.seen_path, below)
     }
 }
 
-impl View {
+impl Passthrough {
     /// Serves `config.root`. Files and names go to `files` unless `config.log` is off.
-    pub(super) fn new(config: Config, files: Arc<FileTable>, clock: Clock) -> Result<View> {
+    pub(super) fn new(config: Config, files: Arc<FileTable>, clock: Clock) -> Result<Passthrough> {
         let attributes = stat::of(config.root.as_fd())?;
         let trace = config.log.then(|| Trace {
             files,
@@ -125,7 +125,7 @@ impl View {
             OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         )?;
-        Ok(View {
+        Ok(Passthrough {
             nodes: NodeTable::new(root),
             files: Handles::default(),
             directories: Handles::default(),
@@ -152,8 +152,7 @@ impl View {
         self.files.get(number)
     }
 
-    /// Acts as `who` until the guard is dropped, where the kernel has not checked yet what the
-    /// caller may do.
+    /// Acts as `who` until the guard is dropped, if the kernel has not checked the caller's permission yet.
     pub(super) fn act_as(&self, who: Requester) -> Result<Assumed> {
         self.credentials.act_as(who)
     }
@@ -200,7 +199,7 @@ impl View {
         self.or_evict(|| openat(directory, number.as_str(), flags, Mode::empty()))
     }
 
-    /// The node of an inode that `fd` (`O_PATH`) holds, made if it is new. Counts a lookup.
+    /// The node of the inode of `fd` (`O_PATH`), made if it is new. Counts a lookup.
     fn enter(
         &self,
         parent: &Node,
@@ -227,7 +226,7 @@ impl View {
         entered
     }
 
-    /// A node was found under a name.
+    /// Records that a node was found under a name.
     fn found(&self, parent: &Node, name: &OsStr, node: &Node) {
         node.parent.store(parent.id, Ordering::Relaxed);
         if let (Some(trace), Some(directory), Some(file)) = (&self.trace, parent.file, node.file) {
@@ -239,8 +238,8 @@ impl View {
         }
     }
 
-    /// The file of the trace that stands for an inode, found in a directory under `name`; one
-    /// without a name has none yet.
+    /// The file of the trace for an inode that was found in a directory under `name`; `None` as the name
+    /// means that it has none yet.
     fn record_seen(&self, parent: &Node, name: Option<&OsStr>, a: &Attributes) -> Option<FileId> {
         let trace = self.trace.as_ref()?;
         let directory = parent.file?;
@@ -254,7 +253,7 @@ impl View {
         })
     }
 
-    /// The file of the trace that stands for a name that does not exist.
+    /// The file of the trace for a name that does not exist.
     fn record_missing(&self, parent: &Node, name: &OsStr) -> Option<FileId> {
         let trace = self.trace.as_ref()?;
         let directory = parent.file?;
@@ -265,7 +264,7 @@ impl View {
         Some(trace.files.missing(name, trace.host, trace.clock.now()))
     }
 
-    /// The file of the trace that has a name, as far as known.
+    /// The file of the trace that has a name, if known.
     pub(super) fn known_as(&self, parent: &Node, name: &OsStr) -> Option<FileId> {
         let trace = self.trace.as_ref()?;
         let directory = parent.file?;
@@ -275,15 +274,14 @@ impl View {
         trace.files.find(NameIn { directory, name })
     }
 
-    /// True if calls are left out of the trace that are on an inode, or on a name in it if it is
-    /// a directory.
+    /// True if the trace leaves out calls on an inode or, for a directory, on a name in it.
     fn excludes(&self, fd: BorrowedFd<'_>, name: Option<&OsStr>) -> bool {
         let Some(trace) = self.trace.as_ref().filter(|trace| !trace.filter.is_empty()) else {
             return false;
         };
         let mut path = real_path(fd);
         path.extend(name);
-        // What was moved out of the directory has a whole path only.
+        // A file that was moved out of the directory has only a whole path.
         !trace.admits(path.strip_prefix(&trace.real_path).unwrap_or(&path))
     }
 
@@ -348,7 +346,7 @@ fn hides(hidden: &[(InodeKey, OsString)], key: &InodeKey) -> Option<Box<[OsStrin
 }
 
 impl Node {
-    /// True if the view shows a name in this directory.
+    /// True if the mount shows a name in this directory.
     fn shows(&self, name: &OsStr) -> bool {
         match &self.hides {
             None => true,
@@ -357,7 +355,7 @@ impl Node {
     }
 }
 
-/// Where an inode is, as the kernel tells it; empty where it does not.
+/// Path of an inode, as the kernel reports it; empty if it does not.
 fn real_path(fd: BorrowedFd<'_>) -> PathBuf {
     readlink(path_of(fd).as_c_str()).map_or_else(|_| PathBuf::new(), PathBuf::from)
 }

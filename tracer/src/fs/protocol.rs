@@ -1,11 +1,9 @@
-//! The FUSE protocol: messages, and the device or the rings they pass through. Knows nothing of
-//! files.
+//! The FUSE protocol: messages, and the device or the rings by which they travel. It knows nothing of files.
 //!
-//! fuser 0.18 shakes hands with the kernel (see `adapter::start`) and stops there. Requests are
-//! served here, because its interface drops what a true trace and a true filesystem need: which
-//! kind of lock is meant (`lk_flags`), interrupts of calls that wait, `O_TMPFILE`, `statx` with
-//! the time of birth, copies of more than 4 GiB, a node id that is not the inode number, and
-//! times of any year.
+//! fuser 0.18 makes the handshake with the kernel (see `adapter::start`) and stops there. Requests are served
+//! here, because its interface drops facts that a true trace and a true filesystem need: the kind of lock
+//! (`lk_flags`), interrupts of calls that wait, `O_TMPFILE`, `statx` with the time of birth, copies of more
+//! than 4 GiB, a node id that is not the inode number, and times of any year.
 
 pub(super) mod abi;
 mod buffer;

@@ -1,4 +1,4 @@
-//! A served mount, from the handshake until the kernel lets go of it.
+//! A served mount, from the handshake until the kernel releases it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,26 +12,26 @@ use nix::sys::statfs::{FsType, fstatfs};
 use super::Config;
 use super::adapter::{Served, Shared, Wanted};
 use super::log::{Event, Log};
-use super::passthrough::View;
+use super::passthrough::Passthrough;
 use crate::callers::{Callers, Effort};
 use crate::clock::Clock;
 use crate::file_table::FileTable;
 
-/// A mount that is being served. Dropping it leaves the mount served.
+/// A mount that is being served. If it is dropped, serving goes on.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// Serves the mount behind `device` (an open `/dev/fuse` that was given to mount(2)) until it is
-/// unmounted. Files and names go to `files`, calls to `recorder`.
+/// Serves the mount behind `device` (an open `/dev/fuse` that was given to mount(2)) until it is unmounted.
+/// Files and names go to `files`, calls to `recorder`.
 ///
-/// Raises the limit of open files of this process as far as it may: every inode that the kernel
-/// knows takes a descriptor.
+/// Raises the limit of open files of this process as far as possible: every inode that the kernel knows takes
+/// a descriptor.
 ///
 /// # Errors
-/// When the handshake with the kernel fails, the root is not usable, or threads cannot be made.
+/// If the handshake with the kernel fails, the root is not usable, or threads cannot be made.
 pub fn serve(
     device: OwnedFd,
     config: Config,
@@ -54,11 +54,11 @@ pub fn serve(
         io_uring: config.io_uring,
     };
     let (kernel, rings) = (config.kernel.clone(), Arc::clone(&config.rings));
-    let view = Arc::new(View::new(config, files, clock)?);
+    let passthrough = Arc::new(Passthrough::new(config, files, clock)?);
     let served = Served::begin(
         device,
         wanted,
-        Arc::clone(&view),
+        Arc::clone(&passthrough),
         Arc::clone(&log),
         kernel,
         rings,
@@ -68,7 +68,7 @@ pub fn serve(
         .name("fs-session".into())
         .spawn(move || {
             let result = served.run();
-            release_rest(&view, &log);
+            release_rest(&passthrough, &log);
             log.finish();
             result
         })?;
@@ -76,26 +76,26 @@ pub fn serve(
 }
 
 impl Session {
-    /// How file calls are seen.
+    /// Way in which file calls are seen.
     pub fn layer(&self) -> FileLayer {
         self.shared.layer
     }
 
-    /// FUSE INIT flags that were asked for and granted.
+    /// FUSE INIT flags that were requested and granted.
     pub fn granted_flags(&self) -> u64 {
         self.shared.granted
     }
 
-    /// True if the kernel has let go of the mount.
+    /// True if the kernel has released the mount.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits until the kernel has let go of the mount: it is unmounted, and the last file that
-    /// was open on it is closed. Everything seen is then handed over, losses included.
+    /// Waits until the kernel has released the mount: it is unmounted, and the last file that was open on it
+    /// is closed. All records are passed on by then, losses included.
     ///
     /// # Errors
-    /// When serving failed before that.
+    /// If serving failed before that.
     pub fn join(self) -> io::Result<()> {
         self.thread
             .join()
@@ -103,26 +103,26 @@ impl Session {
     }
 }
 
-/// Releases what the kernel did not: it does not wait for its last releases to be answered, nor
-/// even read, when a mount goes away.
-fn release_rest(view: &View, log: &Log) {
-    for number in view.open_files() {
-        if let Ok(open) = view.release(number) {
+/// Releases the files that the kernel did not: when a mount goes away, the kernel does not wait until its
+/// last releases are answered, or even read.
+fn release_rest(passthrough: &Passthrough, log: &Log) {
+    for number in passthrough.open_files() {
+        if let Ok(open) = passthrough.release(number) {
             log.end_pieces(&open.split);
             let started = log.start(0, Effort::Tables).or_opener(open.opener);
             log.end(started, Event::new(Op::Release, open.node.recorded()), 0);
         }
     }
-    for number in view.open_directories() {
-        if let Ok(open) = view.releasedir(number) {
+    for number in passthrough.open_directories() {
+        if let Ok(open) = passthrough.releasedir(number) {
             let started = log.start(0, Effort::Tables).or_opener(open.opener);
             log.end(started, Event::new(Op::Releasedir, open.node.recorded()), 0);
         }
     }
 }
 
-/// How many filesystems lie on each other with the mount on top: the kernel allows two, and one
-/// leaves room for another one above.
+/// Number of filesystems stacked with the mount on top: the kernel allows two, and one leaves space for
+/// another one above.
 fn stack_depth(root: &OwnedFd) -> u32 {
     const OVERLAYFS: FsType = FsType(0x794c_7630);
     const ECRYPTFS: FsType = FsType(0xf15f);
@@ -131,7 +131,7 @@ fn stack_depth(root: &OwnedFd) -> u32 {
     if stacked { 2 } else { 1 }
 }
 
-/// As root up to what the kernel allows any process, otherwise up to the hard limit.
+/// Raises the limit: as root to the maximum that the kernel allows a process, otherwise to the hard limit.
 pub(crate) fn raise_descriptor_limit() {
     let allowed = std::fs::read_to_string("/proc/sys/fs/nr_open");
     if let Some(allowed) = allowed.ok().and_then(|text| text.trim().parse().ok())
@@ -140,7 +140,7 @@ pub(crate) fn raise_descriptor_limit() {
         return;
     }
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Where even this fails the limit stays, and running out of it is an errno.
+        // If even this fails, the limit stays, and exceeding it is an errno.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }

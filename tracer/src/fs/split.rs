@@ -1,21 +1,20 @@
 //! Joins the requests into which the kernel cuts one read or write.
 //!
-//! A request spans at most a fixed number of pages of the caller's memory. A call on one buffer
-//! therefore arrives as a first request that is the largest possible, or shorter by less than a
-//! page if the buffer begins in the middle of one; then largest ones; then the rest; one after the
-//! other and by one thread. A call on many buffers uses at least a page for each, and is cut
-//! wherever its pages are used up. A write that goes through the page cache of the mount
-//! is cut, besides, where the page in which it begins ends, and wherever the caller's memory goes on in
-//! a page that is not there yet.
+//! A request spans at most a fixed number of pages of the caller's memory. A call on one buffer therefore
+//! arrives as a first request that is the largest possible, or shorter by less than a page if the buffer
+//! begins in the middle of one; then largest ones; then the rest; one after the other and by one thread. A
+//! call on many buffers uses at least a page for each, and is cut wherever its pages are used up. A write
+//! through the page cache of the mount is also cut where the page in which it begins ends, and wherever the
+//! caller's memory continues in a page that is not there yet.
 //!
-//! Several calls may look just like that. What the thread asked for tells them apart, and is
-//! looked up ([`super::in_flight`]):
-//! - at every request that may be the first of several by its size, or by where it ends;
-//! - of an open file, at the first request that goes on where another one ended, both of them
-//!   of any size from [`SUSPECT`] on: it shows whether calls on many buffers are cut here;
+//! Several separate calls may have the same form. The arguments of the thread's call distinguish them, and
+//! are read ([`super::in_flight`]):
+//! - at every request that may be the first of several by its size, or by its end;
+//! - for an open file, at the first request that goes on where another one ended, both of any size from
+//!   [`SUSPECT`] on: it shows if calls on many buffers are cut here;
 //! - if so, at every request that may be the first of such a call.
 //!
-//! Where looking is not possible, only what begins in the middle of a page is joined.
+//! If the arguments cannot be read, only requests of a call that begins in the middle of a page are joined.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,19 +24,19 @@ use flowtrace_schema::{Call, Fidelity, Op};
 use super::in_flight::{Amount, Asked};
 
 const PAGE: u64 = 4096;
-/// Most bytes that the kernel transfers in one call.
+/// Largest number of bytes that the kernel transfers in one call.
 const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
-/// Smaller requests are not suspected of being part of a call on many buffers.
+/// Smallest request, in bytes, that is suspected of being part of a call on many buffers.
 const SUSPECT: u64 = 16 << 10;
 
 /// State of an open file in which it is not known yet if calls on many buffers are cut.
 const UNKNOWN: u8 = 0;
-/// A look has shown a whole call.
+/// A check has shown a whole call.
 const WHOLE: u8 = 1;
-/// A look has shown a cut one.
+/// A check has shown a cut call.
 const CUT: u8 = 2;
 
-/// The calls on one open file of which more may come.
+/// The calls on one open file of which more pieces may come.
 #[derive(Debug)]
 pub(crate) struct Split {
     waiting: AtomicBool,
@@ -59,11 +58,11 @@ struct Begun {
 enum Rest {
     /// At most this many bytes.
     Bytes(u64),
-    /// As long as the thread is in this very call.
+    /// More, as long as the thread is in this very call.
     While(Asked),
-    /// Nothing is known: look when the next request goes on here.
-    Look,
-    /// As long as requests are of the largest size: nobody knows better.
+    /// Not known: the call is checked when the next request goes on here.
+    Check,
+    /// More, as long as requests are of the largest size, because nothing better is known.
     Largest,
 }
 
@@ -74,24 +73,24 @@ pub(crate) struct Served {
     pub(crate) call: Call,
     /// Thread that waits for the answer.
     pub(crate) tid: u32,
-    /// How the kernel cuts calls here.
+    /// Properties of the kernel's cutting of calls on this file.
     pub(crate) cutting: Cutting,
 }
 
-/// How the kernel cuts calls.
+/// Properties of the kernel's cutting of calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cutting {
     /// Bytes of the largest request.
     pub(crate) largest: u64,
-    /// Writes are cut anywhere: at the end of the page in which they begin, and where a page of the
-    /// caller's memory has to be fetched first (`fuse_fill_write_pages` in fs/fuse/file.c).
+    /// Writes are cut anywhere: at the end of the page in which they begin, and where a page of the caller's
+    /// memory has to be fetched first (`fuse_fill_write_pages` in fs/fuse/file.c).
     pub(crate) writes_anywhere: bool,
 }
 
 impl Served {
-    /// True if this may be a first piece for the sake of where it ends alone. A piece of less than a
-    /// page that ends in the middle of one may be, too, but hardly ever is, and a look costs more
-    /// than such a write.
+    /// True if this may be a first piece because of its end alone. A piece of less than a page that ends in
+    /// the middle of one may be a first piece, too, but hardly ever is, and a check costs more than such a
+    /// write.
     fn ends_as_a_piece(&self) -> bool {
         let length = self.call.length.unwrap_or(0);
         let begin = self.call.offset.unwrap_or(0);
@@ -103,8 +102,8 @@ impl Served {
         self.cutting.writes_anywhere && self.call.op == Op::Write && may_be
     }
 
-    /// True if a call for `amount` may be more than the request: several buffers may have used up
-    /// the pages of the largest one, each with a page in part at both of its ends.
+    /// True if a call for `amount` may be more than the request: several buffers may have used up the pages
+    /// of the largest request, each with partial pages at both of its ends.
     fn may_be_less_than(&self, amount: Amount) -> bool {
         let length = self.call.length.unwrap_or(0);
         match amount {
@@ -128,13 +127,12 @@ impl Default for Split {
 }
 
 impl Split {
-    /// A request was served and is not yet answered. `look` finds the call in which the thread is
-    /// ([`super::in_flight::of`]). Calls `record` with what is complete now: nothing, one call or
-    /// two.
+    /// A request was served and is not yet answered. `find_call` finds the call in which the thread is
+    /// ([`super::in_flight::of`]). Calls `record` with the calls that are complete now: none, one or two.
     pub(super) fn add(
         &self,
         served: Served,
-        look: impl FnOnce(&dyn Fn(Amount) -> bool) -> Option<Asked>,
+        find_call: impl FnOnce(&dyn Fn(Amount) -> bool) -> Option<Asked>,
         mut record: impl FnMut(Call),
     ) {
         let begun = self.take(served.tid);
@@ -145,8 +143,8 @@ impl Split {
         let next = match begun {
             Some(mut begun) if begun.adjoins(&served.call) => match begun.rest {
                 Rest::Bytes(_) | Rest::Largest => begun.joined(&served),
-                Rest::While(_) | Rest::Look => {
-                    let found = look(&|_| true);
+                Rest::While(_) | Rest::Check => {
+                    let found = find_call(&|_| true);
                     if self.is_same_call(&mut begun, &served, found) {
                         begun.joined(&served)
                     } else {
@@ -162,10 +160,10 @@ impl Split {
                     Suspicion::Later => Next::Open(Begun {
                         tid: served.tid,
                         call: served.call,
-                        rest: Rest::Look,
+                        rest: Rest::Check,
                     }),
                     Suspicion::Now => {
-                        let found = look(&|amount| served.may_be_less_than(amount));
+                        let found = find_call(&|amount| served.may_be_less_than(amount));
                         self.begin(&served, found)
                     }
                 }
@@ -181,14 +179,14 @@ impl Split {
         }
     }
 
-    /// Thread `tid` closes the file: whatever call of its own was waiting is complete. Another
-    /// thread may be in the middle of one, as when a child closes what it inherited.
+    /// Thread `tid` closes the file: its own waiting call is complete. Another thread may be in the middle of
+    /// a call, for example while a child closes its inherited descriptors.
     pub(super) fn closed_by(&self, tid: u32, record: impl FnMut(Call)) {
         let own = self.take(tid);
         own.into_iter().map(|begun| begun.call).for_each(record);
     }
 
-    /// Nothing more will come: what waits is complete.
+    /// No more requests will come: the waiting calls are complete.
     pub(super) fn finish(&self, record: impl FnMut(Call)) {
         if self.waiting.swap(false, Ordering::Relaxed) {
             let calls = std::mem::take(&mut *self.lock());
@@ -196,7 +194,7 @@ impl Split {
         }
     }
 
-    /// Call that thread `tid` has begun. A thread finds its own as it waits for each answer.
+    /// The call that thread `tid` has begun. A thread has at most one, because it waits for each answer.
     fn take(&self, tid: u32) -> Option<Begun> {
         if !self.waiting.load(Ordering::Relaxed) {
             return None;
@@ -221,13 +219,14 @@ impl Split {
         match self.buffers.load(Ordering::Relaxed) {
             _ if !succeeded_whole(call) => Suspicion::None,
             UNKNOWN if length >= SUSPECT => Suspicion::Later,
-            // A cut one is at least a byte for each page.
+            // A cut call has at least a byte for each page.
             CUT if length >= served.cutting.largest / PAGE => Suspicion::Now,
             _ => Suspicion::None,
         }
     }
 
-    /// True if a request is more of the call that was begun, which then knows what may still come.
+    /// True if a request continues the call that was begun, which is then updated with the rest that may
+    /// still come.
     fn is_same_call(&self, begun: &mut Begun, served: &Served, found: Option<Asked>) -> bool {
         if let Rest::While(asked) = begun.rest {
             return found == Some(asked);
@@ -236,7 +235,7 @@ impl Split {
             self.buffers.store(WHOLE, Ordering::Relaxed);
             return false;
         };
-        // Where a write began, the end of the file may have decided. It did not begin here.
+        // The end of the file may have decided where a write began. It did not begin here.
         let begins_here = served.call.offset == Some(at);
         let began_there = begun.call.op == Op::Write || begun.call.offset == Some(at);
         let done = begun.call.length.unwrap_or(0);
@@ -255,13 +254,13 @@ impl Split {
         true
     }
 
-    /// The thread that made the request was found in a call, or not.
+    /// Begins a call with a request; `found` is the call in which its thread was found.
     fn begin(&self, served: &Served, found: Option<Asked>) -> Next {
         let Served { call, tid, cutting } = *served;
         let largest = cutting.largest;
         let length = call.length.unwrap_or(0);
-        // A read elsewhere than in its call is not the first of it. Where a write begins, the end
-        // of the file may decide.
+        // A read at another offset than its call is not the first of it. The end of the file may decide where
+        // a write begins.
         let is_first = |at| call.op == Op::Write || call.offset == Some(at);
         let (call, rest) = match found {
             Some(Asked::More {
@@ -305,7 +304,7 @@ enum Suspicion {
     Later,
 }
 
-/// True if more may come of a call.
+/// State of a call after a request: complete, or more may come.
 enum Next {
     Complete(Call),
     Open(Begun),
@@ -322,7 +321,7 @@ impl Next {
 }
 
 impl Begun {
-    /// True if a request of the same thread goes on where this ended.
+    /// True if a request of the same thread goes on where this call ended.
     fn adjoins(&self, call: &Call) -> bool {
         let end = self
             .call
@@ -330,8 +329,8 @@ impl Begun {
             .map(|at| at + self.call.result.unsigned_abs());
         let fits = match self.rest {
             Rest::Bytes(left) => call.length.is_some_and(|length| length <= left),
-            // What ends here is whole, or has been.
-            Rest::Look => call.result > 0,
+            // This request was a whole call, as far as is known.
+            Rest::Check => call.result > 0,
             Rest::While(_) | Rest::Largest => true,
         };
         fits && self.call.op == call.op && self.call.fidelity == call.fidelity && end == call.offset
@@ -349,14 +348,14 @@ impl Begun {
         let call = Call {
             duration_ns: end_ns.saturating_sub(call.start_ns),
             length: call.length.map(|before| before + asked),
-            // A failure after the first piece shows as a short count, as the application sees it.
+            // A failure after the first piece appears as a short count, as the application sees it.
             result: call.result + piece.result.max(0),
             ..call
         };
         let goes_on = succeeded_whole(piece)
             && match rest {
                 Rest::Bytes(left) => left > 0,
-                Rest::While(_) | Rest::Look => true,
+                Rest::While(_) | Rest::Check => true,
                 Rest::Largest => length == served.cutting.largest,
             };
         Next::after(Begun { tid, call, rest }, goes_on)

@@ -16,12 +16,12 @@ use nix::errno::Errno;
 
 use nix::Result;
 
-/// A NUL-terminated copy. Names from the kernel hold no NUL; anything else is refused.
+/// A NUL-terminated copy. Names from the kernel contain no NUL; others with one are refused.
 pub(crate) fn c_string(name: &OsStr) -> Result<CString> {
     CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)
 }
 
-/// Path of the inode that a descriptor holds, for calls that only take paths.
+/// Path of the inode of a descriptor, for calls that only take paths.
 pub(crate) fn path_of(fd: BorrowedFd<'_>) -> CString {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     CString::new(path).unwrap_or_default()

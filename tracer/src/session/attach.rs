@@ -1,4 +1,4 @@
-//! `flowtrace mount`: a traced view of a directory at a mount point, without starting anything.
+//! `flowtrace mount`: a traced mount of a directory at a mount point, without starting a command.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
+use super::mounts::ReadyMount;
 use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::trace_files::own_files;
-use super::views::MountedView;
 use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
@@ -24,9 +24,9 @@ use crate::proc::watched::{Observers, Ready, Watched, Whose};
 pub struct AttachOptions {
     /// Directory to trace.
     pub source: PathBuf,
-    /// Where its traced view appears.
+    /// Mount point of the traced mount.
     pub mountpoint: PathBuf,
-    /// Working directory of the user who asks, for the record.
+    /// Working directory of the user, for the record.
     pub cwd: PathBuf,
     /// The trace to write.
     pub output: PathBuf,
@@ -34,13 +34,13 @@ pub struct AttachOptions {
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
-    /// How files are seen.
+    /// Settings for file calls.
     pub seeing: Seeing,
     /// Samples of the machine's counters a second; 0: none.
     pub host_hertz: u32,
 }
 
-/// A mount session whose view is ready.
+/// A mount session whose mount is ready.
 pub struct Attach {
     recording: Recording,
     served: Served,
@@ -49,7 +49,7 @@ pub struct Attach {
     mountpoint: PathBuf,
 }
 
-/// How a mount session ended.
+/// Result of a mount session.
 #[derive(Clone, Debug)]
 pub struct AttachReport {
     /// Summary of the trace.
@@ -57,10 +57,10 @@ pub struct AttachReport {
 }
 
 impl Attach {
-    /// Mounts the view and starts serving and recording it.
+    /// Mounts, and starts serving and recording.
     ///
     /// # Errors
-    /// When the view cannot be mounted, or the trace not be written; nothing is left behind.
+    /// If the mount cannot be made, or the trace cannot be written; nothing is left behind.
     pub fn start(options: &AttachOptions) -> Result<Attach> {
         let source = Directory::open(&options.source)?;
         let mountpoint = Directory::open(&options.mountpoint)?;
@@ -70,7 +70,7 @@ impl Attach {
                 source_path: source.path,
             });
         }
-        // Over itself, the view hides it as one of the source's own files.
+        // A mount over its own source hides the trace as one of the source's files.
         let under = |trace: &PathBuf| trace.starts_with(&mountpoint.path);
         if mountpoint.path != source.path && own_files(&options.output).iter().any(under) {
             return Err(Error::TraceUnderView {
@@ -109,7 +109,7 @@ impl Attach {
             path: at.to_owned(),
             reason,
         };
-        // Before anybody can use the view.
+        // Before any process can use the mount.
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
         let callers = Watched::start(
             Whose::Anybodys,
@@ -138,37 +138,37 @@ impl Attach {
             kernel: None,
             rings: Arc::default(),
         };
-        let view = MountedView {
+        let mount = ReadyMount {
             directory: 0,
             at: at.to_owned(),
             device,
         };
-        let served = serving.serve(vec![view], Some((recording, callers.clone())));
+        let served = serving.serve(vec![mount], Some((recording, callers.clone())));
         let served = served.inspect_err(|_| {
             let _ = mounting::unmount(at);
         })?;
-        let view = &served.views()[0];
+        let mount = &served.mounts()[0];
         recording.recorder.record(Record::Run(Box::new(RunRecord {
             id: RUN,
             host: HOST,
             command: None,
             cwd: Text::from(options.cwd.as_path()),
             version: env!("CARGO_PKG_VERSION"),
-            file_layer: view.session.layer(),
+            file_layer: mount.session.layer(),
             process_layer: callers.layer(),
         })));
-        view.record(&recording.recorder, options.seeing.attribute_ttl);
+        mount.record(&recording.recorder, options.seeing.attribute_ttl);
         recording.recorder.settle();
         Ok((served, callers))
     }
 
-    /// Where the view is.
+    /// Mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// Serves until the view is unmounted, then completes the trace. A SIGTERM, SIGINT or SIGHUP
-    /// unmounts it.
+    /// Serves until the mount is unmounted, then completes the trace. A SIGTERM, SIGINT or SIGHUP unmounts
+    /// it.
     pub fn serve(self) -> AttachReport {
         signals::unmount_on_request(self.mountpoint.clone());
         let mut nobody = Observers::default();
@@ -189,7 +189,7 @@ fn mount_directly(
 ) -> std::io::Result<std::os::fd::OwnedFd> {
     let device = mounting::open_device()
         .map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", mounting::DEVICE)))?;
-    let view = source.view(at, seeing.permission())?;
-    mounting::mount(&device, &view, geteuid().as_raw(), getegid().as_raw())?;
+    let mount = source.new_mount(at, seeing.permission())?;
+    mounting::mount(&device, &mount, geteuid().as_raw(), getegid().as_raw())?;
     Ok(device)
 }

@@ -1,4 +1,4 @@
-//! `flowtrace capture`: packets alone, for as long as a command runs or until it is ended.
+//! `flowtrace capture`: packets alone, while a command runs or until a signal ends the capture.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,7 +22,7 @@ use crate::net::live::{Live, LiveOptions, LiveReport, Refused};
 /// Options of a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {
-    /// The packets.
+    /// Options of the packet capture.
     pub live: LiveOptions,
     /// The trace to write.
     pub output: PathBuf,
@@ -30,18 +30,18 @@ pub struct CaptureOptions {
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
-    /// The command around which to capture; empty: until a signal ends it.
+    /// The command to run during the capture; if empty, a signal ends the capture.
     pub command: Vec<OsString>,
-    /// At most so long; then a command is ended.
+    /// Time limit, after which the command is ended.
     pub limit: Option<Duration>,
 }
 
-/// How a capture ended.
+/// Result of a capture.
 #[derive(Debug)]
 pub struct CaptureReport {
     /// Totals of the capture.
     pub live: LiveReport,
-    /// How the command ended.
+    /// End of the command.
     pub end: Option<End>,
     /// True if the command was ended because the time was over.
     pub is_over_time: bool,
@@ -49,16 +49,16 @@ pub struct CaptureReport {
     pub trace: Summary,
 }
 
-/// How often to look whether the time is over or the command has ended.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long a command may take to end when the time is over.
+/// Interval of the checks for the end of the time and of the command.
+const POLL: Duration = Duration::from_millis(20);
+/// Time that a command may take to end when the time is over.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Captures packets. `begun` is told what cannot be captured, when all else is. Call it while the
-/// process has one thread.
+/// Captures packets. `begun` gets the interfaces that cannot be captured, once all others are. Call it while
+/// the process has one thread.
 ///
 /// # Errors
-/// When nothing can be captured, the trace cannot be written, or the command cannot be run.
+/// If nothing can be captured, the trace cannot be written, or the command cannot be run.
 pub fn capture(
     options: &CaptureOptions,
     begun: &mut dyn FnMut(Vec<Refused>),
@@ -66,7 +66,7 @@ pub fn capture(
     let program = options.command.first().map(|name| find_program(name));
     let program = program.transpose()?;
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
-    // Those that end this process end the capture; they wait until it is asked for them.
+    // Signals that end this process end the capture; they stay pending until the capture takes them.
     let before = signals::block().map_err(Error::errno("block signals"))?;
     let recording = Recording::start(&options.output, options.replace, options.keep_secrets)?;
     let command = options.command.iter().map(|a| a.as_encoded_bytes());
@@ -145,14 +145,14 @@ fn start(program: &std::path::Path, options: &CaptureOptions, before: Before) ->
     command.spawn()
 }
 
-/// Waits for the end of the command, of the time, or a signal that ends this process. A command is ended with
-/// the time; the second value says whether it was.
+/// Waits for the end of the command, the end of the time, or a signal that ends this process. When the time
+/// is over, the command is ended; the second value is true then.
 fn wait(
     mut child: Option<(Child, SignalForwarder)>,
     limit: Option<Duration>,
 ) -> io::Result<(Option<End>, bool)> {
     let begin = Instant::now();
-    // When the command was asked to end.
+    // Time at which the command was asked to end.
     let mut asked: Option<Instant> = None;
     let ending = [
         Signal::SIGINT,
@@ -184,7 +184,7 @@ fn wait(
                 let _ = kill(Pid::from_raw(child.id() as i32), signal);
             }
         }
-        let Some(got @ Got { signal, .. }) = signals::wait_at_most(&handled, LOOK) else {
+        let Some(got @ Got { signal, .. }) = signals::wait_at_most(&handled, POLL) else {
             continue;
         };
         match &child {

@@ -1,4 +1,4 @@
-//! Leaving the terminal: a mount session lives on in the background.
+//! Daemons: a mount session goes on in the background, without a terminal.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::unistd::{ForkResult, chdir, dup2_stderr, dup2_stdin, dup2_stdout, fork, setsid};
 
-/// Which side of the fork this is.
+/// Side of the fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
     /// The process that was started by the user.
@@ -18,9 +18,9 @@ pub enum Fork {
 /// Forks a daemon. Call it while the process has one thread.
 ///
 /// # Errors
-/// When the system allows no further process.
+/// If the system allows no further process.
 pub fn fork_daemon() -> io::Result<Fork> {
-    // SAFETY: this process has one thread, as the doc comment demands.
+    // SAFETY: this process has one thread, as the doc comment requires.
     #[expect(unsafe_code)]
     let fork = unsafe { fork() }?;
     if let ForkResult::Parent { .. } = fork {
@@ -30,10 +30,10 @@ pub fn fork_daemon() -> io::Result<Fork> {
     Ok(Fork::Daemon)
 }
 
-/// Has this process live on in the background: in a session of its own, without a terminal, in `/`.
+/// Moves this process into the background: into a session of its own, without a terminal, in `/`.
 pub(super) fn leave_terminal() -> io::Result<()> {
     setsid()?;
-    // A daemon that kept the working directory could keep a filesystem busy, even its own view.
+    // A daemon in another working directory could keep a filesystem busy, even its own mount.
     chdir("/")?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(null.as_fd())?;

@@ -1,4 +1,4 @@
-//! `flowtrace unmount`: end a mount session and wait until its trace is complete.
+//! `flowtrace unmount`: ends a mount session and waits until its trace is complete.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,16 +17,16 @@ use crate::mounting::{self, Mount};
 use crate::proc::PidFd;
 use crate::proc::links::DELETED;
 
-/// How long a daemon may take to complete its trace.
+/// Time that a daemon may take to complete its trace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long a daemon may take to serve what it has mounted.
+/// Time that a daemon may take to serve its new mount.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to see whether a view that was taken away lazily had no user left.
+/// Time to wait for the end of a mount that was unmounted lazily, in case it had no user left.
 const LAZY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to look through what processes have open: some have a million files.
+/// Time limit of the search through the open files of processes: some have a million.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A process that keeps a view busy.
+/// A process that keeps a mount busy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its process id.
@@ -37,44 +37,44 @@ pub struct Holder {
     pub holds: String,
 }
 
-/// Why a session was not ended.
+/// Reasons why a session was not ended.
 #[derive(Debug)]
 pub enum DetachError {
-    /// There is no traced view at that path.
+    /// There is no traced mount at that path.
     NotMounted(PathBuf),
-    /// The view is that of the run that this process belongs to, and ends with the command.
+    /// The mount is that of the run that this process belongs to, and ends with the command.
     OfRun(PathBuf),
-    /// Somebody uses the view; those that are known, others may be out of sight.
+    /// Processes use the mount: these, and perhaps others that cannot be seen.
     Busy(Vec<Holder>),
-    /// The view is gone, but its daemon has not completed the trace.
+    /// The mount is gone, but its daemon has not completed the trace.
     StillFlushing(u32),
     /// The system refused.
     Refused(io::Error),
 }
 
-/// A view that is gone.
+/// A mount that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Detached {
-    /// Its daemon has completed the trace, at this path where it can be told.
+    /// Its daemon has completed the trace, at this path if it is known.
     Completed(Option<PathBuf>),
-    /// Its daemon had died before: the trace ends where that happened.
+    /// Its daemon had died before: the trace ends at that time.
     DaemonWasDead,
-    /// It is gone from its path, and somebody still uses it; the trace goes on until that ends.
+    /// It is gone from its path, and a process still uses it; the trace goes on until that process ends.
     StillUsed {
-        /// Those that are known; others may be out of sight.
+        /// The known users; there may be others that cannot be seen.
         holders: Vec<Holder>,
-        /// The trace, where it can be told.
+        /// The trace, if its path is known.
         trace: Option<PathBuf>,
     },
 }
 
-/// Unmounts the view at `mountpoint` and waits until its daemon has completed the trace; `lazily`
-/// for a moment only, because that may be as far off as the end of the view's last user.
+/// Unmounts the mount at `mountpoint` and waits until its daemon has completed the trace. With `lazily` it
+/// waits only for a short time, because the mount's last user may end much later.
 ///
 /// # Errors
-/// [`DetachError`] says what is in the way. The view then stays as it was, unless `lazily`.
+/// [`DetachError`] has the reason. The mount is then unchanged, unless `lazily`.
 pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> {
-    let mount = view_at(mountpoint).map_err(DetachError::Refused)?;
+    let mount = mount_at(mountpoint).map_err(DetachError::Refused)?;
     let mount = mount.ok_or_else(|| DetachError::NotMounted(mountpoint.to_owned()))?;
     if nested::is_of_own_run(&mount) {
         return Err(DetachError::OfRun(mount.point));
@@ -84,10 +84,10 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> 
         .strip_prefix(mounting::SOURCE_PREFIX)
         .and_then(|s| s.parse().ok());
     await_begin(&mount.point);
-    // Opened before the daemon can end and its number be given away.
+    // Opened before the daemon can end and its pid be reused.
     let pidfd = daemon.and_then(PidFd::open);
     let trace = daemon.and_then(trace_of);
-    // Before: what is open in a view that is gone has no path that tells.
+    // Before the unmount: files that are open in an unmounted filesystem have no path that shows it.
     let users = match lazily {
         true => holders(&mount.point),
         false => Vec::new(),
@@ -124,32 +124,32 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> 
     Ok(Detached::Completed(trace))
 }
 
-/// Waits until the daemon of a view that was mounted a moment ago serves it: one that loses its view before has recorded nothing,
-/// and gives up. The kernel keeps calls waiting until then; one that is stuck is not waited for.
+/// Waits until the daemon of a new mount serves it: a daemon that loses its mount before that has recorded
+/// nothing, and gives up. The kernel delays calls until then. A daemon that hangs is not waited for.
 fn await_begin(point: &Path) {
     let (answered, answer) = channel();
     let point = point.to_owned();
     std::thread::spawn(move || {
-        // Whatever the answer, somebody gave it.
+        // Any answer shows that the daemon serves.
         let _ = answered.send(fs::metadata(point).is_ok());
     });
     let _ = answer.recv_timeout(BEGIN_TIMEOUT);
 }
 
-/// The traced view mounted at `path`. A view whose daemon died cannot be looked at any more, so
-/// the path is compared as text first.
-fn view_at(path: &Path) -> io::Result<Option<Mount>> {
+/// The traced mount at `path`. A mount whose daemon died cannot be accessed any more, so the path is first
+/// compared as text.
+fn mount_at(path: &Path) -> io::Result<Option<Mount>> {
     let absolute = std::path::absolute(path)?;
     let resolved = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
-    let is_view = |m: &Mount| m.kind == mounting::FILESYSTEM_TYPE;
+    let is_ours = |m: &Mount| m.kind == mounting::FILESYSTEM_TYPE;
     let is_there = |m: &Mount| m.point == absolute || m.point == resolved;
     Ok(mounting::mounts()?
         .into_iter()
-        .rfind(|m| is_view(m) && is_there(m)))
+        .rfind(|m| is_ours(m) && is_there(m)))
 }
 
-/// The trace that a daemon writes: the open file that has an open `-wal` beside it, whether or not
-/// somebody has deleted them.
+/// The trace that a daemon writes: the open file that has an open `-wal` file next to it, even if both were
+/// deleted.
 fn trace_of(pid: u32) -> Option<PathBuf> {
     let open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
         .ok()?
@@ -178,7 +178,7 @@ fn undeleted(path: PathBuf) -> PathBuf {
 }
 
 /// Processes that use the filesystem mounted at `point`, as far as [`SEARCH_TIMEOUT`] allows. Links in /proc
-/// are read, not followed: following them would make requests to the view.
+/// are read, not followed: following them would make requests to the mount.
 fn holders(point: &Path) -> Vec<Holder> {
     let deadline = Instant::now() + SEARCH_TIMEOUT;
     let inside = |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(point));
@@ -223,7 +223,7 @@ fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     })
 }
 
-/// The command line of a process; its name where there is none, as at the moment of an exec.
+/// The command line of a process; its name if there is none, as at the instant of an exec.
 fn command_of(pid: u32) -> String {
     let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let arguments = read("cmdline");

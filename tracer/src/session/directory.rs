@@ -1,4 +1,4 @@
-//! A directory to trace: checked, and held by a descriptor before anything is mounted over it.
+//! A directory to trace: checked, and opened before anything is mounted over it.
 
 use std::fs::File;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use super::{Error, Result, nested};
 use crate::fs::Permission;
-use crate::mounting::{self, View};
+use crate::mounting::{self, NewMount};
 
-/// Filesystems that hold no files of a workflow; a view of them could not work.
+/// Filesystems without files of a workflow, on which a mount could not work.
 const KERNEL_FILESYSTEMS: &[&str] = &[
     "proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "debugfs", "tracefs", "bpf",
 ];
 
 const ROOT: &str = "/";
-/// Where services listen. A socket that was bound outside of a view cannot be reached through it,
-/// and nothing in here outlives the machine.
+/// Directory with the sockets of services. A socket that was bound outside of a mount cannot be reached
+/// through it, and no file in here outlives the machine.
 const RUNTIME: &str = "/run";
 
 /// An existing directory and a descriptor of it.
@@ -24,9 +24,9 @@ const RUNTIME: &str = "/run";
 pub(super) struct Directory {
     /// Absolute path without symbolic links.
     pub(super) path: PathBuf,
-    /// The directory itself, whatever will be mounted over its path.
+    /// The directory itself, whatever is mounted over its path later.
     pub(super) file: File,
-    /// Type of the filesystem that it is on, where that is known.
+    /// Type of its filesystem, if known.
     pub(super) filesystem: Option<String>,
     mode: u32,
 }
@@ -46,7 +46,7 @@ impl Directory {
             .map_err(|e| fail(e.to_string()))?;
         if absolute == Path::new(ROOT) {
             return Err(fail(
-                "the root directory itself cannot be covered by a view".into(),
+                "nothing can be mounted over the root directory itself".into(),
             ));
         }
         let mount = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))?;
@@ -60,7 +60,7 @@ impl Directory {
             }
             if KERNEL_FILESYSTEMS.contains(&mount.kind.as_str()) {
                 return Err(fail(format!(
-                    "it is on {}, which holds no files of a workflow",
+                    "it is on {}, which has no files of a workflow",
                     mount.kind
                 )));
             }
@@ -74,9 +74,9 @@ impl Directory {
         })
     }
 
-    /// How a view of this directory is mounted at `at` for all users.
-    pub(super) fn view(&self, at: &Path, permission: Permission) -> io::Result<View> {
-        Ok(View {
+    /// Properties of a mount of this directory at `at` for all users.
+    pub(super) fn new_mount(&self, at: &Path, permission: Permission) -> io::Result<NewMount> {
+        Ok(NewMount {
             at: at.to_owned(),
             root_mode: self.mode & libc::S_IFMT,
             flags: mounting::kept_flags(&self.file)?,
@@ -84,14 +84,14 @@ impl Directory {
         })
     }
 
-    /// The path of `file` below this directory, if it lies there.
+    /// The path of `file` below this directory, if it is there.
     pub(super) fn relative<'a>(&self, file: &'a Path) -> Option<&'a Path> {
         file.strip_prefix(&self.path).ok()
     }
 }
 
-/// Opens directories; `/` stands for all below it. One view covers those that lie in another; those that a view of another
-/// flowtrace shows are left out, and come second.
+/// Opens directories; `/` stands for all directories below it. One mount covers directories inside of another
+/// one. Directories in a mount of another flowtrace are left out, and are the second value.
 pub(super) fn open_all(paths: &[PathBuf]) -> Result<(Vec<Directory>, Vec<PathBuf>)> {
     let mut asked = Vec::new();
     for path in paths {
@@ -104,18 +104,18 @@ pub(super) fn open_all(paths: &[PathBuf]) -> Result<(Vec<Directory>, Vec<PathBuf
             asked.push(path.clone());
         }
     }
-    let (mut directories, mut in_views) = (Vec::new(), Vec::new());
+    let (mut directories, mut in_mounts) = (Vec::new(), Vec::new());
     for path in asked {
         match Directory::open(&path) {
             Ok(directory) => directories.push(directory),
-            Err(Error::TracedTwice { path, .. }) => in_views.push(path),
+            Err(Error::TracedTwice { path, .. }) => in_mounts.push(path),
             Err(error) => return Err(error),
         }
     }
-    Ok((outermost(directories), in_views))
+    Ok((outermost(directories), in_mounts))
 }
 
-/// The directories in the root directory that hold files. Symbolic links lead to one of them.
+/// The directories in the root directory that have files. Symbolic links lead to one of them.
 fn below_root() -> Result<Vec<PathBuf>> {
     let fail = |reason: String| Error::Directory {
         path: ROOT.into(),
@@ -142,7 +142,7 @@ fn below_root() -> Result<Vec<PathBuf>> {
     Ok(directories)
 }
 
-/// The directories without those that lie inside another of them: one view covers both.
+/// The directories without those inside of another one of them: one mount covers both.
 fn outermost(mut directories: Vec<Directory>) -> Vec<Directory> {
     directories.sort_by(|a, b| a.path.cmp(&b.path));
     let mut kept: Vec<Directory> = Vec::new();

@@ -1,4 +1,4 @@
-//! Ending as the command did.
+//! The end of this process, which is that of the command.
 
 use std::io::Write;
 
@@ -7,10 +7,11 @@ use nix::sys::resource::{Resource, setrlimit};
 
 use super::origin::dispose;
 
-/// Ends this process by a signal, as one that ended the command: whoever waits learns the same as without
-/// us. A script of bash goes on after a program that has returned 130, and ends with one that Ctrl-C ended; others look
-/// for the signal itself. Leaves no core: that of the command is there. Where the signal does not end it, as in
-/// the first process of a container, it exits as shells say it, by 128 and the signal.
+/// Ends this process by the signal that ended the command: the parent then learns the same as without
+/// flowtrace. A script of bash goes on after a program that has returned 130, and ends with one that Ctrl-C
+/// ended; other parents check for the signal itself. Leaves no core, because the command has left one. If the
+/// signal does not end this process, such as the first process of a container, it exits as shells do, with
+/// 128 plus the signal.
 pub fn end_by(signal: i32) -> ! {
     let _ = std::io::stdout().flush();
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
@@ -22,7 +23,7 @@ pub fn end_by(signal: i32) -> ! {
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-        // To the process: other threads may be there still.
+        // To the process, because other threads may still exist.
         libc::kill(libc::getpid(), signal);
     }
     std::process::exit(128 + signal)

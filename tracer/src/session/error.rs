@@ -1,4 +1,4 @@
-//! Why a recording did not begin, or could not go on.
+//! Errors that prevent or end a recording.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 /// Result of a session.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Each says what failed, on what and why.
+/// Reasons why a session failed; each message says what failed, on what and why.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such command.
     #[error("{0}: command not found")]
     NotFound(String),
-    /// The command is there but cannot be executed.
+    /// The command exists but cannot be executed.
     #[error("{program}: cannot execute: {source}")]
     NotExecutable {
         /// Program that was to run.
@@ -23,7 +23,7 @@ pub enum Error {
     /// The command was ended before it ran.
     #[error("signal {signal} came before the command ran; nothing is recorded")]
     NeverRan {
-        /// The number of the signal that did it.
+        /// The signal that ended it.
         signal: i32,
     },
     /// The trace cannot be written.
@@ -34,51 +34,51 @@ pub enum Error {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
-    /// A view of a directory cannot be mounted or served.
-    #[error("cannot mount a traced view at {path}: {reason}")]
+    /// A directory cannot be mounted, or its mount cannot be served.
+    #[error("cannot make a traced mount at {path}: {reason}")]
     View {
-        /// Where it was to be.
+        /// Mount point.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
-    /// A view would show itself.
+    /// A mount would contain itself.
     #[error(
-        "cannot mount a traced view at {mountpoint}: it lies inside {source_path}, and the view would hold itself"
+        "cannot make a traced mount at {mountpoint}: it is inside {source_path}, so the mount would contain itself"
     )]
     ViewInItself {
-        /// Where it was to be.
+        /// Mount point.
         mountpoint: PathBuf,
-        /// Directory that it was to show.
+        /// Directory below the mount.
         source_path: PathBuf,
     },
-    /// The view would hide the trace.
-    #[error("cannot write the trace {trace}: the view at {mountpoint} would lie over it")]
+    /// The mount would hide the trace.
+    #[error("cannot write the trace {trace}: the mount at {mountpoint} would hide it")]
     TraceUnderView {
         /// The trace.
         trace: PathBuf,
-        /// Where the view was to be.
+        /// Mount point.
         mountpoint: PathBuf,
     },
-    /// A directory is part of a view that is being traced already.
+    /// A directory is part of a mount that is being traced already.
     #[error("cannot trace {path}: flowtrace traces it already")]
     TracedTwice {
         /// The directory.
         path: PathBuf,
-        /// The view of `flowtrace mount` that it is part of; none: this process belongs to what
-        /// a `flowtrace run` traces.
+        /// The mount of `flowtrace mount` that it is part of; `None` if this process belongs to the processes
+        /// that a `flowtrace run` traces.
         view: Option<PathBuf>,
     },
     /// `/proc` shows the processes of another pid namespace, under other numbers.
     #[error("cannot follow the processes of the command: /proc belongs to another pid namespace")]
     ForeignProc,
-    /// Tracepoints or passthrough, which were asked for, are not to be had.
+    /// Tracepoints or passthrough, which were requested, are not available.
     #[error("no kernel layer here: {0}")]
     KernelLayer(String),
-    /// File calls cannot come over io_uring, which was asked for.
+    /// File calls cannot come over io_uring, which was requested.
     #[error("no file calls over io_uring here: {0}")]
     Transport(String),
     /// A system call failed.

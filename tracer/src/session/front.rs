@@ -1,8 +1,9 @@
-//! The process that the shell waits for, where the one that traces may have to live longer.
+//! The process that the shell waits for, when the one that traces may have to live longer.
 //!
-//! A process that is let go keeps its files in the traced views, and those need their daemon. The
-//! daemon therefore is a child from the start. In front of it waits what the shell has started:
-//! it passes signals on, stops with the job, and ends with the status that it is told.
+//! A process that flowtrace detaches from keeps its files in the traced mounts, and those need their daemon.
+//! The daemon therefore is a child from the start. Its parent, the process that the shell has started, waits
+//! in front of it: it passes signals on, stops with the job, and ends with the status that the daemon
+//! reports.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -19,16 +20,16 @@ use super::ending::end_by;
 use super::signals::{self, SignalForwarder};
 use super::{End, Error, Result};
 
-/// Which side of the fork this is.
+/// Side of the fork.
 #[derive(Debug)]
 pub enum Side {
-    /// The process that the shell waits for; it is to end like this.
+    /// The process that the shell waits for; it has to end like this.
     Front(End),
-    /// The process that traces; it uses this to leave the front behind.
+    /// The process that traces, with the handle by which it leaves the front behind.
     Behind(Front),
 }
 
-/// The front, seen from behind.
+/// The front, as the process behind it sees it.
 #[derive(Debug)]
 pub struct Front {
     pid: Pid,
@@ -38,13 +39,13 @@ pub struct Front {
 /// Forks the process that traces. Call it while this one has one thread.
 ///
 /// # Errors
-/// When the system allows no further process.
+/// If the system allows no further process.
 pub fn fork_behind() -> Result<Side> {
     let before = signals::block().map_err(Error::errno("block signals"))?;
     let (reading, writing) =
         pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(Error::errno("make a pipe"))?;
     let front = Pid::this();
-    // SAFETY: this process has one thread, as the doc comment demands.
+    // SAFETY: this process has one thread, as the doc comment requires.
     #[expect(unsafe_code)]
     match unsafe { fork() }.map_err(Error::errno("start a process"))? {
         ForkResult::Parent { child } => {
@@ -60,7 +61,7 @@ pub fn fork_behind() -> Result<Side> {
             )))
         }
         ForkResult::Child => {
-            // Killed, the front takes all of the run with it, as a flowtrace of one process does.
+            // If the front is killed, it takes the whole run with it, as a flowtrace of one process does.
             let _ = prctl::set_pdeathsig(Signal::SIGKILL);
             if getppid() != front {
                 std::process::exit(0);
@@ -73,26 +74,26 @@ pub fn fork_behind() -> Result<Side> {
 }
 
 impl Front {
-    /// Has the front end as the command did, and lives on without it and its terminal.
+    /// Makes the front end like the command, and lives on without it and its terminal.
     ///
     /// # Errors
-    /// When the front could not be told; it then waits for the end of this process.
+    /// If the status could not be sent to the front, which then waits for the end of this process.
     pub fn leave(mut self, end: End) -> io::Result<()> {
         prctl::set_pdeathsig(None)?;
         leave_terminal()?;
-        let told = match end {
+        let status = match end {
             End::Exited(code) => [0, code as u8],
             End::Killed(signal) => [1, signal as u8],
         };
-        self.status.write_all(&told)?;
+        self.status.write_all(&status)?;
         // The front may be waiting for signals only.
         kill(self.pid, Signal::SIGCHLD)?;
         Ok(())
     }
 }
 
-/// Waits until `behind` has ended or tells how the command did, which is returned.
-fn wait_in_front(behind: Pid, forwarder: &SignalForwarder, told: &mut File) -> End {
+/// Waits until `behind` has ended or reports the end of the command, which is returned.
+fn wait_in_front(behind: Pid, forwarder: &SignalForwarder, status: &mut File) -> End {
     let mut set = signals::handled();
     set.add(Signal::SIGCHLD);
     let _ = set.thread_block();
@@ -109,9 +110,9 @@ fn wait_in_front(behind: Pid, forwarder: &SignalForwarder, told: &mut File) -> E
             }
             Err(_) => continue,
         }
-        // So little is written at once.
+        // Two bytes are always written at once.
         let mut end = [0; 2];
-        if told.read(&mut end).is_ok_and(|read| read == end.len()) {
+        if status.read(&mut end).is_ok_and(|read| read == end.len()) {
             return match end {
                 [0, code] => End::Exited(code.into()),
                 [_, signal] => End::Killed(signal.into()),

@@ -1,6 +1,7 @@
-//! The command is stopped by a signal that nobody can handle (SIGSTOP), as by `kill -STOP $$`. The shell that waits for us is to see
-//! its job stopped, or its terminal would be dead: so we stop, too. Whoever lets the command alone go on must not find us halted,
-//! for its files are served by us: a process beside us looks after that.
+//! Stops of the command by SIGSTOP, which it cannot handle, as by `kill -STOP $$`. The shell that waits for
+//! flowtrace has to see its job stopped, or its terminal would hang; so flowtrace stops, too. If only the
+//! command is continued, flowtrace must not stay stopped, because it serves the command's files: a helper
+//! process continues it then.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -11,8 +12,8 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 
 use crate::helper_process::{Group, HelperProcess};
 
-/// Stops this process until it is let go on, or `root` is. Does nothing where no shell waits at a terminal: a batch system
-/// that halts its job halts all of it.
+/// Stops this process until it, or `root`, is continued. Does nothing unless a shell waits at a terminal: a
+/// batch system stops all of a job.
 pub(super) fn halt_with(root: Pid) {
     let is_in_front = File::open("/dev/tty").is_ok_and(|tty| tcgetpgrp(tty) == Ok(getpgrp()));
     if !is_in_front {
@@ -25,25 +26,26 @@ pub(super) fn halt_with(root: Pid) {
         return;
     };
     let (own, end) = (Pid::this(), over.as_raw_fd());
-    // SAFETY: it makes nothing but system calls, on the path, which was made before, and the descriptor that it keeps.
+    // SAFETY: it makes only system calls, on the path, which was made before, and on its one descriptor.
     #[expect(unsafe_code)]
-    let aside = unsafe {
+    let helper = unsafe {
         HelperProcess::begin(c"flowtrace-waker", Group::Own, &[end], || {
             wake(own, &path, end);
         })
     };
-    // Without it nobody might let us go on.
-    if let Ok(aside) = aside {
+    // Without the helper process no one might continue this process.
+    if let Ok(helper) = helper {
         let _ = raise(Signal::SIGSTOP);
         drop(ours);
-        drop(aside);
+        drop(helper);
     }
 }
 
-/// Body of the helper process: it lets `halted` go on when the process of that `status` has, or is gone. Ends when `over` does.
+/// Body of the helper process: it continues `halted` when the process of that `status` goes on or is gone.
+/// Ends when `over` is closed.
 #[expect(unsafe_code)]
 fn wake(halted: Pid, status: &CString, over: RawFd) {
-    const LOOK_MS: libc::c_int = 20;
+    const POLL_MS: libc::c_int = 20;
     let mut ends = libc::pollfd {
         fd: over,
         events: libc::POLLIN,
@@ -53,7 +55,7 @@ fn wake(halted: Pid, status: &CString, over: RawFd) {
         let mut text = [0u8; 4096];
         // SAFETY: every pointer is to a variable of this function or to `status`, and outlives the call.
         let length = unsafe {
-            if libc::poll(&raw mut ends, 1, LOOK_MS) != 0 {
+            if libc::poll(&raw mut ends, 1, POLL_MS) != 0 {
                 return;
             }
             let file = libc::open(status.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
@@ -70,8 +72,9 @@ fn wake(halted: Pid, status: &CString, over: RawFd) {
     }
 }
 
-/// True if that of proc_pid_status(5) says stopped, by job control or by a tracer. One that we trace stays so until we go on, and has what
-/// is to let it go on pending.
+/// True if the text, of proc_pid_status(5), says stopped, by job control or by a tracer. A process that
+/// flowtrace traces stays stopped until flowtrace goes on; if it is to be continued, it has the signal for
+/// that pending.
 pub(super) fn is_halted(status: &[u8]) -> bool {
     const CONTINUE: u64 = 1 << (libc::SIGCONT - 1);
     let mut is_stopped = false;

@@ -1,8 +1,8 @@
-//! The standard streams of a command that are files in a traced directory, as `< in > out` makes
-//! them: the command gets them opened through the view (see [`crate::fs::offers`]).
+//! The standard streams of a command that are files in a traced directory, such as those of `< in > out`: the
+//! command gets them opened through the mount (see [`crate::fs::offers`]).
 //!
-//! Others that it inherits stay as they are, and so do the locks on them: `9> lock` is often there
-//! to be locked. They are counted.
+//! Other inherited files are not reopened, and neither are the locks on them: `9> lock` is often there to be
+//! locked. They are counted.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -33,11 +33,11 @@ const SAME: OFlag = OFlag::O_ACCMODE
 pub(super) struct Stream {
     /// The descriptor, here and in the command.
     pub(super) number: RawFd,
-    /// Where it is.
+    /// Its path.
     pub(super) path: PathBuf,
     /// Flags with which to open it again.
     pub(super) flags: OFlag,
-    /// This process's own.
+    /// The descriptor of this process.
     file: OwnedFd,
     inode: (u64, u64),
     position: Arc<Position>,
@@ -47,15 +47,15 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
     pub(super) streams: Vec<Stream>,
-    /// How many files below traced directories it inherits as they are.
+    /// Number of files below traced directories that it inherits unchanged.
     unseen: u64,
     /// The streams as the command has them now.
     seen: Option<Apart>,
 }
 
 impl Inherited {
-    /// Looks through the descriptors of this process. Call it before it opens files of its own. `everywhere`: what is done with
-    /// files is seen wherever they are.
+    /// Finds the inherited files among the descriptors of this process. Call it before this process opens
+    /// files of its own. `everywhere` is true if actions on files are seen wherever the files are.
     pub(super) fn find(directories: &[Directory], everywhere: bool) -> Inherited {
         let mut found = Inherited::default();
         let entries = fs::read_dir("/proc/self/fd").into_iter().flatten();
@@ -75,7 +75,7 @@ impl Inherited {
         found
     }
 
-    /// Has the views expect thread `tid` to open the streams.
+    /// Makes the mounts expect thread `tid` to open the streams.
     pub(super) fn offer(&self, offers: &Offers, tid: u32) {
         for stream in &self.streams {
             if let Ok(file) = stream.file.try_clone() {
@@ -90,20 +90,20 @@ impl Inherited {
         }
     }
 
-    /// The command opens its streams through the views; returns when it has.
+    /// Waits until the command has opened its streams through the mounts.
     pub(super) fn opened(&mut self, seen: Option<Apart>) {
         let came = seen.as_ref().map_or(0, Apart::came);
         self.unseen += (self.streams.len() - came) as u64;
         self.seen = seen;
     }
 
-    /// Counts what the trace will not show.
+    /// Counts the files that the trace will not show.
     pub(super) fn count(&self, recorder: &Recorder) {
         recorder.lost(Loss::InheritedFiles, self.unseen);
     }
 
-    /// Puts the inherited files where the command left them, for whoever reads or writes on. A
-    /// read or write of the command has done that already, a mere seek has not.
+    /// Sets the positions of the inherited files to those of the command, for processes that read or write
+    /// on. Reads and writes of the command have done that already, seeks alone have not.
     pub(super) fn settle(self) {
         let left_at = self.seen.map(Apart::close).unwrap_or_default();
         for (stream, left_at) in self.streams.iter().zip(left_at) {
@@ -116,7 +116,8 @@ impl Inherited {
     }
 }
 
-/// True if descriptor `number` of this process is a file that is no part of the system, and will be inherited.
+/// True if descriptor `number` of this process is a file that does not belong to the system, and will be
+/// inherited.
 fn is_file(number: RawFd) -> bool {
     let link = format!("/proc/self/fd/{number}");
     let path = fs::read_link(&link).unwrap_or_default();
@@ -125,8 +126,8 @@ fn is_file(number: RawFd) -> bool {
 }
 
 fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the number was listed as open just now, and nothing here closes it: descriptors
-    // that are inherited belong to nobody in this process.
+    // SAFETY: the number was listed as open just now, and nothing here closes it: inherited descriptors have
+    // no owner in this process.
     #[expect(unsafe_code)]
     unsafe {
         BorrowedFd::borrow_raw(number)
@@ -152,7 +153,7 @@ impl Stream {
             return None;
         }
         let inode = (metadata.dev(), metadata.ino());
-        // Removed, or replaced by another one: the view cannot show it.
+        // It was removed or replaced by another file, so the mount cannot show it.
         let named = fs::symlink_metadata(&path).ok()?;
         if (named.dev(), named.ino()) != inode {
             return None;

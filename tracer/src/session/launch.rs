@@ -1,9 +1,9 @@
-//! Starting the command: a child that makes its own mount namespace with the traced views in it,
-//! hands their devices to the tracer, and runs the command when told to.
+//! The start of the command: a child makes its own mount namespace with the traced mounts in it, passes their
+//! devices to the tracer, and runs the command on request.
 //!
-//! The tracer stays outside: it must reach the real directories, and the kernel must not let a
-//! view's daemon depend on the view. The child forks from a process with one thread, so it may
-//! use all of the library until it runs the command.
+//! The tracer stays outside: it must reach the real directories, and the kernel must not let a mount's daemon
+//! depend on the mount. The child forks from a process with one thread, so it may use the whole library until
+//! it runs the command.
 
 use std::convert::Infallible;
 use std::env;
@@ -29,18 +29,18 @@ use nix::unistd::{ForkResult, Pid, Whence, fork, getegid, geteuid, lseek};
 use super::apart::Apart;
 use super::signals::Before;
 use super::{Error, Result, origin};
-use crate::mounting::{self, View};
+use crate::mounting::{self, NewMount};
 use crate::proc::topology;
 
-/// How long the child may take to make its namespace; it only makes system calls.
+/// Time that the child may take to make its namespace; it only makes system calls.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Which privileges made the namespace.
+/// Privileges that made the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Namespace {
     /// `CAP_SYS_ADMIN`: the kernel checks permissions, all users are served.
     Privileged,
-    /// An own user namespace that knows the caller alone.
+    /// A user namespace of its own that maps the caller alone.
     User,
 }
 
@@ -49,21 +49,21 @@ pub(super) enum Namespace {
 pub(super) struct Plan {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
-    pub(super) views: Vec<View>,
+    pub(super) mounts: Vec<NewMount>,
     pub(super) signals: Before,
 }
 
 /// Treatment of the command's system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The filter picks some, which a tracer must be there for: without one they fail. Those that
-    /// make sockets for datagrams are of interest where packets are captured.
+    /// The filter selects some calls. A tracer must be there for those: without one they fail. Calls that
+    /// make sockets for datagrams are selected if packets are captured.
     Picked { datagrams: bool },
     /// None is stopped.
     Free,
 }
 
-/// How the command begins.
+/// Initial state of the command.
 #[derive(Debug)]
 pub(super) struct Start {
     /// Its working directory.
@@ -72,23 +72,23 @@ pub(super) struct Start {
     pub(super) streams: Vec<Reopen>,
 }
 
-/// An inherited descriptor that gets the same file, opened through a view.
+/// An inherited descriptor that gets the same file, opened through a mount.
 #[derive(Debug)]
 pub(super) struct Reopen {
     /// The descriptor.
     pub(super) number: RawFd,
     /// Flags to open it with.
     pub(super) flags: OFlag,
-    /// Where the view shows it.
+    /// Its path in the mount.
     pub(super) path: PathBuf,
 }
 
-/// A child that waits to be told what to do next.
+/// A child that waits for requests.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) pid: Pid,
     socket: UnixStream,
-    /// Hears the last that it says, if somebody waits for that.
+    /// Thread that reads the child's last messages, if there is one.
     last: Option<JoinHandle<Vec<u8>>>,
 }
 
@@ -96,10 +96,10 @@ pub(super) struct Child {
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) namespace: Namespace,
-    /// Of each view.
+    /// Devices of the mounts.
     pub(super) devices: Vec<OwnedFd>,
-    /// While it is open the namespace is there, though no process is left in it.
-    pub(super) keeper: Option<OwnedFd>,
+    /// A descriptor of the namespace, which keeps it even if it has no process left.
+    pub(super) namespace_fd: Option<OwnedFd>,
 }
 
 /// Outcome of starting the command.
@@ -109,21 +109,21 @@ pub(super) enum Outcome {
     Ran,
     /// The system refused to run it.
     Refused(io::Error),
-    /// A signal was there first.
+    /// A signal ended it before.
     Never,
 }
 
-/// The last that the child says: it is about to run the command.
+/// Last message of the child: it is about to run the command.
 const READY: u8 = b'r';
-/// The command could not be run; the number of the error follows.
+/// Message: the command could not be run; the number of the error follows.
 const REFUSED: u8 = b'e';
 
 impl Child {
     /// Forks the child, which then waits. Call it before any thread is started.
     pub(super) fn fork(plan: &Plan) -> Result<Child> {
         let (ours, theirs) = UnixStream::pair().map_err(Error::system("make a socket pair"))?;
-        // SAFETY: this process has one thread, as the doc comment demands; then a child of fork
-        // is an ordinary process.
+        // SAFETY: this process has one thread, as the doc comment requires; then a child of fork is an
+        // ordinary process.
         #[expect(unsafe_code)]
         match unsafe { fork() }.map_err(Error::errno("start a process"))? {
             ForkResult::Parent { child } => {
@@ -142,10 +142,11 @@ impl Child {
         }
     }
 
-    /// Has the child make its namespace with the views, and returns their devices and what keeps the namespace.
+    /// Makes the child make its namespace with the mounts; returns their devices and a descriptor of the
+    /// namespace.
     ///
-    /// `Err` holds what failed; the child then waits on without a namespace.
-    pub(super) fn make_views(
+    /// `Err` has the reason of a failure; the child then waits on without a namespace.
+    pub(super) fn make_mounts(
         &mut self,
         count: usize,
     ) -> io::Result<std::result::Result<Made, String>> {
@@ -169,12 +170,13 @@ impl Child {
         Ok(Ok(Made {
             namespace,
             devices,
-            keeper: mounting::receive_descriptor(&socket).ok(),
+            namespace_fd: mounting::receive_descriptor(&socket).ok(),
         }))
     }
 
-    /// Has the child enter its working directory and open its streams, which are then held apart. `None`: there
-    /// are none, or no thread for them; then it goes on with what it inherited.
+    /// Makes the child enter its working directory and open its streams, which are then kept in a separate
+    /// descriptor table. `None` if there are no streams, or no thread for them; the child then goes on with
+    /// its inherited ones.
     pub(super) fn prepare(&mut self, start: &Start) -> io::Result<Option<Apart>> {
         let (streams, apart) = match &*start.streams {
             [] => (&[][..], None),
@@ -194,7 +196,7 @@ impl Child {
         Ok(apart)
     }
 
-    /// Has the child run the command.
+    /// Makes the child run the command.
     pub(super) fn go(&mut self, calls: Calls) -> io::Result<()> {
         self.socket.write_all(match calls {
             Calls::Picked { datagrams: false } => b"p",
@@ -235,7 +237,7 @@ impl Child {
                 let errno = i32::from_le_bytes([a, b, c, d]);
                 Outcome::Refused(io::Error::from_raw_os_error(errno))
             }
-            // An exec that succeeded closed the other end, and so did the end of a child that was not ready.
+            // A successful exec closes the other end. So does the end of a child that was not ready.
             [] if !last.is_empty() => Outcome::Ran,
             _ => Outcome::Never,
         }
@@ -248,10 +250,10 @@ impl Child {
     }
 }
 
-/// All that is still said, until the other end is closed.
+/// All messages until the other end is closed.
 fn hear_out(socket: &mut UnixStream) -> Vec<u8> {
     let mut heard = Vec::new();
-    // A moment of silence is no end; what was heard by then is kept.
+    // A timeout is no end; the messages until then are kept.
     while let Err(error) = socket.read_to_end(&mut heard)
         && error.kind() == io::ErrorKind::WouldBlock
     {}
@@ -266,7 +268,7 @@ fn be_the_child(plan: &Plan, mut socket: UnixStream) -> ! {
     let errno = failure.raw_os_error().unwrap_or(libc::EIO);
     let _ = socket.write_all(&[REFUSED]);
     let _ = socket.write_all(&errno.to_le_bytes());
-    // SAFETY: ends this process without running what the parent registered for its own exit.
+    // SAFETY: ends this process without running the exit handlers of the parent.
     #[expect(unsafe_code)]
     unsafe {
         libc::_exit(if errno == libc::ENOENT { 127 } else { 126 })
@@ -281,7 +283,7 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
         if order[0] == b'g' {
             break;
         }
-        match make_views(&plan.views) {
+        match make_mounts(&plan.mounts) {
             Ok((namespace, devices)) => {
                 let answer = if namespace == Namespace::Privileged {
                     b"p"
@@ -308,10 +310,10 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     }
     let start = receive_start(socket)?;
     env::set_current_dir(&start.directory)?;
-    for view in &plan.views {
-        // Until the kernel has asked for the owner of a view's root it takes that for user 0,
-        // whom a user namespace does not know, and refuses every change there.
-        let _ = fs::metadata(&view.at);
+    for mount in &plan.mounts {
+        // Until the kernel has requested the owner of a mount's root it takes user 0 for that. A user
+        // namespace does not map user 0, so the kernel refuses every change there.
+        let _ = fs::metadata(&mount.at);
     }
     for stream in &start.streams {
         match stream.open() {
@@ -321,20 +323,20 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
                 #[expect(unsafe_code)]
                 Errno::result(unsafe { libc::dup2(file.as_raw_fd(), stream.number) })?;
             }
-            // It goes on with what it inherited.
+            // The command goes on with its inherited stream.
             Err(_) => socket.write_all(b"n")?,
         }
     }
-    // Until the views expect no more of this process.
+    // Waits until the mounts expect no more of this process.
     let mut calls = [0];
     socket.read_exact(&mut calls)?;
     plan.signals.restore()?;
     origin::restore();
-    // Without it less is seen, which the tracer notices at the exec and counts.
+    // Without the filter fewer calls are seen, which the tracer notices at the exec and counts.
     if let b"p" | b"d" = &calls {
         let _ = topology::install(calls == *b"d");
     }
-    // After the signals that had to wait: one of them may have been the end.
+    // After the signals that had to wait: one of them may have ended this process.
     socket.write_all(&[READY])?;
     execute(&plan.program, &plan.arguments)
 }
@@ -366,7 +368,7 @@ fn receive_path(socket: &mut UnixStream) -> io::Result<PathBuf> {
 }
 
 impl Reopen {
-    /// Opens the file where the view shows it, at the position of the inherited one.
+    /// Opens the file in the mount, at the position of the inherited one.
     fn open(&self) -> io::Result<OwnedFd> {
         let flags = self.flags | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let file = open(&self.path, flags, Mode::empty())?;
@@ -379,7 +381,7 @@ impl Reopen {
     }
 }
 
-fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), String> {
+fn make_mounts(mounts: &[NewMount]) -> std::result::Result<(Namespace, Vec<OwnedFd>), String> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let step = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let namespace = match unshare(CloneFlags::CLONE_NEWNS) {
@@ -395,25 +397,25 @@ fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), 
             Namespace::User
         }
     };
-    // Mounts made outside later still appear here; ours never appear outside.
+    // Later mounts outside still appear here; mounts made here never appear outside.
     let private = MsFlags::MS_REC | MsFlags::MS_SLAVE;
     nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
         .map_err(|e| format!("a private mount namespace: {}", io::Error::from(e)))?;
-    let mut devices = Vec::with_capacity(views.len());
-    for view in views {
+    let mut devices = Vec::with_capacity(mounts.len());
+    for mount in mounts {
         let device = mounting::open_device().map_err(step(mounting::DEVICE))?;
-        let view = View {
-            default_permissions: view.default_permissions && namespace == Namespace::Privileged,
-            ..view.clone()
+        let mount = NewMount {
+            default_permissions: mount.default_permissions && namespace == Namespace::Privileged,
+            ..mount.clone()
         };
-        mounting::mount(&device, &view, uid, gid)
-            .map_err(|e| format!("a view over {}: {e}", view.at.display()))?;
+        mounting::mount(&device, &mount, uid, gid)
+            .map_err(|e| format!("a mount over {}: {e}", mount.at.display()))?;
         devices.push(device);
     }
     Ok((namespace, devices))
 }
 
-/// execv(3), and like execvp(3) a shell for a script that names no interpreter.
+/// As execv(3), and as execvp(3) runs a script without an interpreter by a shell.
 fn execute(program: &Path, arguments: &[OsString]) -> io::Result<Infallible> {
     let path = mounting::c_string(program.as_os_str())?;
     let arguments: Vec<CString> = arguments

@@ -1,33 +1,34 @@
 //! Resource limits that the user set for the command must not end the tracer.
 //!
-//! A daemon that hits them would take the workflow's files away. The command was forked before
-//! and keeps its own.
+//! A daemon that reaches them would take the workflow's files away. The command was forked before and keeps
+//! its limits.
 
 use std::io;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 
-/// Address space below which a view cannot be served: buffers for the largest requests, one a
-/// thread, are reserved but hardly ever used.
+/// Address space below which a mount cannot be served: buffers for the largest requests, one a thread, are
+/// reserved but hardly ever used.
 const ADDRESS_SPACE: u64 = 512 << 20;
 
-/// Fewer open files than these are reported. A program may have 1024 where nothing else was set, and all programs in the views count together.
+/// A limit of open files below this one is reported. A program may have 1024 by default, and all programs in
+/// the mounts count together.
 const DESCRIPTORS: u64 = 4096;
 
-/// With fewer than these the tracer itself cannot go on when the command runs.
+/// Limit of open files below which the tracer itself cannot go on when the command runs.
 const LEAST_DESCRIPTORS: u64 = 128;
 
-/// Most open files of this process, if these are few. Call it when limits are lifted.
+/// The limit of open files of this process, if it is small. Call it after the limits were lifted.
 pub(super) fn few_descriptors() -> Option<u64> {
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     (limit < DESCRIPTORS).then_some(limit)
 }
 
-/// Lifts what can be lifted, as root all of it.
+/// Raises the limits as far as possible; as root, removes all of them.
 ///
 /// # Errors
-/// When what is left is too little to begin with.
+/// If the limits are too small to begin with.
 pub(super) fn lift() -> io::Result<()> {
     for resource in [
         Resource::RLIMIT_AS,
@@ -41,7 +42,7 @@ pub(super) fn lift() -> io::Result<()> {
             let _ = setrlimit(resource, hard, hard);
         }
     }
-    // Where the size of files stays limited, a trace that reaches the limit is like a full disk.
+    // If the size of files stays limited, a trace that reaches the limit is like a full disk.
     // SAFETY: no handler is installed; a failing write is reported by the write itself.
     #[expect(unsafe_code)]
     let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };

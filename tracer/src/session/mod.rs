@@ -1,5 +1,5 @@
-//! The order of a recording: prepare, mount, start, follow, flush. One file per kind of session
-//! and one per concern of starting a command.
+//! The order of a recording: prepare, mount, start, follow, flush. There is one file per kind of session and
+//! one per concern of starting a command.
 
 mod apart;
 mod attach;
@@ -14,6 +14,7 @@ mod halt;
 mod inherited;
 mod launch;
 mod limits;
+mod mounts;
 mod nested;
 mod origin;
 mod pending_signals;
@@ -27,7 +28,6 @@ mod signals;
 mod timers;
 mod trace_files;
 pub(crate) mod transport;
-mod views;
 
 pub use crate::proc::environment::Wanted;
 pub use crate::proc::lifetimes::{End, LeftBehind};

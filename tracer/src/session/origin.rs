@@ -1,6 +1,7 @@
-//! State that this process was started with and does not keep. The Rust runtime opens closed standard streams on
-//! `/dev/null` before `main`, and has `SIGPIPE` ignored. An ignored `SIGCHLD`, with which no child can be waited
-//! for, is set to its default here, and a small limit of the stack is raised. A command is to find all of these as they were.
+//! State in which this process was started and which it changes. The Rust runtime opens closed standard
+//! streams on `/dev/null` before `main`, and ignores `SIGPIPE`. An ignored `SIGCHLD`, with which a process
+//! cannot wait for a child, is set to its default here, and a small limit of the stack is raised. The command
+//! gets all of these in their original state.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -11,24 +12,24 @@ use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static SIGCHLD_IGNORED: AtomicBool = AtomicBool::new(false);
-/// The limit of the stack, soft and hard, where it was raised.
+/// The limit of the stack, soft and hard, if it was raised.
 static STACK: OnceLock<(rlim_t, rlim_t)> = OnceLock::new();
 
-/// The stack that this process is to have, as usual.
+/// Usual size of the stack, which this process gets.
 const USUAL_STACK: rlim_t = 8 << 20;
-/// With less it cannot even read its arguments.
+/// With a smaller stack this process cannot even read its arguments.
 const LEAST_STACK: rlim_t = 256 << 10;
 
-// SAFETY: the section holds functions without arguments that the C library calls before `main`;
-// this one calls only what needs no runtime.
+// SAFETY: the section contains functions without arguments that the C library calls before `main`; this one
+// calls only functions that need no runtime.
 #[expect(unsafe_code)]
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static RECORD: extern "C" fn() = record;
 
-extern "C" fn look() {
+extern "C" fn record() {
     for stream in 0..3 {
-        // SAFETY: only asks about a number.
+        // SAFETY: only reads the flags of a number.
         #[expect(unsafe_code)]
         let flags = unsafe { libc::fcntl(stream, libc::F_GETFD) };
         if flags < 0 {
@@ -49,14 +50,14 @@ extern "C" fn look() {
     }
 }
 
-/// The limit of the stack, bytes, where it is less than this program needs and may not be raised.
+/// The limit of the stack, bytes, if it is less than this program needs and may not be raised.
 pub fn small_stack() -> Option<(u64, u64)> {
     let (soft, _) = getrlimit(Resource::RLIMIT_STACK).ok()?;
     (soft < LEAST_STACK).then_some((soft, LEAST_STACK))
 }
 
 fn is_ignored(signal: i32) -> bool {
-    // SAFETY: only asks, into memory of the right size, for which zeros are valid.
+    // SAFETY: only reads, into memory of the right size, for which zeros are valid.
     #[expect(unsafe_code)]
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -65,7 +66,7 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// `to`: the default action, which may be inherited as ignored, or to ignore it.
+/// Sets the action of a signal: the default one, which may replace an inherited ignore, or ignoring it.
 pub(super) fn dispose(signal: i32, to: libc::sighandler_t) {
     // SAFETY: no handler is installed.
     #[expect(unsafe_code)]
@@ -74,8 +75,8 @@ pub(super) fn dispose(signal: i32, to: libc::sighandler_t) {
     }
 }
 
-/// Makes it so again. For a process that is about to be the command: nothing may use its standard
-/// streams after it. Makes nothing but system calls, so that it may be called between fork and exec.
+/// Restores the original state. For a process that is about to be the command: nothing may use its standard
+/// streams after it. Makes only system calls, so that it may be called between fork and exec.
 pub(super) fn restore() {
     let closed = CLOSED.load(Ordering::Relaxed);
     for stream in (0..3).filter(|stream| closed & 1 << stream != 0) {

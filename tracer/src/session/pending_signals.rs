@@ -1,8 +1,8 @@
-//! Signals that this process has got and not taken.
+//! Signals that are pending in this process.
 
 use nix::sys::signal::SigSet;
 
-/// The signals that are blocked and that this process still has to take.
+/// The blocked signals that are pending in this process.
 #[expect(unsafe_code)]
 pub(super) fn pending() -> SigSet {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();

@@ -1,4 +1,4 @@
-//! Which program a command means.
+//! The program of a command.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,10 +10,10 @@ use nix::unistd::{AccessFlags, access};
 
 use super::{Error, Result};
 
-/// Finds what the shell would run for `command`.
+/// Finds the program that the shell would run for `command`.
 ///
 /// # Errors
-/// [`Error::NotFound`] and [`Error::NotExecutable`], as a shell tells 127 from 126.
+/// [`Error::NotFound`] and [`Error::NotExecutable`], which a shell distinguishes as 127 and 126.
 pub(super) fn find_program(command: &OsStr) -> Result<PathBuf> {
     let shown = || command.to_string_lossy().into_owned();
     let denied = |errno: Errno| Error::NotExecutable {

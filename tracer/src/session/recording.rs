@@ -13,9 +13,9 @@ use crate::clock::Clock;
 use crate::host::{self, HostSampler};
 use crate::priority::Ahead;
 
-/// The one host and the one run of a file that is being recorded.
+/// The one host of a file that is being recorded.
 pub const HOST: HostId = HostId(1);
-/// See [`HOST`].
+/// The one run of a file that is being recorded.
 pub const RUN: RunId = RunId(1);
 
 /// A trace being written.
@@ -34,9 +34,9 @@ impl Recording {
     /// Creates the trace and records this machine.
     ///
     /// # Errors
-    /// When the file cannot be created, or exists and must not be replaced.
+    /// If the file cannot be created, or exists and must not be replaced.
     pub fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
-        // Those who record wait for the writer, so it must not wait behind a storm of processes.
+        // Threads that record wait for the writer, so it must not wait behind a storm of processes.
         let (writer, recorder) = {
             let _ahead = Ahead::of_the_command();
             Writer::create(output, replace)?
@@ -59,7 +59,7 @@ impl Recording {
         })
     }
 
-    /// Records the machine's counters as long as the returned value lives; `sampler_ns` is the CPU time of the
+    /// Records the machine's counters while the returned value lives; `sampler_ns` is the CPU time of the
     /// sampler of threads.
     pub(crate) fn host_sampler(
         &self,
@@ -91,7 +91,7 @@ impl Recording {
         self.writer.older()
     }
 
-    /// Removes the file of a recording that never began; an older trace is there again.
+    /// Removes the file of a recording that never began, and restores an older trace.
     pub(crate) fn discard(self) {
         self.writer.discard();
     }

@@ -10,11 +10,11 @@ use nix::unistd::geteuid;
 use super::directory::open_all;
 use super::inherited::Inherited;
 use super::launch::{Calls, Plan};
+use super::mounts::Mounts;
 use super::program::find_program;
 use super::recording::{HOST, Recording};
 use super::seeing::Layer;
 use super::signals::{self, SignalForwarder};
-use super::views::Views;
 use super::{Error, Result, limits, nested};
 use crate::kernel::{self, Scheduler};
 use crate::net::live::Live;
@@ -34,12 +34,12 @@ pub use notice::Notice;
 pub use options::{Following, RunOptions};
 pub use report::{Background, RunReport};
 use setup::{Run, Started};
-use watched::Telling;
+use watched::EbpfEvents;
 
 /// Runs a command under trace. Call it while the process has one thread.
 ///
 /// # Errors
-/// When the command never ran. What goes wrong later is told by the report.
+/// If the command never ran. Later errors are in the report.
 pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
     proc::near::begin();
     let program = find_program(&options.command[0])?;
@@ -47,7 +47,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         return Err(Error::ForeignProc);
     }
     if options.layer == Layer::Kernel && !options.bare && !geteuid().is_root() {
-        // Before anything is made or replaced: this is mostly refused.
+        // Before anything is made or replaced, because this is mostly refused.
         kernel::try_tracepoints().map_err(|error| Error::KernelLayer(error.to_string()))?;
     }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
@@ -56,20 +56,20 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         [] => vec![cwd.clone()],
         directories => directories.to_vec(),
     };
-    let (directories, in_views) = open_all(&asked)?;
-    for directory in in_views {
+    let (directories, in_mounts) = open_all(&asked)?;
+    for directory in in_mounts {
         notify(Notice::SeenAlready { directory });
     }
     let everywhere = options.layer == Layer::Kernel && directories.is_empty();
     let inherited = Inherited::find(&directories, everywhere);
     let permission = options.seeing.permission();
-    let views = directories
+    let mounts = directories
         .iter()
-        .map(|directory| directory.view(&directory.path, permission));
+        .map(|directory| directory.new_mount(&directory.path, permission));
     let plan = Plan {
         program,
         arguments: options.command.clone(),
-        views: views
+        mounts: mounts
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signals: signals::block().map_err(Error::errno("block signals"))?,
@@ -79,9 +79,9 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         false => SignalForwarder::in_front(),
     };
     let forwarder = Arc::new(forwarder.map_err(Error::system("start a process"))?);
-    let views = Views::mount(&plan, &directories, options.seeing.transport, notify)?;
+    let mounts = Mounts::make(&plan, &directories, options.seeing.transport, notify)?;
     if let Err(error) = limits::lift() {
-        views.child.abandon();
+        mounts.child.abandon();
         return Err(Error::system("trace here")(error));
     }
     if let Some(limit) = limits::few_descriptors() {
@@ -98,26 +98,26 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         rings: Arc::default(),
     };
     let report = match options.bare {
-        true => run.bare(views, inherited),
-        false => run.recorded(views, inherited, notify),
+        true => run.bare(mounts, inherited),
+        false => run.recorded(mounts, inherited, notify),
     };
     run.forwarder.end();
     report
 }
 
 impl Run<'_> {
-    /// The command in its views, with nothing recorded.
-    fn bare(&self, mut views: Views, mut inherited: Inherited) -> Result<RunReport> {
-        let start = views.start(self.cwd, &inherited.streams, self.directories);
+    /// Runs the command in its mounts, without recording.
+    fn bare(&self, mut mounts: Mounts, mut inherited: Inherited) -> Result<RunReport> {
+        let start = mounts.start(self.cwd, &inherited.streams, self.directories);
         let served = self
-            .serving(&views)
-            .serve(std::mem::take(&mut views.mounted), None)?;
-        self.go(&mut views, &start, &mut inherited, Calls::Free)
+            .serving(&mounts)
+            .serve(std::mem::take(&mut mounts.mounted), None)?;
+        self.go(&mut mounts, &start, &mut inherited, Calls::Free)
             .map_err(Error::system("start the command"))?;
-        signals::pass_on(views.child.pid, None, Arc::clone(&self.forwarder))
+        signals::pass_on(mounts.child.pid, None, Arc::clone(&self.forwarder))
             .map_err(Error::system("pass on signals"))?;
         let end = loop {
-            match waitpid(views.child.pid, None) {
+            match waitpid(mounts.child.pid, None) {
                 Ok(WaitStatus::Exited(_, code)) => break End::Exited(code),
                 Ok(WaitStatus::Signaled(_, signal, _)) => break End::Killed(signal as i32),
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -125,9 +125,9 @@ impl Run<'_> {
             }
         };
         inherited.settle();
-        views.unmount();
+        mounts.unmount();
         served.join();
-        self.must_have_run(&mut views, Some(end))?;
+        self.must_have_run(&mut mounts, Some(end))?;
         Ok(RunReport {
             end,
             trace: None,
@@ -137,17 +137,18 @@ impl Run<'_> {
 
     fn recorded(
         &self,
-        views: Views,
+        mounts: Mounts,
         inherited: Inherited,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<RunReport> {
-        let root = views.child.pid;
+        let root = mounts.child.pid;
         let without_ptrace = watched::without_ptrace(self.options);
-        // Beside the making of the trace: either takes some ms.
+        // At the same time as the making of the trace: either takes some ms.
         let (topology, calls) = (self.options.topology, self.kernel.is_some());
         let waits = self.options.sample_hertz > 0;
-        let start = move || Telling::start(root.as_raw() as u32, topology, calls, waits);
-        let told = watched::are_told(self.options, without_ptrace).then(|| thread::spawn(start));
+        let start = move || EbpfEvents::start(root.as_raw() as u32, topology, calls, waits);
+        let events =
+            watched::are_reported(self.options, without_ptrace).then(|| thread::spawn(start));
         let RunOptions {
             replace,
             keep_secrets,
@@ -158,10 +159,10 @@ impl Run<'_> {
             Err(error) if nested::is_outer_trace(&self.options.output, &error) => {
                 let trace = self.options.output.clone();
                 notify(Notice::OuterTrace { trace });
-                return self.bare(views, inherited);
+                return self.bare(mounts, inherited);
             }
             Err(error) => {
-                views.child.abandon();
+                mounts.child.abandon();
                 return Err(error);
             }
         };
@@ -179,11 +180,12 @@ impl Run<'_> {
         let namespaces = live.as_ref().map(Live::namespaces);
         // This, too, takes the kernel some ms.
         let scheduler = (calls && waits).then(|| Scheduler::open().ok()).flatten();
-        let told = told.and_then(|told| told.join().ok().flatten());
-        // Lifetimes alone are less than what ptrace tells.
-        let told = told.filter(|told| told.is_all() || without_ptrace && told.calls.is_none());
+        let events = events.and_then(|events| events.join().ok().flatten());
+        // Lifetimes alone are less than ptrace reports.
+        let events =
+            events.filter(|events| events.is_all() || without_ptrace && events.calls.is_none());
         let started = Started {
-            views,
+            mounts,
             inherited,
             recording: &recording,
             namespaces,
@@ -195,7 +197,7 @@ impl Run<'_> {
                 left: false,
             },
         };
-        let recorded = self.record(started, told);
+        let recorded = self.record(started, events);
         if let Some(live) = live {
             live.stop();
         }
@@ -221,11 +223,11 @@ impl Run<'_> {
     fn record(
         &self,
         started: Started<'_>,
-        told: Option<Telling>,
+        events: Option<EbpfEvents>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root;
-        if told.is_some() || self.options.following == Following::WithoutPtrace {
-            return self.watched(started, None, told);
+        if events.is_some() || self.options.following == Following::WithoutPtrace {
+            return self.watched(started, None, events);
         }
         match proc::seize(root.as_raw() as u32) {
             Ok(()) => self.traced(started),
@@ -234,7 +236,7 @@ impl Run<'_> {
                 if self.kernel.is_none() {
                     return self.watched(started, Some(reason), None);
                 }
-                started.views.child.abandon();
+                started.mounts.child.abandon();
                 Err(Error::KernelLayer(format!(
                     "processes cannot be followed by ptrace ({reason})"
                 )))

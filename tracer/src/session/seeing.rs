@@ -1,4 +1,4 @@
-//! How the files under the traced directories are seen.
+//! Settings for seeing the files under the traced directories.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::fs::{Filter, Permission};
 /// Source of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layer {
-    /// The cheapest that is exact and proven.
+    /// The cheapest layer that is exact and proven.
     #[default]
     Auto,
     /// Tracepoints; the kernel serves the data by itself.
@@ -17,16 +17,16 @@ pub enum Layer {
     Fuse,
 }
 
-/// The user's choice for all views of a session.
+/// The user's settings for all mounts of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Seeing {
-    /// Let the page cache answer reads: faster, and only what it lacks is seen.
+    /// Let the page cache answer reads: faster, but only reads that it cannot answer are seen.
     pub cached: bool,
-    /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
+    /// Time for which the kernel may answer stat and lookup by itself; 0: every one is seen.
     pub attribute_ttl: Duration,
-    /// The way of requests.
+    /// Transport of requests.
     pub transport: Transport,
-    /// Which files are recorded.
+    /// The files that are recorded.
     pub filter: Filter,
 }
 

@@ -1,4 +1,4 @@
-//! Starting the daemons behind mounted views.
+//! Start of the daemons behind the mounts.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
 use super::launch::Namespace;
+use super::mounts::ReadyMount;
 use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
-use super::views::MountedView;
 use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
@@ -25,43 +25,43 @@ use crate::rings::Rings;
 /// Settings that all mounts of a session share.
 pub(super) struct Serving<'a> {
     pub(super) directories: &'a [Directory],
-    /// Absolute paths that the views must not show.
+    /// Absolute paths that the mounts must not show.
     pub(super) hidden: Vec<PathBuf>,
     pub(super) seeing: &'a Seeing,
-    /// Which privileges mounted the views; `None`: the fusermount3 helper's.
+    /// Privileges that made the mounts; `None` for the fusermount3 helper.
     pub(super) namespace: Option<Namespace>,
     /// Open files that the command inherits.
     pub(super) offers: Arc<Offers>,
-    /// The kernel layer, if that records reads and writes.
+    /// The kernel layer, if it records reads and writes.
     pub(super) kernel: Option<Arc<Opens>>,
-    /// Processes that use io_uring, where that is reported.
+    /// Processes that use io_uring, if they are reported.
     pub(super) rings: Arc<Rings>,
 }
 
-/// Views being served.
+/// Mounts that are being served.
 #[derive(Debug)]
 pub(super) struct Served {
-    views: Vec<ServedView>,
+    mounts: Vec<ServedMount>,
     files: Arc<FileTable>,
 }
 
-/// A view and its daemon.
+/// A mount and its daemon.
 #[derive(Debug)]
-pub(super) struct ServedView {
-    /// Where the workflow sees it.
+pub(super) struct ServedMount {
+    /// Mount point, where the workflow sees it.
     pub(super) at: PathBuf,
     /// The real directory.
     pub(super) source: PathBuf,
-    /// Type of the filesystem that it is on.
+    /// Type of the filesystem of the directory.
     pub(super) filesystem: Option<String>,
     pub(super) session: Session,
 }
 
 impl Serving<'_> {
-    /// Starts a daemon for each view. With a recording, every call is recorded.
+    /// Starts a daemon for each mount. With a recording, every call is recorded.
     pub(super) fn serve(
         &self,
-        views: Vec<MountedView>,
+        mounts: Vec<ReadyMount>,
         recording: Option<(&Recording, Arc<dyn Callers>)>,
     ) -> Result<Served> {
         let log = recording.is_some();
@@ -74,16 +74,16 @@ impl Serving<'_> {
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let mut served = Vec::new();
-        for view in views {
-            let directory = &self.directories[view.directory];
+        for mount in mounts {
+            let directory = &self.directories[mount.directory];
             let config =
-                self.config(directory, &view.at, log)
+                self.config(directory, &mount.at, log)
                     .map_err(|error| Error::Directory {
                         path: directory.path.clone(),
                         reason: error.to_string(),
                     })?;
             let session = fs::serve(
-                view.device,
+                mount.device,
                 config,
                 Arc::clone(&files),
                 recorder.clone(),
@@ -91,18 +91,18 @@ impl Serving<'_> {
                 Arc::clone(&callers),
             );
             let session = session.map_err(|error| Error::View {
-                path: view.at.clone(),
+                path: mount.at.clone(),
                 reason: error.to_string(),
             })?;
-            served.push(ServedView {
-                at: view.at,
+            served.push(ServedMount {
+                at: mount.at,
                 source: directory.path.clone(),
                 filesystem: directory.filesystem.clone(),
                 session,
             });
         }
         Ok(Served {
-            views: served,
+            mounts: served,
             files,
         })
     }
@@ -123,8 +123,8 @@ impl Serving<'_> {
             filter: self.seeing.filter.clone(),
             attribute_ttl: self.seeing.attribute_ttl,
             threads: threads(),
-            // A clone must be opened in the user namespace of the mount, and where the helper
-            // mounts the device is often not ours to open.
+            // A clone must be opened in the user namespace of the mount. If the helper mounts, this process
+            // often may not open the device.
             clone_fd: self.namespace == Some(Namespace::Privileged)
                 && mounting::open_device().is_ok(),
             io_uring: self.seeing.transport.is_io_uring()
@@ -142,7 +142,7 @@ impl Serving<'_> {
     }
 }
 
-impl ServedView {
+impl ServedMount {
     /// Records that the directory is traced.
     pub(super) fn record(&self, recorder: &Recorder, attribute_ttl: Duration) {
         let elsewhere = self.source != self.at;
@@ -159,8 +159,8 @@ impl ServedView {
 }
 
 impl Served {
-    pub(super) fn views(&self) -> &[ServedView] {
-        &self.views
+    pub(super) fn mounts(&self) -> &[ServedMount] {
+        &self.mounts
     }
 
     /// The files of the run.
@@ -168,16 +168,16 @@ impl Served {
         Arc::clone(&self.files)
     }
 
-    /// True if the kernel has let go of every view.
+    /// True if the kernel has released every mount.
     pub(super) fn is_finished(&self) -> bool {
-        self.views.iter().all(|view| view.session.is_finished())
+        self.mounts.iter().all(|mount| mount.session.is_finished())
     }
 
-    /// Waits until the kernel has let go of every view.
+    /// Waits until the kernel has released every mount.
     pub(super) fn join(self) {
-        for view in self.views {
-            // The end of a view is an error to nobody: its users are gone.
-            let _ = view.session.join();
+        for mount in self.mounts {
+            // The failure of a mount affects no process: its users are gone.
+            let _ = mount.session.join();
         }
     }
 }
@@ -190,9 +190,9 @@ fn hidden_name(path: &Path) -> Option<Hidden> {
     })
 }
 
-/// Threads that answer the requests of one view. Each request wakes one, and the kernel takes them
-/// in turn, so more than are needed only cool the caches; one more than processors, so that a
-/// slow call of one process does not hold up all others.
+/// Number of threads that answer the requests of one mount. Each request wakes one, and the kernel takes them
+/// in turn, so more threads than necessary only cool the caches. There is one more than CPUs, so that a slow
+/// call of one process does not delay all others.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(4, |n| (n.get() + 1).clamp(3, 17))
 }

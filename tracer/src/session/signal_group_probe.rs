@@ -1,8 +1,9 @@
 //! Distinguishes signals to this process from signals to its process group.
 //!
-//! kill(2) of a group looks the same to each of its processes as one of it alone, so one that stands between the sender
-//! and a command of the same group cannot tell whether the command has the signal already. A process of our own in the
-//! group can: nobody knows it, so what reaches it was sent to all.
+//! kill(2) of a group looks to each of its processes like a signal to it alone, so a process that stands
+//! between the sender and a command of the same group does not know if the command has the signal already. A
+//! process of our own in the group does: no one else knows its pid, so a signal that reaches it was sent to
+//! the whole group.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -18,42 +19,42 @@ use nix::unistd::{Pid, getpgrp};
 use super::pending_signals::pending;
 use crate::helper_process::{Group, HelperProcess};
 
-/// A process in our group that keeps the signals it gets until it is asked for them.
+/// A process in our group that keeps its signals until it is asked for them.
 #[derive(Debug)]
 pub(super) struct SignalGroupProbe {
     group: Pid,
     asked: UnixStream,
     seen: Mutex<Seen>,
-    /// Ends when `asked` does; waited for where that is closed by us.
-    aside: Mutex<Option<HelperProcess>>,
+    /// The process; it ends when `asked` is closed, and is waited for if we close that.
+    helper: Mutex<Option<HelperProcess>>,
 }
 
-/// Signals that the group got and that [`SignalGroupProbe::saw`] was not asked about yet: sets of [`bit`]s.
+/// Signals that the group got and about which [`SignalGroupProbe::saw`] was not asked yet: sets of [`bit`]s.
 #[derive(Debug, Default)]
 struct Seen {
-    /// We have these, too, and will be asked about them.
+    /// Signals that we have, too, and will be asked about.
     due: u64,
-    /// We may get these within [`ALL_HAVE_IT`] of that moment.
+    /// Signals that we may get within [`ALL_HAVE_IT`] of that instant.
     fresh: Option<(u64, Instant)>,
 }
 
-/// In which one call of kill(2) has reached all of a group.
+/// Time within which one call of kill(2) has reached all of a group.
 const ALL_HAVE_IT: Duration = Duration::from_millis(5);
-/// It makes a handful of system calls, unless somebody stopped it.
+/// Time limit of an answer: the probe makes a handful of system calls, unless it was stopped.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 impl SignalGroupProbe {
-    /// Begins one.
+    /// Starts a probe.
     ///
     /// # Errors
-    /// When there is no room for another process.
+    /// If the system allows no further process.
     pub(super) fn begin() -> io::Result<SignalGroupProbe> {
         let (asked, answering) = UnixStream::pair()?;
         asked.set_read_timeout(Some(PATIENCE))?;
         let socket = answering.as_raw_fd();
-        // SAFETY: it makes nothing but system calls, on the descriptor that it keeps.
+        // SAFETY: it makes only system calls, on its one descriptor.
         #[expect(unsafe_code)]
-        let aside = unsafe {
+        let helper = unsafe {
             HelperProcess::begin(c"flowtrace-group", Group::Ours, &[socket], || {
                 answer(socket);
             })
@@ -62,16 +63,16 @@ impl SignalGroupProbe {
             group: getpgrp(),
             asked,
             seen: Mutex::default(),
-            aside: Mutex::new(Some(aside)),
+            helper: Mutex::new(Some(helper)),
         })
     }
 
-    /// True if `signal`, which this process just got, went to the whole group. Ask for every signal that comes. A probe that
-    /// cannot be heard has seen nothing.
+    /// True if `signal`, which this process just got, went to the whole group. Ask for every signal that
+    /// comes. A probe that does not answer counts as one that has seen nothing.
     pub(super) fn saw(&self, signal: Signal) -> bool {
         let got = Instant::now();
         sleep(ALL_HAVE_IT);
-        // One that left its group gets nothing with it.
+        // A process that left its group does not get the group's signals.
         if getpgrp() != self.group {
             return false;
         }
@@ -84,7 +85,8 @@ impl SignalGroupProbe {
         let fresh = seen.fresh.take();
         let fresh = fresh.filter(|(_, at)| got.saturating_duration_since(*at) <= ALL_HAVE_IT);
         let all = seen.due | now | fresh.map_or(0, |(signals, _)| signals);
-        // One that came twice in a moment is one for the probe and may be two for us: what we still have was sent to all as well.
+        // Two signals in quick succession are one for the probe and may be two for us: those that are still
+        // pending here were sent to all as well.
         seen.due = all & ours;
         let rest = now & !ours & !own;
         seen.fresh = (rest != 0).then(|| (rest, Instant::now()));
@@ -97,7 +99,7 @@ impl SignalGroupProbe {
             .write_all(&[0])
             .and_then(|()| (&self.asked).read_exact(&mut seen));
         if heard.is_err() {
-            // What it says later would be taken for the answer to another question.
+            // A late answer would be taken for the answer to another question.
             let _ = self.asked.shutdown(Shutdown::Both);
         }
         heard.map(|()| u64::from_ne_bytes(seen))
@@ -105,12 +107,12 @@ impl SignalGroupProbe {
 }
 
 impl SignalGroupProbe {
-    /// Ends it, so that it is nobody's orphan. What comes later was sent to us alone.
+    /// Ends the probe, so that it does not become an orphan. Later signals count as sent to us alone.
     pub(super) fn end(&self) {
         // A child that has not run its program yet may have a copy of the descriptor.
         let _ = self.asked.shutdown(Shutdown::Both);
         drop(
-            self.aside
+            self.helper
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
@@ -163,15 +165,15 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork, setpgid};
 
-    /// In a group of its own, as signals to that of the tests would reach all of them.
+    /// In a group of its own, because signals to the group of the tests would reach all of them.
     #[test]
-    fn it_tells_the_group_from_one_process() {
-        // SAFETY: the child makes system calls only, on what exists.
+    fn it_distinguishes_the_group_from_one_process() {
+        // SAFETY: the child makes system calls only, on existing data.
         #[expect(unsafe_code)]
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let wrong = in_its_own_group().err().unwrap_or(0);
-                // SAFETY: without what the test harness does at its end.
+                // SAFETY: ends without the exit handlers of the test harness.
                 #[expect(unsafe_code)]
                 unsafe {
                     libc::_exit(wrong)
@@ -183,7 +185,7 @@ mod tests {
         }
     }
 
-    /// The error is the step that went wrong.
+    /// Runs the test; the error is the step that failed.
     fn in_its_own_group() -> Result<(), i32> {
         let step = |step: i32, holds: bool| if holds { Ok(()) } else { Err(step) };
         let signal = Signal::SIGUSR1;
@@ -199,7 +201,7 @@ mod tests {
         step(8, get(kill(Pid::this(), signal)) == Ok(signal))?;
         step(9, !probe.saw(signal))?;
         drop(probe);
-        // It was waited for: there is no child left.
+        // The probe was waited for: there is no child left.
         step(
             10,
             waitpid(None, Some(nix::sys::wait::WaitPidFlag::__WALL)) == Err(nix::Error::ECHILD),

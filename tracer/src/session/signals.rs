@@ -1,10 +1,10 @@
 //! Signals that reach flowtrace while a command runs belong to the command.
 //!
-//! The terminal sends its signals (Ctrl-C, Ctrl-\, Ctrl-Z) to the whole foreground group, so the
-//! command has them already, and so does `timeout`, or whoever else ends a group. A signal sent to flowtrace alone, as
-//! by `kill` or a batch system, is passed on. That the terminal hung up the leader of its session alone is told, as which somebody may have started us
-//! (`ssh -t host flowtrace run …`). When job control stops the command, flowtrace stops itself too, so that the shell
-//! sees its job stopped.
+//! The terminal sends its signals (Ctrl-C, Ctrl-\, Ctrl-Z) to the whole foreground group, so the command has
+//! them already. The same is true for `timeout` and other programs that end a group. A signal sent to
+//! flowtrace alone, as by `kill` or a batch system, is passed on. A hangup of the terminal reaches only the
+//! leader of its session, which flowtrace may be (`ssh -t host flowtrace run …`). When job control stops the
+//! command, flowtrace stops itself too, so that the shell sees its job stopped.
 
 use std::fs;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const HANDLED: &[Signal] = &[
     Signal::SIGTTIN,
     Signal::SIGTTOU,
     Signal::SIGCONT,
-    // As batch systems send them, and the rest of those that a command can handle.
+    // Signals that batch systems send, and the rest of those that a command can handle.
     Signal::SIGXCPU,
     Signal::SIGURG,
     Signal::SIGWINCH,
@@ -53,15 +53,15 @@ pub(super) fn handled() -> SigSet {
     HANDLED.iter().copied().collect()
 }
 
-/// The signals that this process was to get: a command must get them instead.
+/// Signal mask and timers as this process was started with them, for the command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     mask: SigSet,
     timers: Timers,
 }
 
-/// Blocks the signals that will be passed on, in this thread and those it will start, and stops the timers that would
-/// send some.
+/// Blocks the signals that will be passed on, in this thread and in those that it will start, and stops the
+/// timers that would send signals.
 pub(super) fn block() -> Result<Before, Errno> {
     let mut mask = SigSet::empty();
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&handled()), Some(&mut mask))?;
@@ -70,7 +70,7 @@ pub(super) fn block() -> Result<Before, Errno> {
 }
 
 impl Before {
-    /// Puts signal mask and timers back, in this process. It may be called between fork and exec.
+    /// Restores signal mask and timers, in this process. It may be called between fork and exec.
     pub(super) fn restore(&self) -> Result<(), Errno> {
         self.timers.start();
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
@@ -87,53 +87,53 @@ pub(super) struct Got {
 /// Sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// The kernel itself: the terminal, which tells all of the group.
+    /// The kernel itself: the terminal, which signals the whole group.
     Kernel,
-    /// A process, by kill(2) or the like.
+    /// A process, by kill(2) or similar calls.
     Process(Pid),
 }
 
-/// Decides which signals this process alone got, so that they are passed on to the command.
+/// Decides which signals only this process got, so that they are passed on to the command.
 #[derive(Debug)]
 pub(super) enum SignalForwarder {
-    /// The shell waits for this process: a probe in its group sees what all got.
+    /// The shell waits for this process: a probe in its group sees the signals to the group.
     InFront(SignalGroupProbe),
-    /// Another stands in front and sorts them; what it sends is for the command.
+    /// Another process is in front of this one and decides; its signals are for the command.
     Behind {
-        /// Our parent, until it leaves us alone.
+        /// Our parent, until it ends.
         front: Pid,
     },
 }
 
 impl SignalForwarder {
-    /// For the process that the shell waits for.
+    /// Forwarder of the process that the shell waits for.
     ///
     /// # Errors
-    /// When there is no room for another process.
+    /// If the system allows no further process.
     pub(super) fn in_front() -> std::io::Result<SignalForwarder> {
         SignalGroupProbe::begin().map(SignalForwarder::InFront)
     }
 
-    /// For a child of that process.
+    /// Forwarder of a child of that process.
     pub(super) fn behind() -> SignalForwarder {
         SignalForwarder::Behind { front: getppid() }
     }
 
-    /// The command is over.
+    /// The command has ended.
     pub(super) fn end(&self) {
         if let SignalForwarder::InFront(probe) = self {
             probe.end();
         }
     }
 
-    /// True if nobody else got it. To be asked about every signal.
+    /// True if no other process of the group got the signal. Ask about every signal.
     pub(super) fn is_for_us_alone(&self, got: Got) -> bool {
         match self {
-            // A pipe that breaks under our own hands.
+            // SIGPIPE of a pipe to which this process itself writes.
             _ if got.sender == Sender::Process(Pid::this()) => false,
             SignalForwarder::InFront(probe) => {
                 let all_got_it = probe.saw(got.signal);
-                // To go on makes who stopped, and the probe, forget that they were to stop.
+                // A continue makes a stopped process, and the probe, forget pending stops.
                 let is_void = STOPS.contains(&got.signal) && pending().contains(Signal::SIGCONT);
                 got.sender != Sender::Kernel && !all_got_it && !is_void
             }
@@ -145,10 +145,10 @@ impl SignalForwarder {
     }
 }
 
-/// Passes signals on to process `root` for as long as this process lives.
+/// Passes signals on to process `root` while this process lives.
 ///
-/// When `root` has ended and processes that it left behind have not, whoever asks flowtrace to
-/// end means those: the first time they are asked to end too, the second time they are made to.
+/// If `root` has ended and processes that it left behind have not, a signal that asks flowtrace to end is for
+/// those: the first one asks them to end too, the second one kills them.
 pub(super) fn pass_on(
     root: Pid,
     living: Option<Arc<Living>>,
@@ -162,7 +162,7 @@ pub(super) fn pass_on(
             let mut hung_up = false;
             loop {
                 let got = match hung_up {
-                    true => wait_at_most(&handled, LOOK),
+                    true => wait_at_most(&handled, POLL),
                     false => match wait_for(&handled) {
                         Ok(got) => Some(got),
                         Err(_) => break,
@@ -190,12 +190,12 @@ pub(super) fn pass_on(
                         if let Some(left) = left =>
                     {
                         left.signal(ends.next().unwrap_or(Signal::SIGKILL));
-                        // One that is stopped hears of it when it goes on.
+                        // A stopped process gets the signal when it is continued.
                         left.signal(Signal::SIGCONT);
                     }
                     Signal::SIGCONT if !alone => continue_if_stopped(root),
                     signal if alone => {
-                        // The command may just have ended; then there is nobody to tell.
+                        // The command may just have ended; then no process is there to get the signal.
                         let _ = kill(root, signal);
                     }
                     _ => {}
@@ -205,14 +205,15 @@ pub(super) fn pass_on(
     Ok(())
 }
 
-/// How soon is seen that the command has ended after a hangup.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval of the checks, after a hangup, for the end of the command.
+const POLL: Duration = Duration::from_millis(50);
 
 fn leads_session() -> bool {
     getsid(None) == Ok(Pid::this())
 }
 
-/// Does as the kernel does when the leader of a session ends: the command would have been that.
+/// Does what the kernel does when the leader of a session ends, because the command would have been the
+/// leader.
 fn hang_up_group(forwarder: &SignalForwarder) {
     let _ = killpg(getpgrp(), Signal::SIGHUP);
     let own: SigSet = [Signal::SIGHUP].into_iter().collect();
@@ -237,7 +238,7 @@ pub(super) fn unmount_on_request(mountpoint: std::path::PathBuf) {
         .spawn(watch);
 }
 
-/// `fg` wakes the whole group, a plain `kill -CONT` only us.
+/// `fg` continues the whole group, a plain `kill -CONT` only this process.
 fn continue_if_stopped(root: Pid) {
     std::thread::sleep(Duration::from_millis(20));
     if fs::read(format!("/proc/{root}/status")).is_ok_and(|status| is_halted(&status)) {
@@ -245,7 +246,7 @@ fn continue_if_stopped(root: Pid) {
     }
 }
 
-/// Job control stopped process `root`: stop too, if the shell regards both as one job.
+/// Job control stopped process `root`: this process stops too, if the shell regards both as one job.
 pub(super) fn stop_with(root: Pid, signal: i32) {
     if getpgid(Some(root)) != Ok(getpgrp()) {
         return;
@@ -257,15 +258,17 @@ pub(super) fn stop_with(root: Pid, signal: i32) {
     }
 }
 
-/// Stops this process by the same signal, of job control, as another was stopped by: whoever waits for it is told which.
+/// Stops this process by the signal of job control that stopped another one: the process that waits for it
+/// sees which signal it was.
 pub(super) fn stop_by(signal: i32) {
     let Ok(signal) = Signal::try_from(signal) else {
         return;
     };
     let own = SigSet::from(signal);
     let was_blocked = SigSet::thread_get_mask().is_ok_and(|mask| mask.contains(signal));
-    // To this thread: another one takes from what is sent to the process. And before it is let in: the group may have got the same, and
-    // to go on makes a process forget all that was to stop it, so that it stops once.
+    // The signal goes to this thread, because another one takes the signals to the process. It is raised
+    // before it is unblocked: the group may have got the same signal, and a continue makes a process forget
+    // all pending stops, so that it stops once.
     let _ = raise(signal);
     let _ = own.thread_unblock();
     if was_blocked {
@@ -273,7 +276,7 @@ pub(super) fn stop_by(signal: i32) {
     }
 }
 
-/// Waits for one of `set`.
+/// Waits for a signal of `set`.
 #[expect(unsafe_code)]
 pub(super) fn wait_for(set: &SigSet) -> Result<Got, Errno> {
     loop {
@@ -292,7 +295,7 @@ pub(super) fn wait_for(set: &SigSet) -> Result<Got, Errno> {
     }
 }
 
-/// As [`wait_for`], for at most so long; `None`: there was none.
+/// As [`wait_for`], with a time limit; `None` if no signal came.
 #[expect(unsafe_code)]
 pub(super) fn wait_at_most(set: &SigSet, limit: Duration) -> Option<Got> {
     let limit = nix::sys::time::TimeSpec::from(limit);
@@ -310,7 +313,8 @@ fn got(number: i32, info: &libc::siginfo_t) -> Result<Got, Errno> {
     let sender = match info.si_code {
         libc::SI_KERNEL => Sender::Kernel,
         _ => {
-            // SAFETY: of what a process sent, these bytes are its number (sigaction(2)); of the rest they are some number.
+            // SAFETY: for a signal sent by a process these bytes are its pid (sigaction(2)); for others they
+            // are some number.
             #[expect(unsafe_code)]
             let pid = unsafe { info.si_pid() };
             Sender::Process(Pid::from_raw(pid))

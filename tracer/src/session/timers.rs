@@ -1,18 +1,20 @@
-//! The interval timers of a process (`setitimer(2)`, `alarm(2)`). They last over an exec and do not pass to a child,
-//! so that those which were set for the command are stopped here and started again in the process that becomes it.
+//! The interval timers of a process (`setitimer(2)`, `alarm(2)`). They last over an exec and do not pass to a
+//! child. Timers that were set for the command are therefore stopped here and started again in the process
+//! that becomes the command.
 
 use std::time::{Duration, Instant};
 
 use libc::{itimerval, suseconds_t, time_t};
 
-/// Each with whether it counts the time that passes; the others count processor time, of which the command has used none.
+/// The timers; true for the one that counts the time that passes. The others count CPU time, of which the
+/// command has used none.
 const TIMERS: [(u32, bool); 3] = [
     (libc::ITIMER_REAL as u32, true),
     (libc::ITIMER_VIRTUAL as u32, false),
     (libc::ITIMER_PROF as u32, false),
 ];
 
-/// The timers of this process as they were when they were stopped.
+/// The timers of this process at the time when they were stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers {
     left: [itimerval; TIMERS.len()],
@@ -20,14 +22,15 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Stops them.
+    /// Stops the timers.
     pub(super) fn stop() -> Timers {
         let stopped = Instant::now();
         let left = TIMERS.map(|(timer, _)| set(timer, &NEVER));
         Timers { left, stopped }
     }
 
-    /// Starts those that were going, in this process. Makes nothing but system calls, so that it may be called between fork and exec.
+    /// Starts those that were running, in this process. Makes only system calls, so that it may be called
+    /// between fork and exec.
     pub(super) fn start(&self) {
         for ((timer, is_clock), left) in TIMERS.into_iter().zip(self.left) {
             if left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0 {
@@ -53,7 +56,7 @@ const NEVER: itimerval = {
     }
 };
 
-/// A timer when so much time has passed. One that is due expires at once: zero would stop it.
+/// A timer after the given time has passed. One that is due expires at once: zero would stop it.
 fn after(timer: itimerval, passed: Duration) -> itimerval {
     let value = timer.it_value;
     let left =
@@ -68,7 +71,7 @@ fn after(timer: itimerval, passed: Duration) -> itimerval {
     }
 }
 
-/// Sets a timer and returns what it was.
+/// Sets a timer and returns its previous value.
 fn set(timer: u32, to: &itimerval) -> itimerval {
     let mut before = NEVER;
     // SAFETY: both point to values that outlive the call.

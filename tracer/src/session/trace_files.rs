@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The names under which SQLite keeps the trace: a view of their directory must not show them,
-/// or the workflow would find files that are not there without tracing.
+/// The names under which SQLite keeps the trace. A mount of their directory must not show them, or the
+/// workflow would find files that do not exist without tracing.
 pub(super) fn own_files(output: &Path) -> Vec<PathBuf> {
     let Some(name) = output.file_name() else {
         return Vec::new();

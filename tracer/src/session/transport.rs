@@ -1,4 +1,4 @@
-//! How the kernel's requests for files travel to flowtrace.
+//! Transport of the kernel's requests for files to flowtrace.
 
 use nix::unistd::geteuid;
 
@@ -7,7 +7,7 @@ use crate::cpus;
 use crate::fs::IoUring;
 use crate::linux;
 
-/// The way of requests and answers between the kernel and flowtrace.
+/// Transport of requests and answers between the kernel and flowtrace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// io_uring where it is proven, else the device.
@@ -19,17 +19,16 @@ pub enum Transport {
     Device,
 }
 
-/// The kernel that all was proven on; io_uring for FUSE came with Linux 6.14.
+/// The first kernel on which everything was tested; io_uring for FUSE came with Linux 6.14.
 const PROVEN: (u32, u32) = (6, 18);
-/// Each processor that there can be takes threads and memory of its own.
-const PROCESSORS: usize = 64;
+/// Largest number of CPUs: each possible CPU takes threads and memory of its own.
+const CPUS: usize = 64;
 
 impl Transport {
-    /// Has the kernel offer io_uring to mounts that are made while the result lives, if that is
-    /// wanted.
+    /// Makes the kernel offer io_uring to mounts that are made while the result lives, if that is wanted.
     ///
     /// # Errors
-    /// [`Error::Transport`] where io_uring was asked for and is not to be had.
+    /// [`Error::Transport`] if io_uring was requested and is not available.
     pub(super) fn prepare(self) -> Result<Option<IoUring>> {
         match self {
             Transport::Device => Ok(None),
@@ -42,7 +41,7 @@ impl Transport {
         }
     }
 
-    /// True if requests shall come over io_uring where the kernel offers that.
+    /// True if requests should come over io_uring where the kernel offers it.
     pub(super) fn is_io_uring(self) -> bool {
         match self {
             Transport::Auto => is_proven(),
@@ -52,10 +51,10 @@ impl Transport {
     }
 }
 
-/// True if requests come over io_uring where nobody asks for a transport: as root, with a kernel
-/// on which that has been tested, on a machine of a usual size.
+/// True if requests come over io_uring without a requested transport: as root, with a kernel on which that
+/// has been tested, on a machine of a usual size.
 pub(crate) fn is_proven() -> bool {
     geteuid().is_root()
         && linux::release().1 >= PROVEN
-        && cpus::possible().is_ok_and(|count| count <= PROCESSORS)
+        && cpus::possible().is_ok_and(|count| count <= CPUS)
 }

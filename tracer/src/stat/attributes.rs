@@ -2,24 +2,24 @@
 
 use flowtrace_schema::FileKind;
 
-/// A point in time as file systems store it. Seconds may be negative, nanoseconds always count
-/// forward.
+/// A point in time as filesystems store it. Seconds may be negative; nanoseconds always count forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Time {
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: u32,
 }
 
-/// What `statx` says about a file.
+/// The attributes that `statx` returns for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) dev: u64,
     pub(crate) ino: u64,
-    /// Id of the mount it was reached through; 0 before Linux 5.8.
+    /// Id of the mount through which it was reached; 0 before Linux 5.8.
     pub(crate) mount: u64,
-    /// Birth, where the filesystem keeps it.
+    /// Birth, if the filesystem stores it.
     pub(crate) birth: Option<Time>,
-    /// What tells the inode from others that had its number, where it was told without the birth.
+    /// Generation, which distinguishes the inode from others that had its number, if it was reported without
+    /// the birth.
     pub(crate) generation: Option<u32>,
     pub(crate) mode: u32,
     pub(crate) links: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// What the kernel itself tells of an inode: device and number, mode, and size in bytes.
+    /// Attributes that the kernel itself reports of an inode: device and number, mode, and size in bytes.
     pub(crate) fn told((dev, ino): (u64, u64), mode: u32, size: u64) -> Attributes {
         Attributes {
             dev,
@@ -63,7 +63,7 @@ impl Attributes {
         kind_of_mode(self.mode)
     }
 
-    /// Whether it can hold data that is read and written at offsets.
+    /// Returns true if it can have data that is read and written at offsets.
     pub(crate) fn is_regular(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
     }
@@ -81,7 +81,7 @@ fn kind_of_mode(mode: u32) -> FileKind {
     }
 }
 
-/// Type of a directory entry; `None` when the filesystem does not say (`DT_UNKNOWN`).
+/// Type of a directory entry; `None` if the filesystem does not report it (`DT_UNKNOWN`).
 pub(crate) fn kind_of_entry(entry: u8) -> Option<FileKind> {
     Some(match entry {
         libc::DT_REG => FileKind::File,

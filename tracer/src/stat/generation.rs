@@ -1,14 +1,14 @@
-//! The generation of an inode, from the handle by which its filesystem would find it again (`name_to_handle_at`).
+//! The generation of an inode, from the file handle of its filesystem (`name_to_handle_at`).
 
 use std::ffi::CStr;
 use std::os::fd::AsRawFd;
 
 use nix::fcntl::AT_FDCWD;
 
-/// Bytes of a handle that are of interest: those of all filesystems that are known here are shorter.
+/// Bytes of a handle that are read: the handles of all known filesystems are shorter.
 const LONGEST: usize = 32;
 
-/// `struct file_handle` of linux/fs.h with room for what comes after it.
+/// `struct file_handle` of linux/fs.h with space for the handle after it.
 #[repr(C)]
 struct Handle {
     bytes: u32,
@@ -16,8 +16,8 @@ struct Handle {
     handle: [u8; LONGEST],
 }
 
-/// The generation of what `path` leads to, which must have this inode number. `None`: it has another one by now, or its filesystem tells of
-/// none, or in a way that is not known here.
+/// The generation of the target of `path`, which must have this inode number. `None` if it has another one by
+/// now, or its filesystem reports no generation, or in an unknown form.
 pub(crate) fn generation(path: &CStr, inode: u64) -> Option<u32> {
     let handle = handle(path)?;
     let bytes = handle.handle.get(..handle.bytes as usize)?;
@@ -33,8 +33,8 @@ fn handle(path: &CStr) -> Option<Handle> {
         handle: [0; LONGEST],
     };
     let mut mount = 0;
-    // SAFETY: `path` is NUL-terminated; `handle` begins as the kernel's structure does and has the room after it that it says;
-    // `mount` is writable. All outlive the call.
+    // SAFETY: `path` is NUL-terminated; `handle` begins as the kernel's structure does and has the space
+    // after it that it says; `mount` is writable. All outlive the call.
     let result = unsafe {
         libc::name_to_handle_at(
             AT_FDCWD.as_raw_fd(),
@@ -47,8 +47,8 @@ fn handle(path: &CStr) -> Option<Handle> {
     (result == 0).then_some(handle)
 }
 
-/// Inode number and generation in a handle of linux/exportfs.h. The number is compared with that of the file, so that who has the same
-/// kind for something else is not misunderstood.
+/// Inode number and generation in a handle of linux/exportfs.h. The number is compared with that of the file,
+/// so that a filesystem that uses the same kind for something else is not misunderstood.
 fn take_apart(kind: i32, bytes: &[u8]) -> Option<(u64, u32)> {
     /// ext2 to ext4, XFS with small numbers, F2FS: number, generation; tmpfs: generation, number in two halves.
     const INODE_32: i32 = 1;
@@ -118,7 +118,7 @@ mod tests {
             let name = CString::new(path.to_str().unwrap()).unwrap();
             assert_eq!(generation(&name, inode + 1), None, "of another file");
             let Some(found) = generation(&name, inode) else {
-                eprintln!("skipped: this filesystem tells of no generation");
+                eprintln!("skipped: this filesystem reports no generation");
                 return;
             };
             assert_eq!(generation(&name, inode), Some(found));

@@ -23,7 +23,7 @@ fn times_survive_a_round_trip() {
         File::create(mounted.path("file")).unwrap();
         symlink("nowhere", mounted.path("link")).unwrap();
         for name in ["file", "link"] {
-            // 1938 and 1960 with fractions: within what ext4 stores.
+            // 1938 and 1960 with fractions: within the range of ext4.
             for (seconds, nanoseconds) in [
                 (0, 1),
                 (1_700_000_000, 123_456_789),
@@ -59,7 +59,7 @@ fn times_survive_a_round_trip() {
 }
 
 #[test]
-fn changes_are_told_apart() {
+fn changes_are_distinguished() {
     let Some(mounted) = Mounted::new(Options::default()) else {
         return;
     };
@@ -107,7 +107,7 @@ fn special_files_are_not_opened() {
     let value = calls::get_xattr(&mounted.path("fifo"), "trusted.none");
     assert_eq!(value.unwrap_err().raw_os_error(), Some(libc::ENODATA));
     calls::set_xattr(&mounted.path("fifo"), "trusted.some", b"1").unwrap();
-    // Both ends of the FIFO are the kernel's: the daemon would block here for ever.
+    // The kernel has both ends of the FIFO: if the daemon opened it, it would block here for ever.
     let reader = std::thread::spawn({
         let path = mounted.path("fifo");
         move || fs::read(path).unwrap()
@@ -171,7 +171,7 @@ fn extended_attributes_behave_as_on_the_source() {
     }
 }
 
-/// What setting and reading attributes of many sizes answers.
+/// Results of setting and reading extended attributes of many sizes.
 fn sizes_of_attributes(file: &Path) -> Vec<String> {
     fs::write(file, "x").unwrap();
     let mut found = Vec::new();
@@ -189,10 +189,10 @@ fn sizes_of_attributes(file: &Path) -> Vec<String> {
             format!("size {size}"),
             calls::xattr_into(file, "user.size", &mut []),
         );
-        for room in [1, size.saturating_sub(1).max(1), size + 1, 1 << 17] {
-            let mut buffer = vec![0; room];
+        for size in [1, size.saturating_sub(1).max(1), size + 1, 1 << 17] {
+            let mut buffer = vec![0; size];
             say(
-                format!("into {room}"),
+                format!("into {size}"),
                 calls::xattr_into(file, "user.size", &mut buffer),
             );
         }
@@ -218,7 +218,7 @@ fn sizes_of_attributes(file: &Path) -> Vec<String> {
         );
     }
     say("list".into(), calls::list_xattrs(file));
-    // As many as there is room for.
+    // As many attributes as there is space for.
     for number in 0..600 {
         let name = format!("user.{number}{}", "n".repeat(200));
         if let Err(error) = calls::set_xattr(file, &name, b"1") {
@@ -273,6 +273,6 @@ fn a_long_ttl_hides_stats() {
     }
     let trace = mounted.finish();
     assert_eq!(trace.of("lookup", "file").len(), 1);
-    // For the time of birth, which does not come with a lookup.
+    // For the time of birth, which a lookup does not return.
     assert!(trace.of("getattr", "file").len() <= 1);
 }

@@ -1,4 +1,4 @@
-//! Filesystems of the tests' own as source: small ones, read-only ones, ones that fail.
+//! Filesystems of the tests themselves as source: small ones, read-only ones, ones that fail.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ use nix::sched::{CloneFlags, unshare};
 
 pub(crate) mod failing;
 
-/// Runs a test in a mount namespace that goes with it, whatever becomes of it. `None`, with a
-/// message, where mounting is not possible.
+/// Runs a test in a mount namespace that ends with it, even if it panics. Prints a message if mounting is not
+/// possible.
 pub(crate) fn in_own_namespace(test: impl FnOnce() + Send) {
     if let Some(obstacle) = crate::mounted::obstacle() {
         return crate::mounted::skip(&obstacle);
@@ -52,14 +52,14 @@ impl Backing {
         }
     }
 
-    /// A filesystem in memory; `Err` where this kernel does not know the options.
+    /// A filesystem in memory; `Err` if this kernel does not have the options.
     pub(crate) fn tmpfs(options: &str) -> nix::Result<Backing> {
         let backing = Backing::nothing();
         mount_tmpfs(&backing.path, options)?;
         Ok(backing)
     }
 
-    /// An ext4 filesystem in a file of `mebibytes`, or why there cannot be one.
+    /// An ext4 filesystem in a file of `mebibytes`; `Err` has the reason why it cannot be made.
     pub(crate) fn ext4(mebibytes: u64, options: &[&str]) -> Result<Backing, String> {
         let backing = Backing::nothing();
         let image = backing.path.with_file_name("image");
@@ -102,7 +102,7 @@ pub(crate) fn mount_tmpfs(at: &Path, options: &str) -> nix::Result<()> {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        // Fails where nothing is mounted.
+        // Fails if nothing is mounted.
         let _ = umount2(&self.path, MntFlags::MNT_DETACH);
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn become_user(uid: u32, gid: u32) {
     nix::unistd::setgid(gid.into()).unwrap();
     nix::unistd::setuid(uid.into()).unwrap();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
-    // As if the user had started it: its own /proc files are the user's again.
+    // The process gets its own /proc files back, as if the user had started it.
     // SAFETY: takes integers only.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
 }
@@ -109,7 +109,7 @@ pub(crate) fn truncate(path: &Path, length: i64) {
     nix::unistd::truncate(path, length).unwrap();
 }
 
-/// Reads in one call into a buffer that begins so many bytes into a page.
+/// Reads in one call into a buffer that begins `skew` bytes into a page.
 pub(crate) fn read_skewed(file: &File, length: usize, at: u64, skew: usize) -> usize {
     use std::os::unix::fs::FileExt;
     let mut memory = vec![0u8; length + 2 * 4096];
@@ -145,7 +145,7 @@ pub(crate) fn get_xattr(path: &Path, name: &str) -> std::io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Reads an attribute into a buffer; its size when that is empty.
+/// Reads an attribute into a buffer; returns its size if the buffer is empty.
 #[expect(unsafe_code)]
 pub(crate) fn xattr_into(path: &Path, name: &str, value: &mut [u8]) -> std::io::Result<usize> {
     let (path, name) = (c_path(path), CString::new(name).unwrap());
@@ -182,7 +182,7 @@ pub(crate) fn remove_xattr(path: &Path, name: &str) -> std::io::Result<()> {
     }
 }
 
-/// The next entries of a directory, as many as fit into `size` bytes: name, and the position
+/// The next entries of a directory, as many as fit into `size` bytes: each with its name and the position
 /// after it.
 #[expect(unsafe_code)]
 pub(crate) fn entries(directory: &File, size: usize) -> Vec<(Vec<u8>, u64)> {

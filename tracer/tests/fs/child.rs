@@ -1,5 +1,5 @@
-//! Work that needs a process of its own: mappings whose page faults the test process would have
-//! to serve itself, other users, limits.
+//! Work that needs a process of its own: mappings whose page faults the test process would have to serve
+//! itself, other users, limits.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,8 +19,8 @@ pub(crate) fn run(function: &str, arguments: &[&Path]) -> Output {
     output
 }
 
-/// Asserts that a process of `function` did. Its lines are marked: read as those of this test binary, they would
-/// name a failed test that is none.
+/// Asserts that a child process that ran `function` succeeded. Its output lines are marked, because otherwise
+/// they would look like lines of this test binary and name a failed test.
 pub(crate) fn succeeded(function: &str, output: &Output) {
     let said = [&output.stdout[..], &output.stderr].concat();
     let said = String::from_utf8_lossy(&said).replace('\n', "\n| ");
@@ -88,7 +88,7 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
     }
 }
 
-/// Stores through a mapping and reads through descriptors agree, both ways.
+/// Checks that stores through a mapping and reads through descriptors agree, both ways.
 fn shared_mapping(path: &Path) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let other = File::open(path).unwrap();
@@ -111,7 +111,7 @@ fn shared_mapping(path: &Path) {
     }
 }
 
-/// What sendfile, splice and `copy_file_range` deliver after a store through a mapping.
+/// Prints the data that sendfile, splice and `copy_file_range` deliver after a store through a mapping.
 fn sendfile_after_store(path: &Path, target: &Path) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let length = file.metadata().unwrap().len() as usize;
@@ -150,7 +150,7 @@ fn sendfile_after_store(path: &Path, target: &Path) {
     println!("\nstale {stale} {}", longest.as_micros());
 }
 
-/// Stores through a mapping, which nobody reads before they are written back.
+/// Stores through a mapping; no process reads the data before it is written back.
 fn store(path: &Path) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let length = file.metadata().unwrap().len() as usize;
@@ -177,7 +177,7 @@ fn append(path: &Path, line: &Path) {
     }
 }
 
-/// What an ordinary user makes, and what it may not.
+/// Makes files as an ordinary user, and tries operations that are not permitted.
 fn as_user(directory: &Path) {
     calls::become_user(12345, 12345);
     let make = |name: &str| directory.join(name);
@@ -191,7 +191,7 @@ fn as_user(directory: &Path) {
     assert_eq!(denied.raw_os_error(), Some(libc::EACCES));
     let denied = fs::write(make("closed/new"), "x").unwrap_err();
     assert_eq!(denied.raw_os_error(), Some(libc::EACCES));
-    // Each of these takes set-user-id and set-group-id away.
+    // Each of these clears set-user-id and set-group-id.
     fs::OpenOptions::new()
         .append(true)
         .open(make("suid_write"))

@@ -1,4 +1,4 @@
-//! Data: exact records, and the same bytes as without the mount.
+//! File data: exact records, and the same bytes as without the mount.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -117,7 +117,7 @@ fn writes_are_exact() {
             .collect();
         assert_eq!(seen, sizes);
         assert!(writes.iter().all(|write| write.fidelity == "exact"));
-        // What the kernel asks before a buffered write, it does not ask here.
+        // The kernel does not send here the request that it sends before a buffered write.
         assert!(trace.of("getxattr", "data").len() <= 1);
         let recorded =
             trace.number("SELECT size_bytes FROM files WHERE path LIKE '%/data' AND kind = 'file'");
@@ -154,7 +154,8 @@ fn sendfile_after_a_store_is_not_stale_for_long() {
             "{:?}: {stale} of 2000 stale, {longest} us at most",
             mounted.layer()
         );
-        // In-kernel mappings leave a window after the answer to a sendfile: microseconds where nobody else wants the processor.
+        // In-kernel mappings leave a window after the answer to a sendfile: microseconds if no other thread
+        // wants the CPU.
         assert!(stale <= if in_kernel { 200 } else { 0 }, "{stale} of 2000");
         assert!(longest < 500_000, "stale for {longest} us");
     }
@@ -183,7 +184,7 @@ fn what_sendfile_reads_is_read_once() {
             .iter()
             .map(|call| call.result)
             .sum();
-        // A page may be asked for again where its reader did not run for long.
+        // A page may be requested again if its reader did not run for long.
         let once = SIZE as i64;
         assert!((once..2 * once).contains(&read), "{way:?}: {read} bytes");
     }
@@ -244,7 +245,7 @@ fn stores_through_mappings_are_never_exact_writes() {
     }
 }
 
-/// Appending is for calls; what is stored through a mapping stays where it was stored.
+/// Appending applies to calls; a store through a mapping stays at its place.
 #[test]
 fn a_mapping_of_a_file_opened_for_appending_does_not_append() {
     for options in modes() {
@@ -399,7 +400,7 @@ fn the_opener_releases() {
     let file = File::open(mounted.path("data")).unwrap();
     let again = file.try_clone().unwrap();
     let opener = nix::unistd::gettid().as_raw() as u32;
-    // Closed by another thread: its closing, but our release.
+    // The close is by another thread, the release by this process.
     let closer = std::thread::spawn(move || {
         drop((file, again));
         nix::unistd::gettid().as_raw() as u32
@@ -412,13 +413,13 @@ fn the_opener_releases() {
         calls.map(|call| call.upid).collect::<Vec<_>>()
     };
     assert_eq!(by("open"), [Some(opener)]);
-    // A child that another test starts just now closes what it inherited, too.
+    // A child that another test starts at this instant closes its inherited descriptors, too.
     let closings = by("flush").into_iter().filter(|by| *by == Some(closer));
     assert_eq!(closings.count(), 2);
     assert_eq!(by("release"), [Some(opener)]);
 }
 
-/// fcntl(2) may give and take O_APPEND while a file is open.
+/// fcntl(2) may set and clear O_APPEND while a file is open.
 #[test]
 fn appending_may_begin_and_end() {
     for way in Way::ALL {
@@ -432,7 +433,7 @@ fn appending_may_begin_and_end() {
             let file = file.unwrap();
             let write = |flags, byte: &[u8]| {
                 fcntl(&file, FcntlArg::F_SETFL(flags)).unwrap();
-                // What pwrite(2) does with O_APPEND is Linux's own way: it appends.
+                // On Linux pwrite(2) with O_APPEND appends.
                 file.write_all_at(byte, 1).unwrap();
             };
             write(OFlag::empty(), b"V");
@@ -445,8 +446,8 @@ fn appending_may_begin_and_end() {
     }
 }
 
-/// Through the page cache writes arrive in pieces, cut where a page ends, of the file or of memory
-/// that nobody has touched yet.
+/// Through the page cache writes arrive in pieces, cut at the ends of pages of the file, or of memory that
+/// was not touched yet.
 #[test]
 fn cached_writes_are_recorded_whole() {
     let Some(mounted) = Mounted::new(Way::Cached.options()) else {

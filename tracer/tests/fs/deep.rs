@@ -1,4 +1,4 @@
-//! Long ways: deep directories, long paths, links to links, mounts within.
+//! Deep directories, long paths, links to links, mounts within.
 
 use std::fs::{self, File};
 use std::io::{Error, Result};
@@ -37,7 +37,7 @@ fn directories_may_be_thousands_deep() {
     let file = openat(&at, "file", flags, mode).unwrap();
     nix::unistd::write(&file, b"deep").unwrap();
     drop(file);
-    // All of them move, and are found again at their new place.
+    // The directories move with all entries, and are found again at their new place.
     renameat2(&top, "d", &top, "moved", RenameFlags::empty()).unwrap();
     let mut down = into(&top, "moved");
     for _ in 1..depth {
@@ -62,7 +62,7 @@ fn directories_may_be_thousands_deep() {
     assert_eq!(trace.number(deepest), 1);
 }
 
-/// Descriptive outcome: a value or an errno.
+/// Result as text: a value or an errno.
 fn shown<T: std::fmt::Debug>(result: Result<T>) -> String {
     match result {
         Ok(value) => format!("{value:?}"),
@@ -70,7 +70,7 @@ fn shown<T: std::fmt::Debug>(result: Result<T>) -> String {
     }
 }
 
-/// What becomes of long and winding ways, in a directory and nowhere else.
+/// Results of operations with long paths and many links, in a directory and nowhere else.
 fn ways(top: &Path) -> Vec<String> {
     let path = |name: &str| top.join(name);
     fs::write(path("target"), "content").unwrap();
@@ -132,7 +132,7 @@ fn ways(top: &Path) -> Vec<String> {
             shown(read)
         ));
     }
-    // Not one name but the path is too long.
+    // Not one name but the whole path is too long.
     let long = "./".repeat(2048) + "target";
     let short = "./".repeat(1900) + "target";
     found.push(format!("long path: {}", shown(fs::read(path(&long)))));
@@ -163,7 +163,7 @@ fn long_and_winding_ways_end_where_they_do_without_the_mount() {
     assert_eq!(ways(&mounted.seen), ways(&plain));
 }
 
-/// What is possible in and between mounts within a directory.
+/// Results of operations in and between mounts within a directory.
 fn within(top: &Path) -> Vec<String> {
     let path = |name: &str| top.join(name);
     fs::write(path("outer"), "outer").unwrap();
@@ -244,7 +244,7 @@ fn mounts_within_the_source_are_seen_and_work() {
         });
         let mounted = mounted.unwrap();
         assert_eq!(within(&mounted.seen), within(&plain.path));
-        // One number, one file: also where two filesystems use the same one.
+        // One inode number is one file, even if two filesystems use the same number.
         let number = |name: &str| fs::symlink_metadata(mounted.path(name)).unwrap().ino();
         fs::write(mounted.path("inner/other"), "x").unwrap();
         let numbers = ["outer", "inner", "inner/other", "bound", "copy"].map(number);

@@ -1,4 +1,4 @@
-//! Whatever goes wrong on the real filesystem, the caller sees the errno that it gave.
+//! Every error of the real filesystem reaches the caller with the same errno.
 
 use std::fs::{self, File};
 use std::io::{Error, Write};
@@ -75,7 +75,7 @@ fn a_read_only_source_is_read_only() {
     });
 }
 
-/// What happens until a small filesystem is full: sizes and errnos.
+/// Operations until a small filesystem is full: sizes and errnos.
 fn fill(top: &Path) -> Vec<String> {
     let mut happened = Vec::new();
     let mut say = |what: &str, result: std::io::Result<u64>| {
@@ -89,7 +89,7 @@ fn fill(top: &Path) -> Vec<String> {
     let allocated = fallocate(&file, FallocateFlags::empty(), 0, 16 << 20);
     say("allocate", allocated.map(|()| 0).map_err(Error::from));
     for block in 0..40 {
-        // A write that fits only in part is short.
+        // A write of which only a part fits is short.
         let written = file.write_at(&[1; 50_000], block * 50_000);
         say("write", written.map(|written| written as u64));
     }
@@ -114,7 +114,7 @@ fn fill(top: &Path) -> Vec<String> {
     say("size", file.metadata().map(|metadata| metadata.len()));
     drop(file);
     fs::remove_file(top.join("data")).unwrap();
-    // The mount hears a moment later that nobody uses the file any more.
+    // The mount gets the release of the file shortly after its last close.
     let anew = || fs::write(top.join("renamed/data"), "x");
     let again = |_| std::thread::sleep(std::time::Duration::from_millis(10));
     let freed = (0..500).any(|attempt| anew().map_err(|_| again(attempt)).is_ok());
@@ -203,7 +203,7 @@ pub(crate) fn fill_as_user(directory: &Path) {
             Err(error) => break error,
         }
     };
-    // Where exactly depends on what the filesystem needs besides the data.
+    // The exact limit depends on the space that the filesystem needs besides the data.
     println!(
         "filled {} of 256 KiB: {:?}",
         written >> 18,

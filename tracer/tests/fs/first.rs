@@ -1,4 +1,4 @@
-//! The filesystem works at all.
+//! The basic operations of the filesystem.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -35,11 +35,12 @@ fn files_are_seen_and_recorded() {
         .into_iter()
         .filter(|call| !["lookup", "getattr"].contains(&call.op.as_str()))
         .map(|call| (call.op, call.path.unwrap(), call.result))
-        // The kernel waits for no release, and may make other calls before.
+        // The kernel does not wait for a release, and may make other calls before.
         .partition(|(op, _, _)| op.starts_with("release"));
     let (mut releases, mut ops): (Vec<_>, Vec<_>) = calls;
     releases.sort();
-    // A child that another test starts at this moment holds the same files until its exec, which flushes them, too.
+    // A child that another test starts at this instant has the same files open until its exec, which flushes
+    // them, too.
     let is_flush = |op: &(String, String, i64)| op.0 == "flush";
     let flushes = ops.iter().filter(|op| is_flush(op)).count();
     assert!(flushes >= 2, "{ops:?}");
@@ -83,7 +84,7 @@ fn without_a_log_nothing_is_recorded() {
     assert_eq!(trace.number("SELECT COUNT(*) FROM files"), 0);
 }
 
-/// Runs a command of one's own on a mount, such as a conformance suite:
+/// Runs any command on a mount, such as a conformance suite:
 /// `FLOWTRACE_TEST_COMMAND='fsx file' cargo test --test fs run_a_command -- --ignored --nocapture`
 #[test]
 #[ignore = "needs FLOWTRACE_TEST_COMMAND"]

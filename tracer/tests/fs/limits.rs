@@ -1,4 +1,4 @@
-//! What happens when something runs out.
+//! Behaviour when a resource is exhausted.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -27,7 +27,7 @@ fn a_thousand_opens_at_once() {
             };
             (0..250).map(|n| open(n).unwrap()).collect::<Vec<_>>()
         };
-        // Twice: the registration of the first time has ended.
+        // Twice, because the registration of the first time has ended.
         for _ in 0..2 {
             let files: Vec<_> = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
@@ -49,7 +49,7 @@ fn running_out_of_descriptors_is_an_errno() {
     run_with_descriptors(300, "exhaust");
 }
 
-/// Runs a function in a process that may have `limit` descriptors and no more, root or not.
+/// Runs a function in a process with a limit of `limit` descriptors, root or not.
 #[expect(unsafe_code)]
 fn run_with_descriptors(limit: u64, function: &str) {
     let mut command = child::command(function, &[]);
@@ -58,7 +58,7 @@ fn run_with_descriptors(limit: u64, function: &str) {
         command.pre_exec(move || {
             const CAP_SYS_RESOURCE: libc::c_ulong = 24;
             setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?;
-            // Without it root cannot raise the limit again.
+            // Without that capability root cannot raise the limit again.
             libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0);
             Ok(())
         })
@@ -75,7 +75,7 @@ pub(crate) fn exhaust() {
     for number in 0..300 {
         fs::write(mounted.source.join(number.to_string()), "x").unwrap();
     }
-    // The child has as few, but uses hardly any for itself.
+    // The child has the same limit, but uses hardly any descriptors for itself.
     child::run("open_many", &[&mounted.seen, &mounted.source]);
     assert_eq!(fs::read(mounted.path("299")).unwrap(), b"x");
     let trace = mounted.finish();
@@ -83,7 +83,7 @@ pub(crate) fn exhaust() {
     assert!(trace.number(refused) > 0);
 }
 
-/// Entered through `child`: opens more than the daemon can.
+/// Entered through `child`: opens more files than the daemon can.
 pub(crate) fn open_many(directory: &Path, source: &Path) {
     let open = |number: usize| File::open(directory.join(number.to_string()));
     let mut opened: Vec<_> = (0..290).map(open).collect();
@@ -93,7 +93,7 @@ pub(crate) fn open_many(directory: &Path, source: &Path) {
     };
     assert!(opened[0].is_ok());
     assert_eq!(errno(&opened[289]), Some(libc::EMFILE));
-    // What fails leaves nothing behind: neither with one descriptor left, nor with none.
+    // A failed operation leaves nothing behind, with one descriptor left or none.
     for freed in 0..3 {
         let made = File::create_new(directory.join(format!("new{freed}")));
         let there = source.join(format!("new{freed}")).exists();
@@ -122,7 +122,8 @@ pub(crate) fn hold_open() {
     assert_eq!(mounted.finish().number(refused), 0);
 }
 
-/// Entered through `child`: has many files open that are renamed, removed, or as they were, and uses them.
+/// Entered through `child`: opens many files, renames some, removes some, leaves some as they are, and uses
+/// them all.
 pub(crate) fn use_open(seen: &Path) {
     let path = |number: usize| seen.join(number.to_string());
     let open = |number| {
@@ -142,7 +143,7 @@ pub(crate) fn use_open(seen: &Path) {
         let links = u64::from(number % 3 != 1);
         assert_eq!((attributes.len(), attributes.nlink()), (1, links));
     }
-    // Closed, they are found by name again.
+    // After their close they are found by name again.
     drop(opened);
     for number in (2..240).step_by(3) {
         assert_eq!(fs::read(path(number)).unwrap(), b"x");
@@ -166,7 +167,7 @@ pub(crate) fn relieve() {
             File::create(mounted.source.join(format!("{directory}/{number}"))).unwrap();
         }
     }
-    // Whoever walks has descriptors of its own: here the view may have all but the last.
+    // A process that walks the tree needs descriptors of its own: here the mount may use all but the last.
     child::run("walk", &[&mounted.seen]);
     let files = "SELECT COUNT(*) FROM files WHERE kind = 'file'";
     assert_eq!(mounted.finish().number(files), 8000);
@@ -210,7 +211,7 @@ pub(crate) fn read_rename_write(seen: &Path) {
     }
 }
 
-/// Entered through `child`: looks at every file twice.
+/// Entered through `child`: reads the attributes of every file twice.
 pub(crate) fn walk(seen: &Path) {
     for _ in 0..2 {
         let mut files = 0;

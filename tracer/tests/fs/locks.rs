@@ -1,4 +1,4 @@
-//! Locks: the rules of `fcntl(2)` and `flock(2)`, and the time that is spent waiting.
+//! Locks: the rules of `fcntl(2)` and `flock(2)`, and the time spent in waiting.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ fn range(kind: i32, start: i64, length: i64) -> libc::flock {
     }
 }
 
-/// A Python process that runs `script` in `directory` and says "ready" where it calls `ready()`.
+/// A Python process that runs `script` in `directory` and prints "ready" where it calls `ready()`.
 fn python(directory: &Path, script: &str) -> Child {
     let prelude = "import fcntl, os, signal, struct, sys, time
 def ready(): print('ready', flush=True)
@@ -45,16 +45,17 @@ fn wait_until_ready(child: &mut Child) {
     assert_eq!(line, "ready\n");
 }
 
-/// Waits until a thread of `child` is asleep in a request, which is where a lock is waited for.
+/// Waits until a thread of `child` sleeps in a request, which is where a process waits for a lock.
 fn wait_until_blocked(child: &Child) {
     let stack = format!("/proc/{}/wchan", child.id());
-    let mut looks = 0;
+    let mut samples = 0;
     for _ in 0..1000 {
         let place = fs::read_to_string(&stack).unwrap_or_default();
         let is_asleep = place.contains("request_wait") || place.contains("fuse");
-        // For so long that the request has arrived: over io_uring it may be overtaken.
-        looks = if is_asleep { looks + 1 } else { 0 };
-        if looks == 40 {
+        // The thread must sleep for so long that the request has arrived: over io_uring another one may
+        // overtake it.
+        samples = if is_asleep { samples + 1 } else { 0 };
+        if samples == 40 {
             return;
         }
         thread::sleep(Duration::from_millis(5));
@@ -72,7 +73,7 @@ fn mounted() -> Option<Mounted> {
     Some(mounted)
 }
 
-/// The file, and the lock of somebody else that is in the way of one of all of it.
+/// Opens the file, and finds the lock of another process that conflicts with a lock of the whole file.
 fn in_the_way(mounted: &Mounted) -> (File, libc::flock) {
     let file = File::options()
         .read(true)
@@ -103,7 +104,7 @@ fn records_exclude_other_processes_and_say_who_holds_them() {
     set(libc::F_WRLCK, 0, 20).unwrap();
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
-    // What a process held is free when it is gone.
+    // The locks of a process are released when it has ended.
     set(libc::F_WRLCK, 0, 0).unwrap();
     drop(file);
     let trace = mounted.finish();
@@ -144,7 +145,7 @@ fn locks_of_an_open_file_end_with_it() {
         Err(nix::errno::Errno::EAGAIN)
     );
     drop(one);
-    // The kernel releases a file a moment after its descriptor is closed.
+    // The kernel releases a file shortly after its descriptor is closed.
     fcntl(&other, FcntlArg::F_OFD_SETLKW(&lock)).unwrap();
     let whole = Flock::lock(open(), FlockArg::LockExclusiveNonblock).unwrap();
     assert!(Flock::lock(open(), FlockArg::LockSharedNonblock).is_err());
@@ -190,7 +191,7 @@ except TimeoutError: sys.exit(7)";
     killed.kill().unwrap();
     assert_eq!(killed.wait().unwrap().signal(), Some(libc::SIGKILL));
     drop(lock);
-    // Neither holds it now.
+    // Neither of them has the lock now.
     let file = File::options()
         .write(true)
         .open(mounted.path("file"))
@@ -198,19 +199,19 @@ except TimeoutError: sys.exit(7)";
     fcntl(&file, FcntlArg::F_SETLK(&range(libc::F_WRLCK, 0, 0))).unwrap();
 }
 
-/// Also one that comes before the request is handed over, of which the kernel does not tell over
+/// Includes a signal that comes before flowtrace has got the request, which the kernel does not report over
 /// io_uring.
 #[test]
-fn a_signal_at_any_moment_ends_the_wait() {
+fn a_signal_at_any_instant_ends_the_wait() {
     let Some(mounted) = mounted() else { return };
     let lock = File::options()
         .write(true)
         .open(mounted.path("file"))
         .unwrap();
     fcntl(lock.as_fd(), FcntlArg::F_SETLK(&range(libc::F_WRLCK, 0, 0))).unwrap();
-    // The signal comes 1 to 200 us after the timer is set: before, in and after the begin of the
-    // call. Python may be told right before its call and look at it only after; so there are more,
-    // which do not help where the first was lost on the way to flowtrace.
+    // The signal comes 1 to 200 us after the timer is set: before, in and after the begin of the call. Python
+    // may get a signal right before its call and handle it only after the call; therefore more signals
+    // follow. They do not help if the first was lost on the way to flowtrace.
     let script = "
 class Alarm(Exception): pass
 waiting = False
@@ -236,7 +237,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)";
             break status;
         }
         if Instant::now() > end {
-            // The end of the lock would hide what is wrong.
+            // The release of the lock would hide the error.
             waiter.kill().unwrap();
             panic!("it waits although it was interrupted");
         }
@@ -266,9 +267,9 @@ fn a_circle_of_waiting_is_refused() {
     assert!(other.wait().unwrap().success());
 }
 
-/// Those who use the directory itself, or another view of it, see the locks of this one.
+/// Processes that use the directory itself, or another mount of it, see the locks of this one.
 #[test]
-fn locks_hold_in_all_views_of_a_directory_and_outside() {
+fn locks_hold_in_all_mounts_of_a_directory_and_outside() {
     const ROUNDS: usize = 40;
     let Some(mounted) = mounted() else { return };
     let other = Mounted::new(Options {
@@ -323,13 +324,14 @@ fn who_waits_for_somebody_outside_can_be_interrupted() {
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
     assert!(waiter.wait().unwrap().success());
-    // Of what is left when everybody waits no more, nothing is in the way outside.
+    // Once no process waits any more, no lock conflicts outside.
     drop(file);
     let real = File::options()
         .write(true)
         .open(mounted.source.join("file"))
         .unwrap();
-    // Of this open file: others of this process, which serves the mount, are closed at any time.
+    // Locks of this open file description: others of this process, which serves the mount, may be closed at
+    // any time.
     let all = range(libc::F_WRLCK, 0, 0);
     fcntl(&real, FcntlArg::F_OFD_SETLKW(&all)).unwrap();
     let lines = fs::read_to_string("/proc/locks").unwrap();

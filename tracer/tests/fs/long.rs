@@ -1,4 +1,4 @@
-//! How long the tests are that have a long form: `tests/long` runs those.
+//! Durations of the tests that have a long form, which `tests/long` runs.
 
 /// A number from the environment, or `otherwise`.
 pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {

@@ -1,7 +1,7 @@
-//! The passthrough filesystem behind a real mount.
+//! Tests of the passthrough filesystem through a real mount.
 //!
-//! Needs root and /dev/fuse. Without them a test prints why it is skipped and passes, or fails
-//! if FLOWTRACE_REQUIRE_SYSTEM=1.
+//! They need root and /dev/fuse. Without them a test prints why it is skipped and passes, or fails if
+//! FLOWTRACE_REQUIRE_SYSTEM=1.
 
 mod backing;
 mod calls;

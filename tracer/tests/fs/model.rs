@@ -1,5 +1,5 @@
-//! The same random operations on the mount and on a plain directory: the same results, the same
-//! errors, the same tree in the end.
+//! The same random operations on the mount and on a plain directory: the results, the errors and the final
+//! trees must be the same.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ mod steps;
 
 use steps::{Side, describe, runs, step};
 
-/// Sequences, unless FLOWTRACE_MODEL_SEQUENCES says otherwise.
+/// Number of sequences, unless FLOWTRACE_MODEL_SEQUENCES is set.
 const SEQUENCES: u64 = 200;
 const STEPS: usize = 60;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(seen: &Path, source: &Path, plain: &Path, sequences: &Path) {
         fs::create_dir(&plain).unwrap();
         let sides = [Side::new(&seen, &source), Side::new(&plain, &plain)];
         compare(sequence, sides);
-        // Or the names of thousands of sequences would be kept.
+        // Otherwise the names of thousands of sequences would be kept.
         fs::remove_dir_all(&seen).unwrap();
         fs::remove_dir_all(&plain).unwrap();
     }

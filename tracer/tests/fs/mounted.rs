@@ -24,7 +24,7 @@ use nix::sys::socket::{
 use nix::sys::stat::Mode;
 use rusqlite::Connection;
 
-/// How files are seen.
+/// Ways in which files are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Exactly; the kernel serves mappings from the file itself.
@@ -57,17 +57,17 @@ impl Way {
     }
 }
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// The directory to serve; a new one when `None`.
+    /// The directory to serve; a new one if `None`.
     pub(crate) source: Option<PathBuf>,
     pub(crate) way: Way,
     pub(crate) log: bool,
     pub(crate) ttl: Duration,
     pub(crate) threads: usize,
     pub(crate) hidden: Vec<Hidden>,
-    /// Requests come over io_uring, if the kernel offers that.
+    /// True if requests come over io_uring, if the kernel has that.
     pub(crate) io_uring: bool,
     pub(crate) permission: Permission,
 }
@@ -78,7 +78,7 @@ impl Default for Options {
     }
 }
 
-/// A directory `source` that is seen, traced, at `seen`.
+/// A directory `source` that is served, traced, at `seen`.
 pub(crate) struct Mounted {
     pub(crate) source: PathBuf,
     pub(crate) seen: PathBuf,
@@ -100,7 +100,7 @@ impl Callers for ByThread {
     }
 }
 
-/// Why tests with a mount cannot run here, if so.
+/// Reason why tests with a mount cannot run here, if any.
 pub(crate) fn obstacle() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("needs root".into());
@@ -111,15 +111,15 @@ pub(crate) fn obstacle() -> Option<String> {
     }
 }
 
-/// Says that a test is skipped, unless it must not be.
+/// Reports that a test is skipped; fails if skips are not allowed.
 pub(crate) fn skip(obstacle: &str) {
     let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM") == Some("1".into());
     assert!(!required, "{obstacle}");
     skip_here(obstacle);
 }
 
-/// Says that a test is skipped for want of what not every system can have. As the output of a
-/// test that passes is not shown, also to the file that `tests/run` prints.
+/// Reports that a test is skipped for lack of a facility that not every system can have. The output of a test
+/// that passes is not shown, so the report also goes to the file that `tests/run` prints.
 pub(crate) fn skip_here(obstacle: &str) {
     let thread = std::thread::current();
     let line = format!(
@@ -134,7 +134,7 @@ pub(crate) fn skip_here(obstacle: &str) {
 }
 
 impl Mounted {
-    /// `None`, with a message, where mounting is not possible.
+    /// Mounts; `None`, with a message, if mounting is not possible.
     pub(crate) fn new(options: Options) -> Option<Mounted> {
         if let Some(obstacle) = obstacle() {
             skip(&obstacle);
@@ -256,12 +256,12 @@ impl Drop for Mounted {
             return;
         };
         unmount(&self.seen);
-        // What a failed test has still open would keep the session for ever.
+        // Files that a failed test still has open would keep the session for ever.
         let patience = std::time::Instant::now() + Duration::from_secs(5);
         while !session.is_finished() && std::time::Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Or the trace would be written into a directory that is being removed.
+        // Otherwise the trace would be written into a directory that is being removed.
         if let Some((writer, recorder)) = self.writer.take() {
             writer.finish(&recorder, NO_END);
         }
@@ -280,8 +280,8 @@ pub(crate) fn mount_fuse(device: &impl AsRawFd, at: &Path, options: &str) {
     .unwrap();
 }
 
-/// Makes `command` run in namespaces of its own, of user and mounts, with a mount at `seen`
-/// whose device comes out of the socket.
+/// Makes `command` run in a user and a mount namespace of its own, with a mount at `seen` whose device is
+/// sent through the socket.
 #[expect(unsafe_code)]
 pub(crate) fn mount_in_namespace(
     command: &mut std::process::Command,
@@ -306,7 +306,7 @@ pub(crate) fn mount_in_namespace(
         Ok(())
     };
     // SAFETY: between fork and exec in the one thread of the new process; the few allocations
-    // are at risk only if another thread allocated at that moment.
+    // are at risk only if another thread allocated at that instant.
     unsafe { command.pre_exec(enter) };
 }
 
@@ -387,7 +387,7 @@ const NO_END: RunEnd = RunEnd {
     exit_signal: None,
 };
 
-/// What a test recorded.
+/// The recorded trace of a test.
 pub(crate) struct Trace {
     db: Connection,
     seen: PathBuf,

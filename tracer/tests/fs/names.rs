@@ -1,4 +1,4 @@
-//! Names: one file, whatever it is called and whenever.
+//! Names: a file stays one file through all of its names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -239,7 +239,7 @@ fn large_directories_are_listed_once_and_whole() {
         .collect();
     assert_eq!(listed.len(), count);
     assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), count);
-    // Stat each of them while removing: nothing is skipped that was there.
+    // Each entry is read with stat while others are removed: no existing entry is skipped.
     let mut removed = 0;
     for entry in fs::read_dir(mounted.path("large")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();

@@ -1,4 +1,4 @@
-//! Each operation once on a directory, and what it answered.
+//! Each operation once on a directory, with its result.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -15,8 +15,7 @@ use nix::unistd::{AccessFlags, Whence, access, close, fdatasync, fsync, lseek, m
 use crate::backing::failing::{DIRECTORY, FILE, LINK, WRITABLE_FROM};
 use crate::calls;
 
-/// Operation and outcome, in order. The directory has the entries of [`failing`]
-/// (crate::backing::failing).
+/// Operations and results, in order. The directory has the entries of [`failing`](crate::backing::failing).
 pub(crate) fn all(top: &Path) -> Vec<(&'static str, String)> {
     let mut found = by_name(top);
     let open = |write| File::options().read(true).write(write).open(top.join(FILE));

@@ -24,7 +24,7 @@ fn shell(directory: &Path, script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Whether a program that not every machine has is here.
+/// Returns true if an optional program is installed.
 fn has(program: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
@@ -108,7 +108,7 @@ fn executables_run_inside_and_outside() {
         let sleep = sleep.iter().find(|path| Path::new(path).exists()).unwrap();
         fs::copy(sleep, &program).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        // Open through the mount, also for writing earlier on: still runs outside.
+        // A program that was opened through the mount, earlier also for writing, still runs outside.
         drop(
             fs::OpenOptions::new()
                 .append(true)
@@ -116,15 +116,15 @@ fn executables_run_inside_and_outside() {
         );
         let open = fs::File::open(mounted.path("sleeper")).unwrap();
         let run = |path: &Path| Command::new(path).arg("0").status();
-        // A release comes after its close, and a child that another test forks at that moment
-        // holds what was open for writing until its exec.
+        // A release comes after its close, and a child that another test forks at that instant has the file
+        // open for writing until its exec.
         let patience = Instant::now() + Duration::from_secs(60);
         while run(&program).is_err_and(|e| e.kind() == std::io::ErrorKind::ExecutableFileBusy) {
             assert!(Instant::now() < patience, "busy for ever");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(run(&program).unwrap().success());
-        // Runs through the mount, twice at once, while open and while it runs outside.
+        // The program runs through the mount, twice at once, while it is open and while it runs outside.
         let mut outside = Command::new(&program).arg("5").spawn().unwrap();
         let mut inside = Command::new(mounted.path("sleeper"))
             .arg("5")

@@ -1,4 +1,4 @@
-//! Many at once on the same names: who wins, and what the others see.
+//! Many processes at once on the same names: the one that succeeds, and the results of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ fn all_ways(test: impl Fn(&Mounted, Way)) {
     }
 }
 
-/// Runs the same function of `child` in all processes at once, and returns what they printed.
+/// Runs the same function of `child` in all processes at once, and returns their outputs.
 fn in_all_processes(
     function: &str,
     arguments: impl Fn(usize) -> Vec<std::path::PathBuf>,
@@ -52,7 +52,7 @@ fn in_all_processes(
     finished.collect()
 }
 
-/// Lookups, and the kernel's word that it has forgotten what they found, cross each other.
+/// Lookups may cross with the kernel's messages that it has forgotten the nodes that they found.
 #[test]
 fn lookups_and_forgets_may_cross() {
     let rounds = long::number("FLOWTRACE_RACE_ROUNDS", 300);
@@ -63,7 +63,7 @@ fn lookups_and_forgets_may_cross() {
             Ok(()) => {}
             Err(error) => assert!(expected.contains(&error.kind()), "{error}"),
         };
-        // Whatever panics, the others must come to an end.
+        // The other threads must end, even if one panics.
         struct Ends<'a>(&'a AtomicBool);
         impl Drop for Ends<'_> {
             fn drop(&mut self) {
@@ -93,8 +93,8 @@ fn lookups_and_forgets_may_cross() {
                 repeat(&|n| {
                     let read = fs::read(&names[n % 4]);
                     if let Ok(content) = &read {
-                        // It may be read before it is written. Of a page cache over FUSE the kernel may give the
-                        // page of before, which was empty, with the size of after.
+                        // The file may be read before it is written. With a page cache over FUSE the kernel
+                        // may return the old page, which was empty, with the new size.
                         let stale = way == Way::Cached && *content == [0; 7];
                         let right = content.is_empty() || content == b"content";
                         assert!(right || stale, "{way:?}: {content:?}");
@@ -115,7 +115,7 @@ fn lookups_and_forgets_may_cross() {
     });
 }
 
-/// Entered through `child`: how many of the names were made here.
+/// Entered through `child`: prints the number of names that this process made.
 pub(crate) fn make_exclusively(directory: &Path) {
     let made = |round: &u32| match File::create_new(directory.join(round.to_string())) {
         Ok(_) => true,
@@ -159,7 +159,7 @@ fn sixteen_append_without_loss() {
     });
 }
 
-/// A file that is replaced by renaming is always there and always whole.
+/// A file that is replaced by renaming always exists and is always whole.
 #[test]
 fn a_replaced_file_is_never_missing() {
     all_ways(|mounted, _| {
@@ -172,7 +172,7 @@ fn a_replaced_file_is_never_missing() {
                 while !over.load(Ordering::Relaxed) {
                     let file = File::open(&target).unwrap();
                     let mut bytes = vec![0; 20_000];
-                    // Its size and content belong to one version, whatever is there by now.
+                    // Size and content belong to one version, even if another one has replaced it.
                     let length = file.metadata().unwrap().len() as usize;
                     let read = file.read_at(&mut bytes, 0).unwrap();
                     assert_eq!(read, length);
@@ -227,8 +227,8 @@ fn files_without_a_name_stay_what_they_are() {
     });
 }
 
-/// What stays in a directory is given exactly once, whatever comes and goes, and positions in it
-/// keep their meaning.
+/// A listing returns each entry that stays in a directory exactly once, while others come and go, and
+/// positions in it stay valid.
 #[test]
 fn a_directory_may_change_while_it_is_read() {
     all_ways(|mounted, _| {
@@ -287,7 +287,7 @@ fn check(listed: &[(Vec<u8>, u64)], stays: &BTreeSet<Vec<u8>>) {
     );
 }
 
-/// All names from the position of a directory on, each with the position after it; in small
+/// All names from a position of the directory on, each with the position after it. They are read in small
 /// pieces, so that much may happen in between.
 fn list(directory: &File) -> Vec<(Vec<u8>, u64)> {
     let mut listed = Vec::new();

@@ -1,4 +1,4 @@
-//! Numbers that are the same each time for the same seed, so that what failed can be repeated.
+//! Pseudo-random numbers, the same for the same seed, so that a failure can be repeated.
 
 pub(crate) struct Random(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! How fast it is. Run in release mode, alone:
+//! Speed of the filesystem. Run in release mode, alone:
 //! `cargo test --release -p flowtrace-tracer --test fs speed -- --ignored --nocapture`
 
 use std::fs::{self, File};

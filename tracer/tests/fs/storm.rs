@@ -1,5 +1,5 @@
-//! Sixteen processes that make, change, rename and remove the same few names: no error that a
-//! plain directory does not give, nothing that stays behind, and a trace that knows what is there.
+//! Sixteen processes make, change, rename and remove the same few names. There must be no error that a plain
+//! directory does not give, no resource left, and a trace with the final names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,12 +20,11 @@ mod worker;
 pub(crate) use worker::work;
 
 const PROCESSES: usize = 16;
-/// How long each storm blows, unless `FLOWTRACE_STORM_SECONDS` says otherwise.
+/// Duration of each storm in s, unless `FLOWTRACE_STORM_SECONDS` is set.
 const SHORT: u64 = 4;
-/// What the memory may grow by between a quarter of the time and the end. Nodes and handles of
-/// files that are gone take none; the heap's fragments, the page cache of SQLite and the names
-/// that were looked for in vain (at most 65536) take some. A leak of 16 bytes for each file of
-/// the long form would be more.
+/// Bytes by which the memory may grow between a quarter of the time and the end. Nodes and handles of removed
+/// files take none; fragments of the heap, the page cache of SQLite and the names that were looked up in vain
+/// (at most 65536) take some. A leak of 16 bytes for each file of the long form would be more.
 const GROWTH: u64 = 32 << 20;
 
 #[test]
@@ -62,7 +61,7 @@ pub(crate) fn storm(way: &Path) {
     fs::create_dir(&plain).unwrap();
     let length = long::number("FLOWTRACE_STORM_SECONDS", SHORT);
 
-    // What a plain directory answers must be expected, too: this is what the list is made from.
+    // The results of a plain directory must be expected, too: the list of errors is made from them.
     let answers = run(&plain, length.min(20).div_ceil(4), 1);
     errors::check(&answers, "the plain directory");
 
@@ -103,7 +102,7 @@ pub(crate) fn storm(way: &Path) {
     check_names(&mounted.finish(), &top, &real);
 }
 
-/// Operations and errnos, with how often.
+/// Operations and errnos, with their numbers.
 type Answers = BTreeMap<(String, i32), u64>;
 
 /// Lets all processes work in a directory.
@@ -161,14 +160,14 @@ fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Makes the kernel drop the names of a mount that nobody uses, as it does when it wants memory.
+/// Makes the kernel drop the unused names of a mount, as it does under memory pressure.
 pub(crate) fn drop_names(seen: &Path) {
     let flags = MsFlags::MS_REMOUNT;
     mount(None::<&str>, seen, None::<&str>, flags, None::<&str>).unwrap();
 }
 
-/// Makes the kernel forget all names of the mount that nobody uses, and waits for the daemon to
-/// have heard of it: a node that is left has a descriptor in the source.
+/// Makes the kernel forget all unused names of the mount, and waits until the daemon has got these messages:
+/// a node that is left has a descriptor in the source.
 pub(crate) fn forget_all(mounted: &Mounted) {
     drop_names(&mounted.seen);
     let patience = Instant::now() + Duration::from_secs(60);
@@ -177,7 +176,7 @@ pub(crate) fn forget_all(mounted: &Mounted) {
     }
 }
 
-/// Descriptors of this process in a directory, removed files included, and others.
+/// Number of descriptors of this process in a directory, removed files included, and of all others.
 pub(crate) fn descriptors(source: &Path) -> (usize, usize) {
     let links = fs::read_dir("/proc/self/fd").unwrap();
     let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
@@ -185,14 +184,14 @@ pub(crate) fn descriptors(source: &Path) -> (usize, usize) {
     (inside.len(), others.len())
 }
 
-/// Bytes of memory that this process has.
+/// Resident memory of this process in bytes.
 fn resident() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     let pages = pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
     pages * 4096
 }
 
-/// The names that are in force at the end of the trace are those that are there.
+/// Checks that the names in force at the end of the trace are those of the directory.
 fn check_names(trace: &Trace, top: &Path, real: &BTreeMap<PathBuf, String>) {
     let named = trace.texts(
         "SELECT DISTINCT n.path FROM file_names AS n JOIN files AS f USING (file_id)

@@ -1,5 +1,5 @@
-//! How requests travel: over io_uring where the kernel has that, else by the device. With
-//! FLOWTRACE_TEST_TRANSPORT=device all of this suite uses the device.
+//! The transport of requests: io_uring if the kernel has it, else the device. With
+//! FLOWTRACE_TEST_TRANSPORT=device this whole suite uses the device.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -38,7 +38,7 @@ fn requests_come_over_io_uring_where_that_can_be_had() {
         }
         assert_eq!(mounted.finish().of("write", "file").len(), 1);
     }
-    // Another test may have it on right now, for some ms.
+    // Another test may have it turned on at this instant, for some ms.
     let end = Instant::now() + Duration::from_secs(60);
     while is_on() != before {
         assert!(Instant::now() < end, "enable_uring is not put back");
@@ -55,7 +55,7 @@ fn thread_names() -> impl Iterator<Item = String> {
     threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")).ok())
 }
 
-/// Each waits in a request of its own, and the request that lets them go on must get through.
+/// Each caller waits in a request of its own, and the request that lets them go on must get through.
 #[test]
 fn any_number_of_callers_can_wait() {
     const CALLERS: usize = 100;
@@ -66,31 +66,31 @@ fn any_number_of_callers_can_wait() {
     let open = || File::open(mounted.path("file")).unwrap();
     let lock = |file, how| Flock::lock(file, how).map_err(|(_, errno)| errno).unwrap();
     for _ in 0..2 {
-        let held = lock(open(), FlockArg::LockExclusive);
-        let (say, told) = channel();
+        let exclusive = lock(open(), FlockArg::LockExclusive);
+        let (say, locked) = channel();
         thread::scope(|scope| {
             for _ in 0..CALLERS {
                 let (file, say) = (open(), say.clone());
                 scope.spawn(move || {
-                    let held = lock(file, FlockArg::LockShared);
+                    let shared = lock(file, FlockArg::LockShared);
                     say.send(()).unwrap();
-                    held.unlock().unwrap();
+                    shared.unlock().unwrap();
                 });
             }
-            // Whether all wait already or not, calls of others are answered.
+            // Calls of others are answered, whether all callers wait already or not.
             for number in 0..CALLERS {
                 fs::write(mounted.path(number.to_string()), "").unwrap();
             }
-            assert!(told.try_recv().is_err());
-            held.unlock().unwrap();
+            assert!(locked.try_recv().is_err());
+            exclusive.unlock().unwrap();
         });
-        assert_eq!(told.try_iter().count(), CALLERS);
+        assert_eq!(locked.try_iter().count(), CALLERS);
     }
     let trace = mounted.finish();
     assert_eq!(trace.of("flock", "file").len(), 2 * 2 * (CALLERS + 1));
 }
 
-/// Requests and answers of every size between nothing and more than one request, on pages or not.
+/// Requests and answers of every size between nothing and more than one request, on page boundaries or not.
 #[test]
 fn data_of_any_size_are_whole() {
     let Some(mounted) = Mounted::new(Options::default()) else {

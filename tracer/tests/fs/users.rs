@@ -77,7 +77,7 @@ fn makes_as_user(options: Options) {
     }
 }
 
-/// What an ordinary user in a user namespace of its own may do, and what not.
+/// Actions that an ordinary user in a user namespace of its own may take, and some that it may not.
 const SCRIPT: &str = r#"
     stat . >/dev/null
     echo more >>own; echo x >new; mkdir d; echo hi >d/f; mv d/f d/g; ln d/g d/h
@@ -150,7 +150,7 @@ fn fill(directory: &Path) {
     fs::set_permissions(directory.join("sticky"), fs::Permissions::from_mode(0o1777)).unwrap();
 }
 
-/// Entered through `child`: becomes the user, serves the mount, and runs the script without and
+/// Entered through `child`: becomes the user, serves the mount, and runs the script without the mount and
 /// with it.
 pub(crate) fn unprivileged(top: &Path) {
     crate::calls::become_user(12345, 12345);
@@ -176,8 +176,8 @@ pub(crate) fn unprivileged(top: &Path) {
     assert!(status.success(), "{status}: {:#?}", trace.calls());
 }
 
-/// The kernel keeps names of directories for a moment, and must forget them when a directory is
-/// shut; but not what is mounted there.
+/// The kernel keeps names of directories for a short time, and must forget them when a directory is closed to
+/// users; mounts on those names stay.
 #[test]
 fn a_directory_that_is_shut_keeps_its_mounts() {
     in_own_namespace(|| {

@@ -26,9 +26,9 @@ impl Adapter {
         self.answer_attributes(reply, result);
     }
 
-    /// As [`Adapter::get_attributes`] for somebody who asks for the time of birth, which does not
-    /// come with a lookup. Where attributes may be kept there shall be no request for that alone:
-    /// the kernel then tells of no birth.
+    /// As [`Adapter::get_attributes`] for a caller that requests the time of birth, which does not come with
+    /// a lookup. If attributes may be kept, there must be no request for the birth alone: the kernel then
+    /// reports no birth.
     pub(super) fn get_statx(&self, req: &Request, _what: abi::StatxIn, reply: Reply<'_>) {
         if !self.ttl.is_zero() {
             return reply.error(Errno::ENOSYS);
@@ -41,7 +41,12 @@ impl Adapter {
 
     fn attributes(&self, req: &Request) -> Result<(u64, Attributes)> {
         let event = |file| Event::new(Op::Getattr, file);
-        let get = |node: &Arc<Node>| Ok((self.view.number(&node.key), self.view.getattr(node)?));
+        let get = |node: &Arc<Node>| {
+            Ok((
+                self.passthrough.number(&node.key),
+                self.passthrough.getattr(node)?,
+            ))
+        };
         self.on_node(req, event, get, done)
     }
 
@@ -57,7 +62,7 @@ impl Adapter {
             }
             event
         };
-        // A truncation that got what it asked for.
+        // Result of a truncation: the requested size.
         let value = |result: &Result<_>| {
             outcome(result, |_| match changes.op() {
                 Op::Truncate => changes.size.map_or(0, |size| size as i64),
@@ -66,13 +71,15 @@ impl Adapter {
         };
         let through = (set.valid & fattr::FH != 0).then_some(set.fh);
         let change = |node: &Arc<Node>| {
-            let open = through.and_then(|fh| self.view.file(fh).ok());
-            let attributes = self.view.setattr(req.who, node, open.as_deref(), changes)?;
+            let open = through.and_then(|fh| self.passthrough.file(fh).ok());
+            let attributes = self
+                .passthrough
+                .setattr(req.who, node, open.as_deref(), changes)?;
             if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
                 self.walks
-                    .permissions_changed(&self.view, node, req.who.tid);
+                    .permissions_changed(&self.passthrough, node, req.who.tid);
             }
-            Ok((self.view.number(&node.key), attributes))
+            Ok((self.passthrough.number(&node.key), attributes))
         };
         let result = self.on_node(req, event, change, value);
         self.answer_attributes(reply, result);
@@ -87,7 +94,7 @@ impl Adapter {
 
     pub(super) fn figures(&self, req: &Request, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Statfs, file);
-        match self.on_node(req, event, |node| self.view.statfs(node), done) {
+        match self.on_node(req, event, |node| self.passthrough.statfs(node), done) {
             Ok(figures) => reply.body(&abi::StatfsOut {
                 blocks: figures.blocks(),
                 bfree: figures.blocks_free(),
@@ -103,12 +110,12 @@ impl Adapter {
         }
     }
 
-    /// Answers if the caller may use a node as `mask` asks.
+    /// Succeeds if the caller may use a node as `mask` says.
     pub(super) fn check_access(&self, req: &Request, check: abi::AccessIn, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Access, file).flags(check.mask);
         let access = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.access(node, check.mask as i32)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.access(node, check.mask as i32)
         };
         reply.done(self.on_node(req, event, access, done));
     }
@@ -123,8 +130,8 @@ impl Adapter {
     ) {
         let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
         let set = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.setxattr(node, name, value, flags as i32)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.setxattr(node, name, value, flags as i32)
         };
         let result = self.on_node(req, event, set, done);
         self.access_list_changed(req, name);
@@ -139,40 +146,39 @@ impl Adapter {
         reply: Reply<'_>,
     ) {
         let get = |node: &Node, value: &mut [u8]| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.getxattr(node, name, value)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.getxattr(node, name, value)
         };
         self.answer_xattr(req, Op::Getxattr, wanted.size, get, reply);
     }
 
     pub(super) fn list_xattrs(&self, req: &Request, wanted: abi::GetxattrIn, reply: Reply<'_>) {
-        let list = |node: &Node, names: &mut [u8]| self.view.listxattr(node, names);
+        let list = |node: &Node, names: &mut [u8]| self.passthrough.listxattr(node, names);
         self.answer_xattr(req, Op::Listxattr, wanted.size, list, reply);
     }
 
     pub(super) fn remove_xattr(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Removexattr, file);
         let remove = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(req.who)?;
-            self.view.removexattr(node, name)
+            let _as_caller = self.passthrough.act_as(req.who)?;
+            self.passthrough.removexattr(node, name)
         };
         let result = self.on_node(req, event, remove, done);
         self.access_list_changed(req, name);
         reply.done(result);
     }
 
-    /// An extended attribute was changed: those of the system say who may search a directory.
+    /// An extended attribute was changed. Those of the system decide who may search a directory.
     fn access_list_changed(&self, req: &Request, name: &OsStr) {
         if name.as_bytes().starts_with(b"system.")
-            && let Ok(node) = self.view.node(req.node)
+            && let Ok(node) = self.passthrough.node(req.node)
         {
             self.walks
-                .permissions_changed(&self.view, &node, req.who.tid);
+                .permissions_changed(&self.passthrough, &node, req.who.tid);
         }
     }
 
-    /// Answers a request for a value or a list of extended attributes: with its size when
-    /// `size` is 0.
+    /// Answers a request for a value or a list of extended attributes; with the size if `size` is 0.
     fn answer_xattr(
         &self,
         req: &Request,

@@ -1,10 +1,9 @@
-//! Files registered with the kernel for passthrough: one registration per inode, shared by all
-//! its opens.
+//! Files registered with the kernel for passthrough: one registration per inode, shared by all its opens.
 //!
-//! While an inode is open with a registration, the kernel refuses every open with another one or
-//! with none (`EIO`), and it remembers the first until the last open is gone. So the first open
-//! decides for all. (Also where the open could do without, as one for writing alone: answers may reach
-//! the inode in another order than they were given.)
+//! While an inode is open with a registration, the kernel refuses every open with another one or with none
+//! (`EIO`), and it remembers the first until the last open is gone. So the first open decides for all. This
+//! is true even for an open that needs no registration, such as one for writing only, because answers may
+//! reach the inode in another order than they were sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -50,10 +49,11 @@ impl Registration {
         Ok(Registration { device, id })
     }
 
-    /// Of a node. Never a writable descriptor: the file could not be executed while registered.
+    /// Registers a node. The descriptor is never writable: a file with one could not be executed while
+    /// registered.
     fn of(device: &Arc<OwnedFd>, node: &Pin) -> io::Result<Registration> {
         Registration::new(device, node).or_else(|error| match error.raw_os_error() {
-            // Kernels before 6.16 take no O_PATH descriptor.
+            // Kernels before 6.16 refuse O_PATH descriptors.
             Some(libc::EBADF) => Registration::new(device, readable(node)?),
             _ => Err(error),
         })
@@ -62,13 +62,13 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Fails only when the mount is gone, and the registration with it.
+        // Fails only if the mount is gone, and the registration with it.
         let _ = device::close_backing(self.device.as_fd(), self.id);
     }
 }
 
 impl Backings {
-    /// No files yet, on an open `/dev/fuse`.
+    /// A set without files, on an open `/dev/fuse`.
     pub(super) fn new(device: Arc<OwnedFd>) -> Backings {
         Backings {
             device,
@@ -76,8 +76,7 @@ impl Backings {
         }
     }
 
-    /// True if this process may register files: needs `CAP_SYS_ADMIN` in the first user
-    /// namespace.
+    /// True if this process may register files, which needs `CAP_SYS_ADMIN` in the first user namespace.
     pub(super) fn are_allowed(&self) -> bool {
         let probe = || -> io::Result<Registration> {
             let file = memfd_create(c"flowtrace-probe", MFdFlags::MFD_CLOEXEC)?;
@@ -98,7 +97,7 @@ impl Backings {
         backing.registration.as_ref().map(|known| known.id)
     }
 
-    /// An open of a node is gone; with the last one the registration ends.
+    /// An open of a node was released; with the last one the registration ends.
     pub(super) fn release(&self, node: u64) {
         let mut shard = self.shard(node);
         if let Some(backing) = shard.get_mut(&node) {

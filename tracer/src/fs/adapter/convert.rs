@@ -1,4 +1,4 @@
-//! Between the protocol's structures and ours.
+//! Conversions between the protocol's structures and ours.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn attr(number: u64, a: &Attributes) -> abi::Attr {
     }
 }
 
-/// A node with its attributes, and how long the kernel may use its name and them.
+/// A node with its attributes, and the time for which the kernel may use its name and attributes.
 pub(super) fn entry_out(
     node: u64,
     number: u64,
@@ -58,7 +58,7 @@ pub(super) fn no_entry() -> abi::EntryOut {
     abi::EntryOut::new_zeroed()
 }
 
-/// There is no such name, and need not be asked for again for as long as `ttl`.
+/// Says that a name does not exist, and need not be looked up again for the time `ttl`.
 pub(super) fn absent(ttl: Duration) -> abi::EntryOut {
     abi::EntryOut {
         entry_valid: ttl.as_secs(),
@@ -67,7 +67,7 @@ pub(super) fn absent(ttl: Duration) -> abi::EntryOut {
     }
 }
 
-/// Attributes, which the kernel may use for as long as `ttl`.
+/// Attributes, which the kernel may use for the time `ttl`.
 pub(super) fn attr_out(number: u64, a: &Attributes, ttl: Duration) -> abi::AttrOut {
     abi::AttrOut {
         attr_valid: ttl.as_secs(),

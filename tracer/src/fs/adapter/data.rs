@@ -21,11 +21,11 @@ use crate::fs::split::Cutting;
 use crate::opens::{Note, Noted};
 use nix::Result;
 
-/// Most that the answer to a COPY_FILE_RANGE can express, in whole pages.
+/// Largest length that the answer to a COPY_FILE_RANGE can express, in whole pages.
 const SHORT_COPY: u64 = u32::MAX as u64 & !0xfff;
 
 impl Adapter {
-    /// A call on an open file: finds it, acts, records.
+    /// Makes a call on an open file: finds it, acts, records.
     fn on_file<T>(
         &self,
         req: &Request,
@@ -34,8 +34,8 @@ impl Adapter {
         act: impl FnOnce(&OpenFile) -> Result<T>,
         value: impl FnOnce(&Result<T>) -> i64,
     ) -> Result<T> {
-        let started = self.log.start(req.who.tid, Effort::Look);
-        let open = self.view.file(fh);
+        let started = self.log.start(req.who.tid, Effort::Proc);
+        let open = self.passthrough.file(fh);
         let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let result = open.and_then(|open| act(&open));
         self.log.end(started, event(file), value(&result));
@@ -44,13 +44,13 @@ impl Adapter {
 
     pub(super) fn read_file(&self, req: &Request, read: &abi::ReadIn, mut reply: Reply<'_>) {
         let by_application = read.read_flags & READ_LOCKOWNER != 0;
-        let started = self.log.start(req.who.tid, Effort::Look);
-        let open = match self.view.file(read.fh) {
+        let started = self.log.start(req.who.tid, Effort::Proc);
+        let open = match self.passthrough.file(read.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };
         let space = reply.space(read.size as usize);
-        let result = self.view.read(&open, read.offset, space);
+        let result = self.passthrough.read(&open, read.offset, space);
         let fidelity = if by_application && !open.is_program {
             Fidelity::Exact
         } else {
@@ -98,10 +98,10 @@ impl Adapter {
         let effort = if by_cache {
             Effort::Tables
         } else {
-            Effort::Look
+            Effort::Proc
         };
         let mut started = self.log.start(req.who.tid, effort);
-        let open = match self.view.file(write.fh) {
+        let open = match self.passthrough.file(write.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };
@@ -116,7 +116,7 @@ impl Adapter {
             open.again.forget();
         }
         let strips_privilege = real.strip_privilege;
-        let result = self.view.write(req.who, &open, real);
+        let result = self.passthrough.write(req.who, &open, real);
         if strips_privilege {
             self.mode_may_differ(open.node.id);
         }
@@ -136,14 +136,14 @@ impl Adapter {
         self.answer_count(reply, result);
     }
 
-    /// Data of a node were changed, with which its mode may have lost set-user-id and set-group-id.
+    /// The data of a node changed, so its mode may have lost set-user-id and set-group-id.
     pub(super) fn mode_may_differ(&self, node: u64) {
         if !self.ttl.is_zero() {
             self.drops.mode(node);
         }
     }
 
-    /// A read or write, maybe one of several pieces, is about to be answered.
+    /// A read or write, or one of several pieces of it, is about to be answered.
     fn end_piece(&self, started: Started, event: Event, value: i64, open: &OpenFile) {
         let cutting = Cutting {
             largest: u64::from(self.shared.largest_request),
@@ -166,7 +166,7 @@ impl Adapter {
     pub(super) fn sync_file(&self, req: &Request, sync: abi::FsyncIn, reply: Reply<'_>) {
         let data_only = sync.fsync_flags & abi::FSYNC_FDATASYNC != 0;
         let event = |file| Event::new(Op::Fsync, file).flags(u32::from(data_only));
-        let sync_real = |open: &OpenFile| self.view.fsync(open, data_only);
+        let sync_real = |open: &OpenFile| self.passthrough.fsync(open, data_only);
         reply.done(self.on_file(req, sync.fh, event, sync_real, done));
     }
 
@@ -186,7 +186,7 @@ impl Adapter {
         };
         let allocate = |open: &OpenFile| {
             let done = self
-                .view
+                .passthrough
                 .allocate(req.who, open, mode as i32, offset, length);
             self.mode_may_differ(open.node.id);
             done
@@ -203,7 +203,8 @@ impl Adapter {
                 Err(_) => event,
             }
         };
-        let seek_real = |open: &OpenFile| self.view.seek(open, seek.offset, seek.whence as i32);
+        let seek_real =
+            |open: &OpenFile| self.passthrough.seek(open, seek.offset, seek.whence as i32);
         let value = |result: &Result<i64>| outcome(result, |&position| position);
         match self.on_file(req, seek.fh, event, seek_real, value) {
             Ok(position) => reply.body(&abi::LseekOut {
@@ -213,13 +214,13 @@ impl Adapter {
         }
     }
 
-    /// A copy whose answer has room for 32 bits.
+    /// Serves a copy whose answer has 32 bits for the length.
     pub(super) fn copy_short(&self, req: &Request, copy: &abi::CopyFileRangeIn, reply: Reply<'_>) {
         let result = self.copy(req, copy, copy.len.min(SHORT_COPY));
         self.answer_count(reply, result);
     }
 
-    /// A copy of any length.
+    /// Serves a copy of any length.
     pub(super) fn copy_long(&self, req: &Request, copy: &abi::CopyFileRangeIn, reply: Reply<'_>) {
         match self.copy(req, copy, copy.len) {
             Ok(copied) => reply.body(&abi::CopyFileRangeOut {
@@ -230,17 +231,17 @@ impl Adapter {
     }
 
     fn copy(&self, req: &Request, copy: &abi::CopyFileRangeIn, length: u64) -> Result<usize> {
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let files = self
-            .view
+            .passthrough
             .file(copy.fh_in)
-            .and_then(|from| Ok((from, self.view.file(copy.fh_out)?)));
+            .and_then(|from| Ok((from, self.passthrough.file(copy.fh_out)?)));
         let ids = files.as_ref().ok();
         let ids = ids.map(|(from, to)| (from.node.recorded(), to.node.recorded()));
         let (from_id, to_id) = ids.unwrap_or_default();
         let result = files.and_then(|(from, to)| {
             let ends = ((&*from, copy.off_in), (&*to, copy.off_out));
-            let copied = self.view.copy(req.who, ends.0, ends.1, length);
+            let copied = self.passthrough.copy(req.who, ends.0, ends.1, length);
             self.mode_may_differ(to.node.id);
             copied
         });
@@ -271,20 +272,22 @@ impl Adapter {
         input: &[u8],
         reply: Reply<'_>,
     ) {
-        let started = self.log.start(req.who.tid, Effort::Look);
+        let started = self.log.start(req.who.tid, Effort::Proc);
         let (file, result) = if call.flags & abi::IOCTL_DIR != 0 {
-            match self.view.directory(call.fh) {
+            match self.passthrough.directory(call.fh) {
                 Ok(open) => (
                     open.node.recorded(),
-                    self.view.control_directory(req.who, &open, call.cmd, input),
+                    self.passthrough
+                        .control_directory(req.who, &open, call.cmd, input),
                 ),
                 Err(errno) => (None, Err(errno)),
             }
         } else {
-            match self.view.file(call.fh) {
+            match self.passthrough.file(call.fh) {
                 Ok(open) => (
                     open.node.recorded(),
-                    self.view.control(req.who, open.fd.as_fd(), call.cmd, input),
+                    self.passthrough
+                        .control(req.who, open.fd.as_fd(), call.cmd, input),
                 ),
                 Err(errno) => (None, Err(errno)),
             }

@@ -1,4 +1,4 @@
-//! The handshake with the kernel: what is asked for, and what it grants.
+//! The handshake with the kernel: the requested features, and those that it grants.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,30 +15,30 @@ use crate::fs::Permission;
 /// Result of the handshake.
 #[derive(Debug)]
 pub(in crate::fs) struct Shared {
-    /// How file calls are seen.
+    /// Way in which file calls are seen.
     pub(in crate::fs) layer: FileLayer,
-    /// INIT flags that were asked for and granted.
+    /// INIT flags that were requested and granted.
     pub(in crate::fs) granted: u64,
     /// Bytes of the largest read or write request.
     pub(super) largest_request: u32,
 }
 
-/// Features to ask the kernel for.
+/// Features to request from the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct Wanted {
-    /// Kernel passthrough, with this many filesystems stacked on each other.
+    /// Kernel passthrough, with this number of filesystems stacked on each other.
     pub(in crate::fs) passthrough: Option<u32>,
     /// Party that checks the permissions of a caller.
     pub(in crate::fs) permission: Permission,
     /// Reads come from the page cache of the mount.
     pub(in crate::fs) cached: bool,
-    /// How long the kernel answers by itself.
+    /// Time for which the kernel answers by itself.
     pub(in crate::fs) ttl: Duration,
     /// Threads that read from the device.
     pub(in crate::fs) threads: usize,
     /// A device descriptor for each thread.
     pub(in crate::fs) clone_fd: bool,
-    /// Requests over io_uring, where the kernel offers that.
+    /// Requests over io_uring, if the kernel offers it.
     pub(in crate::fs) io_uring: bool,
 }
 
@@ -50,7 +50,7 @@ struct Handshake {
     granted: Arc<AtomicU64>,
 }
 
-/// Answers the INIT request of a mount; returns the flags that were asked for and granted.
+/// Answers the INIT request of a mount; returns the flags that were requested and granted.
 pub(super) fn shake(
     device: OwnedFd,
     wanted: Wanted,
@@ -64,15 +64,15 @@ pub(super) fn shake(
         largest_request,
         granted: Arc::clone(&granted),
     };
-    // Dropped at once: it would serve, and we do.
+    // Dropped at once: a fuser session would serve the mount, but this process does that itself.
     Session::from_fd(handshake, device, SessionACL::All, Config::default())?;
     Ok(granted.load(Ordering::Relaxed))
 }
 
-/// Asked for one by one: the kernel refuses a set as a whole if it lacks one of it.
+/// Flags that are requested one by one: the kernel refuses a whole set if it lacks one of them.
 ///
-/// Not asked for, since each hides calls: `NO_OPEN_SUPPORT`, `NO_OPENDIR_SUPPORT`,
-/// `CACHE_SYMLINKS`, `WRITEBACK_CACHE`.
+/// Not requested, because each hides calls: `NO_OPEN_SUPPORT`, `NO_OPENDIR_SUPPORT`, `CACHE_SYMLINKS`,
+/// `WRITEBACK_CACHE`.
 const FLAGS: [InitFlags; 11] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
@@ -92,7 +92,7 @@ pub(super) const OVER_IO_URING: u64 = InitFlags::FUSE_OVER_IO_URING.bits();
 /// Requests that may wait in the kernel in the background.
 const BACKGROUND: u16 = 64;
 
-/// Pages of the largest request unless the administrator allows more.
+/// Pages of the largest request, unless the administrator allows more.
 const PAGES: u32 = 256;
 
 /// Largest request that fuser negotiates.
@@ -109,18 +109,18 @@ impl Filesystem for Handshake {
             flags.push(InitFlags::FUSE_OVER_IO_URING);
         }
         if !self.wanted.ttl.is_zero() {
-            // What a listing brings of each file is otherwise asked for again at once.
+            // Otherwise the attributes of each listed file are requested again at once.
             flags.extend([
                 InitFlags::FUSE_DO_READDIRPLUS,
                 InitFlags::FUSE_READDIRPLUS_AUTO,
             ]);
         }
         if self.wanted.cached {
-            // Without, the kernel compares times by itself, and asks for them all the time.
+            // Without this flag the kernel compares times by itself, and requests them all the time.
             flags.push(InitFlags::FUSE_EXPLICIT_INVAL_DATA);
         } else {
-            // Not in the cached case: locks go with closes, which are not all told there. The kernel
-            // keeps them by itself then.
+            // Not in the cached case: locks end with closes, which are not all reported there. The kernel
+            // then keeps locks by itself.
             flags.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
         if self.wanted.permission == Permission::Kernel {
@@ -133,7 +133,7 @@ impl Filesystem for Handshake {
             }
         }
         self.granted.store(granted.bits(), Ordering::Relaxed);
-        // Values above the allowed come back as the nearest allowed one.
+        // Values above the limit come back as the nearest allowed one.
         if let Err(nearest) = config.set_max_write(self.largest_request) {
             let _ = config.set_max_write(nearest);
         }
@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-/// How file calls are seen, with these flags granted.
+/// Way in which file calls are seen, with these flags granted.
 fn layer(
     wanted: Wanted,
     granted: InitFlags,

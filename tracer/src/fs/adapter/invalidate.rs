@@ -1,14 +1,14 @@
-//! Pages, and modes, that the kernel is to drop.
+//! Pages and modes that the kernel has to drop.
 //!
-//! In direct-passthrough, `sendfile` and `splice` read through the page cache of the mount, while
-//! mappings go to the real file. What such a read leaves behind must not be served again after a
-//! store through a mapping, nor at all, or a read would not be seen.
+//! In direct-passthrough, `sendfile` and `splice` read through the page cache of the mount, while mappings go
+//! to the real file. The pages that such a read leaves behind must not be served again: after a store through
+//! a mapping they would be stale, and in any case the second read would not be seen.
 //!
-//! A page that is dropped before the reader has taken it is asked for again, maybe many times. So
-//! where nobody can store through a mapping, it is kept for a moment ([`KEPT`]).
+//! A page that is dropped before the reader has taken it is requested again, maybe many times. So a page into
+//! which no mapping can store is kept for a short time ([`KEPT`]).
 //!
-//! The kernel waits for a page that another request is about to fill, and for that request it
-//! needs one of our threads. So never do all of them tell it at once: the last one leaves it to a
+//! To drop a page, the kernel waits if another request is about to fill it, and that request needs one of our
+//! serving threads. Therefore not all of them may notify the kernel at once: the last one leaves that to a
 //! thread that serves no requests.
 
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use crate::fs::again;
 use crate::fs::protocol::{Device, notify};
 
-/// How long pages are kept that nobody can have changed: a reader that was woken takes them in
-/// microseconds, one that waits for a processor later.
+/// Time for which pages are kept that cannot have changed: a reader that was woken takes them in
+/// microseconds, one that waits for a CPU later.
 const KEPT: Duration = again::SAME;
 
 /// Pages to drop.
@@ -32,14 +32,14 @@ struct Pages {
     length: u64,
 }
 
-/// Tells the kernel, or hands over.
+/// Drops pages: notifies the kernel, or passes the pages to the [`Dropper`].
 #[derive(Debug)]
 pub(super) struct Drops {
     sender: Sender<Message>,
     device: Arc<dyn Device>,
-    /// Serving threads that wait for the kernel right now, and how many may.
-    telling: AtomicUsize,
-    may_tell: usize,
+    /// Serving threads that wait for the kernel at this instant, and their limit.
+    notifying: AtomicUsize,
+    may_notify: usize,
 }
 
 /// The receiving end of [`Drops`].
@@ -53,25 +53,25 @@ pub(super) struct Dropper {
 enum Message {
     Now(Pages),
     At(Instant, Pages),
-    /// Nothing more comes.
+    /// No more pages will come.
     End,
 }
 
-/// Both ends; at most `may_tell` serving threads tell the kernel at once.
-pub(super) fn pair(device: Arc<dyn Device>, may_tell: usize) -> (Arc<Drops>, Dropper) {
+/// Makes both ends; at most `may_notify` serving threads notify the kernel at once.
+pub(super) fn pair(device: Arc<dyn Device>, may_notify: usize) -> (Arc<Drops>, Dropper) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let drops = Drops {
         sender,
         device: Arc::clone(&device),
-        telling: AtomicUsize::new(0),
-        may_tell,
+        notifying: AtomicUsize::new(0),
+        may_notify,
     };
     (Arc::new(drops), Dropper { receiver, device })
 }
 
 impl Drops {
-    /// Pages of a file, of which a read was just answered, should not be kept; or only for the
-    /// reader to take them.
+    /// Drops pages of a file of which a read was just answered; with `for_reader`, only after the reader has
+    /// had time to take them.
     pub(super) fn pages(&self, (node, offset, length): (u64, u64, u64), for_reader: bool) {
         let pages = Pages {
             node,
@@ -82,30 +82,30 @@ impl Drops {
             let _ = self.sender.send(Message::At(Instant::now() + KEPT, pages));
             return;
         }
-        if self.telling.fetch_add(1, Ordering::AcqRel) < self.may_tell {
-            tell(&*self.device, pages);
+        if self.notifying.fetch_add(1, Ordering::AcqRel) < self.may_notify {
+            drop_now(&*self.device, pages);
         } else {
-            // Fails only at the very end, when nobody reads any more.
+            // Fails only at the very end, when the pages do not matter any more.
             let _ = self.sender.send(Message::Now(pages));
         }
-        self.telling.fetch_sub(1, Ordering::AcqRel);
+        self.notifying.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A change of data may have taken set-user-id and set-group-id off a node, which the kernel does not expect: it keeps
-    /// a mode until its time is over. The kernel waits for nothing here, so that any thread may call this.
+    /// A change of data may have cleared set-user-id and set-group-id of a node. The kernel does not expect
+    /// that: it keeps a mode until its time is over. It waits for nothing here, so any thread may call this.
     pub(super) fn mode(&self, node: u64) {
-        // Fails only when the kernel has forgotten the inode.
+        // Fails only if the kernel has forgotten the inode.
         let _ = notify::forget_attributes(&*self.device, node);
     }
 
-    /// Nobody serves any more.
+    /// No thread serves any more.
     pub(super) fn end(&self) {
         let _ = self.sender.send(Message::End);
     }
 }
 
 impl Dropper {
-    /// Drops what arrives until nothing more comes.
+    /// Drops the pages that arrive until no more will come.
     pub(super) fn run(&self) {
         let mut kept = VecDeque::<(Instant, Pages)>::new();
         loop {
@@ -117,7 +117,7 @@ impl Dropper {
                 None => self.receiver.recv().map_err(RecvTimeoutError::from),
             };
             match message {
-                Ok(Message::Now(pages)) => tell(&*self.device, pages),
+                Ok(Message::Now(pages)) => drop_now(&*self.device, pages),
                 Ok(Message::At(until, pages)) => kept.push_back((until, pages)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
@@ -126,14 +126,14 @@ impl Dropper {
                 .front()
                 .is_some_and(|(until, _)| *until <= Instant::now())
             {
-                let (_, pages) = kept.pop_front().expect("looked at above");
-                tell(&*self.device, pages);
+                let (_, pages) = kept.pop_front().expect("checked above");
+                drop_now(&*self.device, pages);
             }
         }
     }
 }
 
-fn tell(device: &dyn Device, pages: Pages) {
-    // Fails only when the kernel has dropped the inode, and its pages, already.
+fn drop_now(device: &dyn Device, pages: Pages) {
+    // Fails only if the kernel has dropped the inode, and its pages, already.
     let _ = notify::drop_pages(device, pages.node, pages.offset, pages.length);
 }

@@ -24,7 +24,7 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Adds an entry, after its node in a READDIRPLUS. `false`: it does not fit.
+    /// Adds an entry, after its node in a READDIRPLUS. Returns false if it does not fit.
     fn add(&mut self, entry: Option<&EntryOut>, listed: &Listed<'_>) -> bool {
         let name = listed.name.as_bytes();
         let dirent = Dirent {
@@ -52,7 +52,7 @@ impl Listing<'_> {
     }
 }
 
-/// As in a directory entry (`DT_…`).
+/// Type as in a directory entry (`DT_…`).
 fn type_of(kind: FileKind) -> u8 {
     match kind {
         FileKind::File | FileKind::Absent => libc::DT_REG,
@@ -68,9 +68,10 @@ fn type_of(kind: FileKind) -> u8 {
 impl Adapter {
     pub(super) fn open_directory(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, Effort::Fresh);
-        let node = self.view.node(req.node);
+        let node = self.passthrough.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
-        let result = node.and_then(|node| self.view.opendir(req.who, started.opener(), node));
+        let result =
+            node.and_then(|node| self.passthrough.opendir(req.who, started.opener(), node));
         let event = Event::new(Op::Opendir, file).flags(arguments.flags);
         self.log.end(started, event, done(&result));
         match result {
@@ -84,14 +85,14 @@ impl Adapter {
 
     pub(super) fn list(&self, req: &Request, read: &abi::ReadIn, reply: Reply<'_>) {
         self.listing(req, read, reply, |open, listing| {
-            self.view
+            self.passthrough
                 .readdir(open, read.offset, |listed| listing.add(None, &listed))
         });
     }
 
     pub(super) fn list_plus(&self, req: &Request, read: &abi::ReadIn, reply: Reply<'_>) {
         self.listing(req, read, reply, |open, listing| {
-            self.view.readdirplus(open, read.offset, |found| {
+            self.passthrough.readdirplus(open, read.offset, |found| {
                 let entry = match found.entry {
                     Some(known) => self.entry_out(req.node, &known.node, &known.attributes),
                     None => no_entry(),
@@ -101,7 +102,7 @@ impl Adapter {
         });
     }
 
-    /// A listing: `list` fills it.
+    /// Makes a listing, which `list` fills.
     fn listing(
         &self,
         req: &Request,
@@ -109,8 +110,8 @@ impl Adapter {
         mut reply: Reply<'_>,
         list: impl Fn(&OpenDirectory, &mut Listing<'_>) -> Result<()>,
     ) {
-        let started = self.log.start(req.who.tid, Effort::Look);
-        let open = self.view.directory(read.fh);
+        let started = self.log.start(req.who.tid, Effort::Proc);
+        let open = self.passthrough.directory(read.fh);
         let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let mut listing = Listing {
             space: reply.space(read.size as usize),
@@ -134,7 +135,7 @@ impl Adapter {
         reply: Reply<'_>,
     ) {
         let started = self.log.start(req.who.tid, Effort::Tables);
-        match self.view.releasedir(release.fh) {
+        match self.passthrough.releasedir(release.fh) {
             Ok(open) => {
                 let event = Event::new(Op::Releasedir, open.node.recorded());
                 self.log.end(started.or_opener(open.opener), event, 0);
@@ -148,8 +149,8 @@ impl Adapter {
         let data_only = sync.fsync_flags & abi::FSYNC_FDATASYNC != 0;
         let event = |file| Event::new(Op::Fsyncdir, file).flags(u32::from(data_only));
         let sync_real = |_: &Arc<_>| {
-            let open = self.view.directory(sync.fh)?;
-            self.view.fsyncdir(&open, data_only)
+            let open = self.passthrough.directory(sync.fh)?;
+            self.passthrough.fsyncdir(&open, data_only)
         };
         reply.done(self.on_node(req, event, sync_real, done));
     }

@@ -17,11 +17,11 @@ use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, LK_FLOCK};
 use nix::Result;
 
-/// Time that the release of an open file may take after the close of its last descriptor. The kernel does not wait for
-/// it, so that another program that knows of the close may ask for the lock first.
+/// Time that the release of an open file may take after the close of its last descriptor. The kernel does not
+/// wait for the release, so another program that knows of the close may request the lock first.
 const RELEASE: Duration = Duration::from_millis(100);
 
-/// Lock that a request asks for.
+/// The lock of a request.
 fn wanted(lock: &abi::LkIn) -> Result<Lock> {
     let kind = match lock.kind {
         libc::F_RDLCK => Some(Kind::Read),
@@ -51,8 +51,8 @@ fn subject(open: &OpenFile, lock: &abi::LkIn) -> Subject {
     }
 }
 
-/// The flags column: the type of lock as `fcntl` numbers them. Offset and length are the range;
-/// a range to the end of the file, wherever that is, has no length.
+/// The flags column is the type of lock in the numbering of `fcntl`. Offset and length are the range; a range
+/// to the end of the file has no length.
 fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
     let event = Event::new(op, open.and_then(|open| open.node.recorded())).flags(lock.kind as u32);
     if lock.lk_flags & LK_FLOCK != 0 {
@@ -72,8 +72,8 @@ fn interrupted(waiting: Waiting) -> (Waiting, Result<()>) {
 
 impl Adapter {
     pub(super) fn test_lock(&self, req: &Request, lock: &abi::LkIn, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, Effort::Look);
-        let open = self.view.file(lock.fh);
+        let started = self.log.start(req.who.tid, Effort::Proc);
+        let open = self.passthrough.file(lock.fh);
         let event = event(Op::Getlk, open.as_ref().ok(), lock);
         let result = open.and_then(|open| {
             let wanted = wanted(lock)?;
@@ -113,8 +113,8 @@ impl Adapter {
         } else {
             Op::Setlk
         };
-        let started = self.log.start(req.who.tid, Effort::Look);
-        let open = self.view.file(lock.fh);
+        let started = self.log.start(req.who.tid, Effort::Proc);
+        let open = self.passthrough.file(lock.fh);
         let event = event(op, open.as_ref().ok(), lock);
         let asked = open.and_then(|open| Ok((wanted(lock)?, open)));
         let reply = reply.later();
@@ -142,28 +142,29 @@ impl Adapter {
         }
     }
 
-    /// Thread `tid` waits in request `unique` now: for what the kernel does not tell, somebody must
-    /// look.
+    /// Thread `tid` waits in request `unique` from now on. Changes that the kernel does not report are
+    /// polled.
     fn begin_waiting(&self, unique: u64, tid: u32) {
         if self.locks.must_be_retried() {
             self.retries.begin();
         }
-        // Over io_uring the kernel (6.18) does not tell of a signal that came before the request
-        // was handed over; of later ones it does.
+        // Over io_uring the kernel (6.18) does not report a signal that came before the request was passed to
+        // us; it does report later ones.
         if self.shared.is_over_io_uring() && signals::is_pending(tid) {
             let waiting = self.locks.give_up(unique);
             self.end_waiting(waiting.map(interrupted).into_iter().collect());
         }
     }
 
-    /// Tries again for requests that wait for what the kernel does not report. Whether any still does.
+    /// Tries again for requests that wait for changes that the kernel does not report. Returns true if any
+    /// request still waits for those.
     pub(super) fn retry_locks(&self) -> bool {
         self.end_waiting(self.locks.retry());
         self.locks.must_be_retried()
     }
 
-    /// A process closes a descriptor of open file `fh`: it gives up all its records on that file. What was locked
-    /// through the open file ends if no other descriptor is left, which the kernel says later.
+    /// A process closes a descriptor of open file `fh`: it gives up all its record locks on that file. Locks
+    /// made through the open file end if no other descriptor is left, which the kernel reports later.
     pub(super) fn close_descriptor(&self, open: &OpenFile, fh: u64, owner: u64) {
         let node = open.node.id;
         let space = Space::Record;
@@ -176,7 +177,7 @@ impl Adapter {
         }
     }
 
-    /// An open file is gone, and with it what was locked through it.
+    /// An open file was released, and the locks made through it end.
     pub(super) fn unlock_file(&self, open: &OpenFile, fh: u64) {
         for space in [Space::Record, Space::Whole] {
             let subject = Subject {
@@ -187,7 +188,7 @@ impl Adapter {
         }
     }
 
-    /// The kernel takes a request back that may wait for a lock; nothing else waits.
+    /// The kernel cancels a request that may wait for a lock; no other request waits.
     pub(super) fn interrupt(&self, interrupt: abi::InterruptIn, reply: Reply<'_>) {
         reply.none();
         let waiting = self.locks.interrupt(interrupt.unique);

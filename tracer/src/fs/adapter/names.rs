@@ -1,4 +1,4 @@
-//! Requests about names: looking up, making, removing, renaming.
+//! Requests about names: lookup, creation, removal, renaming.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,9 +18,9 @@ use nix::Result;
 
 impl Adapter {
     pub(super) fn lookup(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, Effort::Look);
-        let (result, file) = match self.view.node(req.node) {
-            Ok(parent) => self.view.lookup(req.who, &parent, name),
+        let started = self.log.start(req.who.tid, Effort::Proc);
+        let (result, file) = match self.passthrough.node(req.node) {
+            Ok(parent) => self.passthrough.lookup(req.who, &parent, name),
             Err(errno) => (Err(errno), None),
         };
         let event = Event::new(Op::Lookup, file);
@@ -82,8 +82,8 @@ impl Adapter {
         reply: Reply<'_>,
     ) {
         let started = self.log.start(req.who.tid, Effort::Fresh);
-        let (result, file) = match self.view.node(req.node) {
-            Ok(parent) => self.view.make(req.who, &parent, name, new),
+        let (result, file) = match self.passthrough.node(req.node) {
+            Ok(parent) => self.passthrough.make(req.who, &parent, name, new),
             Err(errno) => (Err(errno), None),
         };
         self.log.end(started, event(file), done(&result));
@@ -98,11 +98,11 @@ impl Adapter {
         reply: Reply<'_>,
     ) {
         let started = self.log.start(req.who.tid, Effort::Fresh);
-        let node = self.view.node(oldnodeid);
+        let node = self.passthrough.node(oldnodeid);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let link = |node: &Node| {
-            let parent = self.view.node(req.node)?;
-            self.view.link(req.who, node, &parent, name)
+            let parent = self.passthrough.node(req.node)?;
+            self.passthrough.link(req.who, node, &parent, name)
         };
         let result = node.and_then(|node| link(&node));
         let event = Event::new(Op::Link, file);
@@ -112,13 +112,15 @@ impl Adapter {
 
     pub(super) fn remove_name(&self, req: &Request, name: &OsStr, op: Op, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, Effort::Fresh);
-        let parent = self.view.node(req.node);
+        let parent = self.passthrough.node(req.node);
         let file = parent
             .as_ref()
             .ok()
-            .and_then(|parent| self.view.known_as(parent, name));
-        let result =
-            parent.and_then(|parent| self.view.remove(req.who, &parent, name, op == Op::Rmdir));
+            .and_then(|parent| self.passthrough.known_as(parent, name));
+        let result = parent.and_then(|parent| {
+            self.passthrough
+                .remove(req.who, &parent, name, op == Op::Rmdir)
+        });
         self.log.end(started, Event::new(op, file), done(&result));
         reply.done(result);
     }
@@ -133,22 +135,22 @@ impl Adapter {
     ) {
         let started = self.log.start(req.who.tid, Effort::Fresh);
         let parents = self
-            .view
+            .passthrough
             .node(req.node)
-            .and_then(|from| Ok((from, self.view.node(to_parent)?)));
+            .and_then(|from| Ok((from, self.passthrough.node(to_parent)?)));
         let file = parents
             .as_ref()
             .ok()
-            .and_then(|parents| self.view.known_as(&parents.0, from));
+            .and_then(|parents| self.passthrough.known_as(&parents.0, from));
         let result = parents.and_then(|(from_parent, to_parent)| {
             let (from, to) = ((&*from_parent, from), (&*to_parent, to));
-            let [moved, replaced] = self.view.rename(req.who, from, to, flags)?;
+            let [moved, replaced] = self.passthrough.rename(req.who, from, to, flags)?;
             let (from, to, tid) = (from.0, to.0, req.who.tid);
             if let Some(node) = moved {
-                self.walks.moved(&self.view, &node, from, to, tid);
+                self.walks.moved(&self.passthrough, &node, from, to, tid);
             }
             if let Some(node) = replaced {
-                self.walks.moved(&self.view, &node, to, from, tid);
+                self.walks.moved(&self.passthrough, &node, to, from, tid);
             }
             Ok(())
         });
@@ -161,7 +163,7 @@ impl Adapter {
         let event = |file| Event::new(Op::Readlink, file);
         let length =
             |result: &Result<_>| outcome(result, |target: &std::ffi::OsString| target.len() as i64);
-        match self.on_node(req, event, |node| self.view.readlink(node), length) {
+        match self.on_node(req, event, |node| self.passthrough.readlink(node), length) {
             Ok(target) => reply.data(target.as_bytes()),
             Err(errno) => reply.error(errno),
         }
@@ -171,7 +173,7 @@ impl Adapter {
         match result {
             Ok(Entry { node, attributes }) => {
                 let entry = self.entry_out(req.node, &node, &attributes);
-                // Once the kernel knows, it may forget: nothing of the node is used after this.
+                // Once the kernel has the answer, it may forget the node: the node is not used after this.
                 drop(node);
                 reply.body(&entry);
             }
@@ -179,15 +181,17 @@ impl Adapter {
         }
     }
 
-    /// Entry for the kernel of a node in the directory `parent`.
+    /// The kernel's entry for a node in the directory `parent`.
     pub(super) fn entry_out(
         &self,
         parent: u64,
         node: &Node,
         attributes: &Attributes,
     ) -> abi::EntryOut {
-        let name_ttl = self.ttl.max(self.walks.entry_ttl(&self.view, parent, node));
-        let number = self.view.number(&node.key);
+        let name_ttl = self
+            .ttl
+            .max(self.walks.entry_ttl(&self.passthrough, parent, node));
+        let number = self.passthrough.number(&node.key);
         entry_out(node.id, number, attributes, name_ttl, self.ttl)
     }
 }

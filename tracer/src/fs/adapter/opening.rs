@@ -19,11 +19,11 @@ impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
         let flags = arguments.flags;
         let started = self.log.start(req.who.tid, Effort::Fresh);
-        let node = self.view.node(req.node);
+        let node = self.passthrough.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| {
             let opened = self
-                .view
+                .passthrough
                 .open(req.who, started.opener(), node, flags as i32)?;
             if flags & libc::O_TRUNC as u32 != 0 {
                 self.mode_may_differ(req.node);
@@ -94,41 +94,46 @@ impl Adapter {
         started: &Started,
         new: NewFile<'_>,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
-        match self.view.node(req.node) {
-            Ok(parent) => self.view.create(req.who, started.opener(), &parent, new),
+        match self.passthrough.node(req.node) {
+            Ok(parent) => self
+                .passthrough
+                .create(req.who, started.opener(), &parent, new),
             Err(errno) => (Err(errno), None),
         }
     }
 
-    /// Answer to an open: it says that reads and writes come here as the application
-    /// makes them, and that writes that do not extend the file may come at the same time (not from who uses io_uring, see
-    /// [`crate::rings`]); or
-    /// whether the pages that the cache has of it are still right; or that they never come here, because
-    /// tracepoints tell of them.
+    /// Answer to an open. Without a cache it says that reads and writes come here as the application makes
+    /// them, and that writes that do not extend the file may come at the same time (not from a process that
+    /// uses io_uring, see [`crate::rings`]). With a cache it says if the cached pages are still valid. Where
+    /// the kernel serves the data, it says that reads and writes do not come here, because tracepoints report
+    /// them.
     fn open_out(&self, started: &Started, opened: Opened, flags: u32) -> abi::OpenOut {
         let (fh, open) = opened;
         let node = &*open.node;
-        let register = || self.backings.acquire(node.id, || self.view.pin(node));
+        let register = || {
+            self.backings
+                .acquire(node.id, || self.passthrough.pin(node))
+        };
         let backing = self.shared.registers().then(register).flatten();
-        // A position that is shared with outside is kept here.
+        // A position that is shared with processes outside is kept here.
         let shares = || open.position.is_some();
         let may_pass = backing.is_some() && !shares();
         let has_ring = started.caller.is_some_and(|who| self.rings.has(who.upid));
         let by_kernel = may_pass && has_ring;
-        let passes = self.tell_kernel(started, &open, flags, may_pass, by_kernel);
+        let passes = self.report_open(started, &open, flags, may_pass, by_kernel);
         let is_read = flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32;
         if (passes || by_kernel) && !is_read {
             open.wrote.store(true, Ordering::Relaxed);
         }
         let data = match self.shared.layer {
-            // Of a shared position the page cache knows nothing.
+            // The page cache does not know a shared position.
             FileLayer::Cached if !shares() => {
-                let unchanged = self.view.is_unchanged(fh, node);
+                let unchanged = self.passthrough.is_unchanged(fh, node);
                 let keep = if unchanged { fopen::KEEP_CACHE } else { 0 };
-                // Closing what was only read tells nothing, and nobody waits for it.
+                // The close of a file that was only read has no effect, so the kernel need not wait for it.
                 keep | if is_read { fopen::NOFLUSH } else { 0 }
             }
-            // By passthrough or, where that is not to be had, through the page cache.
+            // By passthrough or, if that is not available, through the page cache.
             _ if has_ring && !shares() => 0,
             FileLayer::Kernel if passes => 0,
             _ => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
@@ -140,14 +145,15 @@ impl Adapter {
         }
     }
 
-    /// The layer that sees the data which the kernel serves, if there is one.
+    /// The layer that records the data that the kernel serves, if there is one.
     pub(super) fn kernel_layer(&self) -> Option<&Opens> {
         let is_used = self.shared.layer == FileLayer::Kernel;
         self.kernel.as_deref().filter(|_| is_used)
     }
 
-    /// Tells the kernel layer, if there is one, of an open file. Whether that records its data.
-    fn tell_kernel(
+    /// Reports an open file to the kernel layer, if there is one. Returns true if that layer records its
+    /// data.
+    fn report_open(
         &self,
         started: &Started,
         open: &OpenFile,
@@ -159,13 +165,13 @@ impl Adapter {
             return false;
         };
         let passes = by_kernel || may_pass && kernel.may_pass(started.caller, flags);
-        // A program that is run is nobody's descriptor.
+        // A program that is executed has no descriptor in a process.
         if !open.is_program {
             let opened = OpenedFile {
                 file: open.node.recorded(),
                 flags,
                 by_fuse: !passes,
-                number: Some(self.view.number(&open.node.key)),
+                number: Some(self.passthrough.number(&open.node.key)),
             };
             kernel.note(Note {
                 at: self.log.now(),
@@ -178,11 +184,11 @@ impl Adapter {
 
     pub(super) fn flush_file(&self, req: &Request, flush: abi::FlushIn, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, Effort::Tables);
-        let open = match self.view.file(flush.fh) {
+        let open = match self.passthrough.file(flush.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };
-        let result = self.view.flush(&open);
+        let result = self.passthrough.flush(&open);
         self.close_descriptor(&open, flush.fh, flush.lock_owner);
         self.log.end_pieces_of(&started, &open.split);
         let event = Event::new(Op::Flush, open.node.recorded());
@@ -193,7 +199,7 @@ impl Adapter {
 
     pub(super) fn release_file(&self, req: &Request, release: &abi::ReleaseIn, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, Effort::Tables);
-        let open = match self.view.release(release.fh) {
+        let open = match self.passthrough.release(release.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };

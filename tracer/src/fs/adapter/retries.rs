@@ -1,4 +1,4 @@
-//! When to try again for those who wait for something that the kernel does not tell of.
+//! Timing of the retries for requests that wait for changes that the kernel does not report.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The first pause between two tries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
-/// Has the other end try.
+/// Asks the other end to try.
 #[derive(Debug)]
 pub(super) struct Retries(Sender<Message>);
 
@@ -20,27 +20,27 @@ enum Message {
     End,
 }
 
-/// Both ends.
+/// Makes both ends.
 pub(super) fn pair() -> (Retries, Retrier) {
     let (sender, receiver) = channel();
     (Retries(sender), Retrier(receiver))
 }
 
 impl Retries {
-    /// Somebody waits.
+    /// A request waits.
     pub(super) fn begin(&self) {
-        // Fails only at the very end, when nobody waits any more.
+        // Fails only at the very end, when no request waits any more.
         let _ = self.0.send(Message::Begin);
     }
 
-    /// Nobody waits any more.
+    /// No request waits any more.
     pub(super) fn end(&self) {
         let _ = self.0.send(Message::End);
     }
 }
 
 impl Retrier {
-    /// Calls `again` from time to time while somebody waits, which it returns.
+    /// Calls `again` from time to time while a request waits, which `again` returns.
     pub(super) fn run(&self, mut again: impl FnMut() -> bool) {
         let (first, longest) = PAUSES;
         let mut pause = None;

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-/// True if a signal waits for thread `tid` or its process, and is not blocked by the thread. `false`
-/// for a thread that cannot be seen.
+/// Returns true if a signal waits for thread `tid` or its process and the thread does not block it; false for
+/// a thread that cannot be seen.
 pub(super) fn is_pending(tid: u32) -> bool {
     fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|status| is_in(&status))
 }
 
-/// From `/proc/PID/status`, proc(5).
+/// Parses `/proc/PID/status`, proc(5).
 fn is_in(status: &str) -> bool {
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -11,7 +11,7 @@ use super::retries::{self, Retrier};
 use super::{Adapter, Backings, Walks};
 use crate::fs::locks::Locks;
 use crate::fs::log::Log;
-use crate::fs::passthrough::View;
+use crate::fs::passthrough::Passthrough;
 use crate::fs::protocol::{self, Device, IoUring, KernelDevice, Rings, Serve};
 use crate::opens::Opens;
 use crate::priority;
@@ -21,30 +21,30 @@ pub(in crate::fs) struct Served {
     adapter: Arc<Adapter>,
     /// One for each thread.
     devices: Vec<Arc<dyn Device>>,
-    /// Where the kernel grants it, requests come this way.
+    /// Rings, if the kernel grants them: requests then come over them.
     rings: Option<Rings>,
     dropper: Dropper,
     retrier: Retrier,
 }
 
 impl Served {
-    /// Shakes hands on the device of a mount and finds out what is possible.
+    /// Makes the handshake on the device of a mount and finds out which features are available.
     pub(in crate::fs) fn begin(
         device: OwnedFd,
         wanted: Wanted,
-        view: Arc<View>,
+        passthrough: Arc<Passthrough>,
         log: Arc<Log>,
         kernel: Option<Arc<Opens>>,
         users_of_rings: Arc<crate::rings::Rings>,
     ) -> io::Result<Served> {
         let largest_request = handshake::largest_request();
-        // Without them the device serves as well.
+        // Without rings the device serves as well.
         let first = Arc::new(KernelDevice::new(device.try_clone()?));
         let rings = wanted
             .io_uring
             .then(|| Rings::new(&first, largest_request as usize).ok())
             .flatten();
-        // The kernel looks again whether it is on when it is answered.
+        // The kernel reads the switch again when the handshake is answered.
         let on = rings.as_ref().and_then(|_| IoUring::turn_on().ok());
         let own = device.try_clone()?;
         let granted = handshake::shake(device, wanted, on.is_some(), largest_request)?;
@@ -67,17 +67,17 @@ impl Served {
         }
         let first: Arc<dyn Device> = first;
         devices.resize(wanted.threads.max(1), Arc::clone(&first));
-        // A thread with a ring is given the next request while it still tells the kernel, and that
-        // may be the one the kernel waits for.
-        let may_tell = match rings {
+        // A thread with a ring gets the next request while it still notifies the kernel, and that request may
+        // be the one for which the kernel waits.
+        let may_notify = match rings {
             Some(_) => 0,
             None => wanted.threads.saturating_sub(1),
         };
-        let (drops, dropper) = invalidate::pair(Arc::clone(&first), may_tell);
+        let (drops, dropper) = invalidate::pair(Arc::clone(&first), may_notify);
         let (retries, retrier) = retries::pair();
         let adapter = Arc::new(Adapter {
             walks: Walks::new(wanted.permission, &first),
-            view,
+            passthrough,
             log,
             shared,
             backings,
@@ -102,7 +102,7 @@ impl Served {
         Arc::clone(&self.adapter.shared)
     }
 
-    /// Serves until the kernel has let go of the mount.
+    /// Serves until the kernel releases the mount.
     pub(in crate::fs) fn run(self) -> io::Result<()> {
         let Served {
             adapter,
@@ -118,7 +118,7 @@ impl Served {
             let dropping = thread::Builder::new()
                 .name("fs-invalidate".into())
                 .spawn_scoped(scope, move || {
-                    // What it is late to drop is what somebody reads instead of newer data.
+                    // If this thread is late, processes read old data.
                     priority::at_once();
                     dropper.run();
                 });
@@ -134,7 +134,7 @@ impl Served {
                 .as_ref()
                 .is_some_and(|rings| rings.refusal().is_none())
             {
-                // What is left for the device: forgets and interrupts.
+                // The device still gets forgets and interrupts.
                 devices.truncate(1);
             }
             let serve = |(number, device): (usize, Arc<dyn Device>)| {
@@ -162,7 +162,7 @@ impl Served {
 }
 
 impl Adapter {
-    /// Nobody serves any more, so nobody is helped.
+    /// No thread serves any more, so the helper threads end.
     fn end_helpers(&self) {
         self.drops.end();
         self.retries.end();

@@ -1,4 +1,4 @@
-//! The adapter behind a device of our own: whatever comes, every request gets one answer.
+//! The adapter behind a device of the test: every request, however malformed, gets one answer.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::fs::protocol::abi::OutHeader;
 use crate::fs::protocol::{Device, serve};
 use crate::fs::{Config, FileTable, Filter, Permission};
 
-/// Requests to come, and replies that came.
+/// Requests to send, and the replies that came.
 #[derive(Debug, Default)]
 struct Script {
     requests: Mutex<VecDeque<Vec<u8>>>,
@@ -63,7 +63,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
     let files = Arc::new(FileTable::new(Recorder::nowhere()));
     let callers = Arc::new(TaskTable::new());
     Adapter {
-        view: Arc::new(View::new(config, files, clock).unwrap()),
+        passthrough: Arc::new(Passthrough::new(config, files, clock).unwrap()),
         log: Arc::new(Log::new(Recorder::nowhere(), clock, callers, false, false)),
         shared: Arc::new(Shared {
             layer: FileLayer::Direct,
@@ -96,7 +96,7 @@ fn message(opcode: u32, unique: u64, nodeid: u64, body: &[u8]) -> Vec<u8> {
     [header.as_bytes(), body].concat()
 }
 
-/// Bodies that come close to making sense: small numbers, then names.
+/// Bodies that nearly make sense: small numbers, then names.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![0u64..4, Just(1 << 32), any::<u64>()];
     let names = prop::sample::select(vec![
@@ -116,7 +116,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// All operations but those that take the space or the time of the machine.
+/// All operations but those that take much space or time of the machine.
 fn operation() -> impl Strategy<Value = u32> {
     (0u32..56).prop_filter("costly", |op| {
         ![opcode::FALLOCATE, opcode::SYNCFS].contains(op)
@@ -142,11 +142,11 @@ proptest! {
         let script = Arc::new(Script::default());
         let mut expected = Vec::new();
         for (unique, (operation, node, body)) in (1..).zip(&requests) {
-            // Odd numbers are the root, where most of what can happen happens.
+            // Odd numbers are the root, where most effects are possible.
             let node = if node % 2 == 1 { 1 } else { node / 2 };
             let message = message(*operation, unique, node, body);
             script.requests.lock().unwrap().push_back(message);
-            // A lock may be waited for.
+            // A request for a lock may wait.
             if !SILENT.contains(operation) && *operation != opcode::SETLKW {
                 expected.push(unique);
             }

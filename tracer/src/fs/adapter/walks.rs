@@ -1,17 +1,16 @@
-//! Walking through directories without asking.
+//! Names of directories that the kernel may keep, so that walks through directories need no requests.
 //!
-//! Every component of every path is looked up, which is most of what a build asks for, although no
-//! application asked for it: what it asked for is the last one. So the kernel may keep the names of
-//! directories for a moment. A `stat` of a directory is still seen, because its attributes may not
-//! be kept.
+//! Every component of every path is looked up. That is most of the requests of a build, although the
+//! application means only the last component. So the kernel may keep the names of directories for a short
+//! time. A `stat` of a directory is still seen, because its attributes may not be kept.
 //!
-//! Whoever looks a name up must be allowed to search its directory. Where the real filesystem
-//! decides that, lookup by lookup, only names in directories that everybody may search are kept;
-//! and when that has changed, the kernel is told to ask again.
+//! A process that looks up a name must be allowed to search its directory. Where the real filesystem decides
+//! that, lookup by lookup, only names in directories that every user may search are kept; when that changes,
+//! the kernel is notified to look them up again.
 //!
-//! Being told so, it takes away what is mounted on the names in question (`d_invalidate` in
-//! fs/dcache.c). Where something is mounted below the view, the names that are kept are waited for
-//! instead, and from then on none is kept.
+//! With that notification, the kernel detaches mounts on the names in question (`d_invalidate` in
+//! fs/dcache.c). If something is mounted below this mount, the change waits instead until the kept names have
+//! expired, and from then on none is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,31 +21,31 @@ use flowtrace_schema::FileKind;
 
 use crate::fs::Permission;
 use crate::fs::node::Node;
-use crate::fs::passthrough::View;
+use crate::fs::passthrough::Passthrough;
 use crate::fs::protocol::{Device, notify};
 use crate::mounting;
 
-/// How long the kernel may keep the name of a directory. It learns of changes made through the
-/// mount at once, and of others after this time.
+/// Time for which the kernel may keep the name of a directory. It sees changes made through the mount at
+/// once, and others after this time.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Policy for the names of directories that the kernel may keep.
 #[derive(Debug)]
 pub(super) enum Walks {
-    /// Each is looked up: the kernel could not be told to ask again.
+    /// No name is kept: the kernel could not be notified to look them up again.
     Asked,
     /// All users have the same rights, or the kernel checks them.
     Kept,
-    /// Only what everybody may reach.
+    /// Only names in directories that every user may search.
     KeptIfOpen(Reach),
 }
 
-/// The way to make the kernel ask again.
+/// The way to make the kernel look names up again.
 #[derive(Debug)]
 pub(super) struct Reach {
     device: Arc<dyn Device>,
     since: Instant,
-    /// Something is mounted below the view.
+    /// True if something is mounted below this mount.
     is_mounted_on: AtomicBool,
 }
 
@@ -73,52 +72,65 @@ impl Reach {
 }
 
 impl Walks {
-    /// Time for which the kernel may keep the name of `node` in the directory `parent`, which it need not look up then.
-    pub(super) fn entry_ttl(&self, view: &View, parent: u64, node: &Node) -> Duration {
+    /// Time for which the kernel may keep the name of `node` in the directory `parent`, without a lookup.
+    pub(super) fn entry_ttl(
+        &self,
+        passthrough: &Passthrough,
+        parent: u64,
+        node: &Node,
+    ) -> Duration {
         let may_keep = node.kind == FileKind::Directory
             && match self {
                 Walks::Asked => false,
                 Walks::Kept => true,
                 Walks::KeptIfOpen(reach) if reach.is_mounted_on.load(Ordering::Relaxed) => false,
-                Walks::KeptIfOpen(reach) => view.node(parent).is_ok_and(|parent| {
-                    // Noted before the look: whoever closes the directory after it finds the note.
+                Walks::KeptIfOpen(reach) => passthrough.node(parent).is_ok_and(|parent| {
+                    // Noted before the check: a thread that restricts the directory after the check finds the
+                    // note.
                     let now = reach.now_ns();
                     parent.name_kept_ns.store(now, Ordering::SeqCst);
-                    view.is_open_to_all(&parent)
+                    passthrough.is_open_to_all(&parent)
                 }),
             };
         if may_keep { KEPT } else { Duration::ZERO }
     }
 
-    /// Thread `tid` has changed who may search directory `node`.
-    pub(super) fn permissions_changed(&self, view: &View, node: &Node, tid: u32) {
-        self.shut(view, node, node, tid);
+    /// Thread `tid` has changed the permission to search directory `node`.
+    pub(super) fn permissions_changed(&self, passthrough: &Passthrough, node: &Node, tid: u32) {
+        self.shut(passthrough, node, node, tid);
     }
 
     /// Thread `tid` has moved a directory out of the directory `from` into another one.
-    pub(super) fn moved(&self, view: &View, node: &Node, from: &Node, into: &Node, tid: u32) {
+    pub(super) fn moved(
+        &self,
+        passthrough: &Passthrough,
+        node: &Node,
+        from: &Node,
+        into: &Node,
+        tid: u32,
+    ) {
         if node.kind == FileKind::Directory && from.id != into.id {
-            self.shut(view, from, into, tid);
+            self.shut(passthrough, from, into, tid);
         }
     }
 
-    /// Names that are kept of the directory `asked` are now in `now`: if not everybody may search
-    /// that, none must be kept any more.
-    fn shut(&self, view: &View, asked: &Node, now: &Node, tid: u32) {
+    /// Names kept for the directory `asked` are now in `now`. If not every user may search that one, no name
+    /// may be kept any more.
+    fn shut(&self, passthrough: &Passthrough, asked: &Node, now: &Node, tid: u32) {
         let Walks::KeptIfOpen(reach) = self else {
             return;
         };
         let last = asked.name_kept_ns.load(Ordering::SeqCst);
         let age = reach.now_ns().saturating_sub(last);
         let left = KEPT.saturating_sub(Duration::from_nanos(age));
-        if last == 0 || left.is_zero() || view.is_open_to_all(now) {
+        if last == 0 || left.is_zero() || passthrough.is_open_to_all(now) {
             return;
         }
         if reach.is_mounted_on.load(Ordering::Relaxed) || mounting::is_mounted_on(tid) {
             reach.is_mounted_on.store(true, Ordering::Relaxed);
             thread::sleep(left);
         } else {
-            // It knew how when this began.
+            // The kernel has this notification: that was tested at the start.
             let _ = notify::look_up_again(&*reach.device);
         }
     }

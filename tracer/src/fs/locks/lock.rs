@@ -1,9 +1,9 @@
 //! One lock: its range, owner and kind.
 
-/// The last byte that can be locked: a range to there goes to the end of the file, wherever that is.
+/// The last byte that can be locked: a range to this byte extends to the end of the file.
 pub(crate) const END: u64 = i64::MAX as u64;
 
-/// Which kind of call made a lock.
+/// Kind of call that made a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Space {
     /// `fcntl`: a range of bytes.
@@ -15,22 +15,22 @@ pub(crate) enum Space {
 /// Kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Others may hold it for reading too.
+    /// Others may have it for reading too.
     Read,
-    /// Nobody else holds any.
+    /// No other owner has a lock.
     Write,
 }
 
-/// A lock that is held or wanted; `None` as kind gives the range up.
+/// A lock that an owner has or wants; `None` as kind releases the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
-    /// Owner, as the kernel numbers owners.
+    /// Owner, by the kernel's number.
     pub(crate) owner: u64,
     /// Open file through which it was made.
     pub(crate) fh: u64,
     /// Process that made it.
     pub(crate) pid: u32,
-    /// Kind; `None` gives the range up.
+    /// Kind; `None` releases the range.
     pub(crate) kind: Option<Kind>,
     /// First byte.
     pub(crate) start: u64,
@@ -43,7 +43,7 @@ impl Lock {
         self.start <= other.end && other.start <= self.end
     }
 
-    /// True if this lock, which is held, is in the way of `wanted`.
+    /// True if this lock conflicts with `wanted`.
     pub(super) fn conflicts(&self, wanted: &Lock) -> bool {
         let exclusive = [self.kind, wanted.kind].contains(&Some(Kind::Write));
         wanted.kind.is_some() && exclusive && self.owner != wanted.owner && self.overlaps(wanted)

@@ -1,10 +1,10 @@
-//! The locks of a file as those see them who do not use the mount: the real file is locked as the
-//! sum of what is held inside, and what they hold is in the way inside.
+//! The locks of a file for processes that do not use the mount: the real file is locked with the sum of the
+//! locks inside, and locks outside conflict with those inside.
 //!
-//! The open file description of one application holds them for all: records as its own
-//! (`F_OFD_SETLK` of fcntl(2)), so that closing other descriptors here does not give them up, and
-//! whole-file locks by flock(2), which is what the standard library's are. Never waits: whoever must
-//! is tried again ([`super::Locks::retry`]).
+//! The open file description of one application has the locks for all: records as its own (`F_OFD_SETLK` of
+//! fcntl(2)), so that closing other descriptors here does not release them, and whole-file locks by flock(2),
+//! which the standard library uses. Nothing here waits: a request that has to wait is retried
+//! ([`super::Locks::retry`]).
 
 use std::fs::{File, TryLockError};
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::lock::{END, Kind, Lock, Space};
 
-/// A range with the strongest lock that anybody inside holds of it.
+/// A range with the strongest lock that any owner inside has on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     kind: Kind,
@@ -47,8 +47,8 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// Through an open file of an application. `None`: it has no descriptor to spare, and nobody
-    /// outside sees the locks.
+    /// Locks through an open file of an application. `None` if no descriptor is left; processes outside then
+    /// do not see the locks.
     pub(super) fn through(file: BorrowedFd<'_>, space: Space) -> Option<Outside> {
         let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL).ok()?);
         Some(Outside {
@@ -59,30 +59,30 @@ impl Outside {
         })
     }
 
-    /// True if it can hold such a lock: records for writing want a file that is open for writing.
+    /// True if such a lock is possible: record locks for writing need a file that is open for writing.
     pub(super) fn can_hold(&self, wanted: &Lock) -> bool {
         self.may_write || self.space == Space::Whole || wanted.kind != Some(Kind::Write)
     }
 
-    /// Locks the real file for somebody inside, whom nobody there is in the way of. `false`:
-    /// somebody outside is.
+    /// Locks the real file for an owner inside, which has no conflict there. Returns false if a lock outside
+    /// conflicts.
     pub(super) fn take(&mut self, wanted: &Lock) -> bool {
         let Some(part) = Part::of(wanted) else {
             return true;
         };
         let taken = self.set(Some(part.kind), part.start, part.end);
         self.parts.push(part);
-        // A filesystem without locks has nobody who holds one.
+        // On a filesystem without locks no process has one.
         !matches!(taken, Err(Errno::EAGAIN | Errno::EACCES))
     }
 
-    /// Gives up what nobody of `held` has any more.
+    /// Releases the locks that no owner in `held` has any more.
     pub(super) fn follow(&mut self, held: &[Lock]) {
         let parts = sum(held);
         if parts == self.parts {
             return;
         }
-        // What is weaker than before is always granted; what is new was taken before.
+        // A weaker lock than before is always granted; a new one was taken before.
         for part in parts.iter().filter(|part| !self.parts.contains(part)) {
             let _ = self.set(Some(part.kind), part.start, part.end);
         }
@@ -97,7 +97,7 @@ impl Outside {
         self.parts = parts;
     }
 
-    /// A lock of somebody outside that is in the way of `wanted`.
+    /// A lock outside that conflicts with `wanted`.
     pub(super) fn conflict(&self, wanted: &Lock) -> Option<Lock> {
         let kind = wanted.kind.filter(|_| self.space == Space::Record)?;
         let mut lock = record(Some(kind), wanted.start, wanted.end);
@@ -172,7 +172,7 @@ fn record(kind: Option<Kind>, start: u64, end: u64) -> libc::flock {
         } as i16,
         l_whence: libc::SEEK_SET as i16,
         l_start: start.min(END) as i64,
-        // To the end, wherever that will be.
+        // 0 means to the end of the file.
         l_len: match end {
             END.. => 0,
             end => (end - start + 1) as i64,
@@ -181,7 +181,7 @@ fn record(kind: Option<Kind>, start: u64, end: u64) -> libc::flock {
     }
 }
 
-/// The strongest lock of each byte, in ranges as long as can be.
+/// The strongest lock of each byte, in ranges as long as possible.
 fn sum(held: &[Lock]) -> Vec<Part> {
     let parts: Vec<Part> = held.iter().filter_map(Part::of).collect();
     let ends = parts.iter().filter_map(|part| part.end.checked_add(1));

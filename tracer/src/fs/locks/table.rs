@@ -7,16 +7,16 @@ use std::time::Instant;
 use super::lock::{Lock, Space};
 use super::outside::Outside;
 
-/// End of the wait of a request for a lock.
+/// End of the wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// When the lock is free, or the request of this number is interrupted.
+    /// When the lock is free, or the request with this number is interrupted.
     Request(u64),
-    /// At this time: it is not to wait, but the open files in its way may be closed already.
+    /// At this time. The request is not to wait, but the open files in its way may be closed already.
     Closing(Instant),
 }
 
-/// Somebody who waits for a lock.
+/// A request that waits for a lock.
 #[derive(Debug)]
 pub(super) struct Waiter<W> {
     pub(super) wait: Wait,
@@ -24,14 +24,15 @@ pub(super) struct Waiter<W> {
     pub(super) waiter: W,
 }
 
-/// Locks that are held, sorted by their first byte, and those who wait.
+/// The locks of a file, sorted by their first byte, and the waiting requests.
 #[derive(Debug)]
 pub(super) struct FileLocks<W> {
     pub(super) held: Vec<Lock>,
     pub(super) waiting: VecDeque<Waiter<W>>,
-    /// Open files with locks of which a descriptor was closed, and until when the kernel may still release them.
+    /// Open files with locks of which a descriptor was closed, and the time until which the kernel may still
+    /// release them.
     closing: Vec<(u64, Instant)>,
-    /// The same for those who do not use the mount.
+    /// The locks for processes that do not use the mount.
     outside: Option<Outside>,
 }
 
@@ -51,12 +52,13 @@ impl<W> FileLocks<W> {
         self.held.is_empty() && self.waiting.is_empty()
     }
 
-    /// A held lock that is in the way of `wanted`.
+    /// A lock that conflicts with `wanted`.
     pub(super) fn conflict(&self, wanted: &Lock) -> Option<&Lock> {
         self.held.iter().find(|held| held.conflicts(wanted))
     }
 
-    /// A descriptor of open file `fh` was closed; if it was the last one, the kernel releases the file before `until`.
+    /// A descriptor of open file `fh` was closed; if it was the last one, the kernel releases the file before
+    /// `until`.
     pub(super) fn close(&mut self, fh: u64, until: Instant) {
         self.closing.retain(|&(closing, _)| closing != fh);
         if self.held.iter().any(|held| held.fh == fh) {
@@ -64,7 +66,8 @@ impl<W> FileLocks<W> {
         }
     }
 
-    /// Until when all that is in the way of `wanted` may be released; `None`: some of it is not being closed.
+    /// Time until which all locks that conflict with `wanted` may be released; `None` if one of them is not
+    /// being closed.
     pub(super) fn closing_until(&self, wanted: &Lock) -> Option<Instant> {
         let now = Instant::now();
         let until = |held: &Lock| {
@@ -76,7 +79,7 @@ impl<W> FileLocks<W> {
         all.into_iter().max()
     }
 
-    /// Takes out the requests that were not to wait, and of which the time is over.
+    /// Removes the requests that were not to wait, and whose time is over.
     pub(super) fn refuse(&mut self) -> Vec<W> {
         let now = Instant::now();
         let is_over =
@@ -88,8 +91,8 @@ impl<W> FileLocks<W> {
         refused
     }
 
-    /// True if `wanted`, a lock of `space`, can be held: nobody is in the way inside, nor outside of
-    /// the mount, where it is taken then: through `real`, unless another open file has it already.
+    /// True if `wanted`, a lock of `space`, can be granted: no lock inside conflicts, and none outside. The
+    /// lock is then taken outside, too: through `real`, unless another open file has the locks already.
     pub(super) fn take(
         &mut self,
         wanted: &Lock,
@@ -103,7 +106,7 @@ impl<W> FileLocks<W> {
                 .is_some_and(|now| now.can_hold(wanted))
             && let Some(mut other) = real.and_then(|real| Outside::through(real, space))
         {
-            // What the old one holds is in the way of the new one.
+            // The locks of the old description conflict with those of the new one.
             self.outside = None;
             for held in &self.held {
                 other.take(held);
@@ -120,8 +123,7 @@ impl<W> FileLocks<W> {
         }
     }
 
-    /// A lock of somebody outside that is in the way of `wanted`. `real`: an open file of whoever
-    /// asks.
+    /// A lock outside that conflicts with `wanted`. `real` is an open file of the process that asks.
     pub(super) fn conflict_outside(
         &self,
         wanted: &Lock,
@@ -134,7 +136,7 @@ impl<W> FileLocks<W> {
         }
     }
 
-    /// A request waits for locks outside alone, or for a time to be over.
+    /// True if a request waits only for locks outside, or for a time to pass.
     pub(super) fn must_be_retried(&self) -> bool {
         let is_free = |waiter: &Waiter<W>| self.conflict(&waiter.wanted).is_none();
         let is_timed = |waiter: &Waiter<W>| matches!(waiter.wait, Wait::Closing(_));
@@ -143,14 +145,14 @@ impl<W> FileLocks<W> {
             .any(|waiter| is_timed(waiter) || is_free(waiter))
     }
 
-    /// Has those outside see what is held now.
+    /// Updates the locks of the real file to the present ones.
     pub(super) fn show(&mut self) {
         if let Some(outside) = &mut self.outside {
             outside.follow(&self.held);
         }
     }
 
-    /// Makes `new` what its owner holds of its range; nothing may be in the way.
+    /// Sets the lock of an owner on the range of `new`; no other lock may conflict.
     pub(super) fn set(&mut self, new: Lock) {
         let (own, mut held): (Vec<Lock>, Vec<Lock>) =
             self.held.iter().partition(|held| held.owner == new.owner);
@@ -172,7 +174,7 @@ impl<W> FileLocks<W> {
         self.held = held;
     }
 
-    /// Grants what those who wait can hold now, in the order of arrival.
+    /// Grants the waiting requests that can have their locks now, in the order of arrival.
     pub(super) fn grant(&mut self) -> Vec<W> {
         let mut granted = Vec::new();
         for waiter in std::mem::take(&mut self.waiting) {
@@ -187,7 +189,7 @@ impl<W> FileLocks<W> {
     }
 }
 
-/// Rest of `held` outside the range of `new`.
+/// The parts of `held` outside the range of `new`.
 fn without(held: Lock, new: &Lock) -> impl Iterator<Item = Lock> + use<> {
     let before = (held.start < new.start).then(|| Lock {
         end: held.end.min(new.start.saturating_sub(1)),

@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// One call that ended.
+/// A call that ended.
 fn ended(name: &str, result: Result<()>) -> Ended<&str> {
     vec![(name, result)]
 }
@@ -73,7 +73,7 @@ fn a_whole_file_lock_is_given_up_before_it_is_changed() {
     assert_eq!(locks.release(whole, |held| held.owner == 2), granted("1"));
 }
 
-/// A descriptor was closed: the kernel says later whether it was the last one of its open file.
+/// A descriptor was closed: the kernel reports later if it was the last one of its open file.
 #[test]
 fn a_refusal_waits_for_an_open_file_that_is_being_closed() {
     let locks = Locks::default();
@@ -174,11 +174,11 @@ fn a_circle_of_waiting_is_refused() {
     assert_eq!(wait(3, 1), ended("", Err(Errno::EDEADLK)));
 }
 
-/// Bytes of a small file, and who holds each how.
+/// Bytes of a small file, with the owners and kinds of the locks of each.
 type Model = Vec<Vec<(u64, Kind)>>;
 
 proptest! {
-    /// The same as a table with an entry for each byte.
+    /// Equals a table with an entry for each byte.
     #[test]
     fn agrees_with_a_lock_for_each_byte(
         calls in prop::collection::vec((0u64..4, 0u8..3, 0u64..16, 0u64..16), 1..60),

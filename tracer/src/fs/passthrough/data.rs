@@ -8,7 +8,7 @@ use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, copy_file_range, fallocate, fc
 use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
-use super::View;
+use super::Passthrough;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
 use crate::fs::sys::file::{self, Argument};
@@ -17,19 +17,19 @@ use nix::Result;
 /// A write, as the kernel describes it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct Write<'a> {
-    /// Where.
+    /// Offset in the file.
     pub(in crate::fs) offset: u64,
     /// Bytes to write.
     pub(in crate::fs) data: &'a [u8],
-    /// The page cache of the mount writes, not an application.
+    /// True if the page cache of the mount writes, not an application.
     pub(in crate::fs) by_cache: bool,
-    /// The application has the file open with `O_APPEND` at this moment.
+    /// True if the application has the file open with `O_APPEND` at this instant.
     pub(in crate::fs) appends: bool,
-    /// The caller lacks the right to keep set-user-id and set-group-id.
+    /// True if the caller lacks the right to keep set-user-id and set-group-id.
     pub(in crate::fs) strip_privilege: bool,
 }
 
-impl View {
+impl Passthrough {
     /// Reads into `buffer` as much as one system call gives.
     pub(in crate::fs) fn read(
         &self,
@@ -44,7 +44,7 @@ impl View {
         }
     }
 
-    /// Writes as much as one system call takes; what the page cache writes back, all or fails.
+    /// Writes as much as one system call takes. A write of the page cache is written whole, or fails.
     pub(in crate::fs) fn write(
         &self,
         who: Requester,
@@ -96,7 +96,7 @@ impl View {
         lseek(open.fd.as_fd(), offset, whence)
     }
 
-    /// Allocates, frees or moves space.
+    /// Allocates, frees or moves space in a file.
     pub(in crate::fs) fn allocate(
         &self,
         who: Requester,
@@ -138,7 +138,7 @@ impl View {
         Ok(copied)
     }
 
-    /// A control call that is safe to pass on: inode flags, as `chattr` and `lsattr` use them.
+    /// Makes a control call that is safe to pass on: inode flags, as `chattr` and `lsattr` use them.
     pub(in crate::fs) fn control(
         &self,
         who: Requester,
@@ -154,7 +154,8 @@ impl View {
     }
 }
 
-/// Gives the real open file the `O_APPEND` that the application's has now. Most never change it.
+/// Sets `O_APPEND` of the real open file to its present value in the application's one. Most applications
+/// never change it.
 fn follow_append(open: &OpenFile, appends: bool) -> Result<()> {
     if open.appends.load(Ordering::Relaxed) == appends {
         return Ok(());
@@ -169,13 +170,13 @@ fn follow_append(open: &OpenFile, appends: bool) -> Result<()> {
     Ok(())
 }
 
-/// An offset as system calls take it.
+/// An offset in the type of system calls.
 pub(super) fn signed(offset: u64) -> Result<i64> {
     i64::try_from(offset).map_err(|_| Errno::EINVAL)
 }
 
-/// Writes all of `data`, or says why not: the kernel does not look at how much of changed pages
-/// was written, so a part would pass for the whole.
+/// Writes all of `data`, or returns the error. The kernel does not check how much of its changed pages was
+/// written, so a partial write would count as a whole one.
 fn write_whole(fd: BorrowedFd<'_>, data: &[u8], offset: i64) -> Result<usize> {
     let mut written = 0;
     while written < data.len() {

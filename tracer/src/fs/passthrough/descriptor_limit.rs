@@ -1,4 +1,4 @@
-//! How many descriptors the nodes of a mount may have.
+//! Limit of the descriptors of a mount's nodes.
 
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -17,8 +17,8 @@ impl DescriptorLimit {
         DescriptorLimit { limit }
     }
 
-    /// How many descriptors nodes may hold now: what open files leave of seven eighths of the limit, but for a few to work
-    /// with, and never more than five eighths.
+    /// Number of descriptors that nodes may have now: seven eighths of the limit minus the open files and a
+    /// few to work with, but at most five eighths.
     pub(super) fn for_nodes(&self) -> usize {
         let eighth = self.limit / 8;
         let left = (7 * eighth).saturating_sub(descriptor::open());

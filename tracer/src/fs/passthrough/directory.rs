@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{fdatasync, fsync};
 
 use super::stream::{Stream, is_dots};
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::credentials::Requester;
 use crate::fs::handle::{OpenDirectory, Opener};
 use crate::fs::node::Node;
@@ -33,17 +33,17 @@ pub(in crate::fs) struct Listed<'a> {
     pub(in crate::fs) name: &'a OsStr,
 }
 
-/// An entry of a listing with its node; the directory itself, its parent, and what cannot be
-/// looked up have none.
+/// An entry of a listing with its node. The directory itself, its parent, and entries that cannot be looked
+/// up have none.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct ListedPlus<'a> {
     /// The entry.
     pub(in crate::fs) listed: Listed<'a>,
-    /// Its node, of which a lookup was counted.
+    /// Its node; its lookup was counted.
     pub(in crate::fs) entry: Option<&'a Entry>,
 }
 
-impl View {
+impl Passthrough {
     /// Opens a directory.
     pub(in crate::fs) fn opendir(
         &self,
@@ -65,7 +65,7 @@ impl View {
         Ok(self.directories.insert(Arc::new(open)))
     }
 
-    /// Lists names from `position` on until `take` returns `false`: the entry did not fit.
+    /// Lists names from `position` on until `take` returns `false` because an entry did not fit.
     pub(in crate::fs) fn readdir(
         &self,
         open: &OpenDirectory,
@@ -94,8 +94,8 @@ impl View {
         })
     }
 
-    /// Lists names with their nodes from `position` on until `take` returns `false`: the entry
-    /// did not fit, and the lookup counted for it is taken back.
+    /// Lists names with their nodes from `position` on until `take` returns `false` because an entry did not
+    /// fit; the lookup counted for that entry is taken back.
     pub(in crate::fs) fn readdirplus(
         &self,
         open: &OpenDirectory,
@@ -119,19 +119,19 @@ impl View {
                 let entry = None;
                 return Ok(take(ListedPlus { listed, entry }));
             }
-            let names = open.node.look_at_names();
-            let found = self.look(&open.node, name);
+            let names = open.node.read_names();
+            let found = self.find_shown(&open.node, name);
             drop(names);
             let entry = match found {
                 Ok(entry) => entry,
                 // Removed since it was listed.
                 Err(Errno::ENOENT) => return Ok(true),
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => {
-                    // What was listed so far is an answer; the error comes with the next one.
+                    // The names listed so far are the answer; the error comes with the next one.
                     return if taken > 0 { Ok(false) } else { Err(errno) };
                 }
-                // A name is listed, also where looking it up fails: that is for those to know
-                // who do.
+                // A name is listed even if its lookup fails: the application gets that error when it uses the
+                // name.
                 Err(_) => {
                     let entry = None;
                     return Ok(take(ListedPlus { listed, entry }));
@@ -150,7 +150,7 @@ impl View {
         })
     }
 
-    /// The last descriptor of an open directory is gone.
+    /// The last descriptor of an open directory was closed.
     pub(in crate::fs) fn releasedir(&self, number: u64) -> Result<Arc<OpenDirectory>> {
         let open = self.directories.remove(number)?;
         let stream = open.stream.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +169,7 @@ impl View {
         }
     }
 
-    /// As [`View::control`], on a directory.
+    /// As [`Passthrough::control`], for a directory.
     pub(in crate::fs) fn control_directory(
         &self,
         who: Requester,

@@ -1,11 +1,11 @@
-//! Giving up descriptors before they run out.
+//! Eviction of descriptors before they run out.
 //!
-//! The kernel forgets a node only when it wants the memory, so a walk through many files leaves
-//! many nodes behind. When their descriptors take a large part of what this process may hold,
-//! the oldest are closed. When a call needs one, it is opened again: through an open file of the same
-//! inode where there is one, so that an open file takes one descriptor; otherwise by directory and name. The inode
-//! found there must be the same inode; otherwise, which takes a rename behind the mount's back, the
-//! call fails with `ESTALE` and the kernel looks the name up anew.
+//! The kernel forgets a node only when it needs the memory, so a walk through many files leaves many nodes
+//! behind. When their descriptors take a large part of the limit of this process, the oldest are closed. A
+//! call that needs one opens it again: through an open file of the same inode if there is one, so that an
+//! open file takes one descriptor; otherwise by directory and name. The inode found there must be the same
+//! one. If it is not, which takes a rename outside of the mount, the call fails with `ESTALE` and the kernel
+//! looks the name up anew.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::stat::Mode;
 use nix::unistd::dup;
 
-use super::View;
+use super::Passthrough;
 use crate::fs::descriptor::{self, Pin};
 use crate::fs::node::{Hold, Node, Place};
 use crate::fs::sys::{c_string, path_of};
@@ -28,19 +28,19 @@ use crate::stat;
 use crate::stat::Attributes;
 use nix::Result;
 
-impl View {
+impl Passthrough {
     /// The descriptor of a node.
     pub(in crate::fs) fn pin(&self, node: &Node) -> Result<Arc<Pin>> {
         let hold = node.descriptor.hold();
-        if !matches!(hold, Hold::Held(_)) {
-            // Before: what is found here is to stay for what is done with it.
+        if !matches!(hold, Hold::Pinned(_)) {
+            // Before the search, so that the descriptor found is not evicted at once.
             self.evict();
         }
         self.find(node, hold)
     }
 
-    /// The descriptor of a node, opened again if it was given up, and those of the directories above it as far as theirs
-    /// were. A loop, because directories may be thousands deep.
+    /// The descriptor of a node, opened again if it was given up, and those of the directories above it as
+    /// far as necessary. It is a loop, because directories may be thousands deep.
     fn find(&self, node: &Node, hold: Hold) -> Result<Arc<Pin>> {
         let mut below = Vec::new();
         let mut hold = hold;
@@ -49,7 +49,7 @@ impl View {
                 .last()
                 .map_or(node, |(directory, _): &(Arc<Node>, _)| directory);
             match hold {
-                Hold::Held(pin) => break pin,
+                Hold::Pinned(pin) => break pin,
                 Hold::Open(fd) => break self.open_through(&fd, node)?,
                 Hold::GivenUp(place) => {
                     hold = place.directory.descriptor.hold();
@@ -64,7 +64,7 @@ impl View {
         Ok(pin)
     }
 
-    /// Opens a node again of which something is open.
+    /// Opens the inode of a node again through an open file of it.
     fn open_through(&self, fd: &OwnedFd, node: &Node) -> Result<Arc<Pin>> {
         self.reopen_fd(fd.as_fd(), OFlag::O_PATH)
             .map(|fd| self.found_again(node, fd))
@@ -99,57 +99,57 @@ impl View {
     /// A file or directory of a node is about to be closed.
     pub(super) fn is_closing(&self, node: &Node, fd: &Arc<OwnedFd>) {
         if node.descriptor.closes(fd) {
-            // Where this fails the file stays open for the node.
+            // If this fails, the file stays open for the node.
             let _ = self.open_through(fd, node);
         }
         node.opens.fetch_sub(1, Ordering::Relaxed);
         descriptor::closed();
     }
 
-    /// Opens something; once more after making room, when descriptors ran out.
+    /// Opens a file; if descriptors have run out, evicts some and tries once more.
     pub(super) fn or_evict(&self, open: impl Fn() -> Result<OwnedFd>) -> Result<OwnedFd> {
         match open() {
             Err(Errno::EMFILE | Errno::ENFILE) => {
-                self.give_up(descriptor::held() / 2);
+                self.give_up(descriptor::pinned() / 2);
                 open()
             }
             result => result,
         }
     }
 
-    /// Fails unless there are as many descriptors as what is about to be made takes: it could not be
-    /// taken back if they were found missing afterwards.
+    /// Fails unless `count` descriptors are free. A new file could not be removed again if descriptors ran
+    /// out after its creation.
     pub(super) fn spare(&self, count: usize) -> Result<()> {
-        if descriptor::held() + descriptor::open() <= self.limit.limit / 2 {
+        if descriptor::pinned() + descriptor::open() <= self.limit.limit / 2 {
             return Ok(());
         }
         let taken = (0..count).map(|_| self.or_evict(|| dup(self.descriptors.as_fd())));
         taken.collect::<Result<Vec<_>>>().map(drop)
     }
 
-    /// A node has a descriptor more.
+    /// A node has got a descriptor.
     pub(super) fn holds(&self, node: &Node) {
         self.holders().push_back(node.id);
         self.evict();
     }
 
-    /// Gives up descriptors where nodes have too many. What this takes itself, to find directories again, does not begin
-    /// it anew.
+    /// Gives up descriptors if nodes have too many. The descriptors that this takes itself, to find
+    /// directories again, do not start another eviction.
     fn evict(&self) {
         let most = self.limit.for_nodes();
-        if descriptor::held() > most && !self.is_evicting.swap(true, Ordering::Acquire) {
+        if descriptor::pinned() > most && !self.is_evicting.swap(true, Ordering::Acquire) {
             self.give_up(most / 5 * 4);
             self.is_evicting.store(false, Ordering::Release);
         }
     }
 
-    /// Gives up descriptors until nodes hold no more than `goal`, the oldest first, directories
-    /// last: whatever lies below is found through them.
+    /// Gives up descriptors until nodes have no more than `goal`: the oldest first, directories last, because
+    /// the files below are found through them.
     fn give_up(&self, goal: usize) {
         for with_directories in [false, true] {
             let turns = self.holders().len();
             for _ in 0..turns {
-                if descriptor::held() <= goal {
+                if descriptor::pinned() <= goal {
                     return;
                 }
                 let Some(id) = self.holders().pop_front() else {
@@ -191,7 +191,7 @@ impl View {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a node can be found again. `None`: it has no name any more, or elsewhere.
+    /// The place at which a node can be found again; `None` if it has no name any more, or a name elsewhere.
     fn place(&self, node: &Node) -> Option<Place> {
         let pin = node.descriptor.pin()?;
         let path = readlink(path_of(pin.as_fd()).as_c_str()).ok()?;
@@ -202,7 +202,7 @@ impl View {
         is(node, &there).then_some(Place { directory, name })
     }
 
-    /// A node was found under a name: if its descriptor was given up, it is found there again.
+    /// A node was found under a name: if its descriptor was given up, it will be found there again.
     pub(super) fn is_here(&self, node: &Node, directory: &Node, name: &OsStr) {
         if node.descriptor.pin().is_none()
             && let Ok(directory) = self.nodes.get(directory.id)
@@ -212,12 +212,12 @@ impl View {
         }
     }
 
-    /// A name is about to go away or to another place: whoever has it must be held, because it
-    /// will not be found under that name again.
+    /// A name is about to be removed or moved. Its node needs a descriptor, because it will not be found
+    /// under that name again.
     pub(super) fn pin_named(&self, directory: &Pin, name: &OsStr) -> Option<Arc<Node>> {
         let attributes = stat::at(directory.as_fd(), &c_string(name).ok()?).ok()?;
         let node = self.nodes.peek(&attributes)?;
-        // Where this fails the node is stale already.
+        // If this fails, the node is stale already.
         let _ = self.pin(&node);
         Some(node)
     }

@@ -9,7 +9,7 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::node::Node;
 use nix::Result;
@@ -35,14 +35,14 @@ pub(in crate::fs) enum NewNode<'a> {
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points.
+        /// Its target.
         target: &'a OsStr,
     },
 }
 
-impl View {
-    /// Makes something that is not opened. Counts a lookup. The second value is the file that
-    /// the call is about, also on failure.
+impl Passthrough {
+    /// Makes a file that is not opened. Counts a lookup. The second value is the file of the call, also on
+    /// failure.
     pub(in crate::fs) fn make(
         &self,
         who: Requester,
@@ -53,7 +53,7 @@ impl View {
         let _names = parent.change_names();
         let result = self
             .make_real(who, parent, name, new)
-            .and_then(|()| self.look(parent, name));
+            .and_then(|()| self.find_shown(parent, name));
         let file = match &result {
             Ok(entry) => entry.node.recorded(),
             Err(_) => self.known_as(parent, name),
@@ -114,7 +114,7 @@ impl View {
             name,
             AtFlags::AT_SYMLINK_FOLLOW,
         )?;
-        self.look(parent, name)
+        self.find_shown(parent, name)
     }
 }
 

@@ -12,7 +12,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::unistd::{close, dup};
 
 use super::make::permissions;
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::again::Again;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::handle::{OpenFile, Opener};
@@ -42,7 +42,7 @@ pub(in crate::fs) struct NewFile<'a> {
     pub(in crate::fs) flags: i32,
 }
 
-impl View {
+impl Passthrough {
     /// Opens a known file.
     pub(in crate::fs) fn open(
         &self,
@@ -81,7 +81,7 @@ impl View {
         Ok(self.opened(fd, node, opener, flags, None))
     }
 
-    /// Opens a program that is about to run. That takes the right to execute it, not to read it.
+    /// Opens a program that is about to be executed. That needs the right to execute it, not to read it.
     fn open_program(&self, who: Requester, node: &Node) -> Result<OwnedFd> {
         {
             let _as_caller = self.credentials.act_as(who)?;
@@ -90,8 +90,8 @@ impl View {
         self.reopen(node, OFlag::O_RDONLY)
     }
 
-    /// Makes a file and opens it; opens one that is there unless `O_EXCL` forbids it. Counts a
-    /// lookup. The last value is the file that the call is about, also on failure.
+    /// Makes a file and opens it; opens an existing one unless `O_EXCL` forbids that. Counts a lookup. The
+    /// last value is the file of the call, also on failure.
     pub(in crate::fs) fn create(
         &self,
         who: Requester,
@@ -101,12 +101,12 @@ impl View {
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
         let _names = parent.change_names();
         let result = self.create_real(who, parent, new).and_then(|fd| {
-            let held = self.reopen_fd(fd.as_fd(), OFlag::O_PATH)?;
-            let attributes = stat::of(held.as_fd())?;
+            let path_only = self.reopen_fd(fd.as_fd(), OFlag::O_PATH)?;
+            let attributes = stat::of(path_only.as_fd())?;
             if !attributes.is_regular() {
                 return Err(Errno::ENXIO);
             }
-            let node = self.enter(parent, new.name, held, &attributes);
+            let node = self.enter(parent, new.name, path_only, &attributes);
             let attributes = self.show_in(parent, &node, attributes);
             let entry = Entry {
                 node: Arc::clone(&node),
@@ -129,7 +129,7 @@ impl View {
         let directory = pin.as_fd();
         let Some(name) = new.name else {
             let _as_caller = self.credentials.make_as(who)?;
-            // The kernel says with O_EXCL whether the file may get a name later.
+            // With O_EXCL the kernel says that the file may get no name later.
             let exclusive = OFlag::from_bits_truncate(new.flags & libc::O_EXCL);
             let flags = real | OFlag::O_TMPFILE | exclusive;
             return self.or_evict(|| openat(directory, ".", flags, mode));
@@ -137,7 +137,7 @@ impl View {
         if !parent.shows(name) {
             return Err(Errno::EACCES);
         }
-        // The open file, and the node.
+        // One descriptor for the open file, one for the node.
         self.spare(2)?;
         let exclusive = new.flags & libc::O_EXCL != 0;
         let made = {
@@ -146,8 +146,8 @@ impl View {
             self.or_evict(|| openat(directory, name, flags, mode))
         };
         match made {
-            // Somebody else made it just now. The kernel has not checked whether the caller may
-            // open that, so the caller's own permission decides.
+            // Another process has just made it. The kernel has not checked that the caller may open it, so
+            // the caller's own permission decides.
             Err(Errno::EEXIST) if !exclusive => {
                 let _as_caller = self.credentials.assume(who)?;
                 self.or_evict(|| openat(directory, name, real | OFlag::O_NONBLOCK, mode))
@@ -169,7 +169,7 @@ impl View {
         self.is_opened(&node, &fd);
         node.writable_maps
             .fetch_add(u32::from(may_store), Ordering::AcqRel);
-        // Of a shared position the page cache knows nothing.
+        // The page cache does not know a shared position.
         let may_write = flags & libc::O_ACCMODE != libc::O_RDONLY && position.is_none();
         node.writers
             .fetch_add(u32::from(may_write), Ordering::AcqRel);
@@ -190,12 +190,13 @@ impl View {
         (self.files.insert(Arc::clone(&open)), open)
     }
 
-    /// True if a file that was just opened is as it was when it was last opened, or released after
-    /// a change through this mount.
+    /// True if a file that was just opened is as it was when it was last opened, or released after a change
+    /// through this mount.
     ///
-    /// While others of this mount may write to it, it counts as unchanged: what they change is in the page cache before it is in the
-    /// file. To drop a page in between and read it anew would leave the old one there, for whoever reads next, after the lock
-    /// under which it was written is free (`fuse_fill_write_pages` of fs/fuse/file.c unlocks the page before the write is sent).
+    /// While others of this mount may write to it, it counts as unchanged: their changes are in the page
+    /// cache before they are in the file. If a page were dropped and read anew between the two, the next
+    /// reader would get the old page, even after the writer has released the lock of the file
+    /// (`fuse_fill_write_pages` of fs/fuse/file.c unlocks the page before the write is sent).
     pub(in crate::fs) fn is_unchanged(&self, number: u64, node: &Node) -> bool {
         let own = |open: Arc<OpenFile>| u32::from(open.may_write);
         if node.writers.load(Ordering::Acquire) > self.file(number).map_or(0, own) {
@@ -206,14 +207,15 @@ impl View {
         contents != 0 && node.contents.swap(contents, Ordering::Relaxed) == contents
     }
 
-    /// A descriptor was closed: the moment at which some filesystems report failed writes.
+    /// A descriptor was closed: some filesystems report failed writes at this instant.
     pub(in crate::fs) fn flush(&self, open: &OpenFile) -> Result<()> {
         if !open.wrote.load(Ordering::Relaxed) {
             return Ok(());
         }
         match self.or_evict(|| dup(open.fd.as_fd())) {
             Ok(fd) => close(fd),
-            // The program has no part in that, and the end of the file still tells it of what fails to be written.
+            // This failure is not the program's, and the release of the file still reports failed writes to
+            // it.
             Err(Errno::EMFILE | Errno::ENFILE) => Ok(()),
             Err(errno) => Err(errno),
         }
@@ -234,15 +236,15 @@ impl View {
             open.node.contents.store(contents, Ordering::Relaxed);
             self.record_size(open.node.file, attributes.size);
         }
-        // After what it wrote is known to be right.
+        // Only after its own writes are known to be valid.
         open.node
             .writers
             .fetch_sub(u32::from(open.may_write), Ordering::AcqRel);
         Ok(open)
     }
 
-    /// Takes set-user-id and set-group-id off a file whose data changed, where the kernel would
-    /// have done so for the caller but does not for this process.
+    /// Clears set-user-id and set-group-id of a file whose data changed, where the kernel would have done so
+    /// for the caller but does not for this process.
     pub(super) fn strip_privilege(&self, who: Requester, node: &Node) -> Result<()> {
         if !self.credentials.exceeds(who) {
             return Ok(());
@@ -259,15 +261,15 @@ impl View {
     }
 }
 
-/// A number that is another when the data of a file are, and never 0.
+/// A number that changes with the data of a file, and is never 0.
 fn contents(a: &Attributes) -> u64 {
     let mut hasher = DefaultHasher::new();
     (a.size, a.modified, a.changed).hash(&mut hasher);
     hasher.finish() | 1
 }
 
-/// Flags for the real open: those of the application, less what the kernel has done already and
-/// what would not fit how this process does I/O.
+/// Flags for the real open: those of the application, without those that the kernel has applied already and
+/// those that do not fit the I/O of this process.
 fn real_flags(flags: i32) -> OFlag {
     let flags = OFlag::from_bits_truncate(flags);
     // O_NONBLOCK and O_ASYNC mean nothing for regular files but would leave a lease unbroken.

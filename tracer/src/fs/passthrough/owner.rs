@@ -1,9 +1,9 @@
-//! Owners as a mount in a user namespace must show them (see [`crate::fs::Config::owner`]).
+//! Owners shown by a mount in a user namespace (see [`crate::fs::Config::owner`]).
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use super::View;
+use super::Passthrough;
 use crate::fs::node::Node;
 use crate::stat;
 use crate::stat::Attributes;
@@ -11,8 +11,8 @@ use crate::stat::Attributes;
 /// Write permission of group and others; an access list shows as that of the group.
 const OTHERS_WRITE: u32 = 0o022;
 
-impl View {
-    /// Attributes as the kernel is told them.
+impl Passthrough {
+    /// Attributes that the kernel gets.
     pub(super) fn show(&self, node: &Node, mut attributes: Attributes) -> Attributes {
         if let Some((uid, gid)) = self.owner {
             if attributes.uid == uid {
@@ -26,10 +26,10 @@ impl View {
         attributes
     }
 
-    /// As [`View::show`], for a node found in a directory.
+    /// As [`Passthrough::show`], for a node found in a directory.
     ///
-    /// Who may write a directory may remove and rename what is in it, whoever owns that, unless
-    /// the directory is sticky. The kernel would refuse that for the files of nobody.
+    /// A user who may write a directory may remove and rename its entries, whoever owns them, unless the
+    /// directory is sticky. The kernel would refuse that for the files of nobody.
     pub(super) fn show_in(&self, parent: &Node, node: &Node, attributes: Attributes) -> Attributes {
         if let Some((uid, _)) = self.owner {
             let foreign = attributes.uid != uid;

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{RenameFlags, renameat2};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::View;
+use super::Passthrough;
 use super::names::change_both;
 use crate::file_table::NameIn;
 use crate::fs::credentials::Requester;
@@ -17,8 +17,8 @@ use crate::fs::descriptor::Pin;
 use crate::fs::node::Node;
 use nix::Result;
 
-impl View {
-    /// Removes a name: of a directory if `directory` is set, of anything else if not.
+impl Passthrough {
+    /// Removes a name: that of a directory if `directory` is set, of any other file if not.
     pub(in crate::fs) fn remove(
         &self,
         who: Requester,
@@ -48,7 +48,7 @@ impl View {
         Ok(())
     }
 
-    /// Renames, with the flags of `renameat2`. Returns the directories that move, as far as known.
+    /// Renames, with the flags of `renameat2`. Returns the directories that move, if known.
     pub(in crate::fs) fn rename(
         &self,
         who: Requester,
@@ -90,8 +90,8 @@ impl View {
         Ok(moved)
     }
 
-    /// Notes on the node behind a name that it is about to lose that name, so that its identity
-    /// can be given up with the inode.
+    /// Marks the node of a name that is about to be removed, so that its identity can be given up with the
+    /// inode.
     fn mark_unlinked(&self, directory: &Pin, name: &OsStr) {
         if self.trace.is_none() && !self.has_given_up() {
             return;

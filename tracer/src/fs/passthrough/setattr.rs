@@ -9,7 +9,7 @@ use nix::sys::stat::{FchmodatFlags, Mode, UtimensatFlags, fchmodat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat, ftruncate, truncate};
 
-use super::View;
+use super::Passthrough;
 use super::data::signed;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
@@ -18,7 +18,7 @@ use crate::fs::sys::path_of;
 use crate::stat::{Attributes, Time};
 use nix::Result;
 
-/// Attributes to change; what is `None` stays.
+/// Attributes to change; those with `None` stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::fs) struct Changes {
     /// Permission bits.
@@ -38,14 +38,14 @@ pub(in crate::fs) struct Changes {
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::fs) enum SetTime {
-    /// This one.
+    /// This time.
     To(Time),
-    /// The moment of the change.
+    /// The time of the change.
     Now,
 }
 
 impl Changes {
-    /// The operation that the application asked for.
+    /// The operation of the application.
     pub(in crate::fs) fn op(&self) -> Op {
         let owner = self.uid.is_some() || self.gid.is_some();
         let times = self.accessed.is_some() || self.modified.is_some();
@@ -59,8 +59,8 @@ impl Changes {
     }
 }
 
-impl View {
-    /// Changes attributes, through an open file where there is one.
+impl Passthrough {
+    /// Changes attributes, through an open file if there is one.
     pub(in crate::fs) fn setattr(
         &self,
         who: Requester,
@@ -74,7 +74,7 @@ impl View {
             self.strip_privilege(who, node)?;
             self.record_size(node.file, size);
         }
-        // The owner before the mode: changing the owner may take bits off the mode.
+        // The owner before the mode: a change of owner may clear bits of the mode.
         if changes.uid.is_some() || changes.gid.is_some() {
             fchownat(
                 self.pin(node)?.as_fd(),

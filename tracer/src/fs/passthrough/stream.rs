@@ -12,8 +12,8 @@ use nix::Result;
 /// Bytes of entries fetched at once.
 const BUFFER: usize = 32 * 1024;
 
-/// An open directory that is read entry by entry. Positions are those of the real filesystem, so
-/// that `seekdir` works and changes while reading behave as they do there.
+/// An open directory that is read entry by entry. Positions are those of the real filesystem, so that
+/// `seekdir` works, and changes during the reading have the same effect as there.
 #[derive(Debug)]
 pub(crate) struct Stream {
     fd: Arc<OwnedFd>,
@@ -39,14 +39,14 @@ impl Stream {
         &self.fd
     }
 
-    /// Calls `take` for each entry from `position` on until it returns `false`; the entry that
-    /// it refused comes first next time.
+    /// Calls `take` for each entry from `position` on until it returns `false`; the entry that it refused
+    /// comes first next time.
     pub(super) fn read(
         &mut self,
         position: u64,
         mut take: impl FnMut(&OwnedFd, Entry<'_>) -> Result<bool>,
     ) -> Result<()> {
-        // At the start always anew: rewinddir must show what has changed.
+        // At the start the buffer is always filled anew: rewinddir must show changes.
         if position != self.position || position == 0 {
             lseek(self.fd.as_fd(), position as i64, Whence::SeekSet)?;
             self.unread = 0..0;

@@ -16,9 +16,9 @@ use crate::fs::credentials::Requester;
 use crate::fs::handle::Opener;
 use crate::fs::{Hidden, Permission};
 
-/// A view of a directory of its own, with a trace.
+/// A passthrough of a new directory, with a trace.
 struct Bench {
-    view: Arc<View>,
+    passthrough: Arc<Passthrough>,
     source: PathBuf,
     writer: Writer,
     recorder: Recorder,
@@ -73,9 +73,9 @@ impl Bench {
             rings: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
-        let view = View::new(config, files, Clock::start().0).unwrap();
+        let passthrough = Passthrough::new(config, files, Clock::start().0).unwrap();
         Bench {
-            view: Arc::new(view),
+            passthrough: Arc::new(passthrough),
             source,
             writer,
             recorder,
@@ -85,14 +85,14 @@ impl Bench {
     }
 
     fn root(&self) -> Arc<Node> {
-        self.view.node(ROOT).unwrap()
+        self.passthrough.node(ROOT).unwrap()
     }
 
     /// The node at a path; its lookup stays counted.
     fn walk(&self, path: &str) -> Result<Arc<Node>> {
         let mut node = self.root();
         for part in path.split('/').filter(|part| !part.is_empty()) {
-            node = self.view.lookup(ME, &node, OsStr::new(part)).0?.node;
+            node = self.passthrough.lookup(ME, &node, OsStr::new(part)).0?.node;
         }
         Ok(node)
     }
@@ -110,7 +110,7 @@ impl Bench {
             mask: 0o022,
             flags: libc::O_WRONLY,
         };
-        let created = self.view.create(ME, NOBODY, &parent, new);
+        let created = self.passthrough.create(ME, NOBODY, &parent, new);
         let (_, (number, open)) = created.0?;
         let write = Write {
             offset: 0,
@@ -119,25 +119,25 @@ impl Bench {
             appends: false,
             strip_privilege: false,
         };
-        self.view.write(ME, &open, write)?;
-        self.view.release(number).map(drop)
+        self.passthrough.write(ME, &open, write)?;
+        self.passthrough.release(number).map(drop)
     }
 
     fn make(&self, path: &str, new: NewNode<'_>) -> Result<()> {
         let (parent, name) = self.split(path)?;
-        self.view.make(ME, &parent, name, new).0.map(drop)
+        self.passthrough.make(ME, &parent, name, new).0.map(drop)
     }
 
     fn rename(&self, from: &str, to: &str, flags: u32) -> Result<()> {
         let (from, to) = (self.split(from)?, self.split(to)?);
-        self.view
+        self.passthrough
             .rename(ME, (&from.0, from.1), (&to.0, to.1), flags)
             .map(drop)
     }
 
     fn remove(&self, path: &str, directory: bool) -> Result<()> {
         let (parent, name) = self.split(path)?;
-        self.view.remove(ME, &parent, name, directory)
+        self.passthrough.remove(ME, &parent, name, directory)
     }
 
     /// Ends the trace and opens it.
@@ -166,15 +166,18 @@ fn attributes_and_data_are_those_of_the_source() {
     let real = fs::metadata(bench.source.join("file")).unwrap();
     assert_eq!(real.permissions().mode() & 0o7777, 0o644);
     let node = bench.walk("file").unwrap();
-    assert_eq!(bench.view.number(&node.key), real.ino());
-    let attributes = bench.view.getattr(&node).unwrap();
+    assert_eq!(bench.passthrough.number(&node.key), real.ino());
+    let attributes = bench.passthrough.getattr(&node).unwrap();
     assert_eq!((attributes.size, attributes.ino), (7, real.ino()));
-    let (number, open) = bench.view.open(ME, NOBODY, node, libc::O_RDONLY).unwrap();
+    let (number, open) = bench
+        .passthrough
+        .open(ME, NOBODY, node, libc::O_RDONLY)
+        .unwrap();
     let mut buffer = [0; 100];
-    assert_eq!(bench.view.read(&open, 3, &mut buffer), Ok(4));
+    assert_eq!(bench.passthrough.read(&open, 3, &mut buffer), Ok(4));
     assert_eq!(&buffer[..4], b"tent");
-    bench.view.release(number).unwrap();
-    assert_eq!(bench.view.release(number).err(), Some(Errno::EBADF));
+    bench.passthrough.release(number).unwrap();
+    assert_eq!(bench.passthrough.release(number).err(), Some(Errno::EBADF));
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn the_errno_is_that_of_the_source() {
     assert_eq!(bench.remove("file", true), Err(Errno::ENOTDIR));
     assert_eq!(bench.rename("file", "directory", 1), Err(Errno::EEXIST));
     assert_eq!(bench.rename("file", "file2", 1 << 20), Err(Errno::EINVAL));
-    assert_eq!(bench.view.node(4711).err(), Some(Errno::ESTALE));
+    assert_eq!(bench.passthrough.node(4711).err(), Some(Errno::ESTALE));
     let fifo = NewNode::Special {
         mode: libc::S_IFIFO | 0o600,
         mask: 0,
@@ -199,7 +202,7 @@ fn the_errno_is_that_of_the_source() {
     };
     bench.make("fifo", fifo).unwrap();
     let fifo = bench.walk("fifo").unwrap();
-    let opened = bench.view.open(ME, NOBODY, fifo, libc::O_RDONLY);
+    let opened = bench.passthrough.open(ME, NOBODY, fifo, libc::O_RDONLY);
     assert_eq!(opened.err(), Some(Errno::ENXIO));
 }
 
@@ -221,14 +224,14 @@ fn hidden_names_are_not_there() {
     assert_eq!(bench.remove("trace.db", false), Err(Errno::ENOENT));
     let shown = bench.walk("shown").unwrap();
     let linked = bench
-        .view
+        .passthrough
         .link(ME, &shown, &bench.root(), OsStr::new("trace.db"));
     assert_eq!(linked.err(), Some(Errno::EACCES));
-    let number = bench.view.opendir(ME, NOBODY, bench.root()).unwrap();
-    let open = bench.view.directory(number).unwrap();
+    let number = bench.passthrough.opendir(ME, NOBODY, bench.root()).unwrap();
+    let open = bench.passthrough.directory(number).unwrap();
     let mut names = Vec::new();
     bench
-        .view
+        .passthrough
         .readdir(&open, 0, |entry| {
             names.push(entry.name.to_owned());
             true
@@ -244,15 +247,15 @@ fn a_listing_goes_on_where_it_stopped() {
     for number in 0..2000 {
         fs::write(bench.source.join(number.to_string()), "").unwrap();
     }
-    let number = bench.view.opendir(ME, NOBODY, bench.root()).unwrap();
-    let open = bench.view.directory(number).unwrap();
+    let number = bench.passthrough.opendir(ME, NOBODY, bench.root()).unwrap();
+    let open = bench.passthrough.directory(number).unwrap();
     let mut names = Vec::new();
     let mut position = 0;
     loop {
         // Seven at a time; the eighth is refused and must come again.
         let before = names.len();
         bench
-            .view
+            .passthrough
             .readdirplus(&open, position, |found| {
                 if names.len() - before == 7 {
                     return false;
@@ -260,7 +263,7 @@ fn a_listing_goes_on_where_it_stopped() {
                 position = found.listed.next;
                 names.push(found.listed.name.to_owned());
                 if let Some(entry) = found.entry {
-                    bench.view.forget(entry.node.id, 1);
+                    bench.passthrough.forget(entry.node.id, 1);
                 }
                 true
             })
@@ -272,7 +275,7 @@ fn a_listing_goes_on_where_it_stopped() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 2002);
-    assert_eq!(bench.view.nodes.some(usize::MAX, |_| true).len(), 0);
+    assert_eq!(bench.passthrough.nodes.some(usize::MAX, |_| true).len(), 0);
 }
 
 #[test]
@@ -280,7 +283,7 @@ fn lookups_and_forgets_race() {
     let bench = Bench::new(Vec::new());
     let names: Vec<String> = (0..8).map(|number| number.to_string()).collect();
     let storm = |seed: u64| {
-        let (view, names, root) = (&bench.view, &names, bench.root());
+        let (passthrough, names, root) = (&bench.passthrough, &names, bench.root());
         let source = &bench.source;
         move || {
             let mut seed = seed;
@@ -289,13 +292,13 @@ fn lookups_and_forgets_race() {
                 let name = &names[(seed >> 33) as usize % names.len()];
                 match (seed >> 40) % 8 {
                     0 => drop(fs::write(source.join(name), "x")),
-                    1 => drop(view.remove(ME, &root, OsStr::new(name), false)),
+                    1 => drop(passthrough.remove(ME, &root, OsStr::new(name), false)),
                     _ => {
-                        let Ok(entry) = view.lookup(ME, &root, OsStr::new(name)).0 else {
+                        let Ok(entry) = passthrough.lookup(ME, &root, OsStr::new(name)).0 else {
                             continue;
                         };
-                        assert_eq!(view.node(entry.node.id).unwrap().id, entry.node.id);
-                        view.forget(entry.node.id, 1);
+                        assert_eq!(passthrough.node(entry.node.id).unwrap().id, entry.node.id);
+                        passthrough.forget(entry.node.id, 1);
                     }
                 }
             }
@@ -306,7 +309,7 @@ fn lookups_and_forgets_race() {
             scope.spawn(storm(seed));
         }
     });
-    assert_eq!(bench.view.nodes.some(usize::MAX, |_| true).len(), 0);
+    assert_eq!(bench.passthrough.nodes.some(usize::MAX, |_| true).len(), 0);
 }
 
 /// One step of a random workload; names are numbers into a small set.
@@ -318,7 +321,7 @@ enum Step {
     Remove(usize, bool),
     Rename(usize, usize, u32),
     Link(usize, usize),
-    Look(usize),
+    Lookup(usize),
 }
 
 const PATHS: [&str; 12] = [
@@ -335,7 +338,7 @@ fn step() -> impl Strategy<Value = Step> {
         (path(), any::<bool>()).prop_map(|(path, directory)| Step::Remove(path, directory)),
         (path(), path(), 0u32..3).prop_map(|(from, to, flags)| Step::Rename(from, to, flags)),
         (path(), path()).prop_map(|(from, to)| Step::Link(from, to)),
-        path().prop_map(Step::Look),
+        path().prop_map(Step::Lookup),
     ]
 }
 
@@ -354,13 +357,13 @@ fn walk_real(directory: &Path, seen: &Path, found: &mut BTreeMap<PathBuf, u64>) 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The names in force at the end of a trace are the names in the directory, each of the
-    /// right inode, and no name is in force twice.
+    /// The names in force at the end of a trace are the names in the directory, each with the right inode,
+    /// and no name is in force twice.
     #[test]
     fn names_in_force_are_the_names_there(steps in prop::collection::vec(step(), 0..60)) {
         let bench = Bench::new(Vec::new());
         for step in &steps {
-            // Most steps fail for want of a parent or a target; that is part of the test.
+            // Most steps fail because a parent or a target is missing; that is part of the test.
             let _ = match *step {
                 Step::Write(path) => bench.write(PATHS[path], b"x"),
                 Step::MakeDirectory(path) => bench.make(PATHS[path], DIRECTORY),
@@ -372,9 +375,9 @@ proptest! {
                 Step::Rename(from, to, flags) => bench.rename(PATHS[from], PATHS[to], flags),
                 Step::Link(from, to) => bench.walk(PATHS[from]).and_then(|node| {
                     let (parent, name) = bench.split(PATHS[to])?;
-                    bench.view.link(ME, &node, &parent, name).map(drop)
+                    bench.passthrough.link(ME, &node, &parent, name).map(drop)
                 }),
-                Step::Look(path) => bench.walk(PATHS[path]).map(drop),
+                Step::Lookup(path) => bench.walk(PATHS[path]).map(drop),
             };
         }
         let mut real = BTreeMap::new();

@@ -3,13 +3,13 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
-use super::View;
+use super::Passthrough;
 use crate::fs::node::Node;
 use crate::fs::sys::{c_string, path_of, xattr};
 use nix::Result;
 
-impl View {
-    /// Reads an attribute into `value`; its size when `value` is empty.
+impl Passthrough {
+    /// Reads an attribute into `value`; returns its size if `value` is empty.
     pub(in crate::fs) fn getxattr(
         &self,
         node: &Node,
@@ -35,7 +35,7 @@ impl View {
         )
     }
 
-    /// Reads the names of all attributes into `list`; their size when `list` is empty.
+    /// Reads the names of all attributes into `list`; returns their size if `list` is empty.
     pub(in crate::fs) fn listxattr(&self, node: &Node, list: &mut [u8]) -> Result<usize> {
         xattr::list(&path_of(self.pin(node)?.as_fd()), list)
     }

@@ -54,7 +54,7 @@ pub(crate) mod opcode {
     pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// `FATTR_…`: which fields of [`SetattrIn`] count.
+/// `FATTR_…`: the fields of [`SetattrIn`] that count.
 pub(crate) mod fattr {
     pub(crate) const MODE: u32 = 1 << 0;
     pub(crate) const UID: u32 = 1 << 1;
@@ -67,7 +67,7 @@ pub(crate) mod fattr {
     pub(crate) const MTIME_NOW: u32 = 1 << 8;
 }
 
-/// `FOPEN_…`: how a file is opened.
+/// `FOPEN_…`: properties of an opened file.
 pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
@@ -78,7 +78,7 @@ pub(crate) mod fopen {
 
 /// The data of a [`WriteIn`] come from the page cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
-/// A write takes set-user-id and set-group-id away.
+/// A write clears set-user-id and set-group-id.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// The owner in a [`ReadIn`] counts: an application reads, not the page cache.
 pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
@@ -89,7 +89,7 @@ pub(crate) const LK_FLOCK: u32 = 1 << 0;
 /// The file of an ioctl is a directory.
 pub(crate) const IOCTL_DIR: u32 = 1 << 4;
 
-/// Value in place of an error where there is no request.
+/// Codes in the place of an error in messages that answer no request.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const RETRIEVE: i32 = 5;
@@ -162,7 +162,7 @@ macro_rules! arguments {
     )*};
 }
 
-/// Declares what replies carry.
+/// Declares the bodies of replies.
 macro_rules! answers {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {$(
         $(#[$doc])*
@@ -246,7 +246,7 @@ answers! {
         atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32,
         rdev: u32, blksize: u32, flags: u32,
     }
-    /// A node that the kernel is told of.
+    /// A node that the kernel gets.
     EntryOut {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64,
         entry_valid_nsec: u32, attr_valid_nsec: u32, attr: Attr,
@@ -284,9 +284,9 @@ answers! {
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     /// Answers LSEEK.
     LseekOut { offset: u64 }
-    /// Pages that are not to be kept.
+    /// Pages that the kernel drops.
     NotifyInvalInode { ino: u64, off: i64, len: i64 }
-    /// Pages that are to be sent, in request `notify_unique`.
+    /// Pages that the kernel sends, in request `notify_unique`.
     NotifyRetrieve { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
     /// An entry of READDIR, followed by the name and zeros up to a multiple of 8 bytes.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }

@@ -8,10 +8,10 @@ use super::abi::{InHeader, OutHeader, WriteIn};
 pub(super) const PAGE: usize = 4096;
 /// More than any message without file data: the value of an extended attribute has up to 64 KiB.
 const SMALLEST: usize = 128 << 10;
-/// Where a request is received, so that the data of a WRITE begin on a page: a file that is open
-/// with `O_DIRECT` takes them from nowhere else.
+/// Offset at which a request is received. The data of a WRITE then begin on a page, which a file that is open
+/// with `O_DIRECT` requires.
 const RECEIVE: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
-/// Where a reply begins, so that what follows its header begins on a page.
+/// Offset of a reply, so that its body begins on a page.
 const SEND: usize = PAGE - size_of::<OutHeader>();
 
 #[repr(C, align(4096))]
@@ -21,20 +21,20 @@ pub(super) struct Page([u8; PAGE]);
 /// One page and as many more as `bytes` need, all zero.
 pub(super) fn pages(bytes: usize) -> Box<[Page]> {
     let count = bytes.div_ceil(PAGE) + 1;
-    // Zeroed by the system, so nothing is touched before it is needed.
+    // The system zeroes the memory, so no page is touched before it is needed.
     <[Page]>::new_box_zeroed_with_elems(count).unwrap_or_default()
 }
 
-/// Room for one request.
+/// Memory for one request.
 pub(crate) struct Incoming(Box<[Page]>);
 
 impl Incoming {
-    /// For requests with at least `data` bytes of data.
+    /// Memory for requests with at least `data` bytes of data.
     pub(crate) fn new(data: usize) -> Incoming {
         Incoming(pages(data.max(SMALLEST)))
     }
 
-    /// Where the next request goes.
+    /// Memory for the next request.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         &mut self.0.as_mut_bytes()[RECEIVE..]
     }
@@ -45,11 +45,11 @@ impl Incoming {
     }
 }
 
-/// Room for one reply.
+/// Memory for one reply.
 pub(crate) struct Outgoing(Box<[Page]>);
 
 impl Outgoing {
-    /// For replies of at least `data` bytes.
+    /// Memory for replies of at least `data` bytes.
     pub(crate) fn new(data: usize) -> Outgoing {
         Outgoing(pages(data.max(SMALLEST)))
     }
@@ -59,7 +59,7 @@ impl Outgoing {
         (self.0.len() - 1) * PAGE
     }
 
-    /// The first `length` bytes of what follows the header, on a page. At most the capacity.
+    /// The first `length` bytes of the body, which begins on a page. `length` is at most the capacity.
     pub(crate) fn body(&mut self, length: usize) -> &mut [u8] {
         &mut self.0.as_mut_bytes()[PAGE..][..length]
     }

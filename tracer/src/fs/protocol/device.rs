@@ -1,4 +1,4 @@
-//! The device through which the kernel asks.
+//! The device over which the kernel sends requests.
 
 use std::fmt::Debug;
 use std::io;
@@ -15,18 +15,18 @@ use super::reply::{Carrier, Late, Reply, Then};
 use super::request::{self, Body};
 use crate::fs::sys::device;
 
-/// Where requests come from and replies go to: `/dev/fuse`, or a script of a test.
+/// Source of requests and destination of replies: `/dev/fuse`, or a script of a test.
 pub(crate) trait Device: Debug + Send + Sync {
-    /// Waits for a request; its length.
+    /// Waits for a request; returns its length.
     ///
     /// # Errors
-    /// `ENODEV` when the mount is gone, `ECONNABORTED` when it was ended by force.
+    /// `ENODEV` if the mount is gone, `ECONNABORTED` if it was ended by force.
     fn receive(&self, message: &mut [u8]) -> Result<usize, Errno>;
 
     /// Sends a reply.
     ///
     /// # Errors
-    /// `ENOENT` when nobody waits for it any more.
+    /// `ENOENT` if no process waits for it any more.
     fn send(&self, message: &[u8]) -> Result<(), Errno>;
 }
 
@@ -39,10 +39,10 @@ impl KernelDevice {
         KernelDevice(fd)
     }
 
-    /// Another descriptor of the same mount, with a queue of its own for what it has received.
+    /// Another descriptor of the same mount, with its own queue of received requests.
     ///
     /// # Errors
-    /// When `/dev/fuse` cannot be opened.
+    /// If `/dev/fuse` cannot be opened.
     pub(crate) fn another(&self) -> io::Result<KernelDevice> {
         device::another(self.0.as_fd()).map(KernelDevice)
     }
@@ -70,8 +70,8 @@ pub(crate) trait Serve: Send + Sync {
     fn serve(&self, header: &InHeader, body: Body<'_>, reply: Reply<'_>);
 }
 
-/// Serves what comes from `device`, with at most `largest` bytes of data in a message, until the
-/// mount is gone.
+/// Serves the requests of `device`, with at most `largest` bytes of data in a message, until the mount is
+/// gone.
 ///
 /// # Errors
 /// Any other error of the device.
@@ -85,7 +85,7 @@ pub(crate) fn serve(
     loop {
         let length = match device.receive(incoming.space()) {
             Ok(length) => length,
-            // The request was taken back before it could be read.
+            // The kernel cancelled the request before it was read.
             Err(Errno::ENOENT | Errno::EINTR | Errno::EAGAIN) => continue,
             Err(Errno::ENODEV | Errno::ECONNABORTED) => return Ok(()),
             Err(errno) => return Err(errno),
@@ -117,7 +117,7 @@ impl Carrier for Written<'_> {
 
     fn send(&mut self, unique: u64, error: i32, length: usize) {
         let message = self.memory.message(unique, error, length);
-        // Fails when the caller was killed or the mount is gone: nobody waits then.
+        // Fails if the caller was killed or the mount is gone: no process waits then.
         let _ = self.device.send(message);
     }
 

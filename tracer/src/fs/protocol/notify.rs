@@ -1,4 +1,4 @@
-//! Telling the kernel without being asked.
+//! Notifications to the kernel, which answer no request.
 
 use nix::errno::Errno;
 use zerocopy::{Immutable, IntoBytes};
@@ -6,10 +6,10 @@ use zerocopy::{Immutable, IntoBytes};
 use super::abi::{NotifyInvalInode, NotifyRetrieve, OutHeader, notify};
 use super::device::Device;
 
-/// Pages of a node are not to be kept.
+/// Makes the kernel drop pages of a node.
 ///
 /// # Errors
-/// `ENOENT` when the kernel does not know the node any more.
+/// `ENOENT` if the kernel does not know the node any more.
 pub(crate) fn drop_pages(
     device: &dyn Device,
     node: u64,
@@ -25,10 +25,10 @@ pub(crate) fn drop_pages(
     send(device, notify::INVAL_INODE, &pages)
 }
 
-/// Attributes of a node are to be asked for again; its pages are kept.
+/// Makes the kernel request the attributes of a node again; its pages are kept.
 ///
 /// # Errors
-/// `ENOENT` when the kernel does not know the node any more.
+/// `ENOENT` if the kernel does not know the node any more.
 pub(crate) fn forget_attributes(device: &dyn Device, node: u64) -> Result<(), Errno> {
     let no_pages = NotifyInvalInode {
         ino: node,
@@ -38,19 +38,19 @@ pub(crate) fn forget_attributes(device: &dyn Device, node: u64) -> Result<(), Er
     send(device, notify::INVAL_INODE, &no_pages)
 }
 
-/// Every name is to be looked up again (Linux 6.16).
+/// Makes the kernel look up every name again (Linux 6.16).
 ///
 /// # Errors
-/// `EINVAL` when the kernel does not know how.
+/// `EINVAL` if the kernel does not have this notification.
 pub(crate) fn look_up_again(device: &dyn Device) -> Result<(), Errno> {
     send(device, notify::INC_EPOCH, &())
 }
 
-/// The kernel is to make a request, numbered `unique`, on the processor that this thread runs on:
-/// it brings none of the data of a regular file.
+/// Makes the kernel send a request, numbered `unique`, on the CPU of this thread. The request has none of the
+/// data of a regular file.
 ///
 /// # Errors
-/// `EINVAL` when the node is no regular file, `ENOTCONN` when the mount is gone.
+/// `EINVAL` if the node is no regular file, `ENOTCONN` if the mount is gone.
 pub(crate) fn make_request(device: &dyn Device, node: u64, unique: u64) -> Result<(), Errno> {
     let nothing = NotifyRetrieve {
         notify_unique: unique,

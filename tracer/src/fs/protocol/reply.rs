@@ -1,4 +1,4 @@
-//! Answering a request.
+//! Answers to requests.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
-/// Takes the answer to one request to the kernel.
+/// Sends the answer to one request to the kernel.
 pub(crate) trait Carrier {
     /// Largest answer.
     fn capacity(&self) -> usize;
 
-    /// Where the first `length` bytes of the answer are put. At most the capacity.
+    /// Memory for the first `length` bytes of the answer; `length` is at most the capacity.
     fn body(&mut self, length: usize) -> &mut [u8];
 
     /// Sends the answer to request `unique`: `length` bytes of the body.
@@ -27,13 +27,13 @@ pub(crate) trait Carrier {
 /// Action after an answer.
 pub(crate) type Then = Box<dyn FnOnce()>;
 
-/// Takes answers without a body to the kernel, from any thread.
+/// Sends answers without a body to the kernel, from any thread.
 pub(crate) trait Late: Debug + Send + Sync {
     /// Sends the answer to request `unique`.
     fn answer(&self, unique: u64, error: i32);
 }
 
-/// The answer to one request. One that is dropped unsent is `EIO`, so nobody waits forever.
+/// The answer to one request. If it is dropped unsent, the answer is `EIO`, so that no process waits forever.
 pub(crate) struct Reply<'a> {
     carrier: &'a mut dyn Carrier,
     unique: u64,
@@ -50,17 +50,17 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// There is nothing to say.
+    /// Answers with success and no body.
     pub(crate) fn ok(self) {
         self.filled(0);
     }
 
-    /// The call failed.
+    /// Answers with an error.
     pub(crate) fn error(mut self, errno: Errno) {
         self.send(-(errno as i32), 0);
     }
 
-    /// Nothing, or the errno.
+    /// Answers with success and no body, or with the errno.
     pub(crate) fn done(self, result: Result<(), Errno>) {
         match result {
             Ok(()) => self.ok(),
@@ -68,12 +68,12 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A body of fixed size.
+    /// Answers with a body of fixed size.
     pub(crate) fn body(self, body: &(impl IntoBytes + Immutable)) {
         self.two(body, &[]);
     }
 
-    /// A body of fixed size and some bytes.
+    /// Answers with a body of fixed size and some bytes.
     pub(crate) fn two(self, body: &(impl IntoBytes + Immutable), data: &[u8]) {
         let body = body.as_bytes();
         let length = body.len() + data.len();
@@ -86,31 +86,31 @@ impl<'a> Reply<'a> {
         self.filled(length);
     }
 
-    /// Bytes.
+    /// Answers with bytes.
     pub(crate) fn data(self, data: &[u8]) {
         self.two(&(), data);
     }
 
-    /// Where an answer of at most `size` bytes can be put before [`Reply::filled`]. Less when no
-    /// answer can be as long.
+    /// Memory for an answer of at most `size` bytes, to be filled before [`Reply::filled`]. It is smaller if
+    /// no answer can be as long.
     pub(crate) fn space(&mut self, size: usize) -> &mut [u8] {
         let size = size.min(self.carrier.capacity());
         self.carrier.body(size)
     }
 
-    /// The first `length` bytes of the space are the answer.
+    /// Answers with the first `length` bytes of the space.
     pub(crate) fn filled(mut self, length: usize) {
         self.send(0, length);
     }
 
-    /// As [`Reply::filled`]; `then` is done once the kernel has the answer. It must not wait for
-    /// the kernel, which may have given this thread the next request by then.
+    /// As [`Reply::filled`]; `then` is called once the kernel has the answer. It must not wait for the
+    /// kernel, which may have given this thread the next request by then.
     pub(crate) fn filled_then(mut self, length: usize, then: impl FnOnce() + 'static) {
         self.send(0, length);
         self.carrier.then(Box::new(then));
     }
 
-    /// No answer is expected.
+    /// Sends no answer, because none is expected.
     pub(crate) fn none(mut self) {
         self.is_due = false;
     }
@@ -151,7 +151,7 @@ impl Deferred {
         self.unique
     }
 
-    /// Answers with nothing, or with the errno.
+    /// Answers with success and no body, or with the errno.
     pub(crate) fn done(self, result: Result<(), Errno>) {
         let error = result.err().map_or(0, |errno| -(errno as i32));
         self.carrier.answer(self.unique, error);

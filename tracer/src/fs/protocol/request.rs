@@ -1,4 +1,4 @@
-//! Taking a request apart. Nothing that the kernel sends can make this panic.
+//! Parsing of requests. Nothing that the kernel sends can make this panic.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

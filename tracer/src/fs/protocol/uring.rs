@@ -1,14 +1,13 @@
 //! Requests over io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`).
 //!
-//! The kernel has a queue of requests for each processor and gives a request to the queue of the
-//! processor that asks. A thread that stays on that processor takes it, so nothing waits for
-//! another processor to wake up; and an answer and the wait for the next request are one system
-//! call. Forgets and interrupts still come, and notices still go, through the device.
+//! The kernel has a queue of requests for each CPU and puts a request into the queue of the CPU from which it
+//! comes. A thread that stays on that CPU takes it, so no other CPU has to wake up; and an answer and the
+//! wait for the next request are one system call. Forgets, interrupts and notifications still use the device.
 //!
-//! A thread lends the kernel one entry, which is memory for one message, so a request comes only
-//! to a thread that waits for one. There are several threads for each queue, because a slow call
-//! must not hold up what others ask for. An entry whose answer comes later is replaced by a new
-//! one, so any number of callers can wait for locks.
+//! A thread lends the kernel one entry, which is memory for one message, so a request comes only to a thread
+//! that waits for one. There are several threads for each queue, because a slow call must not delay the
+//! requests of others. An entry whose answer comes later is replaced by a new one, so any number of callers
+//! can wait for locks.
 
 use std::io;
 use std::sync::Arc;
@@ -31,10 +30,10 @@ pub use parameter::IoUring;
 pub(crate) use parameter::is_on;
 use ring::Ring;
 
-/// Threads for the queue of one processor. The kernel prefers the one that waited last, so the
-/// others cost nothing as long as it answers quickly.
+/// Threads for the queue of one CPU. The kernel prefers the one that waited last, so the others cost nothing
+/// as long as it answers quickly.
 const THREADS_PER_QUEUE: usize = 2;
-/// Least read-ahead of the kernel, which an entry must have room for, in bytes.
+/// Smallest read-ahead of the kernel in bytes, for which an entry must have space.
 const READ_AHEAD: usize = 128 << 10;
 
 /// Threads with a ring each, for every queue, that do not serve yet.
@@ -53,18 +52,18 @@ struct Serving {
     mailbox: Arc<Mailbox>,
 }
 
-/// Threads that serve until they are told to end.
+/// Threads that serve until [`Running::end`].
 pub(crate) struct Running {
     threads: Vec<Serving>,
     refusal: Option<io::Error>,
 }
 
 impl Rings {
-    /// Rings for the mount of `device`, with at most `largest` bytes of data in a message. Made
+    /// Rings for the mount of `device`, with at most `largest` bytes of data in a message. They are made
     /// before the kernel is asked for them: once it has granted them it waits for all of them.
     ///
     /// # Errors
-    /// When io_uring is not available to this process, or threads cannot be made.
+    /// If io_uring is not available to this process, or threads cannot be made.
     pub(crate) fn new(device: &Arc<KernelDevice>, largest: usize) -> io::Result<Rings> {
         let queues = u16::try_from(cpus::possible()?).map_err(io::Error::other)?;
         let numbers = (0..queues).flat_map(|queue| (0..THREADS_PER_QUEUE).map(move |n| (queue, n)));
@@ -72,10 +71,10 @@ impl Rings {
         numbers.map(idle).collect::<io::Result<_>>().map(Rings)
     }
 
-    /// Offers the rings to the kernel and serves what comes.
+    /// Offers the rings to the kernel and serves the requests.
     pub(crate) fn start(self, server: &Arc<dyn Serve>) -> Running {
         for idle in &self.0 {
-            // Fails only when the thread is gone, which is found out next.
+            // Fails only if the thread has ended, which is found out next.
             let _ = idle.go.send(Arc::clone(server));
         }
         let mut running = Running {
@@ -94,15 +93,15 @@ impl Rings {
 }
 
 impl Running {
-    /// Why the kernel did not take the rings. It uses the device instead then.
+    /// The reason why the kernel did not take the rings, if it did not. It uses the device instead then.
     pub(crate) fn refusal(&self) -> Option<&io::Error> {
         self.refusal.as_ref()
     }
 
-    /// Ends the threads, of a mount that is gone.
+    /// Ends the threads of a mount that is gone.
     ///
     /// # Errors
-    /// Error of one of them.
+    /// The error of one of them.
     pub(crate) fn end(self) -> io::Result<()> {
         for serving in &self.threads {
             serving.mailbox.end();
@@ -129,13 +128,13 @@ impl Idle {
         let (begin, begun) = channel();
         let work = move || {
             let Ok(server) = wait.recv() else {
-                // The kernel does not want rings.
+                // The kernel did not take the rings.
                 return Ok(());
             };
             stay_on(queue);
             let offered = ring.offer();
             let is_taken = offered.is_ok();
-            // Fails only when nobody wants to know.
+            // Fails only if no thread waits for the result.
             let _ = begin.send(offered);
             if is_taken {
                 ring.serve(&*server)
@@ -151,10 +150,10 @@ impl Idle {
     }
 }
 
-/// Keeps this thread on a processor. Where it may not run there, it serves from another one.
-fn stay_on(processor: u16) {
+/// Keeps this thread on a CPU. If it may not run there, it serves from another one.
+fn stay_on(cpu: u16) {
     let mut set = CpuSet::new();
     let _ = set
-        .set(usize::from(processor))
+        .set(usize::from(cpu))
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
 }

@@ -40,7 +40,7 @@ fn requests(offset: u64, length: u64, skew: u64, size: u64) -> Vec<Call> {
 
 const ENDLESS: u64 = u64::MAX;
 
-/// Feeds requests, each with what the look would find if it were taken.
+/// Feeds requests, each with the call that a check would find.
 fn fed(requests: impl IntoIterator<Item = (Call, Option<Asked>)>) -> Vec<(u64, u64, i64)> {
     let split = Split::default();
     let mut out = Vec::new();
@@ -48,11 +48,11 @@ fn fed(requests: impl IntoIterator<Item = (Call, Option<Asked>)>) -> Vec<(u64, u
         out.push((call.offset.unwrap(), call.length.unwrap(), call.result));
     };
     for (call, asked) in requests {
-        let look = |is_more: &dyn Fn(Amount) -> bool| match asked {
+        let find_call = |is_more: &dyn Fn(Amount) -> bool| match asked {
             Some(Asked::More { amount, .. }) if !is_more(amount) => Some(Asked::This),
             asked => asked,
         };
-        split.add(served(call, TID), look, &mut record);
+        split.add(served(call, TID), find_call, &mut record);
     }
     split.finish(&mut record);
     out
@@ -69,7 +69,7 @@ fn served(call: Call, tid: u32) -> Served {
     }
 }
 
-/// Nobody may look.
+/// Feeds calls that cannot be checked.
 fn unseen(calls: impl IntoIterator<Item = Call>) -> Vec<(u64, u64, i64)> {
     fed(calls.into_iter().map(|call| (call, None)))
 }
@@ -124,7 +124,7 @@ fn the_length_is_what_was_asked_for() {
         seen(&[(0, 2 * mebi, 48), (10, 2 * mebi, 48)], 10),
         [(0, 2 * mebi, 10), (10, 2 * mebi, 0)]
     );
-    // The kernel transfers less than that; the call ends with what it transfers.
+    // The kernel transfers less than that; the call ends with the transferred part.
     let huge = read(0, LARGEST, LARGEST as i64);
     let amount = Amount::Bytes(LARGEST + 1);
     let asked = Some(Asked::More { at: 0, amount });
@@ -168,7 +168,7 @@ fn many_buffers_are_one_call() {
         fed(pieces),
         [(0, whole, whole as i64), (whole, whole, piece as i64 + 7)]
     );
-    // Few buffers were not cut.
+    // A call on few buffers was not cut.
     let few = (0..4u64).map(|n| {
         let at = n * 65536;
         let amount = Amount::Buffers(16);
@@ -178,25 +178,25 @@ fn many_buffers_are_one_call() {
 }
 
 #[test]
-fn calls_that_are_whole_are_looked_at_once() {
+fn whole_calls_are_checked_once() {
     let split = Split::default();
-    let (mut looks, mut recorded) = (0, 0);
-    // Elsewhere each, then one after the other.
+    let (mut checks, mut recorded) = (0, 0);
+    // First each one elsewhere, then one after the other.
     let offsets = (0..100).rev().chain(100..200);
     for n in offsets.map(|n| n << 16) {
         let call = read(n, 1 << 16, 1 << 16);
-        let look = |_: &dyn Fn(Amount) -> bool| {
-            looks += 1;
+        let find_call = |_: &dyn Fn(Amount) -> bool| {
+            checks += 1;
             let amount = Amount::Bytes(1 << 16);
             Some(Asked::More { at: n, amount })
         };
-        split.add(served(call, TID), look, |_| recorded += 1);
+        split.add(served(call, TID), find_call, |_| recorded += 1);
     }
     split.finish(|_| recorded += 1);
-    assert_eq!((looks, recorded), (1, 200));
+    assert_eq!((checks, recorded), (1, 200));
 }
 
-/// As Linux 6.18 cuts a write from memory that begins 352 bytes into a page and was never touched.
+/// A write cut as by Linux 6.18, from memory that begins 352 bytes into a page and was never touched.
 #[test]
 fn writes_through_the_page_cache_are_cut_anywhere() {
     let calls = [
@@ -260,8 +260,8 @@ fn threads_do_not_disturb_each_other() {
     for piece in pieces {
         for tid in 1..=4 {
             let amount = Amount::Bytes(3 << 20);
-            let look = |_: &dyn Fn(Amount) -> bool| Some(Asked::More { at: 0, amount });
-            split.add(served(piece, tid), look, |call| out.push(call.result));
+            let find_call = |_: &dyn Fn(Amount) -> bool| Some(Asked::More { at: 0, amount });
+            split.add(served(piece, tid), find_call, |call| out.push(call.result));
         }
     }
     assert_eq!(out, [3 << 20; 4]);
@@ -284,7 +284,7 @@ fn a_close_by_somebody_else_does_not_end_a_call() {
 }
 
 proptest! {
-    /// Whatever arrives, no byte is lost or counted twice.
+    /// With any requests, no byte is lost or counted twice.
     #[test]
     fn bytes_are_kept(
         calls in prop::collection::vec((0u64..4, 1u64..3 << 20, 0u64..4096, 0u64..4), 0..12)
@@ -307,7 +307,7 @@ proptest! {
         prop_assert_eq!(after, before);
     }
 
-    /// Calls of one buffer come out as they went in.
+    /// Calls of one buffer come out unchanged.
     #[test]
     fn nothing_is_joined_that_was_not_one(
         calls in prop::collection::vec((0u64..4, 1u64..4 << 20, 0u64..4096), 0..12),

@@ -35,7 +35,7 @@ pub(crate) fn read(directory: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize
     Errno::result(filled).map(|filled| filled as usize)
 }
 
-/// The first entry in `bytes`, which [`read`] filled. `None` when there is none that is whole.
+/// The first entry in `bytes`, which [`read`] filled; `None` if there is no whole one.
 pub(crate) fn first(bytes: &[u8]) -> Option<Entry<'_>> {
     // struct linux_dirent64: u64 ino, i64 offset, u16 length, u8 kind, name with NUL
     let ino = u64::from_ne_bytes(bytes.get(0..8)?.try_into().ok()?);

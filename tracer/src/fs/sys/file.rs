@@ -19,7 +19,7 @@ const LARGEST: usize = 28;
 /// Argument through which such a call returns a value.
 pub(crate) type Argument = [u8; LARGEST];
 
-/// One of the calls above, with its argument. Any other number is refused: the kernel would
+/// Makes one of the calls above, with its argument. Any other number is refused, because the kernel would
 /// read and write memory as that call defines it.
 #[expect(unsafe_code)]
 pub(crate) fn control(fd: BorrowedFd<'_>, command: u32, input: &[u8]) -> Result<Argument> {

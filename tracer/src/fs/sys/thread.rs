@@ -59,7 +59,7 @@ struct Half {
 }
 
 impl Capabilities {
-    /// Those of the calling thread.
+    /// Capability sets of the calling thread.
     #[expect(unsafe_code)]
     pub(crate) fn current() -> Result<Capabilities> {
         let mut header = Header {
@@ -81,7 +81,7 @@ impl Capabilities {
         })
     }
 
-    /// Makes them those of the calling thread.
+    /// Sets the capability sets of the calling thread.
     #[expect(unsafe_code)]
     pub(crate) fn apply(self) -> Result<()> {
         let mut header = Header {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use nix::Result;
 
-/// Reads an attribute into `value`; its size when `value` is empty.
+/// Reads an attribute into `value`; returns its size if `value` is empty.
 #[expect(unsafe_code)]
 pub(crate) fn get(path: &CStr, name: &CStr, value: &mut [u8]) -> Result<usize> {
     // SAFETY: both strings are NUL-terminated; at most `value.len()` bytes are written.
@@ -39,7 +39,7 @@ pub(crate) fn set(path: &CStr, name: &CStr, value: &[u8], flags: i32) -> Result<
     Errno::result(result).map(drop)
 }
 
-/// Reads the list of names into `list`; its size when `list` is empty.
+/// Reads the list of names into `list`; returns its size if `list` is empty.
 #[expect(unsafe_code)]
 pub(crate) fn list(path: &CStr, list: &mut [u8]) -> Result<usize> {
     // SAFETY: the path is NUL-terminated; at most `list.len()` bytes are written.

@@ -11,7 +11,7 @@ pub(super) struct Job<'a> {
     pub(super) root: Pid,
     pub(super) notify: &'a mut dyn FnMut(Notice),
     pub(super) detach: bool,
-    /// Processes were let go.
+    /// True if flowtrace has detached from processes.
     pub(super) left: bool,
 }
 

@@ -10,55 +10,55 @@ use crate::proc::lifetimes::LeftBehind;
 /// A notice to the user while the run goes on.
 #[derive(Clone, Debug)]
 pub enum Notice {
-    /// A view could not be mounted over its own path.
+    /// A mount could not be made over its directory, but at another path.
     OtherPath {
         /// The directory.
         directory: PathBuf,
-        /// Where its view is instead.
+        /// Mount point.
         view: PathBuf,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A directory lies in a view of another flowtrace, and is given no second one.
+    /// A directory lies in a mount of another flowtrace, and is not mounted a second time.
     SeenAlready {
-        /// Which.
+        /// The directory.
         directory: PathBuf,
     },
     /// The trace to write is that of a run to which this one belongs; nothing is recorded.
     OuterTrace {
-        /// Which.
+        /// The trace.
         trace: PathBuf,
     },
     /// File calls cannot be seen at all.
     NoFiles {
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// Processes are not followed by ptrace.
     NotTraced {
-        /// Why not; `None` when that was asked for.
+        /// Reason; `None` if that was requested.
         refused: Option<String>,
-        /// How they are followed instead.
+        /// Layer that follows them instead.
         layer: ProcessLayer,
-        /// True if what each process used is told by the kernel.
+        /// True if the kernel reports the costs of each process.
         has_costs: bool,
     },
     /// Packets of an interface are not captured.
     NotCaptured(Refused),
-    /// The command has ended, and these processes that it left behind are let go.
+    /// The command has ended, and flowtrace detaches from the processes that it left behind.
     LetGo {
-        /// Which.
+        /// These processes.
         processes: Vec<LeftBehind>,
     },
-    /// The command has ended, and processes it left behind have not.
+    /// The command has ended, but not these processes that it left behind.
     StillRunning {
-        /// Which.
+        /// These processes.
         processes: Vec<LeftBehind>,
     },
-    /// This process may have few open files, though each of a traced directory takes one: the command may meet that limit
-    /// before its own.
+    /// This process has a low limit of open files, though each file of a traced directory takes one: the
+    /// command may reach that limit before its own.
     FewDescriptors {
-        /// So many.
+        /// The limit.
         limit: u64,
     },
 }

@@ -14,7 +14,7 @@ use crate::proc::environment::Wanted;
 pub struct RunOptions {
     /// The command and its arguments; at least one.
     pub command: Vec<OsString>,
-    /// Directories to trace; the working directory when empty.
+    /// Directories to trace; if empty, the working directory.
     pub directories: Vec<PathBuf>,
     /// True if the directories are mounted. Otherwise only opens and names of files are recorded, and with
     /// [`Layer::Kernel`] reads and writes.
@@ -40,9 +40,9 @@ pub struct RunOptions {
     pub keep_secrets: bool,
     /// Detach from processes that outlive the command, instead of following them to their end.
     pub detach: bool,
-    /// Mount the same views and record nothing: the yardstick for what recording costs.
+    /// Make the same mounts and record nothing: a baseline for the cost of recording.
     pub bare: bool,
-    /// Record the processes and no file call: the yardstick for what recording the calls costs.
+    /// Record the processes and no file call: a baseline for the cost of recording the calls.
     pub without_calls: bool,
     /// Mechanism that follows processes.
     pub following: Following,
@@ -57,11 +57,11 @@ pub struct RunOptions {
 /// Mechanism that follows the processes of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Following {
-    /// By programs in the kernel where these tell as much as ptrace does, else by ptrace.
+    /// By eBPF programs where these report as much as ptrace does, else by ptrace.
     #[default]
     Best,
-    /// By ptrace: each is held for a moment when it begins, runs a program and ends.
+    /// By ptrace: each process is stopped shortly when it begins, runs a program and ends.
     ByPtrace,
-    /// Without ptrace, in whatever way there is.
+    /// Without ptrace, by any available layer.
     WithoutPtrace,
 }

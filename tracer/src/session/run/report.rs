@@ -2,8 +2,8 @@
 
 use flowtrace_schema::Summary;
 
+use super::super::mounts::Mounts;
 use super::super::serving::Served;
-use super::super::views::Views;
 use crate::proc::lifetimes::End;
 
 /// Result of a run.
@@ -17,17 +17,17 @@ pub struct RunReport {
     pub background: Option<Background>,
 }
 
-/// The views of a run that is over, for the processes that live on in them.
+/// The mounts of a run that is over, for the processes that live on in them.
 #[derive(Debug)]
 pub struct Background {
-    pub(super) views: Views,
+    pub(super) mounts: Mounts,
     pub(super) served: Served,
 }
 
 impl Background {
-    /// Serves the views until nobody can reach them any more.
+    /// Serves the mounts until no process can reach them any more.
     pub fn serve(mut self) {
-        self.views.unmount_when_unused();
+        self.mounts.unmount_when_unused();
         self.served.join();
     }
 }

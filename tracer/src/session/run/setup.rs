@@ -1,4 +1,4 @@
-//! Parts and steps of a run that are the same however its processes are followed.
+//! Parts and steps of a run that do not depend on the layer that follows its processes.
 
 use std::io;
 use std::path::Path;
@@ -11,11 +11,11 @@ use flowtrace_schema::{
 use super::super::directory::Directory;
 use super::super::inherited::Inherited;
 use super::super::launch::{Calls, Outcome, Start};
+use super::super::mounts::Mounts;
 use super::super::recording::{HOST, RUN, Recording};
 use super::super::serving::{Served, Serving};
 use super::super::signals::{self, SignalForwarder};
 use super::super::trace_files::own_files;
-use super::super::views::Views;
 use super::super::{Error, Result};
 use super::job::Job;
 use super::options::RunOptions;
@@ -28,14 +28,14 @@ use crate::opens::Opens;
 use crate::proc::Living;
 use crate::proc::lifetimes::End;
 use crate::rings::Rings;
-/// A command whose child waits, and what is kept of it while it runs.
+/// A command whose child waits, and the state that the run keeps while it runs.
 pub(super) struct Started<'a> {
-    pub(super) views: Views,
+    pub(super) mounts: Mounts,
     pub(super) inherited: Inherited,
     pub(super) recording: &'a Recording,
-    /// Where packets are captured beside our own network namespace.
+    /// Namespaces in which packets are captured, besides our own network namespace.
     pub(super) namespaces: Option<Arc<Namespaces>>,
-    /// Source of scheduler events for the kernel layer, where there is one.
+    /// Source of scheduler events for the kernel layer, if there is one.
     pub(super) scheduler: Option<Scheduler>,
     pub(super) job: Job<'a>,
 }
@@ -45,10 +45,10 @@ pub(super) struct Run<'a> {
     pub(super) directories: &'a [Directory],
     pub(super) cwd: &'a Path,
     pub(super) program: &'a Path,
-    /// Which signals the command is still to get.
+    /// Decides which signals are passed on to the command.
     pub(super) forwarder: Arc<SignalForwarder>,
     pub(super) offers: Arc<Offers>,
-    /// Where FUSE and the kernel layer meet, if that was asked for.
+    /// Exchange between FUSE and the kernel layer, if that layer was requested.
     pub(super) kernel: Option<Arc<Opens>>,
     pub(super) rings: Arc<Rings>,
 }
@@ -57,18 +57,18 @@ impl Run<'_> {
     /// Starts the command.
     pub(super) fn go(
         &self,
-        views: &mut Views,
+        mounts: &mut Mounts,
         start: &Start,
         inherited: &mut Inherited,
         calls: Calls,
     ) -> io::Result<()> {
-        inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
-        inherited.opened(views.child.prepare(start)?);
+        inherited.offer(&self.offers, mounts.child.pid.as_raw() as u32);
+        inherited.opened(mounts.child.prepare(start)?);
         self.offers.withdraw();
-        views.child.go(calls)
+        mounts.child.go(calls)
     }
 
-    /// Starts the daemons behind the views, and records what is going to be recorded.
+    /// Starts the daemons behind the mounts, and records the settings of the recording.
     pub(super) fn serve(
         &self,
         started: &mut Started<'_>,
@@ -76,20 +76,20 @@ impl Run<'_> {
         layer: ProcessLayer,
     ) -> Result<Served> {
         let Started {
-            views, recording, ..
+            mounts, recording, ..
         } = started;
-        let mounted = std::mem::take(&mut views.mounted);
+        let mounted = std::mem::take(&mut mounts.mounted);
         let recorded = !self.options.without_calls;
         let served = self
-            .serving(views)
+            .serving(mounts)
             .serve(mounted, recorded.then_some((*recording, callers)))?;
-        self.describe(recording, views, &served, layer);
-        // From here on whoever opens the trace learns what is, or was, being recorded.
+        self.describe(recording, mounts, &served, layer);
+        // From here on the trace itself says what is, or was, being recorded.
         recording.recorder.settle();
         Ok(served)
     }
 
-    /// Runs the command; signals go to those that live.
+    /// Runs the command; signals go to those of its processes that live.
     pub(super) fn go_on(
         &self,
         started: &mut Started<'_>,
@@ -97,19 +97,19 @@ impl Run<'_> {
         living: Arc<Living>,
         calls: Calls,
     ) -> Result<()> {
-        self.go(&mut started.views, start, &mut started.inherited, calls)
+        self.go(&mut started.mounts, start, &mut started.inherited, calls)
             .map_err(Error::system("start the command"))?;
         let older = started.recording.older();
         if older.is_kept() {
             // Without a thread for that it is removed at the end.
-            let _ = started.views.child.when_it_runs(move || older.remove());
+            let _ = started.mounts.child.when_it_runs(move || older.remove());
         }
         started.inherited.count(&started.recording.recorder);
         signals::pass_on(started.job.root, Some(living), Arc::clone(&self.forwarder))
             .map_err(Error::system("pass on signals"))
     }
 
-    /// The last process has ended, or those that are left were let go.
+    /// Ends the run after its last process has ended, or flowtrace has detached from the rest.
     pub(super) fn conclude(
         &self,
         started: Started<'_>,
@@ -118,24 +118,24 @@ impl Run<'_> {
     ) -> Result<(End, Option<Background>)> {
         let vanished = || Error::system("wait for the command")(io::Error::other("it vanished"));
         let end = end.map_err(Error::system("wait for the command"))?;
-        let mut views = started.views;
+        let mut mounts = started.mounts;
         started.inherited.settle();
         if started.job.left {
             let end = end.ok_or_else(vanished)?;
-            return Ok((end, Some(Background { views, served })));
+            return Ok((end, Some(Background { mounts, served })));
         }
-        views.unmount();
+        mounts.unmount();
         served.join();
-        self.must_have_run(&mut views, end)?;
+        self.must_have_run(&mut mounts, end)?;
         Ok((end.ok_or_else(vanished)?, None))
     }
 
-    pub(super) fn serving(&self, views: &Views) -> Serving<'_> {
+    pub(super) fn serving(&self, mounts: &Mounts) -> Serving<'_> {
         Serving {
             directories: self.directories,
             hidden: own_files(&self.options.output),
             seeing: &self.options.seeing,
-            namespace: views.namespace,
+            namespace: mounts.namespace,
             offers: Arc::clone(&self.offers),
             kernel: self.kernel.clone(),
             rings: Arc::clone(&self.rings),
@@ -145,12 +145,12 @@ impl Run<'_> {
     fn describe(
         &self,
         recording: &Recording,
-        views: &Views,
+        mounts: &Mounts,
         served: &Served,
         process_layer: ProcessLayer,
     ) {
-        let file_layer = match served.views().first() {
-            Some(view) => view.session.layer(),
+        let file_layer = match served.mounts().first() {
+            Some(mount) => mount.session.layer(),
             None if self.kernel.is_some() => FileLayer::Kernel,
             None => FileLayer::None,
         };
@@ -172,24 +172,24 @@ impl Run<'_> {
             };
             recording.recorder.record(Record::Launch(Box::new(launch)));
         }
-        for view in served.views() {
-            view.record(&recording.recorder, self.options.seeing.attribute_ttl);
+        for mount in served.mounts() {
+            mount.record(&recording.recorder, self.options.seeing.attribute_ttl);
         }
-        let seen = served.views().len();
+        let seen = served.mounts().len();
         recording
             .recorder
             .lost(Loss::FilesNotTraced, (self.directories.len() - seen) as u64);
-        if views.namespace.is_none() {
+        if mounts.namespace.is_none() {
             recording.recorder.lost(Loss::PathNotSeen, seen as u64);
         }
     }
 
-    /// An error where what ended is not the command: it could not be run, though it was there when we looked, or a
-    /// signal came before.
-    pub(super) fn must_have_run(&self, views: &mut Views, end: Option<End>) -> Result<()> {
+    /// Fails if the process that ended is not the command: the command could not be run, though it existed
+    /// when it was checked, or a signal came before.
+    pub(super) fn must_have_run(&self, mounts: &mut Mounts, end: Option<End>) -> Result<()> {
         let program = self.program.display().to_string();
-        match (views.child.outcome(), end) {
-            // A script whose interpreter is missing, or a lost working directory.
+        match (mounts.child.outcome(), end) {
+            // A script whose interpreter is missing, or a removed working directory.
             (Outcome::Refused(source), _) if source.raw_os_error() == Some(libc::ENOENT) => {
                 Err(Error::NotFound(format!("{program} (or its interpreter)")))
             }

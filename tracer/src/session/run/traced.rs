@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
-use super::super::serving::{Served, ServedView};
+use super::super::serving::{Served, ServedMount};
 use super::super::{Error, Result};
 use super::report::Background;
 use super::setup::{Run, Started};
@@ -30,7 +30,7 @@ impl Run<'_> {
     /// Follows the command, which is seized already.
     pub(super) fn traced(&self, mut started: Started<'_>) -> Result<(End, Option<Background>)> {
         let streams = &started.inherited.streams;
-        let start = started.views.start(self.cwd, streams, self.directories);
+        let start = started.mounts.start(self.cwd, streams, self.directories);
         let table = Arc::new(TaskTable::new());
         let recording = started.recording;
         let root = started.job.root.as_raw() as u32;
@@ -54,7 +54,7 @@ impl Run<'_> {
             table,
             self.options.environment.clone(),
         );
-        // Where nobody traces any more, a call that the filter picks would fail.
+        // Once no process traces any more, a call that the filter selects would fail.
         let topology = self.options.topology && !self.options.detach;
         if !topology {
             recording.recorder.lost(Loss::TopologyLeftOut, 1);
@@ -64,7 +64,12 @@ impl Run<'_> {
             recording.recorder.clone(),
             channels.clone(),
             served.files(),
-            Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
+            Views::new(
+                served
+                    .mounts()
+                    .iter()
+                    .map(|mount| (&*mount.at, &*mount.source)),
+            ),
             if topology { By::Calls } else { By::Looks },
             kernel.as_ref().map(KernelLayer::descriptions),
         )));
@@ -126,10 +131,10 @@ impl Run<'_> {
             .map_err(|error| Error::KernelLayer(error.to_string()))
     }
 
-    /// Fails unless the kernel serves the data of all mounts by itself, where it is to.
+    /// Fails unless the kernel serves the data of all mounts by itself, if it has to.
     pub(super) fn kernel_serves(&self, served: &Served) -> Result<()> {
-        let by_fuse = |view: &ServedView| view.session.layer() != FileLayer::Kernel;
-        if self.kernel.is_some() && served.views().iter().any(by_fuse) {
+        let by_fuse = |mount: &ServedMount| mount.session.layer() != FileLayer::Kernel;
+        if self.kernel.is_some() && served.mounts().iter().any(by_fuse) {
             return Err(Error::KernelLayer(
                 "the kernel does not let this process register files for passthrough".into(),
             ));
@@ -137,7 +142,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks at what the threads do. A run goes on without.
+    /// Samples the threads. A run goes on without samples.
     pub(super) fn sampler(
         &self,
         recording: &Recording,
@@ -153,7 +158,8 @@ impl Run<'_> {
     }
 }
 
-/// Why ptrace was refused: another process traces them already, which may be an outer run, or the system forbids it.
+/// The reason why ptrace was refused: another process traces them already, which may be an outer run, or the
+/// system forbids it.
 pub(super) fn refused(root: Pid, error: &io::Error) -> String {
     let own = std::process::id();
     let tracer =

@@ -27,49 +27,52 @@ use crate::proc::watched::{Feed, Observers, Ready, Watched, Whose};
 use crate::proc::wiring::{By, Wiring};
 use crate::side_by_side::both;
 
-/// True if ptrace is not wanted, or refused for sure.
+/// True if ptrace is not wanted, or certain to be refused.
 pub(super) fn without_ptrace(options: &RunOptions) -> bool {
     options.following == Following::WithoutPtrace
         || crate::proc::tracer_of(std::process::id()).is_some()
 }
 
 /// Events of eBPF programs.
-pub(super) struct Telling {
-    /// Of processes.
+pub(super) struct EbpfEvents {
+    /// Events of processes.
     pub(super) feed: Feed,
-    /// Of calls, for the kernel layer.
+    /// Events of calls, for the kernel layer.
     pub(super) calls: Option<CallSource>,
 }
 
-impl Telling {
-    /// Begins to tell of process `root` and all that it forks. `None`: not all that is asked for can be told.
-    pub(super) fn start(root: u32, topology: bool, calls: bool, waits: bool) -> Option<Telling> {
+impl EbpfEvents {
+    /// Begins to report process `root` and all that it forks. `None` if not all requested events can be
+    /// reported.
+    pub(super) fn start(root: u32, topology: bool, calls: bool, waits: bool) -> Option<EbpfEvents> {
         let processes = Followed::below(root).ok()?;
         let of_calls = || CallSource::of_followed(processes.clone(), waits);
         let (ready, calls) = both(
             || Ready::load(Some(processes.clone()), topology),
             || calls.then(of_calls).transpose(),
         );
-        // Those of calls began before: what is told last of a call is to be what was made by it.
+        // The events of calls began before: the last event of a call has to be one of its effects.
         let calls = calls.ok()?;
         let successor = calls.as_ref().and_then(CallSource::successor);
         let feed = ready?.begin(successor)?;
-        Some(Telling { feed, calls })
+        Some(EbpfEvents { feed, calls })
     }
 
-    /// True if more is told than when processes begin and end.
+    /// True if more is reported than begins and ends of processes.
     pub(super) fn is_all(&self) -> bool {
         self.feed.contents().is_some()
     }
 }
 
-/// True if the kernel is to tell of processes, if it can. Not what is let go some day.
-pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
-    /// Environment variable: set, it is ptrace that follows unless that is not wanted.
+/// True if eBPF programs are to report the processes, if they can. Not for a run that will detach from
+/// processes.
+pub(super) fn are_reported(options: &RunOptions, without_ptrace: bool) -> bool {
+    /// Environment variable: if set, ptrace follows the processes, unless it is not wanted.
     const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
-    // Who asked in vain for a connection is not told, nor is anything else without looking at calls; and older kernels
-    // take half a second for the programs. A launcher starts many of us, and each one's programs are run for the calls of all.
-    let tells_as_much = || {
+    // eBPF programs do not report refused connections, nor anything else that only a stop at a call shows,
+    // and on older kernels loading them takes half a second. A launcher starts many flowtraces, and the
+    // programs of each one run for the calls of all.
+    let reports_as_much = || {
         options.following == Following::Best
             && options.topology
             && options.net.is_none()
@@ -80,53 +83,52 @@ pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
     nix::unistd::geteuid().is_root()
         && !(options.bare || options.detach)
         && crate::linux::in_first_pid_namespace().is_ok()
-        && (without_ptrace || tells_as_much())
+        && (without_ptrace || reports_as_much())
 }
 
 impl Run<'_> {
-    /// Follows the command by what the kernel announces. ptrace was not wanted or, with the
-    /// reason, refused.
+    /// Follows the command by events of the kernel. ptrace was not wanted or, for the given reason, refused.
     pub(super) fn watched(
         &self,
         mut started: Started<'_>,
         refused: Option<String>,
-        told: Option<Telling>,
+        events: Option<EbpfEvents>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root.as_raw() as u32;
-        // Nobody is held here, so nobody can be let go: the last process is waited for.
+        // No process is stopped here, so flowtrace cannot detach from any: it waits for the last process.
         started.job.detach = false;
         let streams = &started.inherited.streams;
-        let start = started.views.start(self.cwd, streams, self.directories);
-        let (told, calls) = match told {
-            Some(Telling { feed, calls }) => (Some(feed), calls),
+        let start = started.mounts.start(self.cwd, streams, self.directories);
+        let (feed, calls) = match events {
+            Some(EbpfEvents { feed, calls }) => (Some(feed), calls),
             None => (None, None),
         };
         if self.kernel.is_some() && calls.is_none() {
-            started.views.child.abandon();
+            started.mounts.child.abandon();
             return Err(Error::KernelLayer(
-                "without ptrace it needs programs in the kernel, which are refused".into(),
+                "without ptrace it needs eBPF programs, which the kernel refuses".into(),
             ));
         }
-        let places = started.views.mounted.iter().map(|view| &*view.at);
-        let views = mounting::devices_at(root, places);
-        // Without a view the processes need nothing of us, and go on.
-        let needs_us = !started.views.mounted.is_empty();
+        let places = started.mounts.mounted.iter().map(|mount| &*mount.at);
+        let devices = mounting::devices_at(root, places);
+        // Without a mount the processes do not depend on flowtrace, and go on.
+        let needs_us = !started.mounts.mounted.is_empty();
         if !needs_us {
             memory::be_given_up_first();
         }
-        let guarded = told.as_ref().filter(|_| needs_us);
-        let guard = guarded.and_then(|feed| feed.guard(&views));
+        let guarded = feed.as_ref().filter(|_| needs_us);
+        let guard = guarded.and_then(|feed| feed.guard(&devices));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
-        let contents = told.as_ref().and_then(Feed::contents);
+        let contents = feed.as_ref().and_then(Feed::contents);
         let watched = Watched::start(
             Whose::Ours { root },
             HOST,
             recording.clock,
             recorder,
             self.options.environment.clone(),
-            told,
+            feed,
         );
         let layer = match (watched.layer(), contents.is_some()) {
             (ProcessLayer::Tracepoints, true) => ProcessLayer::Ebpf,
@@ -147,7 +149,7 @@ impl Run<'_> {
             self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
         };
         watched.tell_rings(Arc::clone(&self.rings));
-        if started.views.namespace == Some(Namespace::User) {
+        if started.mounts.namespace == Some(Namespace::User) {
             watched.withhold_privilege();
         }
         let kernel = self
@@ -177,7 +179,12 @@ impl Run<'_> {
                 recording.recorder.clone(),
                 channels.clone(),
                 served.files(),
-                Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
+                Views::new(
+                    served
+                        .mounts()
+                        .iter()
+                        .map(|mount| (&*mount.at, &*mount.source)),
+                ),
                 By::Kernel,
                 kernel.as_ref().map(KernelLayer::descriptions),
             );

@@ -1,7 +1,7 @@
-//! A FUSE filesystem in which nearly everything fails with an errno of choice.
+//! A FUSE filesystem in which nearly every request fails with a chosen errno.
 //!
-//! It has a file, a directory and a symbolic link, of which the attributes can be had and which
-//! can be opened; and a name that is listed but cannot be looked up.
+//! It has a file, a directory and a symbolic link, which have attributes and can be opened, and a name that
+//! is listed but cannot be looked up.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ pub(crate) const DIRECTORY: &str = "directory";
 pub(crate) const LINK: &str = "link";
 pub(crate) const BROKEN: &str = "broken";
 
-/// From here on, writing works. What was written cannot be flushed.
+/// From this errno on, writing works, but written data cannot be flushed.
 pub(crate) const WRITABLE_FROM: u64 = 1 << 20;
 
 const ENTRIES: [(u64, &str, u32); 4] = [
@@ -41,10 +41,10 @@ const RELEASEDIR: u32 = 29;
 const INTERRUPT: u32 = 36;
 const BATCH_FORGET: u32 = 42;
 const STATX: u32 = 52;
-/// `FOPEN_DIRECT_IO`: errors are not swallowed by the page cache.
+/// `FOPEN_DIRECT_IO`: the page cache does not swallow errors.
 const DIRECT_IO: u64 = 1;
 
-/// Mounts it; the errno may be changed at any time.
+/// Mounts the filesystem; the errno may be changed at any time.
 pub(crate) fn failing() -> (Backing, Arc<AtomicI32>) {
     let backing = Backing::nothing();
     let device = File::options()
@@ -70,7 +70,7 @@ struct Server {
 }
 
 impl Server {
-    /// Until the mount is gone.
+    /// Answers requests until the mount is gone.
     fn serve(&self) {
         let mut buffer = vec![0; 1 << 20];
         while let Ok(length) = (&self.device).read(&mut buffer) {
@@ -86,7 +86,7 @@ impl Server {
             };
             let length = 16 + answer.len() as u32;
             let reply = [&length.to_ne_bytes()[..], &error.to_ne_bytes(), id, &answer].concat();
-            // Fails when the one who asked is gone.
+            // Fails if the process that sent the request has ended.
             let _ = (&self.device).write(&reply);
         }
     }
@@ -102,7 +102,7 @@ impl Server {
                 match ENTRIES.iter().find(named) {
                     None => Err(libc::ENOENT),
                     Some(&(_, BROKEN, _)) => errno,
-                    // Node, generation, and times for which name and attributes hold.
+                    // Node, generation, and the times for which name and attributes are valid.
                     Some(&(node, ..)) => Ok(words(&[node, 0, 0, 0, 0], attributes(node))),
                 }
             }

@@ -1,4 +1,4 @@
-//! The operations, and how one of them is done in one of the two directories.
+//! The operations, and their execution in one of the two directories.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Result, Write};
@@ -19,15 +19,15 @@ const NAMES: [&str; 10] = [
 ];
 const HANDLES: usize = 4;
 
-/// One of the two directories and what is open in it.
+/// One of the two directories and the files open in it.
 pub(super) struct Side<'a> {
     top: &'a Path,
-    /// Where the filesystem keeps what is seen below `top`.
+    /// The directory in which the filesystem keeps the content of `top`.
     kept: &'a Path,
     open: [Option<File>; HANDLES],
 }
 
-/// What an operation returned, comparable: a value, or an errno.
+/// The result of an operation in a comparable form: a value, or an errno.
 fn outcome<T>(result: Result<T>, show: impl FnOnce(T) -> String) -> String {
     match result {
         Ok(value) => show(value),
@@ -159,7 +159,8 @@ impl<'a> Side<'a> {
         match *step {
             Step::Open(handle, name, flags, mode) => {
                 let mut options = OpenOptions::new();
-                // The standard library refuses what it thinks makes no sense; the kernel decides.
+                // The standard library refuses combinations that it considers senseless; here the kernel
+                // decides.
                 options
                     .read(flags & libc::O_ACCMODE != libc::O_WRONLY)
                     .write(flags & libc::O_ACCMODE != libc::O_RDONLY)
@@ -262,7 +263,7 @@ impl<'a> Side<'a> {
             }
             Step::Seek(handle, offset, whence) => {
                 let result = match &self.open[handle] {
-                    // Directories are another matter: what is data there, nobody says.
+                    // Directories are left out: their data ranges are not defined.
                     Some(file) if file.metadata().is_ok_and(|m| m.is_dir()) => Err(bad()),
                     Some(file) => self
                         .drop_pages(file)
@@ -295,11 +296,11 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Writes the pages of a file back and forgets them. Of space that was allocated and not
-    /// written, filesystems call data what is cached just then, whoever read it.
+    /// Writes the pages of a file back and forgets them. In space that was allocated and not written,
+    /// filesystems report cached pages as data, whichever process read them.
     ///
     /// # Errors
-    /// When the file has no name any more by which its pages could be reached.
+    /// If the file has no name any more by which its pages could be reached.
     fn drop_pages(&self, file: &File) -> Result<()> {
         let number = file.metadata()?.ino();
         let kept = File::open(find(self.kept, number)?.ok_or_else(bad)?)?;
@@ -355,7 +356,7 @@ pub(super) fn describe(path: &Path) -> Result<String> {
     ))
 }
 
-/// Stores through a shared mapping of what there is of a file, and what it then holds there.
+/// Stores through a shared mapping of the existing part of a file, and returns the content of that part.
 fn store(file: &File, offset: usize, length: usize, byte: u8, sync: bool) -> Result<String> {
     let size = file.metadata()?.len() as usize;
     let end = size.min(offset + length);
@@ -371,7 +372,7 @@ fn store(file: &File, offset: usize, length: usize, byte: u8, sync: bool) -> Res
     Ok(runs(&before))
 }
 
-/// A listing that goes back to the middle gives the second half again.
+/// A listing that seeks back to the middle returns the second half again.
 fn list_again(directory: &Path) -> Result<Vec<String>> {
     let stream = File::open(directory)?;
     if !stream.metadata()?.is_dir() {
@@ -396,7 +397,7 @@ fn list_again(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Bytes as how often which comes in turn.
+/// Bytes as runs: each byte with its number of repetitions.
 pub(super) fn runs(bytes: &[u8]) -> String {
     let runs = bytes.chunk_by(|one, next| one == next);
     let shown = runs.map(|run| format!("{}\u{d7}{}", run.len(), run[0]));

@@ -4,8 +4,8 @@ use libc::{EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENOTEMPTY, EPERM};
 
 use super::Answers;
 
-/// What may go wrong with an operation, besides what may go wrong on the way to any name:
-/// [`ON_THE_WAY`]. `None`: it is on what is open already, and never fails.
+/// Possible errors of an operation, besides those of any path lookup: [`ON_THE_WAY`]. `None`: the operation
+/// uses files that are already open, and never fails.
 fn own(operation: &str) -> Option<&'static [i32]> {
     Some(match operation {
         "create" | "append" | "truncate" => &[EISDIR],
@@ -16,12 +16,12 @@ fn own(operation: &str) -> Option<&'static [i32]> {
         "link" => &[EEXIST, EPERM],
         "unlink" => &[EISDIR],
         "rmdir" => &[ENOTEMPTY],
-        // What was a file when it was looked at may be a directory when it is removed.
+        // A name that was a file when it was read may be a directory when it is removed.
         "sweep" => &[ENOTEMPTY, EISDIR],
         "rename" => &[EISDIR, ENOTEMPTY, EINVAL],
         "noreplace" => &[EEXIST, EINVAL, ENOTEMPTY],
         "exchange" => &[EINVAL, ENOTEMPTY],
-        // Of symbolic links.
+        // For symbolic links.
         "xattr" => &[EPERM],
         _ => return None,
     })
@@ -29,7 +29,7 @@ fn own(operation: &str) -> Option<&'static [i32]> {
 
 const ON_THE_WAY: [i32; 3] = [ENOENT, ENOTDIR, ELOOP];
 
-/// That nothing went wrong but what may, and everything went well at least once.
+/// Checks that only possible errors occurred, and that every operation succeeded at least once.
 pub(super) fn check(answers: &Answers, of: &str) {
     let strange: Vec<_> = answers
         .keys()

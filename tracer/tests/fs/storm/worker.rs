@@ -13,17 +13,17 @@ use crate::calls;
 use crate::random::Random;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-/// Files that a process keeps open while their names come and go.
-const HELD: usize = 6;
+/// Number of files that a process keeps open while their names come and go.
+const KEPT: usize = 6;
 
-/// Works until the time is over, then prints what the answers were.
+/// Works until the time is over, then prints the results.
 pub(crate) fn work(directory: &Path, seed: &Path, seconds: &Path) {
     let number = |text: &Path| text.to_str().unwrap().parse::<u64>().unwrap();
     let end = Instant::now() + Duration::from_secs(number(seconds));
     let mut worker = Worker {
         top: directory,
         random: Random(number(seed)),
-        held: Vec::new(),
+        kept: Vec::new(),
         answers: BTreeMap::new(),
     };
     while Instant::now() < end {
@@ -40,12 +40,12 @@ pub(crate) fn work(directory: &Path, seed: &Path, seconds: &Path) {
 struct Worker<'a> {
     top: &'a Path,
     random: Random,
-    held: Vec<File>,
+    kept: Vec<File>,
     answers: BTreeMap<(&'static str, i32), u64>,
 }
 
 impl Worker<'_> {
-    /// One to three components of the same few names: any may be a file, a directory or a link.
+    /// A path of one to three components of the same few names: any may be a file, a directory or a link.
     fn path(&mut self) -> PathBuf {
         let mut path = self.top.to_owned();
         for _ in 0..self.random.one_of(&[1, 2, 2, 2, 3]) {
@@ -70,7 +70,7 @@ impl Worker<'_> {
         let (path, other) = (self.path(), self.path());
         match self.random.below(25) {
             0..=4 => self.open(&path),
-            5..=8 => self.use_held(),
+            5..=8 => self.use_kept(),
             9 => self.unit("mkdir", fs::create_dir(path)),
             10 => self.unit("rmdir", fs::remove_dir(path)),
             11 | 12 => self.unit("unlink", nix::unistd::unlink(&path).map_err(Error::from)),
@@ -87,7 +87,7 @@ impl Worker<'_> {
                 let result = nix::unistd::truncate(&path, length).map_err(Error::from);
                 self.unit("truncate", result);
             }
-            // Or the tree would only grow.
+            // Otherwise the tree would only grow.
             23 => self.unit("sweep", fs::remove_dir_all(path)),
             20 => self.list(&path),
             21 => self.unit("stat", fs::symlink_metadata(path).map(drop)),
@@ -135,21 +135,21 @@ impl Worker<'_> {
         if let Some(file) = self.answer(operation, result)
             && writes
         {
-            if self.held.len() == HELD {
-                self.held.remove(0);
+            if self.kept.len() == KEPT {
+                self.kept.remove(0);
             }
-            self.held.push(file);
+            self.kept.push(file);
         }
     }
 
-    /// Whatever became of its name, an open file works.
-    fn use_held(&mut self) {
-        if self.held.is_empty() {
+    /// An open file works, whatever happened to its name.
+    fn use_kept(&mut self) {
+        if self.kept.is_empty() {
             return;
         }
-        let which = self.random.below(self.held.len() as u64) as usize;
+        let which = self.random.below(self.kept.len() as u64) as usize;
         let (offset, length) = (self.random.below(20_000), self.random.below(9000) as usize);
-        let mut file = &self.held[which];
+        let mut file = &self.kept[which];
         match self.random.below(6) {
             0 => {
                 let result = file.write_all_at(&vec![b'x'; length], offset);
@@ -184,7 +184,7 @@ impl Worker<'_> {
         }
     }
 
-    /// No name twice.
+    /// Lists a directory; no name may appear twice.
     fn list(&mut self, path: &Path) {
         let listed = fs::read_dir(path).and_then(|entries| {
             let mut names = BTreeSet::new();

@@ -10,14 +10,14 @@ const WHOLE: Subject = Subject {
     space: Space::Whole,
 };
 
-/// A file that is open as an application has it, and once more by somebody outside.
+/// A file as an application has it open, and once more opened by a process outside.
 fn files() -> (File, File) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let open = |write| File::options().read(true).write(write).open(file.path());
     (open(true).unwrap(), open(true).unwrap())
 }
 
-/// Result of a lock that is asked for without the mount.
+/// Result of a lock that is requested without the mount.
 fn set(file: &File, kind: Option<Kind>, start: u64, end: u64) -> Result<()> {
     let lock = record(kind, start, end);
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
@@ -32,7 +32,7 @@ fn refused() -> Ended<()> {
 }
 
 #[test]
-fn those_outside_see_what_is_held() {
+fn processes_outside_see_the_locks() {
     let (real, other) = files();
     let locks = Locks::default();
     let acquire = |wanted| locks.acquire(RECORD, wanted, (), None, Some(real.as_fd()));
@@ -45,7 +45,7 @@ fn those_outside_see_what_is_held() {
     );
     assert_eq!(set(&other, Some(Kind::Read), 20, 30), Ok(()));
     assert_eq!(set(&other, Some(Kind::Write), 10, 19), Ok(()));
-    // To change is to hold less at last.
+    // In the end the change weakens the lock.
     assert_eq!(acquire(read(1, 0, 9)), granted());
     assert_eq!(set(&other, Some(Kind::Read), 0, 9), Ok(()));
     locks.release(RECORD, |held| held.owner == 2);
@@ -85,7 +85,7 @@ fn whole_files_are_locked_by_flock() {
     assert_eq!(acquire(read(2, 0, END), None), granted());
     other.try_lock_shared().unwrap();
     assert_eq!(acquire(write(1, 0, END), Some(7)), Ended::new());
-    // It waits for the one inside, and then for the one outside.
+    // The request waits for the lock inside, and then for the one outside.
     assert!(!locks.must_be_retried());
     locks.release(WHOLE, |held| held.owner == 2);
     assert!(locks.must_be_retried());
@@ -108,12 +108,12 @@ fn a_file_that_is_open_for_reading_makes_way_for_one_that_is_not() {
     assert_eq!(set(&other, Some(Kind::Write), 0, 9), Err(Errno::EAGAIN));
     assert_eq!(set(&other, Some(Kind::Read), 20, 29), Err(Errno::EAGAIN));
     drop(locks);
-    // Though the applications' files are still open.
+    // The applications' files are still open.
     assert_eq!(set(&other, Some(Kind::Write), 0, END), Ok(()));
 }
 
 proptest! {
-    /// Each byte is locked outside as the strongest lock of it inside says.
+    /// Each byte is locked outside with the strongest lock inside.
     #[test]
     fn agrees_with_a_lock_for_each_byte(
         calls in prop::collection::vec((0u64..4, 0u8..3, 0u64..16, 0u64..16), 1..40),

@@ -1,9 +1,9 @@
 //! Memory that is lent to the kernel for one message.
 //!
-//! The kernel puts a request into it apart: the header and the first argument at the beginning,
-//! the rest, which it calls the payload, elsewhere. The payload begins on a page, for the sake of
-//! files that are open with `O_DIRECT`, and what precedes it is put right before it, so that a
-//! request is taken apart like one that was read from the device.
+//! The kernel splits a request: it writes the header and the first argument to the beginning of the memory,
+//! and the rest, which it calls the payload, elsewhere. The payload begins on a page, because files that are
+//! open with `O_DIRECT` need that. The header and the argument are moved right before it, so that a request
+//! is parsed like one that was read from the device.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -13,22 +13,22 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::fs::protocol::abi::{InHeader, OutHeader, RingHeaders};
 use crate::fs::protocol::buffer::{PAGE, Page, pages};
 
-/// Where the headers are.
+/// Offsets of the headers.
 const HEADERS: Range<usize> = 0..size_of::<RingHeaders>();
-/// Where the addresses and lengths of headers and payload are, which the kernel asks for when it
-/// is offered the entry.
+/// Offset of the addresses and lengths of headers and payload, which the kernel reads when it is offered the
+/// entry.
 const PARTS: usize = HEADERS.end.next_multiple_of(align_of::<libc::iovec>());
-/// Where the rest of a message may begin.
+/// Smallest offset of the rest of a message.
 const REST: usize = PARTS + size_of::<[libc::iovec; 2]>();
 
 /// Memory for one message.
 ///
-/// The kernel writes to it from the moment it is lent until it is given back, and then it is
-/// this process's alone.
+/// The kernel writes to it from the time when it is lent until it is given back; after that it belongs to
+/// this process alone.
 pub(super) struct Entry {
     memory: NonNull<[Page]>,
     is_lent: bool,
-    /// Number of the request that is in it.
+    /// Number of the request in it.
     request: Number,
 }
 
@@ -43,12 +43,12 @@ struct Number {
 pub(super) struct Received<'a> {
     /// The message in one piece.
     pub(super) message: &'a [u8],
-    /// Where the answer is put. `None`: the request is there, so the answer comes from elsewhere.
+    /// Memory for the answer; `None` if the request is there, so that the answer is made elsewhere.
     pub(super) space: Option<&'a mut [u8]>,
 }
 
 impl Entry {
-    /// For messages with at least `payload` bytes besides headers.
+    /// An entry for messages with at least `payload` bytes besides headers.
     pub(super) fn new(payload: usize) -> Entry {
         let memory = NonNull::from(Box::leak(pages(payload)));
         let mut entry = Entry {
@@ -66,8 +66,8 @@ impl Entry {
         entry
     }
 
-    /// Lends the memory to the kernel: it must be told now, and gives it back with a completion.
-    /// Address of two `iovec`, for headers and payload.
+    /// Lends the memory to the kernel. The kernel must be informed at once, and gives the memory back with a
+    /// completion. Returns the address of two `iovec`, for headers and payload.
     pub(super) fn lend(&mut self) -> u64 {
         let parts = self.bytes()[PARTS..].as_ptr() as u64;
         self.is_lent = true;
@@ -79,12 +79,12 @@ impl Entry {
         self.is_lent = false;
     }
 
-    /// The name by which the answer to the request is committed.
+    /// The number by which the answer to the request is committed.
     pub(super) fn commit_id(&self) -> u64 {
         self.request.commit_id
     }
 
-    /// The request that came. `None`: it makes no sense.
+    /// The request that came; `None` if it is malformed.
     pub(super) fn receive(&mut self) -> Option<Received<'_>> {
         let headers = RingHeaders::read_from_bytes(&self.bytes()[HEADERS]).ok()?;
         let header = InHeader::read_from_prefix(&headers.in_out).ok()?.0;
@@ -115,12 +115,12 @@ impl Entry {
         })
     }
 
-    /// Puts bytes where the answer is expected.
+    /// Writes bytes to the place of the answer.
     pub(super) fn fill(&mut self, data: &[u8]) {
         self.bytes()[PAGE..][..data.len()].copy_from_slice(data);
     }
 
-    /// Puts the headers of the answer: 0 or a negative errno, and the length of what is there.
+    /// Writes the headers of the answer: 0 or a negative errno, and the length of the body.
     pub(super) fn answer(&mut self, error: i32, length: usize) {
         let header = OutHeader {
             len: (size_of::<OutHeader>() + length) as u32,
@@ -144,8 +144,8 @@ impl Entry {
     #[expect(unsafe_code)]
     fn bytes(&mut self) -> &mut [u8] {
         debug_assert!(!self.is_lent);
-        // SAFETY: allocated by `new` and freed by `drop` only; nobody else has it, because it is
-        // not lent and this borrows the entry.
+        // SAFETY: allocated by `new` and freed by `drop` only; no one else uses it, because it is not lent
+        // and this borrows the entry.
         unsafe { self.memory.as_mut() }.as_mut_bytes()
     }
 }
@@ -157,7 +157,7 @@ unsafe impl Send for Entry {}
 impl Drop for Entry {
     #[expect(unsafe_code)]
     fn drop(&mut self) {
-        // What the kernel may still write to is never freed.
+        // Memory to which the kernel may still write is never freed.
         if !self.is_lent {
             // SAFETY: from the box that `new` leaked, and not used again.
             drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
@@ -173,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
     use zerocopy::FromZeros;
 
-    /// Does what the kernel does with a request.
+    /// Writes a request as the kernel does.
     fn put(entry: &mut Entry, len: u32, first: &[u8], payload: &[u8]) {
         let header = InHeader {
             len,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_room_beside_the_request() {
+    fn an_answer_has_space_besides_the_request() {
         let mut entry = Entry::new(8192);
         let first = ReadIn::new_zeroed();
         put(

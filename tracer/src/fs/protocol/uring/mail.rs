@@ -9,11 +9,11 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::fs::protocol::reply::Late;
 
-/// Messages to a ring from other threads, and from its own while it serves.
+/// Messages to a ring from other threads, and from its own thread while it serves.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     wake: EventFd,
-    /// The thread of the ring. It looks by itself, and need not be woken.
+    /// The thread of the ring. It reads its mail by itself, and need not be woken.
     owner: OnceLock<ThreadId>,
     mail: Mutex<Mail>,
 }
@@ -52,7 +52,7 @@ impl Mailbox {
         })
     }
 
-    /// It is the calling thread that takes what arrives.
+    /// Makes the calling thread the one that takes the messages.
     pub(super) fn own(&self) {
         self.owner.get_or_init(|| thread::current().id());
     }
@@ -64,11 +64,11 @@ impl Mailbox {
 
     /// From now on messages wake the ring again.
     pub(super) fn woken(&self) {
-        // Fails when nothing woke.
+        // Fails if nothing woke it.
         let _ = self.wake.read();
     }
 
-    /// Takes what has arrived.
+    /// Takes the messages that have arrived.
     pub(super) fn take(&self) -> Mail {
         let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *mail)
@@ -82,7 +82,7 @@ impl Mailbox {
     fn put(&self, put: impl FnOnce(&mut Mail)) {
         put(&mut self.mail.lock().unwrap_or_else(PoisonError::into_inner));
         if self.owner.get() != Some(&thread::current().id()) {
-            // Fails only if it was told 2^64 times already.
+            // Fails only after 2^64 messages.
             let _ = self.wake.write(1);
         }
     }

@@ -1,9 +1,9 @@
 //! The kernel's switch for requests over io_uring, `fuse.enable_uring`.
 //!
-//! The kernel (6.18, `fs/fuse/inode.c` and `dev_uring.c`) looks at it twice for a mount: at
-//! mount(2), when it composes what it offers, and when the answer to that comes. From then on the
-//! mount has io_uring or has it not, whatever becomes of the switch. It is off where nobody turned
-//! it on, so it is turned on for those two moments and put back, even if we are killed there.
+//! The kernel (6.18, `fs/fuse/inode.c` and `dev_uring.c`) reads it twice for a mount: at mount(2), when it
+//! composes its offer, and when the answer to the offer comes. From then on the mount has io_uring or not,
+//! whatever the switch says. It is off by default, so it is turned on for those two instants and put back,
+//! even if this process is killed there.
 
 use std::fs::File;
 use std::io::{self, PipeWriter, Read, Seek, Write};
@@ -17,12 +17,12 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-/// Others hold it for some ms each.
+/// Limit of the wait for other processes, which lock the switch for some ms each.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// `Some(true)` if new mounts may have requests over io_uring. `None`: the kernel, older than Linux 6.14 or
-/// built without, does not know them.
+/// `Some(true)` if new mounts may have requests over io_uring. `None` if the kernel does not have them: it is
+/// older than Linux 6.14 or built without.
 pub(crate) fn is_on() -> Option<bool> {
     is_yes(&std::fs::read_to_string(PARAMETER).ok()?)
 }
@@ -35,33 +35,33 @@ fn is_yes(text: &str) -> Option<bool> {
     }
 }
 
-/// While this lives, new mounts may have requests over io_uring.
+/// While this value lives, new mounts may have requests over io_uring.
 ///
-/// Hold it for the moments that count and no longer: other flowtraces wait for their turn, so
-/// that none finds the switch as another one has put it.
+/// Keep it only as long as necessary: other flowtraces wait for their turn, so that none of them finds the
+/// switch as another one has set it.
 #[derive(Debug)]
 pub struct IoUring {
     file: Flock<File>,
-    /// Where it was off: who turns it off again if we are killed.
+    /// If the switch was off: the process that turns it off again if this one is killed.
     stand_in: Option<StandIn>,
 }
 
-/// A process that turns it off if we are killed. It has the lock, too, as long as it lives.
+/// A process that turns the switch off if this one is killed. It has the lock, too, as long as it lives.
 #[derive(Debug)]
 struct StandIn {
     over: PipeWriter,
-    /// Waited for when it has been told.
-    _aside: HelperProcess,
+    /// Dropped, which waits for its end, after the byte is sent.
+    _helper: HelperProcess,
 }
 
 impl IoUring {
     /// Turns it on, if it is off.
     ///
     /// # Errors
-    /// When this process may not use io_uring, the kernel has no such switch, it may not be turned,
-    /// or another process that has turned it is stopped.
+    /// If this process may not use io_uring, the kernel has no such switch, it may not be turned, or another
+    /// process that has turned it is stopped.
     pub fn turn_on() -> io::Result<IoUring> {
-        // The administrator may have disabled all of it (`kernel.io_uring_disabled`).
+        // The administrator may have disabled io_uring altogether (`kernel.io_uring_disabled`).
         io_uring::IoUring::new(1)?;
         let file = File::options().read(true).write(true).open(PARAMETER)?;
         let mut file = lock(file)?;
@@ -85,20 +85,20 @@ impl IoUring {
 impl StandIn {
     #[expect(unsafe_code)]
     fn of(parameter: &File) -> io::Result<StandIn> {
-        let (told, over) = io::pipe()?;
-        let (parameter, told) = (parameter.as_raw_fd(), told.as_raw_fd());
-        let kept = [parameter.min(told), parameter.max(told)];
+        let (end, over) = io::pipe()?;
+        let (parameter, end) = (parameter.as_raw_fd(), end.as_raw_fd());
+        let kept = [parameter.min(end), parameter.max(end)];
         // SAFETY: it makes two system calls, on descriptors that it keeps.
-        let aside = unsafe {
+        let helper = unsafe {
             HelperProcess::begin(c"flowtrace-guard", Group::Own, &kept, || {
-                if is_silent_end(told) {
+                if is_silent_end(end) {
                     libc::pwrite(parameter, c"N".as_ptr().cast(), 1, 0);
                 }
             })
         }?;
         Ok(StandIn {
             over,
-            _aside: aside,
+            _helper: helper,
         })
     }
 }
@@ -106,7 +106,7 @@ impl StandIn {
 impl Drop for IoUring {
     fn drop(&mut self) {
         if let Some(mut stand_in) = self.stand_in.take() {
-            // What could be turned on can be turned off; the lock ends with the file.
+            // A switch that could be turned on can be turned off; the lock ends with the file.
             let _ = self.set(b"N");
             let _ = stand_in.over.write(&[0]);
         }

@@ -21,12 +21,12 @@ use crate::fs::protocol::notify;
 use crate::fs::protocol::reply::{Carrier, Late, Reply, Then};
 use crate::fs::protocol::request;
 
-/// Commands that can wait to be submitted. One does; more only after answers that came late.
+/// Number of commands that can wait to be submitted. There is one, and more only after late answers.
 const COMMANDS: u32 = 8;
 /// The files of a ring.
 const DEVICE: Fixed = Fixed(0);
 const WAKE: Fixed = Fixed(1);
-/// Marks the completion that says that there is mail; others are marked with their entry.
+/// Marks the completion that announces mail; others are marked with their entry.
 const MAIL: u64 = u64::MAX;
 
 /// A ring, through which one thread serves one queue.
@@ -39,7 +39,7 @@ pub(super) struct Ring {
     completed: VecDeque<Completion>,
     mailbox: Arc<Mailbox>,
     device: Arc<KernelDevice>,
-    /// Error while the mount was there.
+    /// The first error while the mount existed.
     failure: Option<Errno>,
 }
 
@@ -66,7 +66,7 @@ impl Ring {
         mailbox: Arc<Mailbox>,
     ) -> io::Result<Ring> {
         let mut builder = IoUring::<Entry128, cqueue::Entry>::builder();
-        // Work for this thread waits until the thread does, instead of interrupting it.
+        // Work for this thread waits until the thread does it, instead of interrupting it.
         builder.setup_single_issuer().setup_defer_taskrun();
         let io = builder.setup_r_disabled().build(COMMANDS)?;
         let files = [device.as_fd().as_raw_fd(), mailbox.wake().as_raw_fd()];
@@ -83,10 +83,10 @@ impl Ring {
         })
     }
 
-    /// Offers the kernel to take requests.
+    /// Offers the ring to the kernel.
     ///
     /// # Errors
-    /// When the kernel does not want to.
+    /// If the kernel does not take it.
     pub(super) fn offer(&mut self) -> io::Result<()> {
         self.io.submitter().register_enable_rings()?;
         self.mailbox.own();
@@ -100,10 +100,10 @@ impl Ring {
         }
     }
 
-    /// Serves until it is told that the mount is gone.
+    /// Serves until the mount is gone.
     ///
     /// # Errors
-    /// Error before that.
+    /// An error before that.
     pub(super) fn serve(&mut self, server: &dyn Serve) -> io::Result<()> {
         let mut outgoing = Outgoing::new(0);
         loop {
@@ -111,7 +111,7 @@ impl Ring {
                 self.wait()?;
                 continue;
             };
-            // Nobody's answer waits until the next request is served.
+            // Submits answers now, so that none waits until the next request is served.
             self.submit()?;
             let waiting = if mark == MAIL {
                 self.mailbox.woken();
@@ -122,7 +122,7 @@ impl Ring {
                 self.entries[index].given_back();
                 match result {
                     Ok(()) => self.serve_one(index, server, &mut outgoing)?,
-                    // The mount is going away, which the device tells.
+                    // The mount is going away, which the device reports.
                     Err(Errno::ENOTCONN | Errno::ECONNABORTED | Errno::ECANCELED) => None,
                     Err(errno) => {
                         self.failure = Some(errno);
@@ -136,7 +136,7 @@ impl Ring {
         }
     }
 
-    /// Serves the request in an entry. The entry, if the answer comes later.
+    /// Serves the request in an entry. Returns the entry if the answer comes later.
     fn serve_one(
         &mut self,
         index: usize,
@@ -173,7 +173,7 @@ impl Ring {
                 }
                 self.commit(index, error, length)?;
             }
-            // No answer is expected, but the entry is.
+            // No answer is expected, but the kernel expects the entry.
             State::Due => self.commit(index, 0, 0)?,
             State::Later => return Ok(Some(Waiting { entry: index, node })),
         }
@@ -184,8 +184,8 @@ impl Ring {
         Ok(None)
     }
 
-    /// Sends what has been answered, and replaces entry `waiting` unless that is among it. Whether
-    /// the mount is gone.
+    /// Sends the answers that have arrived, and replaces entry `waiting` unless its answer is among them.
+    /// Returns true if the mount is gone.
     fn read_mail(&mut self, waiting: Option<Waiting>) -> io::Result<bool> {
         let mail = self.mailbox.take();
         if let Some(Waiting { entry, node }) = waiting
@@ -204,7 +204,7 @@ impl Ring {
         self.push(&poll.build().user_data(MAIL).into())
     }
 
-    /// Lends the kernel one entry more.
+    /// Lends the kernel one more entry.
     fn add(&mut self) -> io::Result<()> {
         self.entries.push(Entry::new(self.payload));
         self.command(self.entries.len() - 1, ring::REGISTER)
@@ -212,17 +212,17 @@ impl Ring {
 
     /// Lends the kernel one entry in place of one whose answer comes later.
     ///
-    /// The kernel (6.18) looks whether requests wait in the queue only when an answer is committed,
-    /// not when an entry is added. The one that waits there may be the one that others wait for,
-    /// so the kernel is asked for a request that can be answered at once.
+    /// The kernel (6.18) checks the queue for waiting requests only when an answer is committed, not when an
+    /// entry is added. Other requests may depend on a waiting one, so the kernel is made to send a request
+    /// that can be answered at once.
     fn replace(&mut self, node: u64) -> io::Result<()> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        /// The kernel counts its own from 1, and uses odd numbers otherwise.
+        /// The kernel counts its own numbers from 1, and uses odd ones otherwise.
         const OURS: u64 = 1 << 63;
         self.add()?;
         self.submit()?;
         let number = OURS | NUMBER.fetch_add(2, Ordering::Relaxed);
-        // Fails only when the mount is gone.
+        // Fails only if the mount is gone.
         let _ = notify::make_request(&*self.device, node, number);
         Ok(())
     }
@@ -262,7 +262,7 @@ impl Ring {
         pushed.map_err(io::Error::other)
     }
 
-    /// Submits what waits for it, if anything does.
+    /// Submits the waiting commands, if there are any.
     fn submit(&mut self) -> io::Result<()> {
         while !self.io.submission().is_empty() {
             uninterrupted(self.io.submit())?;
@@ -289,7 +289,7 @@ impl Ring {
     }
 }
 
-/// A signal is no failure: whoever waits looks again.
+/// An interrupted call is no failure: the caller checks its state again.
 fn uninterrupted(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
@@ -297,10 +297,10 @@ fn uninterrupted(result: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Says that the address in a command is that of two parts, for which the crate has no word.
+/// Sets the number of parts at the address of a command to two, which the crate cannot express.
 #[expect(unsafe_code)]
 fn with_two_parts(mut command: Entry128) -> Entry128 {
-    /// Where `struct io_uring_sqe` has `len`.
+    /// Offset of `len` in `struct io_uring_sqe`.
     const LEN: usize = 24;
     // SAFETY: an `Entry128` has the layout of the structure of the kernel, in which any bytes are
     // valid, and is aligned for a `u32` there.
@@ -317,11 +317,11 @@ struct Answer<'a> {
     entry: usize,
 }
 
-/// Where an answer is put.
+/// Memory for an answer.
 enum Space<'a> {
-    /// Where the kernel expects it.
+    /// In the entry, where the kernel expects it.
     There(&'a mut [u8]),
-    /// Elsewhere, because the request is there.
+    /// Elsewhere, because the request is in the entry.
     Apart(&'a mut Outgoing),
 }
 

@@ -1,5 +1,5 @@
-//! Getting the traced views mounted: over their own paths in a private namespace if the system
-//! allows it, at another path through fusermount3 if not, not at all as a last resort.
+//! The traced mounts of a run: over their own directories in a private namespace if the system allows it, at
+//! another path through fusermount3 if not, and none as a last resort.
 
 use std::env;
 use std::fs;
@@ -15,51 +15,52 @@ use super::transport::Transport;
 use super::{Error, Result};
 use crate::mounting;
 
-/// How often a view that lives on is looked at for whether anybody uses it.
+/// Interval of the checks if a mount that lives on is still used.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// A mounted view that waits for its daemon.
+/// A mount that waits for its daemon.
 #[derive(Debug)]
-pub(super) struct MountedView {
-    /// Index of the directory it shows.
+pub(super) struct ReadyMount {
+    /// Index of the mounted directory.
     pub(super) directory: usize,
-    /// Where the command sees it.
+    /// Mount point, where the command sees it.
     pub(super) at: PathBuf,
     pub(super) device: OwnedFd,
 }
 
-/// The child that will run the command, and the views it will see.
+/// The child that will run the command, and the mounts that it will see.
 #[derive(Debug)]
-pub(super) struct Views {
+pub(super) struct Mounts {
     pub(super) child: Child,
-    pub(super) mounted: Vec<MountedView>,
-    /// Kind of namespace that has the mounts; `None` when they were mounted by fusermount3, or there are none.
+    pub(super) mounted: Vec<ReadyMount>,
+    /// Kind of namespace that has the mounts; `None` if they were mounted by fusermount3, or there are none.
     pub(super) namespace: Option<Namespace>,
     elsewhere: Option<Elsewhere>,
-    /// Keeps the namespace with the views. Without, its last process takes them apart at its end, and waits: where the answer to its
-    /// last request is still on its way over io_uring for 50 ms (`FUSE_URING_TEARDOWN_INTERVAL`).
-    keeper: Option<OwnedFd>,
+    /// A descriptor that keeps the namespace with the mounts. Without it, the last process of the namespace
+    /// unmounts them at its end, and waits while the answer to its last request is still on its way over
+    /// io_uring, for 50 ms (`FUSE_URING_TEARDOWN_INTERVAL`).
+    namespace_fd: Option<OwnedFd>,
 }
 
-impl Views {
-    /// Forks the child and mounts a view of each directory, in the best way that works.
+impl Mounts {
+    /// Forks the child and mounts each directory, in the best way that works.
     ///
     /// # Errors
-    /// When no process can be started; a view that cannot be mounted is a notice.
-    pub(super) fn mount(
+    /// If no process can be started; a mount that cannot be made is a notice.
+    pub(super) fn make(
         plan: &Plan,
         directories: &[Directory],
         transport: Transport,
         notify: &mut dyn FnMut(Notice),
-    ) -> Result<Views> {
+    ) -> Result<Mounts> {
         let mut child = Child::fork(plan)?;
-        if plan.views.is_empty() {
-            return Ok(Views {
+        if plan.mounts.is_empty() {
+            return Ok(Mounts {
                 child,
                 mounted: Vec::new(),
                 namespace: None,
                 elsewhere: None,
-                keeper: None,
+                namespace_fd: None,
             });
         }
         let on = match transport.prepare() {
@@ -69,27 +70,27 @@ impl Views {
                 return Err(error);
             }
         };
-        let answer = child.make_views(plan.views.len());
+        let answer = child.make_mounts(plan.mounts.len());
         drop(on);
         let reason = match answer.map_err(Error::system("set up the command"))? {
             Ok(made) => {
                 let mounted = made.devices.into_iter().enumerate();
-                let mounted = mounted.map(|(directory, device)| MountedView {
+                let mounted = mounted.map(|(directory, device)| ReadyMount {
                     directory,
                     at: directories[directory].path.clone(),
                     device,
                 });
-                return Ok(Views {
+                return Ok(Mounts {
                     child,
                     mounted: mounted.collect(),
                     namespace: Some(made.namespace),
                     elsewhere: None,
-                    keeper: made.keeper,
+                    namespace_fd: made.namespace_fd,
                 });
             }
             Err(reason) => reason,
         };
-        // It may be left in half a namespace; the command shall run in a whole one.
+        // The child may be in an incomplete namespace; the command must run in a complete one.
         child.abandon();
         let child = Child::fork(plan)?;
         let mut elsewhere = Elsewhere::default();
@@ -102,7 +103,7 @@ impl Views {
                         view: at.clone(),
                         reason: reason.clone(),
                     });
-                    mounted.push(MountedView {
+                    mounted.push(ReadyMount {
                         directory: index,
                         at,
                         device,
@@ -115,29 +116,29 @@ impl Views {
                 }
             }
         }
-        Ok(Views {
+        Ok(Mounts {
             child,
             mounted,
             namespace: None,
             elsewhere: Some(elsewhere),
-            keeper: None,
+            namespace_fd: None,
         })
     }
 
-    /// Where the command finds `path` in a view, if there is one of it.
+    /// Path at which the command finds `path`: in a mount, if one contains it.
     fn seen_at(&self, path: &Path, directories: &[Directory]) -> PathBuf {
-        let view = self.mounted.iter().find_map(|view| {
-            let below = directories[view.directory].relative(path)?;
+        let mount = self.mounted.iter().find_map(|mount| {
+            let below = directories[mount.directory].relative(path)?;
             Some(if below.as_os_str().is_empty() {
-                view.at.clone()
+                mount.at.clone()
             } else {
-                view.at.join(below)
+                mount.at.join(below)
             })
         });
-        view.unwrap_or_else(|| path.to_owned())
+        mount.unwrap_or_else(|| path.to_owned())
     }
 
-    /// Steps of the child to run the command in `cwd` with the streams that it inherits.
+    /// Steps of the child to run the command in `cwd` with its inherited streams.
     pub(super) fn start(&self, cwd: &Path, streams: &[Stream], directories: &[Directory]) -> Start {
         let streams = streams.iter().map(|stream| Reopen {
             number: stream.number,
@@ -150,10 +151,10 @@ impl Views {
         }
     }
 
-    /// Takes away what does not vanish with the last process, once nobody has a file or its
+    /// Unmounts the mounts that do not vanish with the last process, once no process has a file or its
     /// working directory there.
     pub(super) fn unmount_when_unused(&mut self) {
-        self.keeper = None;
+        self.namespace_fd = None;
         if let Some(elsewhere) = &self.elsewhere {
             for point in &elsewhere.points {
                 while mounting::unmount(point).is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
@@ -165,9 +166,9 @@ impl Views {
         self.unmount();
     }
 
-    /// Takes away what does not vanish with the last process, and lets go of the rest.
+    /// Unmounts the mounts that do not vanish with the last process, and releases the rest.
     pub(super) fn unmount(&mut self) {
-        self.keeper = None;
+        self.namespace_fd = None;
         self.elsewhere = None;
     }
 }
@@ -205,7 +206,7 @@ impl Elsewhere {
 impl Drop for Elsewhere {
     fn drop(&mut self) {
         for point in &self.points {
-            // Not mounted when the helper failed; then there is only the directory to remove.
+            // If the helper failed, nothing is mounted, and there is only the directory to remove.
             let _ = mounting::unmount(point);
             let _ = fs::remove_dir(point);
         }

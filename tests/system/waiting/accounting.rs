@@ -1,4 +1,4 @@
-//! On a processor + in its queue + storage + waiting + tracer = lifetime, of every process.
+//! On a CPU + in its queue + storage + waiting + tracer = lifetime, of every process.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::{Traced, traced};
 use crate::support::trace::Trace;
 use crate::support::{self, Scratch, need_fuse, need_program, need_python, tree};
 
-/// Lifetimes that the books are checked for, and how exactly.
+/// Shortest lifetime for which the time accounting is checked, and its tolerance.
 const LONG_NS: i64 = 50_000_000;
 const TOLERANCE: f64 = 0.02;
 
 impl Trace {
     #[track_caller]
-    fn assert_books(&self) {
+    fn assert_accounting(&self) {
         let rows = self.rows(
             "SELECT command, threads, duration_ns, thread_ns, on_cpu_ns, run_queue_ns, storage_ns,
                wait_ns, tracer_ns FROM processes WHERE exit_signal IS NOT 9",
@@ -42,8 +42,8 @@ impl Trace {
         self.assert_samples_agree();
     }
 
-    /// What the samples say is independent of the totals. Of n samples, a share p is off by
-    /// sqrt(p (1 - p) / n) if they were independent; those of one thread are not quite.
+    /// The samples are independent of the totals. Of n independent samples, a share p has an error of sqrt(p
+    /// (1 - p) / n); those of one thread are not quite independent.
     #[track_caller]
     fn assert_samples_agree(&self) {
         let share = "SUM(CASE WHEN part IN ('on_cpu', 'run_queue') THEN";
@@ -68,7 +68,7 @@ fn of_a_pipeline() {
         return;
     }
     let run = Traced::shell("yes | head -c 300M | gzip -1 | wc -c");
-    run.trace.assert_books();
+    run.trace.assert_accounting();
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn of_a_build() {
     let (_, trace) = traced(&data, &scratch.join("trace.db"), |command| {
         command.arg(workload.join("run.sh")).args([".", "2"])
     });
-    trace.assert_books();
+    trace.assert_accounting();
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn of_a_mosaic() {
         let run = command.arg(workload.join("run.sh")).args([".", "2"]);
         run.env("PROJECT", "mProjectPP")
     });
-    trace.assert_books();
+    trace.assert_accounting();
 }
 
-/// CPU time is that of getrusage, which a parent is told when it reaps a child.
+/// CPU time is that of getrusage, which a parent gets when it reaps a child.
 #[test]
 fn cpu_time_is_that_of_getrusage() {
     if !need_fuse() {
@@ -146,13 +146,13 @@ for share in [0.05, 0.2, 0.4]:
         let mut words = line.split(' ');
         let (sums, used) = (&seen[words.next().unwrap()], words);
         let used: i64 = used.map(|n| n.parse::<i64>().unwrap()).sum();
-        // Each of the two is cut to a tick of 10 ms.
+        // Each of the two is rounded down to a tick of 10 ms.
         assert!((sums[0] - used).abs() <= 20_000_000, "{line}: {sums:?}");
         assert!((sums[1] - used).abs() <= 10_000_000, "{line}: {sums:?}");
     }
 }
 
-/// Threads that are over before the clock ticks: what is counted in ticks is that of all of them together.
+/// Threads that end before the clock ticks: the time counted in ticks is that of all of them together.
 #[test]
 fn the_cpu_time_of_many_short_threads_is_split_as_by_getrusage() {
     if !need_fuse() {
@@ -171,7 +171,7 @@ usage = resource.getrusage(resource.RUSAGE_SELF)
 print(int(usage.ru_utime * 1e9), int(usage.ru_stime * 1e9))";
     let run = Traced::python(script);
     let text = run.finished.stdout_text();
-    let told: Vec<i64> = text
+    let printed: Vec<i64> = text
         .split_whitespace()
         .map(|n| n.parse().unwrap())
         .collect();
@@ -181,9 +181,10 @@ print(int(usage.ru_utime * 1e9), int(usage.ru_stime * 1e9))";
         ))
     };
     let seen = [of("user_ns"), of("sys_ns")];
-    for (seen, told) in seen.iter().zip(&told) {
-        // The program ends a little later than it asks, and what is counted in ticks is split anew then.
-        let most = 20_000_000 + told / 5;
-        assert!((seen - told).abs() < most, "{seen:?}, {told:?}");
+    for (seen, printed) in seen.iter().zip(&printed) {
+        // The program ends shortly after it reads its times, and the time counted in ticks is then split
+        // anew.
+        let most = 20_000_000 + printed / 5;
+        assert!((seen - printed).abs() < most, "{seen:?}, {printed:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Lookups, attributes, and what else is only looked at.
+//! Lookups, attributes, and other operations that only read.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::{Entry, View};
+use super::{Entry, Passthrough};
 use crate::fs::credentials::Requester;
 use crate::fs::node::Node;
 use crate::fs::sys::{c_string, path_of, xattr};
@@ -19,20 +19,20 @@ use crate::stat;
 use crate::stat::Attributes;
 use nix::Result;
 
-impl View {
-    /// Finds a name in a directory. On success the kernel must be told: it will forget the node
-    /// once for each time. The second value is the file that the call is about, also on failure.
+impl Passthrough {
+    /// Finds a name in a directory. On success the kernel must get the node: it will forget the node once for
+    /// each time. The second value is the file of the call, also on failure.
     pub(in crate::fs) fn lookup(
         &self,
         who: Requester,
         parent: &Node,
         name: &OsStr,
     ) -> (Result<Entry>, Option<FileId>) {
-        let _names = parent.look_at_names();
+        let _names = parent.read_names();
         let result = if parent.shows(name) {
             self.credentials
                 .act_as(who)
-                .and_then(|_as_caller| self.look(parent, name))
+                .and_then(|_as_caller| self.find_shown(parent, name))
         } else {
             Err(Errno::ENOENT)
         };
@@ -44,8 +44,9 @@ impl View {
         (result, file)
     }
 
-    /// As [`View::lookup`] without hidden names and absence. The names of the directory are held.
-    pub(super) fn look(&self, parent: &Node, name: &OsStr) -> Result<Entry> {
+    /// As [`Passthrough::lookup`] without hidden names and absence. The caller has the lock on the names of the
+    /// directory.
+    pub(super) fn find_shown(&self, parent: &Node, name: &OsStr) -> Result<Entry> {
         let parent_pin = self.pin(parent)?;
         let attributes = stat::at(parent_pin.as_fd(), &c_string(name)?)?;
         let (node, attributes) = match self.nodes.find(&attributes) {
@@ -106,7 +107,7 @@ impl View {
         )
     }
 
-    /// Forces everything on the filesystem that a node lies on to storage.
+    /// Forces the whole filesystem of a node to storage.
     pub(in crate::fs) fn syncfs(&self, node: &Node) -> Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
         nix::unistd::syncfs(self.reopen(node, flags)?)
@@ -117,7 +118,7 @@ impl View {
         const ALL: u32 = 0o111;
         let open = || -> Result<bool> {
             let pin = self.pin(directory)?;
-            // The bits do not tell whom an access list shuts out.
+            // The mode bits do not show which users an access list excludes.
             let list = c"system.posix_acl_access";
             let has_list = xattr::get(&path_of(pin.as_fd()), list, &mut []).is_ok();
             Ok(stat::of(pin.as_fd())?.mode & ALL == ALL && !has_list)
@@ -125,7 +126,7 @@ impl View {
         open().unwrap_or(false)
     }
 
-    /// Figures of the filesystem that a node lies on.
+    /// Figures of the filesystem of a node.
     pub(in crate::fs) fn statfs(&self, node: &Node) -> Result<Statvfs> {
         fstatvfs(self.pin(node)?.as_fd())
     }

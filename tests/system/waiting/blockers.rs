@@ -1,5 +1,5 @@
-//! Who is charged with a wait of which the other side is not at hand: an event loop that waits for many, a connection that nobody has
-//! accepted yet, children of others.
+//! Blame for waits whose other side is not known directly: an event loop that waits for many, a connection
+//! that is not accepted yet, children of other processes.
 
 use serde_json::Value;
 
@@ -20,10 +20,10 @@ fn waits(program: &str) -> Option<Value> {
     Some(serde_json::from_str(&prints(&scratch, &arguments)).unwrap())
 }
 
-/// Seconds that are charged so.
-fn charged(waits: &Value, culprit: Option<&str>, it: &str) -> f64 {
+/// Seconds charged to this blocker and activity.
+fn charged(waits: &Value, blocker: Option<&str>, it: &str) -> f64 {
     let causes = waits["root_causes"].as_array().unwrap().iter();
-    let these = causes.filter(|cause| cause["culprit"].as_str() == culprit && cause["it"] == it);
+    let these = causes.filter(|cause| cause["culprit"].as_str() == blocker && cause["it"] == it);
     these.map(|cause| cause["ns"].as_f64().unwrap() / 1e9).sum()
 }
 
@@ -141,9 +141,9 @@ for client in clients: os.waitpid(client, 0)";
     }
 }
 
-/// What takes long there is the way of the data through flowtrace, and not a disk.
+/// The time there is spent on the way of the data through flowtrace, and not on a disk.
 #[test]
-fn who_writes_into_memory_waits_for_no_storage() {
+fn a_writer_into_memory_waits_for_no_storage() {
     if !need_fuse() {
         return;
     }
