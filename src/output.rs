@@ -161,7 +161,7 @@ fn cannot(path: &Path) -> impl Fn(io::Error) -> Failure {
 
 /// Fails if a trace would be replaced.
 fn refuse_traces(path: &Path, trace: &Path) -> Result<(), Failure> {
-    if is_trace(path, trace) {
+    if is_part_of(path, trace) {
         return Err(Failure::usage(format!(
             "cannot write {}: it is the trace itself",
             path.display()
@@ -303,7 +303,8 @@ fn is_trace(path: &Path) -> bool {
     read && begin.starts_with(b"SQLite format 3\0") && begin[68..72] == APPLICATION_ID.to_be_bytes()
 }
 
-fn is_trace(path: &Path, trace: &Path) -> bool {
+/// True if the path leads to the database of a trace or to a file beside it.
+fn is_part_of(path: &Path, trace: &Path) -> bool {
     let inode = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
     let mut parts = ["", "-wal", "-shm"].into_iter().map(|suffix| {
         let mut name = trace.as_os_str().to_owned();

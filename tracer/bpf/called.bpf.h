@@ -175,17 +175,29 @@ static __always_inline void report_received(s32 fd, void *with)
 	report_call(s, s->record.head.number);
 }
 
+/* Returns true if a descriptor before this one is open on the same inode. */
+static __always_inline bool has_other_end(struct scratch *s, s32 fd, struct inode *inode)
+{
+	enum { NEAR = 16 };
+	u64 other;
+
+	for (s->used = 1; READ_ONCE(s->used) <= NEAR && can_loop; s->used++)
+		if ((other = own_file(fd - READ_ONCE(s->used))) && as(struct file, other)->f_inode == inode)
+			return true;
+	return false;
+}
+
 /*
- * Reports bytes that were written into a pipe whose reading end is the descriptor before: a shell makes a pipe, writes
- * a here-document into it, and then starts the program that reads it.
+ * Reports bytes that were written into a pipe of which the writer also has the reading end: a shell makes a pipe,
+ * writes a here-document into it, and then starts the program that reads it.
  */
 static __always_inline void report_piped(struct scratch *s, s32 fd, u64 address, u64 bytes)
 {
-	u64 file = own_file(fd), reading = own_file(fd - 1);
-	if (!file || !reading || bytes > PART_MAX)
+	u64 file = own_file(fd);
+	if (!file || bytes > PART_MAX)
 		return;
 	struct inode *inode = as(struct file, file)->f_inode;
-	if ((inode->i_mode & S_IFMT) != S_IFIFO || as(struct file, reading)->f_inode != inode)
+	if ((inode->i_mode & S_IFMT) != S_IFIFO || !has_other_end(s, fd, inode))
 		return;
 	begin_part(s, PIPED);
 	s->part.at = inode->i_ino;

@@ -1,7 +1,6 @@
 /* Programs of the tests of what the others share. */
 #include "common.bpf.h"
 
-enum { SPARE_SLOTS = 64 };
 u64 counts[2] SEC(".bss.counts");
 
 struct {
@@ -10,6 +9,19 @@ struct {
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } tail_call SEC(".maps");
+
+/* The compiler describes only types that are used. */
+struct {
+	struct event_head head;
+	struct fork_event fork;
+	struct exec_event exec;
+	struct exit_event exit;
+	struct call_event call;
+	struct slot slot;
+	struct ring_state ring;
+	struct waiting_event waiting;
+	struct open_files files;
+} layouts SEC(".bss.layouts");
 
 SEC("raw_tp")
 int first(void *context)

@@ -19,11 +19,20 @@ const MEMBER: usize = 12;
 /// Structures within structures are followed so deep.
 const DEPTH: usize = 16;
 
+const INTEGER: u32 = 1;
+const ARRAY: u32 = 3;
 const STRUCTURE: u32 = 4;
 const UNION: u32 = 5;
+const ENUMERATION: u32 = 6;
+const FORWARD: u32 = 7;
 /// A function by its name, and what functions take and return.
 const NAMED_FUNCTION: u32 = 12;
 const FUNCTION: u32 = 13;
+/// A variable, and a section of an object with its variables.
+const VARIABLE: u32 = 14;
+const SECTION: u32 = 15;
+/// Bytes of a variable in a section (`struct btf_var_secinfo`).
+const IN_SECTION: usize = 12;
 /// Kinds that stand for another type: typedef, volatile, const, restrict, type tag.
 const STANDS_FOR: [u32; 5] = [8, 9, 10, 11, 18];
 const TYPEDEF: u32 = 8;
@@ -128,9 +137,9 @@ impl Types {
         Some(bits / 8)
     }
 
-    /// The same as instructions have it.
-    pub(crate) fn displacement(&self, structure: &str, member: &str) -> Option<i32> {
-        i32::try_from(self.offset(structure, member)?).ok()
+    /// The number of a structure.
+    pub(crate) fn structure(&self, name: &str) -> Option<u32> {
+        self.named(STRUCTURE, name)
     }
 
     /// Bytes of a structure.
@@ -142,19 +151,6 @@ impl Types {
     /// The number of typedef `name`.
     pub(crate) fn typedef(&self, name: &str) -> Option<u32> {
         self.named(TYPEDEF, name)
-    }
-
-    /// Whether a task that is switched away from has its state among the arguments of `sched_switch`, since Linux 5.18, after our own.
-    pub(crate) fn tell_states_of_switches(&self) -> bool {
-        self.parameters("btf_trace_sched_switch") == Some(5)
-    }
-
-    /// How many parameters the functions have to which typedef `name` is a pointer.
-    pub(crate) fn parameters(&self, name: &str) -> Option<usize> {
-        let number = self.typedef(name)?;
-        let pointer = self.plain(number)?;
-        let function = self.plain((pointer.kind == POINTER).then_some(pointer.other)?)?;
-        (function.kind == FUNCTION).then_some(function.count)
     }
 
     /// The number of function `name`. Where these are is not kept: there are more of them than of all others, and next to none is looked for.
@@ -172,6 +168,148 @@ impl Types {
             at = read.rest.checked_add(rest_of(read)?)?;
         }
         None
+    }
+
+    /// The name of a type. Behind three underscores is what tells types of one name apart, which is left out.
+    pub(super) fn name_of(&self, number: u32) -> Option<String> {
+        let name = self.text(word(&self.bytes, self.place_of_plain(number)?)?)?;
+        let own = name.split_once("___").map(|(own, _)| own.to_owned());
+        Some(own.unwrap_or(name))
+    }
+
+    /// The member that an access leads to, as in C: `se.sum_exec_runtime`. `access` is the place of a text like
+    /// `0:3:1`: the index of each member within the one before. `None`: it leads into an array, or nowhere.
+    pub(super) fn member_path(&self, number: u32, access: u32) -> Option<String> {
+        let access = self.text(access)?;
+        let mut number = number;
+        let mut path: Vec<String> = Vec::new();
+        for index in access.split(':').skip(1) {
+            let structure = self.plain(number)?;
+            let index: usize = index.parse().ok()?;
+            if !matches!(structure.kind, STRUCTURE | UNION) || index >= structure.count {
+                return None;
+            }
+            let at = structure.rest + index * MEMBER;
+            let name = self.text(word(&self.bytes, at)?)?;
+            // A structure without a name within another one.
+            if !name.is_empty() {
+                path.push(name);
+            }
+            number = word(&self.bytes, at + 4)?;
+        }
+        Some(path.join("."))
+    }
+
+    /// The type of a variable of an object.
+    pub(super) fn variable(&self, name: &str) -> Option<u32> {
+        let found = self.all().find(|(_, at, read)| {
+            read.kind == VARIABLE
+                && word(&self.bytes, *at).and_then(|name| self.string(name))
+                    == Some(name.as_bytes())
+        });
+        found.map(|(_, _, read)| read.other)
+    }
+
+    /// The type of a member of a structure.
+    pub(super) fn member_type(&self, structure: u32, member: &str) -> Option<u32> {
+        let (_, found) = self.member(structure, member.as_bytes(), DEPTH)?;
+        Some(found)
+    }
+
+    /// Offset of a member in bytes and its size.
+    #[cfg(test)]
+    pub(crate) fn extent(&self, structure: &str, member: &str) -> Option<(usize, usize)> {
+        let number = self.named(STRUCTURE, structure)?;
+        let (bits, found) = self.member(number, member.as_bytes(), DEPTH)?;
+        Some((bits / 8, self.size_of(found)?))
+    }
+
+    /// The type that a pointer points to.
+    pub(super) fn target(&self, pointer: u32) -> Option<u32> {
+        let found = self.plain(pointer)?;
+        (found.kind == POINTER).then_some(found.other)
+    }
+
+    /// How many elements the array has that a pointer points to.
+    pub(super) fn count_of(&self, pointer: u32) -> Option<u32> {
+        let array = self.plain(self.target(pointer)?)?;
+        (array.kind == ARRAY).then(|| word(&self.bytes, array.rest + 8))?
+    }
+
+    /// Bytes of a type.
+    pub(super) fn size_of(&self, number: u32) -> Option<usize> {
+        let found = self.plain(number)?;
+        match found.kind {
+            INTEGER | STRUCTURE | UNION | ENUMERATION => Some(found.other as usize),
+            POINTER => Some(8),
+            ARRAY => {
+                let (element, count) = (
+                    word(&self.bytes, found.rest)?,
+                    word(&self.bytes, found.rest + 8)?,
+                );
+                let deeper = self.plain(element).filter(|it| it.kind != ARRAY)?;
+                let size = match deeper.kind {
+                    POINTER => 8,
+                    _ => deeper.other as usize,
+                };
+                size.checked_mul(count as usize)
+            }
+            _ => None,
+        }
+    }
+
+    /// The same types as the kernel takes them with programs. It does not take sections whose size only the loader of
+    /// an object would fill in: they become structures of integers, and variables become integers.
+    pub(super) fn for_kernel(&self, bytes: &[u8]) -> Vec<u8> {
+        const INTEGER_BITS: u32 = 32;
+        let mut out = bytes.to_vec();
+        let mut put = |at: usize, value: u32| {
+            if let Some(place) = out.get_mut(at..at + 4) {
+                place.copy_from_slice(&value.to_ne_bytes());
+            }
+        };
+        let integer = self.all().find(|(_, _, read)| {
+            read.kind == VARIABLE || (read.kind == INTEGER && read.other == 4)
+        });
+        let integer = integer.map_or(0, |(number, ..)| number);
+        for (_, at, read) in self.all() {
+            match read.kind {
+                VARIABLE => {
+                    put(at + 4, INTEGER << 24);
+                    put(at + 8, INTEGER_BITS / 8);
+                    put(at + 12, INTEGER_BITS);
+                }
+                SECTION => {
+                    put(at, 0);
+                    put(at + 4, STRUCTURE << 24 | read.count as u32);
+                    put(at + 8, 4 * read.count.max(1) as u32);
+                    for index in 0..read.count {
+                        let entry = read.rest + IN_SECTION * index;
+                        put(entry, 0);
+                        put(entry + 4, integer);
+                        put(entry + 8, INTEGER_BITS * index as u32);
+                    }
+                }
+                // A function of the kernel: its linkage is that of a symbol of the loader.
+                NAMED_FUNCTION if read.count == 2 => {
+                    put(at + 4, FORWARD << 24);
+                    put(at + 8, 0);
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// All types, with their numbers and places.
+    fn all(&self) -> impl Iterator<Item = (u32, usize, Type)> {
+        let mut next = Some((1, self.places.first().copied().unwrap_or(self.end)));
+        std::iter::from_fn(move || {
+            let (number, at) = next.filter(|(_, at)| *at < self.end)?;
+            let read = self.read(at)?;
+            next = rest_of(read).and_then(|rest| Some((number + 1, read.rest.checked_add(rest)?)));
+            Some((number, at, read))
+        })
     }
 
     /// The number of the first type of that kind and name.
@@ -227,11 +365,17 @@ impl Types {
     }
 
     /// A type without what only stands for it.
-    fn plain(&self, mut number: u32) -> Option<Type> {
+    fn plain(&self, number: u32) -> Option<Type> {
+        self.read(self.place_of_plain(number)?)
+    }
+
+    /// The place of that.
+    fn place_of_plain(&self, mut number: u32) -> Option<usize> {
         for _ in 0..DEPTH {
-            let found = self.read(self.place(number)?)?;
+            let at = self.place(number)?;
+            let found = self.read(at)?;
             if !STANDS_FOR.contains(&found.kind) {
-                return Some(found);
+                return Some(at);
             }
             number = found.other;
         }
@@ -247,6 +391,11 @@ impl Types {
             other: word(&self.bytes, at.checked_add(8)?)?,
             rest: at + COMMON,
         })
+    }
+
+    /// The text at a place among the names.
+    pub(super) fn text(&self, at: u32) -> Option<String> {
+        Some(String::from_utf8_lossy(self.string(at)?).into_owned())
     }
 
     fn string(&self, at: u32) -> Option<&[u8]> {
@@ -278,14 +427,12 @@ fn first_letters(text: &[u8]) -> u64 {
 fn rest_of(read: Type) -> Option<usize> {
     Some(match read.kind {
         // Numbers, variables, tags.
-        1 | 14 | 17 => 4,
-        // Arrays.
-        3 => 12,
+        INTEGER | VARIABLE | 17 => 4,
+        ARRAY => 12,
         STRUCTURE | UNION => MEMBER * read.count,
-        // Enumerations of 32 bits, functions.
-        6 | FUNCTION => 8 * read.count,
+        ENUMERATION | FUNCTION => 8 * read.count,
         // Sections, enumerations of 64 bits.
-        15 | 19 => 12 * read.count,
+        SECTION | 19 => IN_SECTION * read.count,
         POINTER | 7..=12 | 16 | 18 => 0,
         _ => return None,
     })
@@ -372,8 +519,6 @@ mod tests {
         assert_eq!(types.offset("outer", "none"), None);
         assert_eq!(types.offset("inner", "x.y"), None);
         assert_eq!(types.offset("none", "x"), None);
-        assert_eq!(types.parameters("called"), Some(2));
-        assert_eq!(types.parameters("int"), None);
         assert_eq!(types.function("caller"), Some(9));
         assert_eq!(types.function("called"), None);
         assert_eq!(types.function("call"), None);
@@ -391,7 +536,8 @@ mod tests {
             changed[at] ^= 0xff;
             if let Some(types) = Types::parse(Described::Read(changed)) {
                 let _ = types.offset("outer", "own.y");
-                let _ = types.parameters("called");
+                let _ = types.typedef("called");
+                let _ = types.member_path(4, 0);
                 let _ = types.function("caller");
             }
         }

@@ -1,45 +1,40 @@
-//! Which processes programs tell of.
+//! The processes that eBPF programs trace.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::code::{ATOMIC_64, Code, MEMORY_OF_MAP, R1, R2};
 use super::mapped::Mapped;
+use super::object::Use;
 use super::{Kind, Map};
 
-/// Processes that may be followed at a time.
+/// Most processes that are traced at a time (`max_entries` of `traced_pids` in tracer/bpf/common.bpf.h).
 pub(crate) const MOST: u32 = 1 << 16;
 
-/// Of a process in [`Followed`]: its calls have the numbers of this architecture.
+/// State of a process in [`Followed`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers of this
+/// architecture.
 pub(crate) const NATIVE: u64 = 0;
-/// Those of another one.
+/// Its calls have those of another architecture.
 pub(crate) const FOREIGN: u64 = 1;
-/// Its last thread has begun to end it, and forks no more: who still does anything has got its id.
+/// Its last thread has begun to exit: a process that still acts under this id is another one.
 pub(crate) const OVER: u64 = 2;
 
-/// The processes that programs tell of, by id, each with [`NATIVE`], [`FOREIGN`] or [`OVER`]. Whoever has it
-/// may add to it, the programs as well: those that are told of forks need nobody to name the children.
+/// The traced processes, by id, each with [`NATIVE`], [`FOREIGN`] or [`OVER`]. Programs that see forks add the
+/// children themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Followed(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     processes: Map,
-    /// How often one stopped to be [`NATIVE`]: who was before need not be looked up again as long as this is the same.
+    /// How often one stopped to be [`NATIVE`]: as long as this is the same, a process that was need not be looked up
+    /// again.
     changes: Mapped,
 }
 
-/// What programs need to know of [`Followed`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Processes<'a> {
-    pub(crate) all: BorrowedFd<'a>,
-    pub(crate) changes: BorrowedFd<'a>,
-}
-
 impl Followed {
-    /// Nobody yet.
+    /// No process.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -50,7 +45,7 @@ impl Followed {
         })))
     }
 
-    /// Process `root`, and where programs are told of forks all that it forks.
+    /// Process `root`, and where programs see forks all its descendants.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -60,7 +55,7 @@ impl Followed {
         Ok(followed)
     }
 
-    /// Tells of process `pid` from now on. What finds no room is not told of.
+    /// Traces process `pid` from now on, unless the map is full.
     pub(crate) fn follow(&self, pid: u32, foreign: bool) {
         let kind = if foreign { &FOREIGN } else { &NATIVE };
         let _ = self.0.processes.put(pid, kind);
@@ -69,7 +64,7 @@ impl Followed {
         }
     }
 
-    /// Process `pid` is over, or of no interest any more: its id may become another one's.
+    /// Stops to trace process `pid`: its id may become that of another one.
     pub(crate) fn forget(&self, pid: u32) {
         self.0.processes.remove(pid);
         self.changed();
@@ -79,30 +74,26 @@ impl Followed {
         self.0.changes.word(0).fetch_add(1, Ordering::Release);
     }
 
-    /// For programs that are made.
-    pub(crate) fn for_programs(&self) -> Processes<'_> {
-        Processes {
-            all: self.0.processes.as_fd(),
-            changes: self.0.changes.as_fd(),
-        }
+    /// The maps of these processes in an object, by their names there.
+    pub(crate) fn uses(&self) -> [(&'static str, Use<'_>); 2] {
+        [
+            ("traced_pids", Use::Shared(self.0.processes.as_fd())),
+            (".bss.pid_changes", Use::Shared(self.0.changes.as_fd())),
+        ]
     }
 
-    /// Whether `pid` is still the process that was followed. Takes no memory.
+    /// The map of the processes.
+    pub(crate) fn map(&self) -> BorrowedFd<'_> {
+        self.0.processes.as_fd()
+    }
+
+    /// True if `pid` is still the traced process. Takes no memory.
     pub(crate) fn is_alive(&self, pid: u32) -> bool {
         self.0.processes.get(pid).is_ok_and(|[state]| state != OVER)
     }
 
-    /// The process that comes after this one, in no order, or the first one. Takes no memory.
+    /// The process after this one, in no order, or the first one. Takes no memory.
     pub(crate) fn next(&self, pid: Option<&u32>) -> Option<u32> {
         self.0.processes.next_key(pid)
-    }
-}
-
-impl Code {
-    /// A process stopped to be [`NATIVE`].
-    pub(crate) fn changed(&mut self, processes: Processes<'_>) {
-        self.map(R1, MEMORY_OF_MAP, processes.changes);
-        self.set(R2, 1);
-        self.put(ATOMIC_64, R1, R2, 0, 0);
     }
 }

@@ -1,30 +1,26 @@
-//! Programs of ours in the kernel (Documentation/bpf): how they are written ([`code`]), loaded and put at
-//! tracepoints, what they keep ([`Map`]), how their records are read ([`ring`]), and where the
-//! kernel has what they read ([`btf`]). All of it ends with the descriptors that are held here.
+//! eBPF programs (Documentation/bpf): how they are taken from the objects that the C compiler made ([`object`]), what
+//! they keep ([`Map`]), how their records are read ([`ring`], [`lanes`]), and where the kernel has what they read
+//! ([`btf`]). All of it ends with the descriptors that are kept here.
 //!
-//! What the programs do is with who needs them: `kernel::programs` for calls, `proc::tracepoints` for processes.
+//! The programs are in `tracer/bpf`: `kernel::programs` loads those for calls and for scheduling,
+//! `proc::tracepoints` those for processes.
 #![expect(unsafe_code)]
 
-use std::cell::Cell;
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::OnceLock;
 
 pub(crate) mod btf;
-pub(crate) mod code;
 mod described;
 pub(crate) mod followed;
+mod instruction;
 pub(crate) mod lanes;
 mod mapped;
-pub(crate) mod messages;
-pub(crate) mod pages;
-mod reads;
-pub(crate) mod registers;
+pub(crate) mod object;
+pub(crate) mod objects;
 pub(crate) mod ring;
 pub(crate) mod successor;
 
-use code::{Code, Instruction};
+use instruction::Instruction;
 
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOK_UP: libc::c_int = 1;
@@ -32,31 +28,19 @@ const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const MAP_NEXT_KEY: libc::c_int = 4;
 const PROGRAM_LOAD: libc::c_int = 5;
-const PROGRAM_TEST_RUN: libc::c_int = 10;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+const TYPES_LOAD: libc::c_int = 18;
+const MAP_FREEZE: libc::c_int = 22;
 
 const PROGRAM_RAW_TRACEPOINT: u32 = 17;
 const PROGRAM_TRACING: u32 = 26;
 const ATTACHED_TO_RAW_TRACEPOINT: u32 = 23;
 const NO_PREALLOCATION: u32 = 1;
+const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 const MAPPABLE: u32 = 1 << 10;
 
-impl Code {
-    /// Whether the kernel takes loops that end with [`code::JUMP_LATE`]: then it need not follow each step of one by itself when it checks a
-    /// program.
-    pub(crate) fn may_be_late() -> bool {
-        static MAY_BE: OnceLock<bool> = OnceLock::new();
-        *MAY_BE.get_or_init(|| {
-            let mut code = Code::default();
-            let late = code.jump(code::JUMP_LATE, 0, 0, 0);
-            code.set(code::R0, 0);
-            code.land(late);
-            code.set(code::R0, 0);
-            code.leave();
-            load(&code.all).is_ok()
-        })
-    }
-}
+/// Kernel helpers ask for a license; these lines are under both.
+const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +57,15 @@ pub(crate) enum Kind {
     Ring = 27,
 }
 
-/// What programs keep: held as long as this or a program that uses it.
+impl Kind {
+    fn of(number: u32) -> Option<Kind> {
+        use Kind::{Array, ArrayOfMaps, Hash, Programs, Ring};
+        let all = [Hash, Array, Programs, ArrayOfMaps, Ring];
+        all.into_iter().find(|&kind| kind as u32 == number)
+    }
+}
+
+/// Memory of programs: it lives as long as this or a program that uses it.
 #[derive(Debug)]
 pub(crate) struct Map(OwnedFd);
 
@@ -89,6 +81,19 @@ struct NewMap {
     inner: u32,
 }
 
+impl NewMap {
+    fn new(kind: Kind, value: usize, entries: u32, flags: u32) -> NewMap {
+        NewMap {
+            kind: kind as u32,
+            key: if kind == Kind::Ring { 0 } else { 4 },
+            value: value as u32,
+            entries,
+            flags,
+            inner: 0,
+        }
+    }
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct Element {
@@ -99,9 +104,10 @@ struct Element {
     flags: u64,
 }
 
+/// Members of `union bpf_attr` for a program.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct NewProgram {
+struct ProgramAttributes {
     kind: u32,
     length: u32,
     instructions: u64,
@@ -125,29 +131,39 @@ struct NewProgram {
     attach_type: u32,
 }
 
+/// A program for the kernel to check and take.
+#[derive(Clone, Copy, Debug)]
+struct NewProgram<'a> {
+    code: &'a [Instruction],
+    /// Number of the type of the tracepoint's function (`btf_trace_…`): the program may read what the arguments point
+    /// to. `None`: it may be at any tracepoint.
+    tracepoint: Option<u32>,
+    /// Descriptions of the types of the program, that its functions and lines name.
+    types: &'a Types,
+    functions: &'a [[u32; 2]],
+    lines: &'a [[u32; 4]],
+}
+
+/// Descriptions of types that the kernel has taken.
+#[derive(Debug)]
+struct Types(OwnedFd);
+
+#[repr(C)]
+#[derive(Default)]
+struct TypesAttributes {
+    types: u64,
+    log: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct Attach {
     name: u64,
     program: u32,
     padding: u32,
-}
-
-/// Members of `union bpf_attr` for a run of a program.
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    program: u32,
-    /// Written by the kernel, as the time below.
-    result: Cell<u32>,
-    data_sizes: [u32; 2],
-    data: [u64; 2],
-    repeat: u32,
-    duration: Cell<u32>,
-    size_of_context: u32,
-    size_of_context_after: u32,
-    context: u64,
-    context_after: u64,
 }
 
 impl Map {
@@ -161,7 +177,18 @@ impl Map {
         } else {
             0
         };
-        Self::with(kind, value, entries, flags, None)
+        Self::with(kind, value, entries, flags)
+    }
+
+    /// An array with this value only, which never changes: the verifier leaves out what cannot be reached with it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn constant(value: &[u8]) -> io::Result<Map> {
+        let map = Self::with(Kind::Array, value.len(), 1, READ_ONLY_FOR_PROGRAMS)?;
+        map.put(0, value)?;
+        bpf(MAP_FREEZE, &[map.0.as_raw_fd() as u32])?;
+        Ok(map)
     }
 
     /// An array that may be mapped (mmap(2)).
@@ -169,40 +196,28 @@ impl Map {
     /// # Errors
     /// When the kernel refuses.
     pub(crate) fn mappable(value: usize, entries: u32) -> io::Result<Map> {
-        Self::with(Kind::Array, value, entries, MAPPABLE, None)
+        Self::with(Kind::Array, value, entries, MAPPABLE)
     }
 
-    /// An array of these maps, which are alike.
+    /// An array with room for `entries` maps like this one.
     ///
     /// # Errors
-    /// When there are none, or the kernel refuses.
-    pub(crate) fn array_of(maps: &[Map]) -> io::Result<Map> {
-        let first = maps
-            .first()
-            .ok_or_else(|| io::Error::other("no processor"))?;
-        let array = Self::with(Kind::ArrayOfMaps, 4, maps.len() as u32, 0, Some(first))?;
-        for (index, map) in (0..).zip(maps) {
-            array.put(index, &(map.0.as_raw_fd() as u32))?;
-        }
-        Ok(array)
-    }
-
-    fn with(
-        kind: Kind,
-        value: usize,
-        entries: u32,
-        flags: u32,
-        inner: Option<&Map>,
-    ) -> io::Result<Map> {
+    /// When the kernel refuses.
+    pub(crate) fn array_of(like: &Map, entries: u32) -> io::Result<Map> {
         let attributes = NewMap {
-            kind: kind as u32,
-            key: if kind == Kind::Ring { 0 } else { 4 },
-            value: value as u32,
-            entries,
-            flags,
-            inner: inner.map_or(0, |map| map.0.as_raw_fd() as u32),
+            inner: like.0.as_raw_fd() as u32,
+            ..NewMap::new(Kind::ArrayOfMaps, 4, entries, 0)
         };
         descriptor(MAP_CREATE, &attributes).map(Map)
+    }
+
+    fn with(kind: Kind, value: usize, entries: u32, flags: u32) -> io::Result<Map> {
+        descriptor(MAP_CREATE, &NewMap::new(kind, value, entries, flags)).map(Map)
+    }
+
+    /// The descriptor's number, as a map of maps takes it.
+    pub(crate) fn descriptor(&self) -> u32 {
+        self.0.as_raw_fd() as u32
     }
 
     /// Sets the value at `key`, which has the size of the map's values.
@@ -257,76 +272,106 @@ impl AsFd for Map {
     }
 }
 
-/// Has the kernel check and take a program for a tracepoint.
+/// Has the kernel take descriptions of types.
 ///
 /// # Errors
-/// When the kernel refuses it.
-pub(crate) fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    load_as(
-        instructions,
-        NewProgram {
-            kind: PROGRAM_RAW_TRACEPOINT,
-            ..NewProgram::default()
-        },
-    )
+/// When it refuses them.
+fn load_types(types: &[u8]) -> io::Result<Types> {
+    let attributes = TypesAttributes {
+        types: types.as_ptr() as u64,
+        size: types.len() as u32,
+        ..TypesAttributes::default()
+    };
+    let refused = |error| {
+        let with_log = |log: &mut [u8]| {
+            let (log, log_size) = (log.as_mut_ptr() as u64, log.len() as u32);
+            let again = TypesAttributes {
+                log,
+                log_size,
+                log_level: 1,
+                ..attributes
+            };
+            descriptor(TYPES_LOAD, &again)
+        };
+        explained(error, "types", with_log)
+    };
+    descriptor(TYPES_LOAD, &attributes)
+        .map(Types)
+        .map_err(refused)
 }
 
-/// The same for a program at the tracepoint whose function has this type, `btf_trace_…`, by number: it may read what the arguments of the
-/// tracepoint point to as if it were its own. Attached by [`attach_typed`].
+/// Has the kernel check and take a program.
 ///
 /// # Errors
-/// Likewise.
-pub(crate) fn load_typed(instructions: &[Instruction], function: u32) -> io::Result<OwnedFd> {
-    load_as(
-        instructions,
-        NewProgram {
-            kind: PROGRAM_TRACING,
-            attach_kind: ATTACHED_TO_RAW_TRACEPOINT,
-            attach_type: function,
-            ..NewProgram::default()
+/// When it refuses it: the error has the last lines of the verifier's log, with the line of the source.
+fn load_program(program: NewProgram<'_>) -> io::Result<OwnedFd> {
+    let attributes = ProgramAttributes {
+        kind: match program.tracepoint {
+            Some(_) => PROGRAM_TRACING,
+            None => PROGRAM_RAW_TRACEPOINT,
         },
-    )
-}
-
-fn load_as(instructions: &[Instruction], program: NewProgram) -> io::Result<OwnedFd> {
-    // What the kernel's helpers ask of whoever uses them; these lines of ours are under both.
-    const LICENSE: &CStr = c"Dual MIT/GPL";
-    let attributes = NewProgram {
-        length: instructions.len() as u32,
-        instructions: instructions.as_ptr() as u64,
+        length: program.code.len() as u32,
+        instructions: program.code.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
-        ..program
+        attach_kind: program.tracepoint.map_or(0, |_| ATTACHED_TO_RAW_TRACEPOINT),
+        attach_type: program.tracepoint.unwrap_or(0),
+        types: program.types.0.as_raw_fd() as u32,
+        function_size: size_of::<[u32; 2]>() as u32,
+        functions: program.functions.as_ptr() as u64,
+        function_count: program.functions.len() as u32,
+        ..ProgramAttributes::default()
     };
-    descriptor(PROGRAM_LOAD, &attributes).map_err(|error| refused(&attributes, error))
+    let refused = |error| {
+        let with_log = |log: &mut [u8]| {
+            // Lines of the source take the kernel a while to check, and are of use in a log only.
+            let again = ProgramAttributes {
+                log_level: 1,
+                log_size: log.len() as u32,
+                log: log.as_mut_ptr() as u64,
+                line_size: size_of::<[u32; 4]>() as u32,
+                lines: program.lines.as_ptr() as u64,
+                line_count: program.lines.len() as u32,
+                ..attributes
+            };
+            descriptor(PROGRAM_LOAD, &again)
+        };
+        explained(error, "program", with_log)
+    };
+    descriptor(PROGRAM_LOAD, &attributes).map_err(refused)
 }
 
-/// `error`, with what the kernel says of why it does not take the program.
-fn refused(attributes: &NewProgram, error: io::Error) -> io::Error {
-    const LOG: usize = 1 << 20;
-    const ERRORS_BEHIND_STEPS: u32 = 1;
+/// `error`, with the end of the kernel's log of a second try: the last line of the source, and the reason.
+fn explained(
+    error: io::Error,
+    refused: &str,
+    again: impl FnOnce(&mut [u8]) -> io::Result<OwnedFd>,
+) -> io::Error {
+    const LOG: usize = 16 << 20;
     let mut log = vec![0u8; LOG];
-    let again = NewProgram {
-        log_level: ERRORS_BEHIND_STEPS,
-        log_size: LOG as u32,
-        log: log.as_mut_ptr() as u64,
-        ..*attributes
-    };
-    if descriptor(PROGRAM_LOAD, &again).is_ok() {
+    if again(&mut log).is_ok() {
         return error;
     }
     let text = String::from_utf8_lossy(&log);
     let lines = text.trim_end_matches(['\0', '\n']).lines();
-    match lines.rev().find(|line| !line.starts_with("processed ")) {
-        Some(why) => io::Error::new(error.kind(), format!("{error}: {why}")),
-        None => error,
-    }
+    let lines = lines.filter(|line| !line.starts_with("processed ") && !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    let source = lines.iter().rev().find(|line| line.starts_with("; "));
+    let last = lines.last();
+    let why: Vec<&str> = source.into_iter().chain(last).copied().collect();
+    io::Error::new(
+        error.kind(),
+        format!(
+            "the kernel refuses an eBPF {refused}: {error}: {}",
+            why.join(": ")
+        ),
+    )
 }
 
-/// Runs a program of [`load_typed`] as long as the result is held.
+/// Runs a program at its tracepoint as long as the result is kept.
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(crate) fn attach_typed(program: &OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     let attributes = Attach {
         program: program.as_raw_fd() as u32,
         ..Attach::default()
@@ -334,28 +379,31 @@ pub(crate) fn attach_typed(program: &OwnedFd) -> io::Result<OwnedFd> {
     descriptor(RAW_TRACEPOINT_OPEN, &attributes)
 }
 
-/// Runs a program at a tracepoint as long as the result is held.
-///
-/// # Errors
-/// When there is no such tracepoint.
-pub(crate) fn attach(tracepoint: &CStr, program: &OwnedFd) -> io::Result<OwnedFd> {
-    let attributes = Attach {
-        name: tracepoint.as_ptr() as u64,
-        program: program.as_raw_fd() as u32,
-        padding: 0,
-    };
-    descriptor(RAW_TRACEPOINT_OPEN, &attributes)
-}
-
-/// Runs a program of [`load`] once, now, whose context is this number.
+/// Runs a program for any tracepoint once, now.
 ///
 /// # Errors
 /// When the kernel runs no programs for us.
-fn run(program: &OwnedFd, context: u64) -> io::Result<()> {
+#[cfg(test)]
+fn run(program: &OwnedFd) -> io::Result<()> {
+    /// Members of `union bpf_attr` for a run of a program.
+    #[repr(C)]
+    #[derive(Default)]
+    struct TestRun {
+        program: u32,
+        result: u32,
+        data_sizes: [u32; 2],
+        data: [u64; 2],
+        repeat: u32,
+        duration: u32,
+        sizes_of_context: [u32; 2],
+        contexts: [u64; 2],
+    }
+    const PROGRAM_TEST_RUN: libc::c_int = 10;
+    let context = 0u64;
     let attributes = TestRun {
         program: program.as_raw_fd() as u32,
-        size_of_context: size_of::<u64>() as u32,
-        context: std::ptr::from_ref(&context) as u64,
+        sizes_of_context: [size_of::<u64>() as u32, 0],
+        contexts: [std::ptr::from_ref(&context) as u64, 0],
         ..TestRun::default()
     };
     bpf(PROGRAM_TEST_RUN, &attributes).map(drop)
@@ -368,8 +416,8 @@ fn descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
 }
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads the attributes for as long as told, and what they point at outlives the
-    // call; it writes to the value of a look-up, to a next key, and to cells of a run alone, which are the caller's.
+    // SAFETY: the kernel reads the attributes, whose size it is given, and what they point at outlives the call; it
+    // writes only to the value of a look-up, to a next key and to a log, which are the caller's.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

@@ -16,7 +16,7 @@ use object::{
     SectionKind, SymbolKind, SymbolSection,
 };
 
-use super::btf::{ArrayOf, Types};
+use super::btf::Types;
 use super::described::Described;
 use super::instruction::Instruction;
 use super::{Kind, Map, NewProgram, Types as LoadedTypes, load_program, load_types};
@@ -102,11 +102,21 @@ impl<'a> Object<'a> {
             found.data().map_err(|e| bad(e.to_string()))
         };
         let own = section(".BTF")?;
-        let types = Types::parse(Described::Read(own.to_vec())).ok_or_else(|| bad("its types are damaged"))?;
+        let types = Types::parse(Described::Read(own.to_vec()))
+            .ok_or_else(|| bad("its types are damaged"))?;
         let ext = section(".BTF.ext")?;
-        let records = |at| records(&types, ext, at).ok_or_else(|| bad("its relocations are damaged"));
-        let (functions, lines, relocations) = (records(FUNCTIONS)?, records(LINES)?, records(RELOCATIONS)?);
-        Ok(Object { file, bytes: own, types, functions, lines, relocations })
+        let records =
+            |at| records(&types, ext, at).ok_or_else(|| bad("its relocations are damaged"));
+        let (functions, lines, relocations) =
+            (records(FUNCTIONS)?, records(LINES)?, records(RELOCATIONS)?);
+        Ok(Object {
+            file,
+            bytes: own,
+            types,
+            functions,
+            lines,
+            relocations,
+        })
     }
 
     /// Its own description of its types.
@@ -126,7 +136,9 @@ impl<'a> Object<'a> {
             Use::Shared(map) => Some(((*name).to_owned(), map.as_raw_fd())),
             _ => None,
         });
-        let own = maps.iter().map(|(name, map)| (name.clone(), map.as_fd().as_raw_fd()));
+        let own = maps
+            .iter()
+            .map(|(name, map)| (name.clone(), map.as_fd().as_raw_fd()));
         let loader = Loader {
             object: self,
             kernel: Types::of_kernel()?,
@@ -148,18 +160,26 @@ impl<'a> Object<'a> {
     /// Makes the maps that are not shared.
     fn maps(&self, uses: &[(&str, Use<'_>)]) -> io::Result<HashMap<String, Map>> {
         let mut maps = HashMap::new();
-        let use_of = |wanted: &str| uses.iter().find(|(name, _)| *name == wanted).map(|(_, it)| *it);
+        let use_of = |wanted: &str| {
+            uses.iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, it)| *it)
+        };
         for section in self.file.sections() {
             let name = section.name().map_err(|e| bad(e.to_string()))?;
             let is_data = section.kind() == SectionKind::UninitializedData && section.size() > 0;
             if !(is_data || name == CONSTANTS) {
                 continue;
             }
-            let size = usize::try_from(section.size()).map_err(|_| bad("a section is too large"))?;
+            let size =
+                usize::try_from(section.size()).map_err(|_| bad("a section is too large"))?;
             let map = match use_of(name) {
                 Some(Use::Shared(_)) => continue,
                 Some(Use::Value(value)) if value.len() > size => {
-                    return Err(bad(format!("the value of {name} has {} bytes, not {size}", value.len())));
+                    return Err(bad(format!(
+                        "the value of {name} has {} bytes, not {size}",
+                        value.len()
+                    )));
                 }
                 Some(Use::Value(value)) if name == CONSTANTS => {
                     let padded: Vec<u8> = value.iter().copied().chain([0; 8]).take(size).collect();
@@ -167,7 +187,12 @@ impl<'a> Object<'a> {
                 }
                 Some(Use::Value(value)) => {
                     let map = Map::new(Kind::Array, size, 1)?;
-                    let padded: Vec<u8> = value.iter().copied().chain(vec![0; size]).take(size).collect();
+                    let padded: Vec<u8> = value
+                        .iter()
+                        .copied()
+                        .chain(vec![0; size])
+                        .take(size)
+                        .collect();
                     map.put(0, &padded[..])?;
                     map
                 }
@@ -178,8 +203,14 @@ impl<'a> Object<'a> {
             };
             maps.insert(name.to_owned(), map);
         }
-        let index = self.file.section_by_name(MAPS).map(|section| section.index());
-        let declared = self.file.symbols().filter(|symbol| index.is_some() && symbol.section_index() == index);
+        let index = self
+            .file
+            .section_by_name(MAPS)
+            .map(|section| section.index());
+        let declared = self
+            .file
+            .symbols()
+            .filter(|symbol| index.is_some() && symbol.section_index() == index);
         for symbol in declared.filter(|symbol| symbol.kind() != SymbolKind::Section) {
             let name = symbol.name().map_err(|e| bad(e.to_string()))?;
             let entries = match use_of(name) {
@@ -188,7 +219,10 @@ impl<'a> Object<'a> {
                 Some(Use::Value(_)) | None => None,
             };
             let map = self.declared_map(name, entries);
-            maps.insert(name.to_owned(), map.ok_or_else(|| bad(format!("map {name} is not declared as one")))??);
+            maps.insert(
+                name.to_owned(),
+                map.ok_or_else(|| bad(format!("map {name} is not declared as one")))??,
+            );
         }
         Ok(maps)
     }
@@ -197,15 +231,19 @@ impl<'a> Object<'a> {
     fn declared_map(&self, name: &str, entries: Option<u32>) -> Option<io::Result<Map>> {
         let types = &self.types;
         let declared = types.variable(name)?;
-        let number = |member: &str| types.array_of(types.member_type(declared, member)?);
-        let count = |member: &str| number(member).map(|ArrayOf { count, .. }| count);
+        let count = |member: &str| types.count_of(types.member_type(declared, member)?);
         let kind = Kind::of(count("type")?)?;
         let value = count("value_size").map(|size| size as usize).or_else(|| {
             let pointer = types.member_type(declared, "value")?;
             types.size_of(types.target(pointer)?)
         });
         let value = value.unwrap_or(0);
-        Some(Map::with(kind, value, entries.or_else(|| count("max_entries"))?, count("map_flags").unwrap_or(0)))
+        Some(Map::with(
+            kind,
+            value,
+            entries.or_else(|| count("max_entries"))?,
+            count("map_flags").unwrap_or(0),
+        ))
     }
 }
 
@@ -226,9 +264,11 @@ struct Linked {
 impl Linked {
     fn load(&self, types: &LoadedTypes) -> io::Result<OwnedFd> {
         load_program(NewProgram {
+            code: &self.code,
+            tracepoint: self.tracepoint,
+            types,
             functions: &self.functions,
             lines: &self.lines,
-            ..NewProgram::new(&self.code, self.tracepoint, types)
         })
     }
 }
@@ -248,40 +288,58 @@ impl Loader<'_> {
         let file = &self.object.file;
         let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name));
         let symbol = symbol.ok_or_else(|| bad(format!("no program {name}")))?;
-        let section = symbol.section_index().ok_or_else(|| bad(format!("no code of {name}")))?;
+        let section = symbol
+            .section_index()
+            .ok_or_else(|| bad(format!("no code of {name}")))?;
         let mut linked = Linked::default();
         self.add(section, symbol.address(), symbol.size(), &mut linked)?;
         linked.functions.sort_unstable();
         linked.lines.sort_unstable();
-        let section = file.section_by_index(section).map_err(|e| bad(e.to_string()))?;
+        let section = file
+            .section_by_index(section)
+            .map_err(|e| bad(e.to_string()))?;
         let section = section.name().map_err(|e| bad(e.to_string()))?;
         if let Some(tracepoint) = section.strip_prefix("tp_btf/") {
             let function = format!("btf_trace_{tracepoint}");
             let number = self.kernel.typedef(&function);
-            linked.tracepoint = Some(number.ok_or_else(|| lacks(&format!("tracepoint {tracepoint}")))?);
+            linked.tracepoint =
+                Some(number.ok_or_else(|| lacks(&format!("tracepoint {tracepoint}")))?);
         }
         Ok(linked)
     }
 
     /// Puts the function at an address of a section behind the code, and all that it calls.
-    fn add(&self, section: SectionIndex, at: u64, size: u64, linked: &mut Linked) -> io::Result<()> {
+    fn add(
+        &self,
+        section: SectionIndex,
+        at: u64,
+        size: u64,
+        linked: &mut Linked,
+    ) -> io::Result<()> {
         let file = &self.object.file;
-        let section_of = file.section_by_index(section).map_err(|e| bad(e.to_string()))?;
+        let section_of = file
+            .section_by_index(section)
+            .map_err(|e| bad(e.to_string()))?;
         let name = section_of.name().map_err(|e| bad(e.to_string()))?;
         let data = section_of.data().map_err(|e| bad(e.to_string()))?;
         let base = linked.code.len();
         linked.starts.insert((section.0, at), base);
-        let end = at.checked_add(size).ok_or_else(|| bad("a function has no end"))?;
+        let end = at
+            .checked_add(size)
+            .ok_or_else(|| bad("a function has no end"))?;
         let bytes = data.get(at as usize..end as usize);
         let bytes = bytes.ok_or_else(|| bad("a function is beyond its section"))?;
-        linked.code.extend(bytes.chunks_exact(8).map(Instruction::of));
+        linked
+            .code
+            .extend(bytes.chunks_exact(8).map(Instruction::of));
         let place_of = |offset: u64| {
             let inside = (at..end).contains(&offset);
             inside.then(|| base + ((offset - at) / 8) as usize)
         };
         let records = |of_it: &Records<'_>| {
             let all = of_it.get(name).into_iter().flatten();
-            let placed = all.filter_map(|record| Some((place_of(word(record, 0)?.into())?, words(record))));
+            let placed =
+                all.filter_map(|record| Some((place_of(word(record, 0)?.into())?, words(record))));
             placed.collect::<Vec<_>>()
         };
         for (place, [_, number, ..]) in records(&self.object.functions) {
@@ -295,11 +353,15 @@ impl Loader<'_> {
         }
         let mut calls = Vec::new();
         for (offset, relocation) in section_of.relocations() {
-            let Some(place) = place_of(offset) else { continue };
+            let Some(place) = place_of(offset) else {
+                continue;
+            };
             let RelocationTarget::Symbol(index) = relocation.target() else {
                 return Err(bad("a relocation without a symbol"));
             };
-            let symbol = file.symbol_by_index(index).map_err(|e| bad(e.to_string()))?;
+            let symbol = file
+                .symbol_by_index(index)
+                .map_err(|e| bad(e.to_string()))?;
             let symbol_name = symbol.name().map_err(|e| bad(e.to_string()))?;
             match symbol.section() {
                 SymbolSection::Undefined => {
@@ -316,11 +378,16 @@ impl Loader<'_> {
                         calls.push((place, other, symbol.address().wrapping_add_signed(behind)));
                         continue;
                     }
-                    let section = file.section_by_index(other).map_err(|e| bad(e.to_string()))?;
+                    let section = file
+                        .section_by_index(other)
+                        .map_err(|e| bad(e.to_string()))?;
                     let section = section.name().map_err(|e| bad(e.to_string()))?;
                     let is_map = section == MAPS;
                     let of_map = if is_map { symbol_name } else { section };
-                    let map = self.maps.get(of_map).ok_or_else(|| bad(format!("no map {of_map}")))?;
+                    let map = self
+                        .maps
+                        .get(of_map)
+                        .ok_or_else(|| bad(format!("no map {of_map}")))?;
                     let offset = target.immediate().wrapping_add(symbol.address() as i32);
                     target.set_map(if is_map { MAP } else { MAP_VALUE }, *map);
                     if !is_map {
@@ -333,7 +400,9 @@ impl Loader<'_> {
         for (place, other, start) in calls {
             if !linked.starts.contains_key(&(other.0, start)) {
                 let function = file.symbols().find(|symbol| {
-                    symbol.section_index() == Some(other) && symbol.address() == start && symbol.size() > 0
+                    symbol.section_index() == Some(other)
+                        && symbol.address() == start
+                        && symbol.size() > 0
                 });
                 let size = function.ok_or_else(|| bad("a call of no function"))?.size();
                 self.add(other, start, size, linked)?;
@@ -348,13 +417,24 @@ impl Loader<'_> {
         if let Some(known) = self.kernel_functions.borrow().get(name) {
             return Ok(*known);
         }
-        let number = self.kernel.function(name).ok_or_else(|| lacks(&format!("function {name}")))?;
-        self.kernel_functions.borrow_mut().insert(name.to_owned(), number.cast_signed());
+        let number = self
+            .kernel
+            .function(name)
+            .ok_or_else(|| lacks(&format!("function {name}")))?;
+        self.kernel_functions
+            .borrow_mut()
+            .insert(name.to_owned(), number.cast_signed());
         Ok(number.cast_signed())
     }
 
     /// Adjusts an instruction that depends on the kernel's types.
-    fn relocate(&self, number: u32, access: u32, kind: u32, target: &mut Instruction) -> io::Result<()> {
+    fn relocate(
+        &self,
+        number: u32,
+        access: u32,
+        kind: u32,
+        target: &mut Instruction,
+    ) -> io::Result<()> {
         let key = (number, access, kind);
         let known = self.found.borrow().get(&key).copied();
         let value = match known {
@@ -388,11 +468,17 @@ impl Loader<'_> {
             }
             TYPE_ID => {
                 let found = self.kernel.structure(&structure);
-                Ok(Some(found.ok_or_else(|| lacks(&format!("structure {structure}")))?.into()))
+                Ok(Some(
+                    found
+                        .ok_or_else(|| lacks(&format!("structure {structure}")))?
+                        .into(),
+                ))
             }
             TYPE_SIZE => {
                 let found = self.kernel.size(&structure);
-                Ok(Some(found.ok_or_else(|| lacks(&format!("structure {structure}")))? as i64))
+                Ok(Some(
+                    found.ok_or_else(|| lacks(&format!("structure {structure}")))? as i64,
+                ))
             }
             _ => Err(bad(format!("relocation of kind {kind}"))),
         }
@@ -414,7 +500,9 @@ fn records<'a>(types: &Types, ext: &'a [u8], at: usize) -> Option<Records<'a>> {
         let (section, count) = (types.text(word(left, 0)?)?, word(left, 4)? as usize);
         let length = size.checked_mul(count).filter(|_| size >= 4)?;
         let of_section = left.get(8..8usize.checked_add(length)?)?;
-        all.entry(section).or_default().extend(of_section.chunks_exact(size));
+        all.entry(section)
+            .or_default()
+            .extend(of_section.chunks_exact(size));
         left = &left[8 + length..];
     }
     Some(all)

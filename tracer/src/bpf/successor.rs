@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::code::{Code, GO_ON, MAP, R1, R2, R3};
 use super::{Kind, Map};
 
 /// Nothing at first.
@@ -33,50 +32,30 @@ impl AsFd for Successor {
     }
 }
 
-impl Code {
-    /// The end of a program that has a successor; the context is in a register. Jumps of `leaves` end here.
-    pub(crate) fn leave_to(&mut self, context: u8, successor: BorrowedFd<'_>) {
-        self.land_leaves();
-        self.copy(R1, context);
-        self.map(R2, MAP, successor);
-        self.set(R3, 0);
-        self.call(GO_ON);
-        // There is none.
-        self.leave();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::code::{ATOMIC_64, MEMORY_OF_MAP};
-    use super::super::{load, run};
+    use super::super::object::Use;
+    use super::super::objects::{self, Source};
+    use super::super::run;
     use super::*;
 
     #[test]
-    fn it_is_run_after_the_program_once_there_is_one() {
-        const CONTEXT: u8 = 6;
+    fn it_runs_after_the_program_once_there_is_one() {
         let successor = match Successor::new() {
             Ok(successor) => successor,
-            Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),
+            Err(error) => return eprintln!("skipped: eBPF programs: {error}"),
         };
-        let counts = Map::new(Kind::Array, 16, 1).unwrap();
-        let counting = |place| {
-            let mut code = Code::default();
-            code.copy(CONTEXT, R1);
-            code.map(R1, MEMORY_OF_MAP, counts.as_fd());
-            code.set(R2, 1);
-            code.put(ATOMIC_64, R1, R2, place, 0);
-            code
+        let object = objects::open(Source::Tests).unwrap();
+        let uses = [("tail_call", Use::Shared(successor.as_fd()))];
+        let mut loaded = object.load(&["first", "second"], &uses).unwrap();
+        let counts = loaded.map(".bss.counts").unwrap();
+        let [first, second] = &loaded.programs[..] else {
+            panic!("two programs");
         };
-        let mut first = counting(0);
-        first.leave_to(CONTEXT, successor.as_fd());
-        let mut second = counting(8);
-        second.leave();
-        let [first, second] = [first, second].map(|code| load(&code.all).unwrap());
-        run(&first, 0).unwrap();
+        run(first).unwrap();
         assert_eq!(counts.get(0).unwrap(), [1, 0]);
-        successor.set(&second).unwrap();
-        run(&first, 0).unwrap();
+        successor.set(second).unwrap();
+        run(first).unwrap();
         assert_eq!(counts.get(0).unwrap(), [2, 1]);
     }
 }

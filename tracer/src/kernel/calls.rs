@@ -76,9 +76,9 @@ impl CallSource {
         }
     }
 
-    /// Whether it tells what messages carry.
+    /// True if it reports the descriptors in messages.
     pub(super) fn tells_messages(&self) -> bool {
-        matches!(self, CallSource::Programs(programs) if programs.tells_messages())
+        matches!(self, CallSource::Programs(_))
     }
 
     /// Who is to be told of processes; `None`: nobody needs to.

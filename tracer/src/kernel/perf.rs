@@ -138,8 +138,7 @@ impl Rings {
         events.extend(programs.is_none().then_some((switch.id, false)));
         if let Some(requests) = &requests {
             let [queued, issued, done] = requests.ids();
-            let is_told = programs.is_some_and(Switches::tells_requests);
-            events.extend([(queued, false), (issued, false), (done, is_told)]);
+            events.extend([(queued, false), (issued, false), (done, programs.is_some())]);
         }
         let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
         let size = size_of_scheduler_rings()?;

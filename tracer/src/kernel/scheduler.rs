@@ -33,9 +33,9 @@ impl Scheduler {
         self.rings.tells_requests()
     }
 
-    /// Whether it tells which calls threads wait in, of those that are not told by themselves.
+    /// True if it reports the calls in which threads wait, as far as these have no records of their own.
     pub(super) fn tells_calls(&self) -> bool {
-        self.switches.as_ref().is_some_and(Switches::tells_calls)
+        self.switches.is_some()
     }
 
     /// Perf's.

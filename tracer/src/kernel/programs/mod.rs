@@ -1,30 +1,25 @@
-//! Records of calls by two small programs in the kernel, at the tracepoints `sys_enter` and
-//! `sys_exit`: what [`super::perf`] tells, at less than half of its cost for the caller (a record costs it
-//! some 0.35 µs instead of 0.95). They pick calls by their number and callers by their process,
-//! whose ids we tell them, and end with the descriptors that are held here.
+//! Records of calls by two eBPF programs at the tracepoints `sys_enter` and `sys_exit` (tracer/bpf/calls.bpf.c), at less
+//! than half of the cost of [`super::perf`] for the caller (some 0.35 µs a record instead of 0.95). They pick calls by
+//! their number and callers by their process, and end with the descriptors that are kept here.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::dropped::Dropped;
 use super::sample::{Carried, OpenId, Sample, What, bytes};
-use crate::bpf::btf::Types;
 use crate::bpf::followed::Followed;
 use crate::bpf::lanes::{Lanes, SLOT};
+use crate::bpf::object::Use;
+use crate::bpf::objects::{self, Source};
 use crate::bpf::successor::Successor;
-use crate::bpf::{Kind, Map, attach_typed, load_typed};
-use crate::side_by_side::both;
+use crate::bpf::{Map, attach};
 
 mod blocked;
-mod carried;
 mod layout;
-mod memory;
-mod program;
-mod several;
 mod switches;
 mod wanted;
 
-use program::{Maps, NUMBERS, Which};
+use layout::Config;
 pub(super) use switches::Switches;
 
 /// What the programs are to do.
@@ -48,7 +43,6 @@ pub(crate) struct Programs {
     /// Who is to be told of processes; `None`: others name them.
     processes: Option<Followed>,
     wanted: Map,
-    tells_messages: bool,
     lost: Map,
     /// How much of the fullest ring was in use at the last look.
     used: f64,
@@ -56,7 +50,7 @@ pub(crate) struct Programs {
     known: [u64; 3],
     successor: Successor,
     /// Held open: the programs and what they use live as long.
-    held: (Vec<OwnedFd>, [Map; 2]),
+    held: Vec<OwnedFd>,
 }
 
 impl Programs {
@@ -71,66 +65,39 @@ impl Programs {
             holds,
             are_named,
         } = wishes;
-        // Elsewhere nobody has seen yet that they read the right registers; perf's rings do.
-        if !crate::bpf::registers::ARE_KNOWN {
-            return Err(io::Error::other("no programs for this processor"));
-        }
         crate::linux::in_first_pid_namespace()?;
-        let wanted = Map::new(Kind::Array, 2 * NUMBERS, 1)?;
-        wanted.put(0, &wanted::numbers(blocking))?;
-        let lost = Map::new(Kind::Array, size_of::<[u64; 3]>(), 1)?;
-        let count = crate::cpus::array_length()?;
-        let last = Map::new(Kind::Array, count as usize * program::STRIDE, 1)?;
-        let types = Types::of_kernel()?;
-        let layout = layout::Layout::of_kernel();
-        let memory = Map::new(Kind::Array, count as usize * carried::MEMORY, 1)?;
-        let lanes = Lanes::new(count, size)?;
+        let cpus = crate::cpus::array_length()?;
+        let lanes = Lanes::new(cpus, size)?;
         let successor = Successor::new()?;
-        let maps = Maps {
-            wanted: wanted.as_fd(),
-            processes: followed.for_programs(),
-            last: last.as_fd(),
-            processors: count,
-            lanes: lanes.writing(),
-            lost: lost.as_fd(),
-            status: types.displacement("task_struct", "thread_info.status"),
-            layout,
-            memory: memory.as_fd(),
-            successor: successor.as_fd(),
-            hold_above: holds.then_some((size / SLOT) as u32 / 2),
+        let config = Config {
+            cpus,
+            ring_bits: lanes.bits(),
+            stop_above: if holds { (size / SLOT) as u32 / 2 } else { 0 },
         };
-        let load = |which, function| {
-            let missing = || io::Error::other(format!("this kernel has no {function}"));
-            let function = types.typedef(function).ok_or_else(missing)?;
-            load_typed(&program::assemble(which, &maps), function)
-        };
-        let (entries, returns) = both(
-            || load(Which::Entries, "btf_trace_sys_enter"),
-            || load(Which::Returns, "btf_trace_sys_exit"),
-        );
-        let (entries, returns) = (entries?, returns?);
-        let programs = vec![
-            attach_typed(&entries)?,
-            attach_typed(&returns)?,
-            entries,
-            returns,
+        let (config, numbers) = (config.bytes(), wanted::numbers(blocking));
+        let mut uses = vec![
+            ("tail_call", Use::Shared(successor.as_fd())),
+            ("walks", Use::Entries(cpus)),
+            (".rodata", Use::Value(&config)),
+            (".bss.wanted", Use::Value(&numbers)),
         ];
+        uses.extend(lanes.uses());
+        uses.extend(followed.uses());
+        let mut loaded = objects::open(Source::Calls)?.load(&["entries", "returns"], &uses)?;
+        let links = loaded.programs.iter().map(attach);
+        let mut held = links.collect::<io::Result<Vec<_>>>()?;
+        let (wanted, lost) = (loaded.map(".bss.wanted")?, loaded.map(".bss.lost")?);
+        held.extend(loaded.programs);
         Ok(Programs {
             lanes,
             processes: (!are_named).then_some(followed),
             wanted,
-            tells_messages: layout.is_some(),
             lost,
             used: 0.0,
             known: [0; 3],
             successor,
-            held: (programs, [memory, last]),
+            held,
         })
-    }
-
-    /// Whether it tells what messages carry.
-    pub(super) fn tells_messages(&self) -> bool {
-        self.tells_messages
     }
 
     /// What is run after each return.
@@ -146,7 +113,7 @@ impl Programs {
 
     /// All that holds the programs at their tracepoints.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.held.0.iter().map(AsFd::as_fd)
+        self.held.iter().map(AsFd::as_fd)
     }
 
     pub(super) fn processes(&self) -> Option<Followed> {
@@ -184,28 +151,28 @@ impl Programs {
 /// What a program wrote. `None`: nothing that is known.
 fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
     let word = |at: usize| bytes(record, at).map(u64::from_ne_bytes);
-    let of_rest = |n: usize| word(program::REST + 8 * n);
-    let number = u32::from(mark) & ((1 << program::KIND_BITS) - 1);
-    let what = match mark >> program::KIND_BITS {
-        kind @ (program::ENTRY | program::SHORT_ENTRY | program::FOREIGN_ENTRY) => {
+    let of_rest = |n: usize| word(layout::WORDS + 8 * n);
+    let number = u32::from(mark) & ((1 << layout::KIND_BITS) - 1);
+    let what = match mark >> layout::KIND_BITS {
+        kind @ (layout::ENTRY | layout::SHORT_ENTRY | layout::FOREIGN_ENTRY) => {
             // Behind those that were told is what the slot had before.
             let told = match kind {
-                program::SHORT_ENTRY => program::THREE,
-                _ => program::SIX,
+                layout::SHORT_ENTRY => layout::THREE,
+                _ => layout::SIX,
             };
-            let mut arguments = [0; program::SIX];
+            let mut arguments = [0; layout::SIX];
             for (n, argument) in arguments[..told].iter_mut().enumerate() {
                 *argument = of_rest(n)?;
-                if kind == program::FOREIGN_ENTRY {
+                if kind == layout::FOREIGN_ENTRY {
                     // Registers of 32 bits.
                     *argument &= u64::from(u32::MAX);
                 }
             }
             What::Enters(arguments)
         }
-        program::RETURN => What::Returns(of_rest(0)?.cast_signed()),
-        program::MOVED => What::Moved(of_rest(0)?),
-        program::CARRIED => What::Carries(Carried {
+        layout::RETURN => What::Returns(of_rest(0)?.cast_signed()),
+        layout::MOVED => What::Moved(of_rest(0)?),
+        layout::CARRIED => What::Carries(Carried {
             fd: of_rest(0)?,
             open: OpenId {
                 address: of_rest(1)?,
@@ -216,8 +183,8 @@ fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
         _ => return None,
     };
     Some(Sample {
-        at: word(program::AT)?,
-        tid: bytes(record, program::TID).map(u32::from_ne_bytes)?,
+        at: word(layout::AT)?,
+        tid: bytes(record, layout::TID).map(u32::from_ne_bytes)?,
         number,
         what,
     })

@@ -2,7 +2,6 @@
 
 use super::super::perf;
 use super::*;
-use crate::bpf::code::Code;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -291,11 +290,7 @@ fn descriptors_that_messages_carry_are_told_on_both_sides() {
     let sent = unsafe { libc::sendmmsg(one, headers.as_mut_ptr(), 2, 0) };
     assert_eq!(sent, 2);
     let told = carried(&mut programs);
-    if Code::may_be_late() {
-        assert_eq!(told.len(), many.len());
-    } else {
-        assert_eq!(told.len(), 2, "what the second of two messages has");
-    }
+    assert_eq!(told.len(), many.len());
 }
 
 #[test]
@@ -303,9 +298,6 @@ fn what_several_messages_have_is_told() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;
     };
-    if !Code::may_be_late() {
-        return eprintln!("skipped: loops of any length in programs (Linux 6.9)");
-    }
     let (one, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
     let mut buffer = [7u8; 4000];
@@ -383,16 +375,16 @@ fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
 #[test]
 fn what_a_slot_had_before_is_not_told() {
     let mut record = [7; SLOT];
-    record[program::TID..program::TID + 4].copy_from_slice(&5u32.to_ne_bytes());
-    let mark = |kind: u16| kind << program::KIND_BITS | 3;
+    record[layout::TID..layout::TID + 4].copy_from_slice(&5u32.to_ne_bytes());
+    let mark = |kind: u16| kind << layout::KIND_BITS | 3;
     let of = |kind| decode(mark(kind), &record);
     let word = u64::from_ne_bytes([7; 8]);
-    let short = of(program::SHORT_ENTRY).unwrap();
+    let short = of(layout::SHORT_ENTRY).unwrap();
     assert_eq!((short.tid, short.number), (5, 3));
     assert_eq!(short.what, What::Enters([word, word, word, 0, 0, 0]));
-    assert_eq!(of(program::ENTRY).unwrap().what, What::Enters([word; 6]));
+    assert_eq!(of(layout::ENTRY).unwrap().what, What::Enters([word; 6]));
     let half = word & u64::from(u32::MAX);
-    let foreign = of(program::FOREIGN_ENTRY).unwrap().what;
+    let foreign = of(layout::FOREIGN_ENTRY).unwrap().what;
     assert_eq!(foreign, What::Enters([half; 6]));
     assert_eq!(of(0), None);
 }

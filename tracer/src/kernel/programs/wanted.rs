@@ -1,7 +1,7 @@
 //! Which calls the programs tell of, and what of them.
 
 use super::super::syscalls::{self, Does, Length};
-use super::program::{DATA, ENTERS, MESSAGE, NUMBERS, OFFSET, OFFSETS, RETURNS, SHORT, VECTOR};
+use super::layout::{DATA, ENTERS, MESSAGE, NUMBERS, OFFSET, OFFSETS, RETURNS, SHORT, VECTOR};
 
 /// Bits for each number of a call, first of this architecture and then of the other; with `blocking` also of
 /// calls that may block, which are all that is told of the other.

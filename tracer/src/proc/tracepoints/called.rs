@@ -11,14 +11,14 @@ use super::super::channels::sockets::{Socket, Transport, address_in};
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::{Call, CallKind};
 use super::bytes::{half, word};
-use super::calls::{
-    ARGUMENTS, FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, RESULT,
-    SIX, STATE, TYPE, kind_of,
+use super::calls::kind_of;
+use super::format::{
+    ADDRESS, ARGUMENTS_OF_CALL, AT, BASES, ENTRY, FAMILY, INODE, KIND, LOCAL, LOCAL_PORT, MOVED,
+    NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, PID, REST, RESULT, SECOND,
+    SIX, STATE, TID, TRAFFIC, TYPE,
 };
-use super::format::{ADDRESS, AT, BASES, NAMES, NUMBER, OPENED, PID, REST, SECOND, TID};
 use super::moment::{Open, Told};
 use super::pending::{Part, Parts, path};
-use super::table::{ENTRY, INODE, KIND, TRAFFIC};
 
 /// What a call did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Called {
         let kind = kind_of(half(record, NUMBER)? as usize)?;
         let mut arguments = [0; SIX];
         for (n, value) in arguments.iter_mut().enumerate() {
-            *value = word(record, ARGUMENTS + 8 * n)?;
+            *value = word(record, ARGUMENTS_OF_CALL + 8 * n)?;
         }
         // Of a socket; those of a pair have none.
         let address = before.get(ADDRESS).and_then(Address::of);

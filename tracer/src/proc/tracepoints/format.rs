@@ -1,37 +1,33 @@
-//! The records that the programs write, the maps that they use, and the registers that they keep.
+//! The layout of the records of tracer/bpf/processes.bpf.c, as in tracer/bpf/events.h; a test compares both.
 
-use std::os::fd::BorrowedFd;
-
-use super::layout;
-use crate::bpf::followed::Processes;
-use crate::bpf::pages::Pages;
-
-/// What the programs use.
+/// The constants of the programs (`config`).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Maps<'a> {
-    /// The processes that are told of ([`crate::bpf::followed`]); `None`: all are.
-    pub(super) processes: Option<Processes<'a>>,
-    pub(super) ring: BorrowedFd<'a>,
+pub(super) struct Config {
+    pub(super) cpus: u32,
     /// Bytes of the ring.
-    pub(super) size: u32,
-    /// A word: how many records found no room.
-    pub(super) lost: BorrowedFd<'a>,
-    /// [`super::memory::SCRATCH`] bytes for each processor.
-    pub(super) scratch: BorrowedFd<'a>,
-    /// How many processors there are.
-    pub(super) processors: u32,
-    /// A ring of its own that wakes the reader.
-    pub(super) bell: BorrowedFd<'a>,
-    /// Another one, with what lies in pipes ([`super::contents`]).
-    pub(super) contents: BorrowedFd<'a>,
-    /// The sockets that were told for what they sent, by their inodes ([`super::sent`]).
-    pub(super) sent: BorrowedFd<'a>,
-    /// Where what lies in pipes is.
-    pub(super) pages: Option<Pages>,
-    /// Loops need no bound ([`Code::may_be_late`]).
-    pub(super) endless: bool,
-    /// Whether is told what processes have open when they fork, execute a program and end.
-    pub(super) with_tables: bool,
+    pub(super) ring_bytes: u32,
+    /// All processes of the machine are reported.
+    pub(super) all: bool,
+    /// Open files are reported, and calls that open them.
+    pub(super) with_files: bool,
+    /// Bytes of the arguments of an exec that are reported.
+    pub(super) arguments_max: u32,
+    /// Flags with which an open changes something.
+    pub(super) change_flags: u32,
+}
+
+impl Config {
+    pub(super) fn bytes(self) -> Vec<u8> {
+        let flags = [self.all.into(), self.with_files.into(), 0, 0];
+        let words = [
+            self.cpus,
+            self.ring_bytes,
+            u32::from_ne_bytes(flags),
+            self.arguments_max,
+            self.change_flags,
+        ];
+        words.into_iter().flat_map(u32::to_ne_bytes).collect()
+    }
 }
 
 /// What a record tells.
@@ -64,8 +60,10 @@ pub(super) const NAMES: [u32; 2] = [ADDRESS + 1, ADDRESS + 2];
 pub(super) const BASES: [u32; 2] = [ADDRESS + 3, ADDRESS + 4];
 /// A call has returned.
 pub(super) const CALLED: u32 = BASES[1] + 1;
-/// A thread that executed a program while its processor's clock stood still leaves that.
+/// A thread that executed a program while the clock of its CPU stood still leaves the CPU.
 pub(super) const LEFT: u32 = CALLED + 1;
+/// Bytes that were written into a pipe whose reading end the writer has.
+pub(super) const PIPED: u32 = LEFT + 1;
 
 /// A record: time, thread, process, what it is, and a number; then what is not common to all.
 pub(super) const AT: usize = 0;
@@ -82,13 +80,10 @@ pub(super) const CHILD_PID: usize = REST + 4;
 pub(super) const LEVEL: usize = REST + 8;
 pub(super) const INNER: usize = REST + 16;
 pub(super) const FORK: usize = REST + 24;
-/// Bytes of an id in a namespace (`struct upid`), as a power of 2.
-pub(super) const ID_BITS: i32 = 4;
-/// More namespaces within each other than there may be (`MAX_PID_NS_LEVEL`).
-pub(super) const LEVELS: i32 = 32;
 /// Of an exec and an end: what the thread used, and the most memory of its process, pages.
 pub(super) const COSTS: usize = REST;
-pub(super) const PEAK: usize = COSTS + 8 * layout::COSTS.len();
+const COST_COUNT: usize = 13;
+pub(super) const PEAK: usize = COSTS + 8 * COST_COUNT;
 /// The processor that it is on.
 pub(super) const PROCESSOR_AT: usize = PEAK + 8;
 /// The clock of that, the one that goes on only while tasks have it, and bits that say what is about them.
@@ -120,17 +115,148 @@ pub(super) fn missing(part: u32) -> u32 {
     1 << part
 }
 
-/// The clock of a CPU stands still until the running thread leaves it, because another thread was woken that is to run
-/// there. The time from then on is charged to the running thread as waiting for a CPU (`RQCF_REQ_SKIP` of kernel/sched/sched.h).
-pub(super) const IS_HALTED: i32 = 1;
+/// Open files, after the header of their record: calls and bytes of the thread ([`TRAFFIC`] words), its process, then
+/// an entry for each descriptor.
+pub(super) const TRAFFIC: usize = 4;
+pub(super) const PROCESS: usize = 8 * TRAFFIC;
+pub(super) const ENTRIES: usize = PROCESS + 8;
 
-/// Bits of a thread's state (linux/sched.h): it is over, and stopped by job control.
-pub(super) const DEAD: i32 = 0x80;
-pub(super) const HALTED: i32 = 0x04;
+/// An entry: the descriptor; the inode's generation, which distinguishes it from others that had its number; mode and
+/// flags of the open file; type of its inode and device of its filesystem; the inode's number; position and size,
+/// bytes; of a pipe the number of writers, its capacity in pages, and the bytes in it.
+pub(super) const DESCRIPTOR: usize = 0;
+pub(super) const GENERATION: usize = 4;
+pub(super) const MODE: usize = 8;
+pub(super) const FLAGS: usize = 12;
+pub(super) const KIND: usize = 16;
+pub(super) const DEVICE: usize = 20;
+pub(super) const INODE: usize = 24;
+pub(super) const FILE_POSITION: usize = 32;
+pub(super) const SIZE: usize = 40;
+pub(super) const WRITERS: usize = 48;
+pub(super) const CAPACITY: usize = 52;
+pub(super) const UNREAD: usize = 56;
+pub(super) const ENTRY: usize = 64;
+/// In [`UNREAD`]: not known, or more may come.
+pub(super) const UNKNOWN: u64 = u64::MAX;
 
-// Registers that calls of helpers keep.
-pub(super) const CONTEXT: u8 = 6;
-pub(super) const TASK: u8 = 7;
-pub(super) const STEP: u8 = 8;
-/// Where [`super::memory`] is.
-pub(super) const MEMORY: u8 = 9;
+/// A call, behind an entry of the descriptor that it returned or was given: result, arguments, calls and bytes of its
+/// thread ([`TRAFFIC`] words), and of a socket its family, type and state, ports and addresses, and the inode of the
+/// peer.
+pub(super) const RESULT: usize = REST + ENTRY;
+pub(super) const ARGUMENTS_OF_CALL: usize = RESULT + 8;
+pub(super) const MOVED: usize = ARGUMENTS_OF_CALL + 8 * SIX;
+pub(super) const FAMILY: usize = MOVED + 8 * TRAFFIC;
+pub(super) const TYPE: usize = FAMILY + 2;
+pub(super) const STATE: usize = FAMILY + 4;
+pub(super) const LOCAL_PORT: usize = FAMILY + 8;
+pub(super) const PEER_PORT: usize = FAMILY + 10;
+pub(super) const LOCAL: usize = FAMILY + 16;
+pub(super) const PEER: usize = LOCAL + 16;
+pub(super) const OTHER_INODE: usize = PEER + 16;
+pub(super) const CALL: usize = OTHER_INODE + 8;
+/// In [`NUMBER`] of an address: it is the socket's own, not its peer's.
+pub(super) const OWN_ADDRESS: u32 = 1;
+
+/// Arguments of a call.
+pub(super) const SIX: usize = 6;
+/// Numbers of calls are below; those of 32-bit programs are reported as so many more.
+pub(super) const NUMBERS: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::objects::{Source, open};
+
+    #[test]
+    fn records_are_as_in_the_object() {
+        let Ok(object) = open(Source::Tests) else {
+            return eprintln!("skipped: no eBPF programs for this processor");
+        };
+        let types = object.types();
+        let same = |structure: &str, base: usize, members: &[(&str, usize, usize)]| {
+            for &(member, at, size) in members {
+                let found = types.extent(structure, member);
+                assert_eq!(found, Some((at - base, size)), "{member} of {structure}");
+            }
+        };
+        same(
+            "event_head",
+            0,
+            &[
+                ("at", AT, 8),
+                ("tid", TID, 4),
+                ("pid", PID, 4),
+                ("what", WHAT, 4),
+                ("number", NUMBER, 4),
+            ],
+        );
+        assert_eq!(types.size("event_head"), Some(REST));
+        let fork = [
+            ("tid", CHILD_TID, 4),
+            ("pid", CHILD_PID, 4),
+            ("level", LEVEL, 8),
+            ("inner_pid", INNER, 8),
+        ];
+        same("fork_event", REST, &fork);
+        assert_eq!(types.size("fork_event"), Some(FORK - REST));
+        let usage = [
+            ("on_cpu", COSTS, 8),
+            ("involuntary_switches", COSTS + 64, 8),
+            ("io", COSTS + 72, 32),
+            ("peak_pages", PEAK, 8),
+            ("cpu", PROCESSOR_AT, 8),
+            ("clock", CLOCK, 8),
+            ("task_clock", TASK_CLOCK, 8),
+            ("clock_flags", CLOCK_FLAGS, 8),
+        ];
+        same("usage", REST, &usage);
+        same(
+            "exec_event",
+            REST,
+            &[("former_tid", FORMER, 4), ("umask", UMASK, 4)],
+        );
+        assert_eq!(types.size("exec_event"), Some(EXEC - REST));
+        let exit = [
+            ("start", START, 8),
+            ("leader_code", LEADER_CODE, 4),
+            ("group_code", GROUP_CODE, 4),
+            ("group_flags", GROUP_FLAGS, 8),
+        ];
+        same("exit_event", REST, &exit);
+        assert_eq!(types.size("exit_event"), Some(END - REST));
+        let file = [
+            ("descriptor", DESCRIPTOR, 4),
+            ("generation", GENERATION, 4),
+            ("mode", MODE, 4),
+            ("flags", FLAGS, 4),
+            ("kind", KIND, 4),
+            ("device", DEVICE, 4),
+            ("inode", INODE, 8),
+            ("position", FILE_POSITION, 8),
+            ("size", SIZE, 8),
+            ("writers", WRITERS, 4),
+            ("capacity", CAPACITY, 4),
+            ("unread", UNREAD, 8),
+        ];
+        same("open_file", 0, &file);
+        assert_eq!(types.size("open_file"), Some(ENTRY));
+        same("open_files", 0, &[("process", PROCESS, 8)]);
+        let call = [
+            ("file", REST, ENTRY),
+            ("result", RESULT, 8),
+            ("argument", ARGUMENTS_OF_CALL, 8 * SIX),
+            ("io", MOVED, 8 * TRAFFIC),
+            ("family", FAMILY, 2),
+            ("type", TYPE, 2),
+            ("state", STATE, 4),
+            ("local_port", LOCAL_PORT, 2),
+            ("peer_port", PEER_PORT, 2),
+            ("local", LOCAL, 16),
+            ("peer", PEER, 16),
+            ("peer_inode", OTHER_INODE, 8),
+        ];
+        same("call_event", REST, &call);
+        assert_eq!(types.size("call_event"), Some(CALL - REST));
+    }
+}

@@ -49,7 +49,7 @@ impl Guard {
         unsafe { spawn_apart(ours.as_fd(), leave) }?;
         drop(ours);
         let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();
-        kept.extend([other.as_raw_fd(), processes.for_programs().all.as_raw_fd()]);
+        kept.extend([other.as_raw_fd(), processes.map().as_raw_fd()]);
         kept.sort_unstable();
         let views: Vec<CString> = views.iter().filter_map(|&view| end_of(view)).collect();
         // SAFETY: it makes nothing but system calls, on what was made before.

@@ -1,77 +1,60 @@
-//! Processes as programs of ours in the kernel tell of them ([`crate::bpf`]), at the scheduler's tracepoints: every fork, every
-//! exec with what it runs, every end with what was used, in the order in which it happened, and nobody
-//! waits for us. For root, on kernels that describe their types.
+//! Processes as eBPF programs report them (tracer/bpf/processes.bpf.c), at the scheduler's tracepoints: every fork,
+//! every exec with what it runs, every exit with its use of resources, in the order in which they happened, and no
+//! process waits for flowtrace. For root, on kernels that describe their types.
 //!
-//! A record is in the ring before what it tells of goes on: a new process's fork before it runs, an exec before the
-//! program's first instruction. Only ends may come late: they are told when a thread leaves its processor
-//! for the last time, a moment after its parent may have heard of it.
+//! A record is in the ring before what it reports goes on: a fork before the child runs, an exec before the program's
+//! first instruction. Only exits may come late: they are reported when a thread leaves its CPU for the last time, an
+//! instant after its parent may have heard of it.
 
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
-use crate::bpf::code::Code;
-use crate::bpf::code::Instruction;
+use flowtrace_schema::MOST_ARGUMENTS;
+
 use crate::bpf::followed::Followed;
+use crate::bpf::object::Use;
+use crate::bpf::objects::{self, Source};
 use crate::bpf::ring::Ring;
 use crate::bpf::successor::Successor;
-use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
+use crate::bpf::{Kind, Map, attach};
 use crate::linux::in_first_pid_namespace;
-use crate::side_by_side::{both, side_by_side};
+use crate::proc::topology::CHANGES;
 
 mod bytes;
 mod called;
 mod calls;
-mod contents;
 mod format;
 mod guard;
-mod layout;
-mod loops;
-mod memory;
 mod moment;
-mod parts;
 mod pending;
-mod program;
-mod received;
 mod record;
-mod sent;
-mod sockets;
-mod table;
-mod used;
 
 pub(crate) use called::{Called, Destination};
-use calls::returned;
-pub(crate) use contents::Contents;
-use format::Maps;
+use format::Config;
 pub(crate) use guard::Guard;
-use layout::Layout;
-use memory::SCRATCH;
 pub(crate) use moment::Told;
-use program::{ended, executed, exiting, forked};
 use record::Records;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
 /// Bytes of the ring: 5 000 processes with a kilobyte of arguments each. The kernel clears all of it before the command begins.
 const SIZE: u32 = 8 << 20;
 /// Bytes of the ring by which we are woken, the least that there may be.
-const BELL: u32 = 4096;
-/// Bytes of the ring for what lies in pipes: some that are full.
-const CONTENTS: u32 = 1 << 20;
+const WAKEUP: u32 = 4096;
+
 /// The programs at work.
 #[derive(Debug)]
 pub(super) struct Tracepoints {
     ring: Ring,
-    bell: Ring,
-    /// `None`: all are told of.
+    wakeup: Ring,
+    /// `None`: all processes of the machine.
     processes: Option<Followed>,
+    with_files: bool,
     lost: Map,
     records: Records,
-    contents: Option<Arc<Contents>>,
-    /// Programs that do not run yet.
-    loaded: Vec<(At, OwnedFd)>,
-    /// Held open: the programs and what they use live as long.
-    held: (Vec<OwnedFd>, [Map; 3]),
+    /// Programs that do not run yet; the one that runs when calls return is the first.
+    loaded: Vec<OwnedFd>,
+    /// Programs and their links: they run as long as these are open.
+    held: Vec<OwnedFd>,
 }
 
 impl Tracepoints {
@@ -93,81 +76,58 @@ impl Tracepoints {
     /// Likewise.
     pub(super) fn load(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
-        if with_tables && !registers::ARE_KNOWN {
-            return Err(io::Error::other("no programs for this processor"));
-        }
-        // The command begins after this: what takes the kernel and us long goes side by side.
-        let rings = || [SIZE, BELL, CONTENTS].map(|size| Map::new(Kind::Ring, 0, size));
-        let ([ring, bell, contents], layout) = both(rings, Layout::of_kernel);
-        let (layout, ring, bell, contents) = (layout?, ring?, bell?, contents?);
-        let processors = crate::cpus::array_length()?;
-        let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
-        let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
-        let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;
-        wanted.put(0, &calls::wanted())?;
-        let sent = Map::new(Kind::Hash, size_of::<u64>(), sent::SOCKETS)?;
-        let maps = Maps {
-            processes: processes.as_ref().map(Followed::for_programs),
-            ring: ring.as_fd(),
-            size: SIZE,
-            lost: lost.as_fd(),
-            scratch: scratch.as_fd(),
-            processors,
-            bell: bell.as_fd(),
-            contents: contents.as_fd(),
-            sent: sent.as_fd(),
-            pages: with_tables.then(|| layout.open.pages()).flatten(),
-            endless: Code::may_be_late(),
-            with_tables,
+        let with_files = with_tables;
+        // Shared, because their size is the reader's.
+        let [ring, wakeup] = [SIZE, WAKEUP].map(|size| Map::new(Kind::Ring, 0, size));
+        let (ring, wakeup) = (ring?, wakeup?);
+        let cpus = crate::cpus::array_length()?;
+        let config = Config {
+            cpus,
+            ring_bytes: SIZE,
+            all: processes.is_none(),
+            with_files,
+            arguments_max: MOST_ARGUMENTS as u32 + 1,
+            change_flags: CHANGES,
         };
-        // Those first that the kernel checks longest.
-        let mut programs = vec![(At::Raw(c"sched_process_exec"), executed(&layout, &maps))];
-        if with_tables {
-            let returns = At::Returns(layout.calls.returns);
-            programs.extend([
-                (returns, returned(wanted.as_fd(), &layout, &maps)),
-                (At::Raw(c"sched_process_exit"), exiting(&layout, &maps)),
-            ]);
-        }
-        programs.extend([
-            (At::Raw(c"sched_process_fork"), forked(&layout, &maps)),
-            (At::Raw(c"sched_switch"), ended(&layout, &maps)),
-        ]);
-        let loading = programs
-            .iter()
-            .map(|(at, code)| || Ok((*at, at.load(code)?)));
-        let loaded = side_by_side(loading)
-            .into_iter()
-            .collect::<io::Result<_>>()?;
+        let (config, shapes, opens) = (config.bytes(), calls::shapes(), calls::library_opens());
+        let mut uses = vec![
+            ("ring", Use::Shared(ring.as_fd())),
+            ("wakeup", Use::Shared(wakeup.as_fd())),
+            ("scratch", Use::Entries(cpus)),
+            (".rodata", Use::Value(&config)),
+            (".bss.call_shapes", Use::Value(&shapes)),
+            (".bss.library_opens", Use::Value(&opens)),
+        ];
+        uses.extend(processes.iter().flat_map(Followed::uses));
+        // Those first that the kernel checks longest, but the one for calls before all.
+        let programs: &[&str] = match with_files {
+            true => &["called", "executed", "exiting", "forked", "left"],
+            false => &["executed", "forked", "left"],
+        };
+        let mut loaded = objects::open(Source::Processes)?.load(programs, &uses)?;
         Ok(Tracepoints {
             ring: Ring::map(ring, SIZE as usize)?,
-            bell: Ring::map(bell, BELL as usize)?,
+            wakeup: Ring::map(wakeup, WAKEUP as usize)?,
             processes,
-            lost,
+            with_files,
+            lost: loaded.map(".bss.lost")?,
             records: Records::default(),
-            contents: match with_tables {
-                true => Some(Arc::new(Contents::of(Ring::map(
-                    contents,
-                    CONTENTS as usize,
-                )?))),
-                false => None,
-            },
-            loaded,
-            held: (Vec::new(), [scratch, wanted, sent]),
+            loaded: loaded.programs,
+            held: Vec::new(),
         })
     }
 
-    /// Begins to tell; if there is a program already that is run when calls return, with that as its successor.
+    /// Begins to report; if there is a program already that runs when calls return, with that as its tail call.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub(super) fn begin(&mut self, returns: Option<&Successor>) -> io::Result<()> {
-        for (at, program) in self.loaded.drain(..) {
-            match (at, returns) {
-                (At::Returns(_), Some(successor)) => successor.set(&program)?,
-                _ => self.held.0.push(at.attach(&program)?),
+        for (place, program) in self.loaded.drain(..).enumerate() {
+            match returns {
+                Some(successor) if self.with_files && place == 0 => successor.set(&program)?,
+                _ => self.held.push(attach(&program)?),
             }
-            self.held.0.push(program);
+            self.held.push(program);
         }
         Ok(())
     }
@@ -175,7 +135,7 @@ impl Tracepoints {
     /// Hands over what was told and not read yet, in its order: all of which the record was begun before this. Whoever asks for a caller
     /// must not miss its exec for a record of another processor that is just being written.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Event)) {
-        self.bell.drain(|_| {});
+        self.wakeup.drain(|_| {});
         let records = &mut self.records;
         self.ring.drain_all(|record| {
             if let Some(event) = records.take(record) {
@@ -187,12 +147,12 @@ impl Tracepoints {
     /// Has those that are told of end with us, should we be killed, and the views with these devices. `None`: all of the machine
     /// are told of, or there is no room for another process.
     pub(super) fn guard(&self, views: &[u64]) -> Option<Guard> {
-        Guard::start(self.processes.as_ref()?, &self.held.0, views).ok()
+        Guard::start(self.processes.as_ref()?, &self.held, views).ok()
     }
 
-    /// What is told of what lies in pipes, if what processes have open is told.
-    pub(super) fn contents(&self) -> Option<Arc<Contents>> {
-        self.contents.clone()
+    /// True if open files are reported, and the calls that open them.
+    pub(super) fn reports_files(&self) -> bool {
+        self.with_files
     }
 
     /// Tells of process `pid`, too.
@@ -216,35 +176,10 @@ impl Tracepoints {
     }
 }
 
-/// Where a program runs.
-#[derive(Clone, Copy, Debug)]
-enum At {
-    /// At the tracepoint of that name.
-    Raw(&'static CStr),
-    /// When calls return; the number of the type of that tracepoint's function.
-    Returns(u32),
-}
-
-impl At {
-    fn load(self, code: &[Instruction]) -> io::Result<OwnedFd> {
-        match self {
-            At::Raw(_) => load(code),
-            At::Returns(function) => load_typed(code, function),
-        }
-    }
-
-    fn attach(self, program: &OwnedFd) -> io::Result<OwnedFd> {
-        match self {
-            At::Raw(name) => attach(name, program),
-            At::Returns(_) => attach_typed(program),
-        }
-    }
-}
-
 /// Readable when there is much to be read, or something that must be read at once.
 impl AsFd for Tracepoints {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.wakeup.as_fd()
     }
 }
 

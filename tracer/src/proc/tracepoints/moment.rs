@@ -16,10 +16,9 @@ use super::super::reading::Traffic;
 use super::super::sampler::objects::Target;
 use super::super::snapshot::{ProcessSnapshot, first};
 use super::bytes::{half, word};
-use super::contents::Contents;
-use super::table::{
-    DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, GENERATION, INODE, KIND, LEFT, MODE,
-    PROCESS, ROOM, SIZE, UNKNOWN, WRITERS,
+use super::format::{
+    CAPACITY, DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, GENERATION, INODE, KIND,
+    MODE, PROCESS, SIZE, UNKNOWN, UNREAD, WRITERS,
 };
 use crate::stat::{self, Attributes};
 
@@ -53,7 +52,8 @@ pub(crate) struct Told {
     pub(super) directory: Option<PathBuf>,
     /// At an exec: the file mode creation mask.
     pub(crate) umask: Option<u32>,
-    /// What lay in its pipes, as far as that is known.
+    /// Content of its pipes without a writer, as far as it was seen to be written, and as far as it is known.
+    pub(super) piped: BTreeMap<i32, String>,
     contents: OnceLock<BTreeMap<i32, String>>,
     /// Of the process that has it as a child.
     pub(super) of_parent: Option<Box<Told>>,
@@ -114,18 +114,26 @@ impl Told {
             program: None,
             directory: None,
             umask: None,
+            piped: BTreeMap::new(),
             contents: OnceLock::new(),
             of_parent: None,
         })
     }
 
-    /// Keeps what lies in the pipes to which nobody can add, as it was `told`, or as it is there now. May wait for the process, if that is in
-    /// an exec.
-    pub(crate) fn keep_contents(&self, told: Option<&Contents>) {
-        let some = |(_, open): &&(i32, Open)| open.left.is_some_and(|left| left > 0);
-        let contents = self.open.iter().filter(some).filter_map(|&(fd, ref open)| {
-            let told = told.and_then(|told| told.take(self.tid, open.inode));
-            Some((fd, told.or_else(|| self.left(fd)?.content())?))
+    /// Bytes in the pipes without a writer, by descriptor, with the pipe's inode.
+    pub(super) fn unread(&self) -> impl Iterator<Item = (i32, u64, u32)> {
+        let open = self.open.iter();
+        open.filter_map(|&(fd, ref open)| {
+            Some((fd, open.inode, open.left.filter(|&left| left > 0)?))
+        })
+    }
+
+    /// Keeps the content of pipes without a writer: as it was written, or as it is there now. May wait for the process,
+    /// if that is in an exec.
+    pub(crate) fn keep_contents(&self) {
+        let contents = self.unread().filter_map(|(fd, ..)| {
+            let piped = self.piped.get(&fd).cloned();
+            Some((fd, piped.or_else(|| self.left(fd)?.content())?))
         });
         let _ = self.contents.set(contents.collect());
     }
@@ -159,7 +167,7 @@ impl Open {
     pub(super) fn read(entry: &[u8]) -> Option<(i32, Open)> {
         let device = half(entry, DEVICE)?;
         let minor = device & ((1 << MINOR_BITS) - 1);
-        let left = word(entry, LEFT)?;
+        let left = word(entry, UNREAD)?;
         let open = Open {
             mode: half(entry, MODE)?,
             flags: half(entry, FLAGS)?,
@@ -169,7 +177,7 @@ impl Open {
             generation: Some(half(entry, GENERATION)?).filter(|&generation| generation != 0),
             position: word(entry, FILE_POSITION)?,
             size: word(entry, SIZE)?,
-            capacity: u64::from(half(entry, ROOM)?) * PAGE,
+            capacity: u64::from(half(entry, CAPACITY)?) * PAGE,
             left: (left != UNKNOWN && half(entry, WRITERS)? == 0)
                 .then(|| u32::try_from(left).ok())
                 .flatten(),

@@ -1,5 +1,6 @@
 //! Taking apart what the programs write, and putting the parts of an exec together.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use flowtrace_schema::Text;
@@ -7,12 +8,11 @@ use flowtrace_schema::Text;
 use super::super::costs::{Costs, Io};
 use super::bytes::{half, word};
 use super::called::Called;
-use super::calls;
 use super::format::{
-    ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT,
+    ADDRESS, ARGUMENTS, AT, CALL, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT,
     DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
     FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED, PEAK, PID,
-    PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
+    PIPED, PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
     TASK_CLOCK, TID, UMASK, WHAT, missing,
 };
 use super::moment::Told;
@@ -103,9 +103,17 @@ pub(in super::super) struct Used {
     pub(in super::super) is_halted: bool,
 }
 
-/// What records have told.
+/// Bytes written into pipes that are kept for the execs of their readers.
+const PIPED_KEPT: usize = 4 << 20;
+
+/// Parts of records that are not complete yet.
 #[derive(Debug, Default)]
-pub(super) struct Records(Pending);
+pub(super) struct Records {
+    pending: Pending,
+    /// Bytes written into pipes whose writer also had the reading end, by inode.
+    piped: HashMap<u64, Vec<u8>>,
+    piped_bytes: usize,
+}
 
 impl Records {
     /// Takes a record; the event that it completes. `None`: it is a part, or cut short.
@@ -141,11 +149,15 @@ impl Records {
                 pid,
                 used: Box::new(used(record)?),
             },
-            CALLED if record.len() >= calls::END => {
-                let parts = self.0.take(tid);
+            CALLED if record.len() >= CALL => {
+                let parts = self.pending.take(tid);
                 let called = Called::new(record, &parts);
-                self.0.hand_back(parts);
+                self.pending.hand_back(parts);
                 What::Called(Box::new(called?))
+            }
+            PIPED => {
+                self.wrote(word(record, AT)?, record.get(REST..)?);
+                return None;
             }
             part @ (EXECUTABLE | DIRECTORY | ARGUMENTS | ENVIRONMENT | TARGETS..CALLED) => {
                 let from = if matches!(part, SECOND | ADDRESS) {
@@ -153,7 +165,7 @@ impl Records {
                 } else {
                     REST
                 };
-                self.0.of(tid).add(part, number, record.get(from..)?);
+                self.pending.of(tid).add(part, number, record.get(from..)?);
                 return None;
             }
             _ => return None,
@@ -162,24 +174,46 @@ impl Records {
         Some(Event { at_ns, what })
     }
 
+    /// `bytes` were written into the pipe with this inode.
+    fn wrote(&mut self, inode: u64, bytes: &[u8]) {
+        if self.piped_bytes + bytes.len() > PIPED_KEPT {
+            self.piped.clear();
+            self.piped_bytes = 0;
+        }
+        self.piped
+            .entry(inode)
+            .or_default()
+            .extend_from_slice(bytes);
+        self.piped_bytes += bytes.len();
+    }
+
     fn executed(&mut self, pid: u32, tid: u32, record: &[u8]) -> Option<Executed> {
-        let moment = self.moment(tid);
-        let parts = self.0.take(tid);
+        let mut moment = self.moment(tid);
+        if let Some(moment) = &mut moment {
+            // All of it is unread, so that what was written is what is there.
+            let texts = moment.unread().filter_map(|(fd, inode, unread)| {
+                let piped = self.piped.get(&inode)?;
+                let text = std::str::from_utf8(piped).ok()?;
+                (piped.len() == unread as usize).then(|| (fd, text.to_owned()))
+            });
+            moment.piped = texts.collect();
+        }
+        let parts = self.pending.take(tid);
         let executed = executed(pid, record, &parts, moment);
-        self.0.hand_back(parts);
+        self.pending.hand_back(parts);
         executed
     }
 
     /// What thread `tid` has just told of what its process has open.
     fn moment(&mut self, tid: u32) -> Option<Box<Told>> {
-        let parts = self.0.of(tid);
+        let parts = self.pending.of(tid);
         let told = |part: Part<'_>| Told::of_table(tid, part.flags & CUT != 0, part.bytes);
         let tables = [TABLE, TABLE_OF_PARENT];
         let [own, of_parent] = tables.map(|part| parts.get(part).and_then(told));
         for part in tables {
             parts.forget(part);
         }
-        self.0.forget_empty(tid);
+        self.pending.forget_empty(tid);
         own.map(|mut own| {
             own.of_parent = of_parent.map(Box::new);
             Box::new(own)
@@ -299,7 +333,7 @@ mod tests {
         assert_eq!(executed.argv.as_deref(), Some(&b"a\0bc\0"[..]));
         assert_eq!(executed.exe.unwrap().text(), "/a");
         assert_eq!((executed.cwd, executed.environ), (None, Some(Vec::new())));
-        assert!(parts.0.is_empty());
+        assert!(parts.pending.is_empty());
     }
 
     proptest! {

@@ -1,7 +1,5 @@
 //! Telling others what becomes of the processes. Nobody is held for it: it has happened, and what a process had then is told with it.
 
-use std::sync::Arc;
-
 use flowtrace_schema::Recorder;
 
 use super::observations::{Executed, Observation, What};
@@ -9,7 +7,7 @@ use crate::proc::environment::Wanted;
 use crate::proc::inherited::Inherited;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::snapshot::{LiveSnapshot, ProcessSnapshot};
-use crate::proc::tracepoints::{Contents, Told};
+use crate::proc::tracepoints::Told;
 
 /// Who learns of the processes.
 #[derive(Default)]
@@ -23,7 +21,6 @@ struct Beginnings {
     recorder: Recorder,
     wanted: Wanted,
     inherited: Inherited,
-    contents: Option<Arc<Contents>>,
 }
 
 impl Observers {
@@ -34,17 +31,11 @@ impl Observers {
 
     /// Records what programs begin with: of environments whether they differ, but for what is `wanted`. Where the
     /// kernel tells what they have open.
-    pub(crate) fn record_beginnings(
-        &mut self,
-        recorder: Recorder,
-        wanted: Wanted,
-        contents: Option<Arc<Contents>>,
-    ) {
+    pub(crate) fn record_beginnings(&mut self, recorder: Recorder, wanted: Wanted) {
         self.beginnings = Some(Beginnings {
             recorder,
             wanted,
             inherited: Inherited::default(),
-            contents,
         });
     }
 
@@ -61,14 +52,12 @@ impl Observers {
 
     /// Tells what happened.
     pub(super) fn deliver(&mut self, observations: Vec<Observation>) {
-        let beginnings = self.beginnings.as_ref();
-        let contents = beginnings.and_then(|beginnings| beginnings.contents.as_deref());
         // Before the programs read it.
         for observation in &observations {
             if let What::Executed(executed) = &observation.what
                 && let Some(moment) = &executed.moment
             {
-                moment.keep_contents(contents);
+                moment.keep_contents();
             }
         }
         for Observation { at, tracee, what } in observations {

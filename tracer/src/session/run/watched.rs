@@ -60,7 +60,7 @@ impl EbpfEvents {
 
     /// True if more is reported than begins and ends of processes.
     pub(super) fn is_all(&self) -> bool {
-        self.feed.contents().is_some()
+        self.feed.reports_files()
     }
 }
 
@@ -69,8 +69,7 @@ impl EbpfEvents {
 pub(super) fn are_reported(options: &RunOptions, without_ptrace: bool) -> bool {
     /// Environment variable: if set, ptrace follows the processes, unless it is not wanted.
     const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
-    // eBPF programs do not report refused connections, nor anything else that only a stop at a call shows,
-    // and on older kernels loading them takes half a second. A launcher starts many flowtraces, and the
+    // eBPF programs do not report refused connections, nor anything else that only a stop at a call shows. A launcher starts many flowtraces, and the
     // programs of each one run for the calls of all.
     let reports_as_much = || {
         options.following == Following::Best
@@ -78,7 +77,6 @@ pub(super) fn are_reported(options: &RunOptions, without_ptrace: bool) -> bool {
             && options.net.is_none()
             && options.launch.is_none()
             && std::env::var_os(BY_PTRACE).is_none()
-            && crate::bpf::code::Code::may_be_late()
     };
     nix::unistd::geteuid().is_root()
         && !(options.bare || options.detach)
@@ -121,7 +119,7 @@ impl Run<'_> {
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
-        let contents = feed.as_ref().and_then(Feed::contents);
+        let reports_files = feed.as_ref().is_some_and(Feed::reports_files);
         let watched = Watched::start(
             Whose::Ours { root },
             HOST,
@@ -130,7 +128,7 @@ impl Run<'_> {
             self.options.environment.clone(),
             feed,
         );
-        let layer = match (watched.layer(), contents.is_some()) {
+        let layer = match (watched.layer(), reports_files) {
             (ProcessLayer::Tracepoints, true) => ProcessLayer::Ebpf,
             (layer, _) => layer,
         };
@@ -190,11 +188,8 @@ impl Run<'_> {
             );
             wiring.launch(root);
             observers.observe(Box::new(wiring));
-            observers.record_beginnings(
-                recording.recorder.clone(),
-                self.options.environment.clone(),
-                contents,
-            );
+            observers
+                .record_beginnings(recording.recorder.clone(), self.options.environment.clone());
             if let Some(senders) = namespaces.as_ref().and_then(|all| all.senders()) {
                 observers.observe(Box::new(Watch::new(senders)));
             }

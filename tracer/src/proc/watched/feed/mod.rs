@@ -2,14 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use flowtrace_schema::ProcessLayer;
 
 use super::table::Table;
 use crate::bpf::followed::Followed;
 use crate::bpf::successor::Successor;
-use crate::proc::tracepoints::{Contents, Guard, Tracepoints};
+use crate::proc::tracepoints::{Guard, Tracepoints};
 
 mod announced;
 mod clocks;
@@ -62,12 +61,9 @@ impl Feed {
         }
     }
 
-    /// What lies in pipes when programs begin, where that is told.
-    pub(crate) fn contents(&self) -> Option<Arc<Contents>> {
-        match self {
-            Feed::Told(told) => told.contents(),
-            Feed::Announced(_) => None,
-        }
+    /// True if open files are reported, and the calls that open them.
+    pub(crate) fn reports_files(&self) -> bool {
+        matches!(self, Feed::Told(told) if told.reports_files())
     }
 
     /// The same to the kernel's announcements.

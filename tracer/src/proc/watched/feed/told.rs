@@ -14,7 +14,7 @@ use super::clocks::Clocks;
 use crate::proc::costs::Costs;
 use crate::proc::reading::Image;
 use crate::proc::taskstats::Taskstats;
-use crate::proc::tracepoints::{Contents, Ended, Event, Executed, Guard, Tracepoints, What};
+use crate::proc::tracepoints::{Ended, Event, Executed, Guard, Tracepoints, What};
 
 pub(crate) struct Told {
     tracepoints: Tracepoints,
@@ -69,8 +69,8 @@ impl Told {
         self.tracepoints.guard(views)
     }
 
-    pub(super) fn contents(&self) -> Option<Arc<Contents>> {
-        self.tracepoints.contents()
+    pub(super) fn reports_files(&self) -> bool {
+        self.tracepoints.reports_files()
     }
 
     pub(super) fn signal(&self) -> io::Result<OwnedFd> {
