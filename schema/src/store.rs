@@ -23,7 +23,6 @@ use crate::{Error, Result, private};
 const BLANK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blank.db"));
 
 pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
-pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
 /// Queries that are parts of others, which contain the name in parentheses.
 const PLACE_MAKERS: (&str, &str) = ("(PLACE_MAKERS)", include_str!("../sql/place_makers.sql"));

@@ -10,6 +10,7 @@ use crate::op::FLAGS_MASK;
 use crate::{Error, Fidelity, Op, Result, doc, store};
 
 mod accesses;
+mod actions;
 mod derived;
 mod kinds;
 mod network;
@@ -308,14 +309,6 @@ impl Trace {
     /// When the file cannot be read.
     pub fn variables(&self) -> Result<Vec<VariableRow>> {
         self.rows("SELECT * FROM environment ORDER BY upid, name")
-    }
-
-    /// The changes of files and names by process images, in the order of time.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn actions(&self) -> Result<Vec<ActionRow>> {
-        self.rows(store::ACTIONS)
     }
 
     /// The ends of channels, in the order of channels, then images.

@@ -139,22 +139,26 @@ impl<'a> Object<'a> {
         let own = maps
             .iter()
             .map(|(name, map)| (name.clone(), map.as_fd().as_raw_fd()));
-        let loader = Loader {
-            object: self,
-            kernel: Types::of_kernel()?,
-            maps: own.chain(shared).collect(),
-            found: RefCell::default(),
-            kernel_functions: RefCell::default(),
-        };
+        let linked = self.link(programs, own.chain(shared).collect())?;
         let types = load_types(&self.types.for_kernel(self.bytes))?;
-        let linked = programs.iter().map(|name| loader.link(name));
-        let linked = linked.collect::<io::Result<Vec<Linked>>>()?;
         let loading = linked.iter().map(|program| || program.load(&types));
         let programs = side_by_side(loading).into_iter();
         Ok(Loaded {
             programs: programs.collect::<io::Result<_>>()?,
             maps,
         })
+    }
+
+    /// The code of programs for the running kernel, with the descriptors of maps in it.
+    fn link(&self, programs: &[&str], maps: HashMap<String, i32>) -> io::Result<Vec<Linked>> {
+        let loader = Loader {
+            object: self,
+            kernel: Types::of_kernel()?,
+            maps,
+            found: RefCell::default(),
+            kernel_functions: RefCell::default(),
+        };
+        programs.iter().map(|name| loader.link(name)).collect()
     }
 
     /// Makes the maps that are not shared.
@@ -530,4 +534,48 @@ fn bad(reason: impl AsRef<str>) -> io::Error {
 /// The running kernel has no such thing.
 fn lacks(thing: &str) -> io::Error {
     io::Error::other(format!("this kernel has no {thing}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::objects::{Source, open};
+    use super::*;
+
+    /// Bytes of an object changed one by one, and beginnings of it; `fuzz` has the long form.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn damaged_objects_are_errors() {
+        if let Err(error) = Types::of_kernel() {
+            return eprintln!("skipped: types of the kernel: {error}");
+        }
+        let whole: &[u8] = include_bytes!("../../bpf/prebuilt/switches.o");
+        let maps = ["all_rings", CONSTANTS, ".bss.recorded_calls", ".bss.lost"];
+        let rings = (0..16).map(|cpu| format!("ring_{cpu}"));
+        let maps: HashMap<String, i32> = rings.chain(maps.map(str::to_owned)).zip(3..).collect();
+        let link =
+            |bytes: &[u8]| Object::parse(bytes)?.link(&["leaves", "completed"], maps.clone());
+        assert_eq!(link(whole).unwrap().len(), 2);
+        let mut errors = 0;
+        for at in (0..whole.len()).step_by(97) {
+            let mut changed = whole.to_vec();
+            changed[at] ^= 0xff;
+            errors += u32::from(link(&changed).is_err());
+            let _ = link(&whole[..at]);
+        }
+        assert!(errors > 10, "{errors}");
+    }
+
+    #[test]
+    fn a_refusal_names_the_program_and_a_missing_map_is_named() {
+        let Ok(object) = open(Source::Tests) else {
+            return eprintln!("skipped: no eBPF programs for this processor");
+        };
+        if Types::of_kernel().is_err() {
+            return eprintln!("skipped: types of the kernel");
+        }
+        let error = object.link(&["first"], HashMap::new()).unwrap_err();
+        assert!(error.to_string().contains("no map"), "{error}");
+        let error = object.link(&["none"], HashMap::new()).unwrap_err();
+        assert!(error.to_string().contains("no program none"), "{error}");
+    }
 }
