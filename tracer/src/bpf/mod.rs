@@ -1,5 +1,5 @@
 //! eBPF programs (Documentation/bpf): how they are taken from the objects that the C compiler made ([`object`]), what
-//! they keep ([`Map`]), how their records are read ([`ring`], [`lanes`]), and where the kernel has what they read
+//! they keep ([`Map`]), how their records are read ([`ring`], [`per_cpu_rings`]), and where the kernel has what they read
 //! ([`btf`]). All of it ends with the descriptors that are kept here.
 //!
 //! The programs are in `tracer/bpf`: `kernel::programs` loads those for calls and for scheduling,
@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) mod btf;
 mod described;
-pub(crate) mod followed;
 mod instruction;
-pub(crate) mod lanes;
 mod mapped;
 pub(crate) mod object;
 pub(crate) mod objects;
+pub(crate) mod per_cpu_rings;
 pub(crate) mod ring;
-pub(crate) mod successor;
+pub(crate) mod tail_call;
+pub(crate) mod traced_pids;
 
 use instruction::Instruction;
 

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stages_of_a_request_are_told_apart() {
+    fn the_stages_of_a_request_are_distinguished() {
         let format = |id: u32| {
             let text = format!(
                 "ID: {id}\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\

@@ -5,9 +5,9 @@ use std::os::fd::BorrowedFd;
 
 use super::dropped::Dropped;
 use super::perf::{self, Ring, Rings};
-use super::programs::{Programs, Wishes};
-use crate::bpf::followed::Followed;
-use crate::bpf::successor::Successor;
+use super::programs::{Options, Programs};
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 
 /// Environment variable: set, calls are told by perf's rings though programs could.
 const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
@@ -26,15 +26,15 @@ impl CallSource {
     ///
     /// # Errors
     /// When neither is to be had.
-    pub(crate) fn of_held(pid: u32, blocking: bool) -> io::Result<CallSource> {
+    pub(crate) fn of_ptraced(pid: u32, blocking: bool) -> io::Result<CallSource> {
         let size = perf::size_of_rings()?;
-        let wishes = Wishes {
+        let options = Options {
             size,
             blocking,
-            holds: !is_set(MAY_DROP),
+            throttles: !is_set(MAY_DROP),
             are_named: false,
         };
-        let programs = || Programs::open(Followed::below(pid)?, wishes);
+        let programs = || Programs::open(TracedPids::below(pid)?, options);
         if !are_by_perf()
             && let Ok(programs) = programs()
         {
@@ -48,24 +48,24 @@ impl CallSource {
     ///
     /// # Errors
     /// When programs are refused, or not wanted.
-    pub(crate) fn of_followed(followed: Followed, blocking: bool) -> io::Result<CallSource> {
+    pub(crate) fn of_traced(traced: TracedPids, blocking: bool) -> io::Result<CallSource> {
         if are_by_perf() {
             return Err(io::Error::other("perf's rings are to tell of calls"));
         }
-        let wishes = Wishes {
+        let options = Options {
             size: perf::size_of_rings()?,
             blocking,
-            holds: false,
+            throttles: false,
             are_named: true,
         };
-        Programs::open(followed, wishes).map(CallSource::Programs)
+        Programs::open(traced, options).map(CallSource::Programs)
     }
 
     /// What is run after each return of a call.
-    pub(crate) fn successor(&self) -> Option<&Successor> {
+    pub(crate) fn tail_call(&self) -> Option<&TailCall> {
         match self {
             CallSource::Perf(_) => None,
-            CallSource::Programs(programs) => Some(programs.successor()),
+            CallSource::Programs(programs) => Some(programs.tail_call()),
         }
     }
 
@@ -77,12 +77,12 @@ impl CallSource {
     }
 
     /// True if it reports the descriptors in messages.
-    pub(super) fn tells_messages(&self) -> bool {
+    pub(super) fn reports_messages(&self) -> bool {
         matches!(self, CallSource::Programs(_))
     }
 
     /// Who is to be told of processes; `None`: nobody needs to.
-    pub(super) fn processes(&self) -> Option<Followed> {
+    pub(super) fn processes(&self) -> Option<TracedPids> {
         match self {
             CallSource::Perf(_) => None,
             CallSource::Programs(programs) => programs.processes(),
@@ -90,7 +90,7 @@ impl CallSource {
     }
 
     /// Whether whoever changes is held until that was told.
-    pub(super) fn are_of_held(&self) -> bool {
+    pub(super) fn are_of_ptraced(&self) -> bool {
         match self {
             CallSource::Perf(_) => true,
             CallSource::Programs(programs) => programs.processes().is_some(),
@@ -98,8 +98,8 @@ impl CallSource {
     }
 
     /// Whether whoever fills the rings is to be held back by who empties them.
-    pub(super) fn holds_back(&self) -> bool {
-        !self.are_of_held() && !is_set(MAY_DROP)
+    pub(super) fn needs_throttle(&self) -> bool {
+        !self.are_of_ptraced() && !is_set(MAY_DROP)
     }
 
     pub(super) fn rings(&self) -> &[Ring] {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use super::room::Room;
-use crate::bpf::followed::Followed;
+use super::backpressure::Backpressure;
+use crate::bpf::traced_pids::TracedPids;
 use crate::opens::{Note, Noted, OpenedFile, Opens};
 use crate::proc::clone_flags;
 use crate::proc::observer::{Observer, Tracee};
@@ -43,7 +43,7 @@ pub(super) enum Change {
         targets: Streams,
     },
     /// A descriptor of thread `tid` stands for this from now on.
-    Holds {
+    Descriptor {
         tid: u32,
         fd: i32,
         target: Target,
@@ -62,7 +62,7 @@ pub(super) enum Change {
         file: Inherited,
     },
     /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
-    Told {
+    CallCounts {
         pid: u32,
         reads: u64,
         writes: u64,
@@ -90,10 +90,10 @@ pub(super) struct Inbox {
 
 impl Inbox {
     /// `held`: whoever changes is held until that was told.
-    pub(super) fn new(held: bool) -> Inbox {
+    pub(super) fn new(is_stopped: bool) -> Inbox {
         Inbox {
             changes: Mutex::default(),
-            complete: AtomicU64::new(if held { u64::MAX } else { 0 }),
+            complete: AtomicU64::new(if is_stopped { u64::MAX } else { 0 }),
         }
     }
 
@@ -102,7 +102,7 @@ impl Inbox {
         self.complete.load(Ordering::Acquire)
     }
 
-    fn tell(&self, at: u64, change: Change) {
+    fn push(&self, at: u64, change: Change) {
         let mut all = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((at, change));
     }
@@ -110,8 +110,8 @@ impl Inbox {
     /// A call by which a process may move data without one, or not.
     fn moves_by_itself(&self, pid: u32, by: CallKind, at: u64) {
         match by {
-            CallKind::Ring => self.tell(at, Change::Ring(pid)),
-            CallKind::AsyncIo => self.tell(at, Change::AsyncIo(pid)),
+            CallKind::Ring => self.push(at, Change::Ring(pid)),
+            CallKind::AsyncIo => self.push(at, Change::AsyncIo(pid)),
             _ => {}
         }
     }
@@ -164,26 +164,26 @@ impl Descriptions {
             file,
             flags,
         };
-        self.inbox.tell(now, opened);
+        self.inbox.push(now, opened);
     }
 
     /// The first process of the run has this file open from before.
     pub(crate) fn inherited(&self, tid: u32, file: Inherited, now: u64) {
-        self.inbox.tell(now, Change::Inherited { tid, file });
+        self.inbox.push(now, Change::Inherited { tid, file });
     }
 
     /// It has come by what the kernel tells of.
     pub(crate) fn came_by(&self, tracee: Tracee, called: &Called, now: u64) {
         for fd in called.made.numbers() {
             if let Some(target @ Target::Channel(_)) = called.made.stands_for(fd) {
-                let holds = Change::Holds {
+                let change = Change::Descriptor {
                     tid: tracee.tid,
                     fd,
                     target,
                     // Not told: of a program that begins its first descriptors are, and what else it uses is looked at.
                     close_on_exec: true,
                 };
-                self.inbox.tell(now, holds);
+                self.inbox.push(now, change);
             }
         }
     }
@@ -195,13 +195,13 @@ impl Descriptions {
             let holder = Holder { pid, tid };
             if let Some(target) = holder.target(fd) {
                 let close_on_exec = holder.closes_on_exec(fd);
-                let holds = Change::Holds {
+                let change = Change::Descriptor {
                     tid,
                     fd,
                     target,
                     close_on_exec,
                 };
-                self.inbox.tell(now, holds);
+                self.inbox.push(now, change);
             }
         }
     }
@@ -213,15 +213,15 @@ pub(crate) struct Feed {
     pub(super) opens: Arc<Opens>,
     pub(super) recorder: Recorder,
     /// Who asks by process, where that is needed.
-    pub(super) processes: Option<Followed>,
+    pub(super) processes: Option<TracedPids>,
     /// Processes whose calls have the numbers of another architecture.
     pub(super) foreign: HashSet<u32>,
     /// Where too much waits to be read.
-    pub(super) room: Arc<Room>,
+    pub(super) backpressure: Arc<Backpressure>,
 }
 
 impl Observer for Feed {
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
+    fn forked(&mut self, parent: Tracee, child: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
         self.opens.inherit(parent.upid, child.upid);
         let foreign = self.foreign.contains(&parent.pid);
         if foreign {
@@ -230,7 +230,7 @@ impl Observer for Feed {
         if let Some(processes) = &self.processes {
             processes.follow(child.pid, foreign);
         }
-        let shares = moment.shares_descriptors().unwrap_or_else(|| {
+        let shares = snapshot.shares_descriptors().unwrap_or_else(|| {
             let flags = clone_flags(parent.tid).unwrap_or(0);
             flags & libc::CLONE_FILES as u64 != 0
         });
@@ -240,21 +240,21 @@ impl Observer for Feed {
             child,
             shares,
         };
-        self.inbox.tell(now, forked);
+        self.inbox.push(now, forked);
     }
 
     fn thread_began(&mut self, thread: Tracee, now: u64) {
-        self.inbox.tell(now, Change::Thread(thread));
+        self.inbox.push(now, Change::Thread(thread));
     }
 
     fn executed(
         &mut self,
         tracee: Tracee,
         prev: Option<Upid>,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) {
-        let native = moment.is_native();
+        let native = snapshot.is_native();
         if !native {
             self.opens.serve_by_fuse(tracee.upid);
             self.recorder.lost(Loss::ForeignPrograms, 1);
@@ -266,7 +266,7 @@ impl Observer for Feed {
         if let Some(processes) = self.processes.as_ref().filter(|_| changes) {
             processes.follow(tracee.pid, !native);
         }
-        self.inbox.tell(
+        self.inbox.push(
             now,
             match prev {
                 None => Change::Begins(tracee, native),
@@ -274,9 +274,9 @@ impl Observer for Feed {
             },
         );
         // Later it may have gone.
-        let targets = [0, 1, 2].map(|fd| moment.stands_for(fd));
+        let targets = [0, 1, 2].map(|fd| snapshot.stands_for(fd));
         let pid = tracee.pid;
-        self.inbox.tell(now, Change::Streams { pid, targets });
+        self.inbox.push(now, Change::Streams { pid, targets });
     }
 
     fn image_over(
@@ -291,7 +291,8 @@ impl Observer for Feed {
             && !self.opens.is_by_fuse(tracee.upid)
         {
             let pid = tracee.pid;
-            self.inbox.tell(now, Change::Told { pid, reads, writes });
+            self.inbox
+                .push(now, Change::CallCounts { pid, reads, writes });
         }
     }
 
@@ -304,13 +305,13 @@ impl Observer for Feed {
         false
     }
 
-    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         self.inbox
             .moves_by_itself(tracee.pid, called.call.kind, now);
     }
 
-    fn held(&mut self) {
-        self.room.wait();
+    fn throttled(&mut self) {
+        self.backpressure.wait();
     }
 
     fn complete(&mut self, until: u64) {
@@ -318,15 +319,15 @@ impl Observer for Feed {
     }
 
     fn stopped(&mut self, thread: Tracee, now: u64) {
-        self.inbox.tell(now, Change::Stopped(thread.tid));
+        self.inbox.push(now, Change::Stopped(thread.tid));
     }
 
     fn continued(&mut self, thread: Tracee, now: u64) {
-        self.inbox.tell(now, Change::Continued(thread.tid));
+        self.inbox.push(now, Change::Continued(thread.tid));
     }
 
     fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn ProcessSnapshot, now: u64) {
-        self.inbox.tell(now, Change::Ended(tracee.tid));
+        self.inbox.push(now, Change::Ended(tracee.tid));
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
@@ -336,7 +337,7 @@ impl Observer for Feed {
                 processes.forget(tracee.pid);
             }
         }
-        self.inbox.tell(
+        self.inbox.push(
             now,
             match tracee.tid == tracee.pid {
                 true => Change::Over(tracee.pid),

@@ -12,29 +12,29 @@
 //! each thread did at every moment, by the records of the scheduler ([`sched`]). Opens,
 //! closes and everything about names are still seen by FUSE.
 
+mod backpressure;
 mod block;
 mod by_id;
 mod calls;
 mod channel_rows;
 mod decode;
+mod deferred_close;
 mod dropped;
 mod feed;
 mod follow;
-mod hold;
-mod hurry;
 mod merge;
 mod open_file;
-mod parting;
 mod perf;
+mod priority_boost;
 mod programs;
 mod reader;
-mod room;
 mod sample;
 mod sched;
 mod scheduler;
 mod strangers;
 mod syscalls;
 mod table;
+mod throttle;
 mod tracefs;
 mod traffic;
 mod waits;
@@ -46,7 +46,7 @@ pub(crate) use scheduler::Scheduler;
 
 use std::io;
 
-use crate::bpf::followed::Followed;
+use crate::bpf::traced_pids::TracedPids;
 
 /// How this process may see calls by tracepoints here, by trying it on itself.
 ///
@@ -54,13 +54,13 @@ use crate::bpf::followed::Followed;
 /// Why it may not.
 pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
     let own = std::process::id();
-    let wishes = programs::Wishes {
+    let options = programs::Options {
         size: perf::SMALLEST,
         blocking: false,
-        holds: false,
+        throttles: false,
         are_named: false,
     };
-    let programs = || programs::Programs::open(Followed::below(own)?, wishes);
+    let programs = || programs::Programs::open(TracedPids::below(own)?, options);
     if programs().is_ok() {
         return Ok("tracepoints, read by programs in the kernel");
     }

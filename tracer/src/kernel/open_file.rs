@@ -15,7 +15,7 @@ pub(super) struct OpenFile {
     pub(super) by_fuse: bool,
     /// `Some`: it was looked at after it was used, and is this file if nothing became of the descriptor meanwhile;
     /// the rows that wait for that to be known.
-    pub(super) held: RefCell<Option<Vec<Call>>>,
+    pub(super) waiting: RefCell<Option<Vec<Call>>>,
     /// What it was taken for turned out to be another.
     pub(super) is_void: Cell<bool>,
     state: Rc<State>,
@@ -51,7 +51,7 @@ impl OpenFile {
         OpenFile {
             file,
             by_fuse,
-            held: RefCell::new(None),
+            waiting: RefCell::new(None),
             is_void: Cell::new(false),
             state: Rc::new(State {
                 position: Cell::new(Some(0)),
@@ -68,7 +68,7 @@ impl OpenFile {
     /// nobody knows otherwise. Its rows are held.
     pub(super) fn met(file: Option<FileId>, by_fuse: bool, of: Option<&OpenFile>) -> OpenFile {
         let mut open = OpenFile::new(file, by_fuse);
-        open.held = RefCell::new(Some(Vec::new()));
+        open.waiting = RefCell::new(Some(Vec::new()));
         match of {
             Some(of) => open.state = Rc::clone(&of.state),
             None => {
@@ -105,7 +105,7 @@ impl State {
     }
 
     /// What becomes of it is not told any more.
-    pub(super) fn be_untold(&self) {
+    pub(super) fn set_unreported(&self) {
         self.wanders.set(true);
         self.lossy.set(true);
         self.position.set(None);

@@ -143,9 +143,9 @@ impl Rings {
         let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
         let size = size_of_scheduler_rings()?;
         Self::joined(decoder, size, |cpu| {
-            let event = |&(id, is_told_of_idle): &(u64, bool)| {
+            let event = |&(id, with_idle): &(u64, bool)| {
                 let event = event(id, None, cpu, size)?;
-                if is_told_of_idle {
+                if with_idle {
                     set_filter(&event, NOT_BY_IDLE)?;
                 }
                 Ok(event)
@@ -190,7 +190,7 @@ impl Rings {
 
 impl Rings {
     /// Whether requests to devices are told, too.
-    pub(super) fn tells_requests(&self) -> bool {
+    pub(super) fn reports_requests(&self) -> bool {
         matches!(self.decoder, Decode::Scheduler(_, Some(_)))
     }
 
@@ -381,8 +381,8 @@ fn named(error: &io::Error, what: &str) -> io::Error {
 
 /// Bytes of each ring of calls, or of the scheduler, of which `usual` are enough: less where all of them would be more than a
 /// sixteenth of the memory that we may use.
-fn ring_within(usual: usize, memory: u64, processors: usize) -> usize {
-    let share = usize::try_from(memory / 16).unwrap_or(usize::MAX) / processors.max(1);
+fn ring_within(usual: usize, memory: u64, cpus: usize) -> usize {
+    let share = usize::try_from(memory / 16).unwrap_or(usize::MAX) / cpus.max(1);
     match share.checked_ilog2() {
         Some(bits) => usual.min(1 << bits).max(SMALLEST),
         None => SMALLEST,

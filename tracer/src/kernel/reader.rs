@@ -13,21 +13,21 @@ use std::time::Duration;
 use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::backpressure::{Backpressure, Reading};
 use super::calls::CallSource;
 use super::channel_rows::Sink;
+use super::deferred_close;
 use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
-use super::hold::Hold;
-use super::hurry::Hurry;
 use super::merge::Merge;
-use super::parting;
 use super::perf::Ring;
-use super::room::{Reading, Room};
+use super::priority_boost::PriorityBoost;
 use super::sample::{Sample, What};
 use super::scheduler::Scheduler;
+use super::throttle::Throttle;
 use super::waits::Waits;
-use crate::bpf::followed::Followed;
+use crate::bpf::traced_pids::TracedPids;
 use crate::clock::Clock;
 use crate::memory;
 use crate::opens::Opens;
@@ -61,11 +61,11 @@ pub(crate) struct Watched {
 pub(crate) struct KernelLayer {
     inbox: Arc<Inbox>,
     opens: Arc<Opens>,
-    room: Arc<Room>,
+    backpressure: Arc<Backpressure>,
     recorder: Recorder,
     threads: Vec<JoinHandle<()>>,
-    processes: Option<Followed>,
-    tells_waits: bool,
+    processes: Option<TracedPids>,
+    reports_waits: bool,
 }
 
 impl KernelLayer {
@@ -87,23 +87,23 @@ impl KernelLayer {
             channel_calls,
         } = watched;
         let scheduler = scheduler.map(|scheduler| {
-            if scheduler.tells_calls() {
+            if scheduler.reports_calls() {
                 calls.leave_out_blocking();
             }
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
-            let requests = scheduler.tells_requests();
+            let requests = scheduler.reports_requests();
             let waits = Waits::new(Arc::clone(&channels), tracer, requests);
             (scheduler, waits)
         });
         let (scheduler, waits) = scheduler.unzip();
-        let tells_waits = waits.is_some();
-        let tells_messages = calls.tells_messages();
+        let reports_waits = waits.is_some();
+        let reports_messages = calls.reports_messages();
         let processes = calls.processes();
-        let inbox = Arc::new(Inbox::new(calls.are_of_held()));
-        let room = Arc::new(Room::new()?);
+        let inbox = Arc::new(Inbox::new(calls.are_of_ptraced()));
+        let backpressure = Arc::new(Backpressure::new()?);
         let backlog = Arc::<AtomicUsize>::default();
         let (batches, waiting) = channel();
-        let hold = calls.holds_back().then(Hold::default);
+        let throttle = calls.needs_throttle().then(Throttle::default);
         let reader = Reader {
             calls,
             scheduler,
@@ -113,16 +113,16 @@ impl KernelLayer {
             calls_read_ns: 0,
             backlog: Arc::clone(&backlog),
             most_backlog: most_backlog(),
-            hold,
+            throttle,
         };
         let mut layer = KernelLayer {
             inbox: Arc::clone(&inbox),
             opens: Arc::clone(&opens),
-            room: Arc::clone(&room),
+            backpressure: Arc::clone(&backpressure),
             recorder: recorder.clone(),
             threads: Vec::new(),
             processes,
-            tells_waits,
+            reports_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
         let join = move || {
@@ -131,12 +131,14 @@ impl KernelLayer {
                 Box::new(move |call| ring.push(call))
             });
             let follower = Follower::new(clock, views, channels, sink);
-            let follower = follower.with_messages(tells_messages);
+            let follower = follower.with_messages(reports_messages);
             Joiner::new(recorder, inbox, opens, follower, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
-        layer.threads.push(thread.spawn(move || reader.run(&room))?);
+        layer
+            .threads
+            .push(thread.spawn(move || reader.run(&backpressure))?);
         Ok(layer)
     }
 
@@ -148,7 +150,7 @@ impl KernelLayer {
             recorder: self.recorder.clone(),
             processes: self.processes.clone(),
             foreign: HashSet::new(),
-            room: Arc::clone(&self.room),
+            backpressure: Arc::clone(&self.backpressure),
         }
     }
 
@@ -161,15 +163,15 @@ impl KernelLayer {
     }
 
     /// Whether it tells what threads wait for, so that nobody has to look.
-    pub(crate) fn tells_waits(&self) -> bool {
-        self.tells_waits
+    pub(crate) fn reports_waits(&self) -> bool {
+        self.reports_waits
     }
 }
 
 impl Drop for KernelLayer {
     /// Records what is left.
     fn drop(&mut self) {
-        self.room.end();
+        self.backpressure.end();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -205,37 +207,37 @@ struct Reader {
     backlog: Arc<AtomicUsize>,
     most_backlog: usize,
     /// Where nobody else holds back who fills the rings.
-    hold: Option<Hold>,
+    throttle: Option<Throttle>,
 }
 
 impl Reader {
-    fn run(mut self, room: &Room) {
-        let reading = Reading(room);
+    fn run(mut self, backpressure: &Backpressure) {
+        let reading = Reading(backpressure);
         // What is not read in time is lost, or holds the command up.
         let _ahead = Ahead::of_the_command();
-        let mut hurry = Hurry::new();
+        let mut boost = PriorityBoost::new();
         let mut ends = vec![false; self.all_rings().count()];
         loop {
-            let last = room.ends();
+            let last = backpressure.ends();
             // What finds no room here stays in the rings, and who fills those is held back.
             let has_room = self.backlog.load(Ordering::Relaxed) < self.most_backlog;
             let batch = self.read(last || has_room, last);
             let waiting = self
                 .backlog
                 .fetch_add(batch.samples.len(), Ordering::Relaxed);
-            if let Some(hold) = &mut self.hold {
-                hold.saw(&batch.samples);
+            if let Some(throttle) = &mut self.throttle {
+                throttle.saw(&batch.samples);
                 match waiting < self.most_backlog / 2 {
-                    true => hold.release(),
-                    false => hold.stop(),
+                    true => throttle.release(),
+                    false => throttle.stop(),
                 }
             }
             if self.batches.send(batch).is_err() || last {
                 break;
             }
-            room.looked(has_room, waiting < self.most_backlog / 2);
-            hurry.looked(self.calls.fill_fast());
-            self.wait(room, &mut ends);
+            backpressure.rings_read(has_room, waiting < self.most_backlog / 2);
+            boost.rings_read(self.calls.fill_fast());
+            self.wait(backpressure, &mut ends);
         }
         drop(reading);
         self.close();
@@ -253,10 +255,10 @@ impl Reader {
         // Whoever waits for more of them learns now that there are none.
         drop(batches);
         let scheduling = scheduler.iter().flat_map(Scheduler::descriptors);
-        let held: Vec<BorrowedFd<'_>> = calls.descriptors().into_iter().chain(scheduling).collect();
+        let open: Vec<BorrowedFd<'_>> = calls.descriptors().into_iter().chain(scheduling).collect();
         // Where nobody else can, it takes its time here.
-        let later = (!held.is_empty()).then(|| parting::leave_to_another(&held));
-        drop(held);
+        let later = (!open.is_empty()).then(|| deferred_close::leave_to_another(&open));
+        drop(open);
         drop((calls, scheduler));
         drop(later);
     }
@@ -301,10 +303,10 @@ impl Reader {
 
     /// Sleeps until there is something to do. `ended`: rings that tell no more when they fill, since
     /// the first process is over.
-    fn wait(&self, room: &Room, ended: &mut [bool]) {
+    fn wait(&self, backpressure: &Backpressure, ended: &mut [bool]) {
         let rings = self.all_rings().zip(&*ended);
         let mut places: Vec<usize> = Vec::new();
-        let mut sources = vec![room.wakes()];
+        let mut sources = vec![backpressure.wakes()];
         for (place, (ring, ended)) in rings.enumerate() {
             if !ended {
                 places.push(place);
@@ -319,7 +321,7 @@ impl Reader {
             std::thread::sleep(Duration::from_millis(period.into()));
             return;
         }
-        room.woken();
+        backpressure.woken();
         for (source, place) in sources[1..].iter().zip(places) {
             let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
             ended[place] = source

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_and_returns_are_told_apart() {
+    fn entries_and_returns_are_distinguished() {
         let decoder = decoder();
         let enter = decoder.decode(&body(7, &[17, 3, 4, 5, 6, 7, 8])).unwrap();
         assert_eq!((enter.at, enter.tid, enter.number), (1_000, 41, 17));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_and_wakings_are_told_apart() {
+    fn switches_and_wakings_are_distinguished() {
         let rest = [
             &41u32.to_ne_bytes()[..],
             &[0; 4],

@@ -29,12 +29,12 @@ impl Scheduler {
     }
 
     /// Whether requests to devices are told, too.
-    pub(super) fn tells_requests(&self) -> bool {
-        self.rings.tells_requests()
+    pub(super) fn reports_requests(&self) -> bool {
+        self.rings.reports_requests()
     }
 
     /// True if it reports the calls in which threads wait, as far as these have no records of their own.
-    pub(super) fn tells_calls(&self) -> bool {
+    pub(super) fn reports_calls(&self) -> bool {
         self.switches.is_some()
     }
 

@@ -79,7 +79,7 @@ impl Data {
     pub(super) fn length(self, arguments: &[u64; 6]) -> Option<u64> {
         match self.length {
             Length::Argument(at) => Some(arguments[at]),
-            Length::Vector | Length::Message => told(arguments[1]),
+            Length::Vector | Length::Message => reported_value(arguments[1]),
             Length::Unknown => None,
         }
     }
@@ -97,7 +97,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// What a sample says of a number in the program's memory, in place of the address ([`Does::addresses`]): one more
 /// than the number, [`UNKNOWN`], or 0 if there was no address.
-pub(super) fn told(argument: u64) -> Option<u64> {
+pub(super) fn reported_value(argument: u64) -> Option<u64> {
     match argument {
         0 | UNKNOWN => None,
         more => Some(more - 1),
@@ -373,15 +373,15 @@ pub(super) fn foreign() -> impl Iterator<Item = libc::c_long> {
 }
 
 /// Whether a number, as it is told, is one of the other architecture.
-pub(super) fn is_foreign(told: u32) -> bool {
-    told >= FOREIGN
+pub(super) fn is_foreign(number: u32) -> bool {
+    number >= FOREIGN
 }
 
 /// The call of a number, as it is told.
-pub(super) fn waited_in(told: u32) -> Call {
-    match told.checked_sub(FOREIGN) {
+pub(super) fn waited_in(number: u32) -> Call {
+    match number.checked_sub(FOREIGN) {
         Some(number) => Abi::OTHER.call(number.into()),
-        None => Abi::Native.call(told.into()),
+        None => Abi::Native.call(number.into()),
     }
 }
 

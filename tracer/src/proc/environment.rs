@@ -201,15 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn the_same_environment_is_looked_at_once() {
+    fn the_same_environment_is_read_once() {
         let mut of_last = OfLast::default();
         let lengths = [&b"A=1\0"[..], b"A=1\0", b"A=12\0", b"A=1\0"].map(|environ| {
-            let mut is_looked_at = false;
+            let mut is_read = false;
             let length = of_last.get(environ, || {
-                is_looked_at = true;
+                is_read = true;
                 environ.len()
             });
-            (length, is_looked_at)
+            (length, is_read)
         });
         assert_eq!(lengths, [(4, true), (4, false), (5, true), (4, true)]);
     }

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_are_looked_for_where_the_program_runs_and_nothing_else_is_opened() {
+    fn scripts_are_sought_where_the_program_runs_and_nothing_else_is_opened() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         std::fs::write(at.join("s"), "#!/bin/sh\n").unwrap();

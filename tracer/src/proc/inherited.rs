@@ -65,7 +65,7 @@ impl Inherited {
         upid: Upid,
         umask: Option<u32>,
         environment: Option<u64>,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
     ) {
         let umask = umask.or_else(|| match &self.first {
             Some(first) => first.umask,
@@ -77,13 +77,13 @@ impl Inherited {
             Some(first) => first.confined.clone(),
             None => Confined::default(),
         });
-        let targets = moment.targets();
+        let targets = snapshot.targets();
         for (&fd, target) in &targets {
             let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
             if of_first == Some(target) {
                 continue;
             }
-            let (flags, position) = moment.state(fd).unwrap_or_default();
+            let (flags, position) = snapshot.state(fd).unwrap_or_default();
             recorder.record(Record::Descriptor(Box::new(DescriptorRecord {
                 upid,
                 fd,
@@ -150,7 +150,7 @@ mod tests {
 
     /// By the time that it could be looked up the program may have another one.
     #[test]
-    fn what_was_told_of_the_first_program_is_not_looked_up() {
+    fn reported_files_of_the_first_program_are_not_looked_up() {
         let own = std::process::id();
         let now = umask_of(own).unwrap();
         let first = |umask| {

@@ -16,17 +16,17 @@ use flowtrace_schema::{
 };
 
 mod births;
-mod books;
 mod calls;
 mod images;
 mod letting_go;
 mod pending_forks;
 mod process;
+mod time_accounting;
 
-use books::Life;
 pub(in crate::proc) use images::wants_privilege;
 use pending_forks::PendingForks;
 use process::{Process, Task};
+use time_accounting::Life;
 
 use super::environment::Wanted;
 use super::inherited::Inherited;
@@ -174,9 +174,7 @@ impl Lifetimes {
             let root_end = match (tid == self.root, event) {
                 (true, Event::Exited(code)) => Some(End::Exited(code)),
                 (true, Event::Killed(signal)) => Some(End::Killed(signal)),
-                (is_root, Event::Stopped(Stop::Group(signal)))
-                    if is_root || self.holds_root(tid) =>
-                {
+                (is_root, Event::Stopped(Stop::Group(signal))) if is_root || self.has_root(tid) => {
                     self.handle(report, arrived);
                     let from = self.clock.now();
                     watcher.stopped(signal);
@@ -204,7 +202,7 @@ impl Lifetimes {
     }
 
     /// Whether a stopped task is a child that the root made by vfork(2), which cannot stop until it has executed something.
-    fn holds_root(&self, tid: u32) -> bool {
+    fn has_root(&self, tid: u32) -> bool {
         let process = |pid: u32| self.processes.get(&pid);
         let child = self.tasks.get(&tid).and_then(|task| process(task.process));
         let parent = child.and_then(|child| child.parent);
@@ -235,7 +233,7 @@ impl Lifetimes {
                 let mut to_return = false;
                 match stop {
                     Stop::Signal(libc::SIGSTOP) if ptrace::is_from_kernel(tid) => {
-                        self.tell(|observer| observer.held());
+                        self.report(|observer| observer.throttled());
                     }
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
@@ -284,11 +282,11 @@ impl Lifetimes {
         task.counted = true;
         process.live_threads = process.live_threads.saturating_sub(1);
         let last = process.live_threads == 0;
-        process.books.read(pid, tid, &mut task.life);
+        process.time.read(pid, tid, &mut task.life);
         // Observers keep the same books.
         let now = if last { now } else { self.clock.now() };
         if !last {
-            process.books.close(&mut task.life, now);
+            process.time.close(&mut task.life, now);
         } else if !process.childless {
             let stat = ProcessStat::of(pid);
             process.total = stat.as_ref().map(ProcessStat::cost);
@@ -298,7 +296,7 @@ impl Lifetimes {
         if threaded || ptrace::event_message(tid, Stop::Exit) == Some(libc::SIGKILL as u32) {
             self.may_have_been_cut_off(tid, pid, now);
         }
-        self.tell(|observer| {
+        self.report(|observer| {
             observer.exiting(Tracee { tid, pid, upid }, last, &LiveSnapshot(pid), now);
         });
     }
@@ -314,13 +312,13 @@ impl Lifetimes {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
-        process.books.close(&mut task.life, now);
+        process.time.close(&mut task.life, now);
         let upid = process.upid;
         if tid != pid {
             if !task.counted {
                 process.live_threads = process.live_threads.saturating_sub(1);
             }
-            self.tell(|observer| observer.ended(Tracee { tid, pid, upid }, now));
+            self.report(|observer| observer.ended(Tracee { tid, pid, upid }, now));
             self.thread_over(upid, tid, task.start_ns, now);
             return;
         }
@@ -330,8 +328,8 @@ impl Lifetimes {
         let usage = process.usage();
         let seen_exiting = task.counted;
         let tracee = Tracee { tid, pid, upid };
-        self.tell(|observer| observer.image_over(tracee, &usage, None, now));
-        self.tell(|observer| observer.ended(tracee, now));
+        self.report(|observer| observer.image_over(tracee, &usage, None, now));
+        self.report(|observer| observer.ended(tracee, now));
         self.has_gone(pid, seen_exiting, now);
         let process = self.processes.remove(&pid).expect("looked up above");
         self.living.ends(pid);
@@ -355,7 +353,7 @@ impl Lifetimes {
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
     }
 
-    fn tell(&mut self, what: impl Fn(&mut dyn Observer)) {
+    fn report(&mut self, what: impl Fn(&mut dyn Observer)) {
         for observer in &mut self.observers {
             what(observer.as_mut());
         }

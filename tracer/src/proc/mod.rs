@@ -12,6 +12,7 @@ mod costs;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
 mod exec_reads;
+pub(crate) mod fd_tracker;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod inherited;
@@ -21,7 +22,6 @@ mod living;
 pub(crate) mod near;
 pub(crate) mod netlink;
 pub(crate) mod observer;
-pub(crate) mod outside;
 mod pidfd;
 mod pipe_content;
 mod ptrace;
@@ -32,16 +32,16 @@ pub(crate) mod snapshot;
 mod taskstats;
 pub(crate) mod topology;
 pub(crate) mod tracepoints;
+pub(crate) mod unmounted;
 pub(crate) mod views;
 pub(crate) mod watched;
-pub(crate) mod wiring;
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use flowtrace_schema::Upid;
 
-use crate::bpf::followed::Followed;
+use crate::bpf::traced_pids::TracedPids;
 
 pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
@@ -53,7 +53,7 @@ pub(crate) use reading::{numbers_agree, tracer_of};
 /// # Errors
 /// Why they may not.
 pub(crate) fn try_tracepoints() -> io::Result<()> {
-    let own = Followed::below(std::process::id())?;
+    let own = TracedPids::below(std::process::id())?;
     tracepoints::Tracepoints::open(Some(own), true).map(drop)
 }
 

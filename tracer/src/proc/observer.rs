@@ -33,8 +33,8 @@ impl Tracee {
 /// the event arrived.
 pub(crate) trait Observer {
     /// Process `child` was forked by `parent`, which had at this `moment` what it inherits.
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        let _ = (parent, child, moment, now);
+    fn forked(&mut self, parent: Tracee, child: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        let _ = (parent, child, snapshot, now);
     }
 
     /// A thread beside the first one was made; it has not run yet.
@@ -48,15 +48,15 @@ pub(crate) trait Observer {
         &mut self,
         tracee: Tracee,
         prev: Option<Upid>,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) {
-        let _ = (tracee, prev, moment, now);
+        let _ = (tracee, prev, snapshot, now);
     }
 
     /// What the program begins with of which [`Observer::executed`] just told.
-    fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        let _ = (tracee, moment, now);
+    fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        let _ = (tracee, snapshot, now);
     }
 
     /// Image `tracee.upid` is over, and used this: by an exec, of which this is the moment, or with its process. Told before
@@ -85,14 +85,14 @@ pub(crate) trait Observer {
 
     /// A call has returned, of which nobody heard when it began: the kernel tells what it did. Where calls are told so,
     /// [`Observer::called`] is not.
-    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         let _ = (tracee, called, now);
     }
 
     /// A thread is about to exit; `last`: and the process with it, which still has its descriptors. Not told of every end: see
     /// [`Observer::ended`].
-    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn ProcessSnapshot, now: u64) {
-        let _ = (tracee, last, moment, now);
+    fn exiting(&mut self, tracee: Tracee, last: bool, snapshot: &dyn ProcessSnapshot, now: u64) {
+        let _ = (tracee, last, snapshot, now);
     }
 
     /// A thread is over; the first thread of a process stands for the process, which ends with it.
@@ -102,7 +102,7 @@ pub(crate) trait Observer {
 
     /// The kernel layer had the kernel stop a thread between two of its calls, because too much waits to be read
     /// of what it tells: it goes on when this returns.
-    fn held(&mut self) {}
+    fn throttled(&mut self) {}
 
     /// Job control stopped a thread; it does not run until it is told of by
     /// [`Observer::continued`], or is over.

@@ -178,7 +178,7 @@ fn fields(stat: &[u8]) -> Option<impl Iterator<Item = &str>> {
 /// Whether a process is held in vfork(2), or its kin, by a child that has neither executed anything nor ended: it cannot
 /// be stopped then.
 pub(super) fn is_in_vfork(pid: u32) -> bool {
-    let is_held = |stat: Vec<u8>| fields(&stat)?.next().map(|state| state == "D");
+    let is_in_disk_sleep = |stat: Vec<u8>| fields(&stat)?.next().map(|state| state == "D");
     let is_fork = |call: String| {
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
         #[cfg(target_arch = "x86_64")]
@@ -188,7 +188,7 @@ pub(super) fn is_in_vfork(pid: u32) -> bool {
         matches!(number, Some(libc::SYS_clone | libc::SYS_clone3))
     };
     let stat = contents(&format!("/proc/{pid}/stat"));
-    stat.ok().and_then(is_held) == Some(true)
+    stat.ok().and_then(is_in_disk_sleep) == Some(true)
         && fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(is_fork)
 }
 
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_tells_what_the_files_tell() {
+    fn memory_agrees_with_the_files() {
         let pid = std::process::id();
         let stat = ProcessStat::of(pid).unwrap();
         let (argv, environ) = stat.arguments.unwrap().fetch(pid).unwrap();

@@ -98,7 +98,7 @@ struct Rounds {
     places: HashMap<u32, usize>,
     processes: HashMap<u32, Process>,
     /// Threads whose files may still be opened.
-    room: usize,
+    free: usize,
     ids: u64,
     not_sampled: u64,
 }
@@ -129,7 +129,7 @@ impl Rounds {
         used_ns: Arc<AtomicU64>,
     ) -> Rounds {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
-        let room = usize::try_from(limit / SHARE).unwrap_or(usize::MAX) / DESCRIPTORS;
+        let free = usize::try_from(limit / SHARE).unwrap_or(usize::MAX) / DESCRIPTORS;
         Rounds {
             clock,
             recorder,
@@ -138,7 +138,7 @@ impl Rounds {
             threads: Vec::new(),
             places: HashMap::new(),
             processes: HashMap::new(),
-            room,
+            free,
             ids: 0,
             not_sampled: 0,
         }
@@ -238,7 +238,7 @@ impl Rounds {
         if let Some(record) = thread.end(now, period_ns) {
             self.record(pid, record);
         }
-        self.room += usize::from(thread.has_files());
+        self.free += usize::from(thread.has_files());
         if let Some(process) = self.processes.get_mut(&pid) {
             process.tids.retain(|&other| other != tid);
             if process.tids.is_empty()
@@ -275,12 +275,12 @@ impl Rounds {
                 }
                 Sampled::Gone => {
                     thread.give_up();
-                    self.room += 1;
+                    self.free += 1;
                     continue;
                 }
                 Sampled::Refused => {
                     thread.give_up();
-                    self.room += 1;
+                    self.free += 1;
                     self.not_sampled += 1;
                     continue;
                 }
@@ -296,12 +296,12 @@ impl Rounds {
         if !thread.wants_files() {
             return;
         }
-        if self.room == 0 {
+        if self.free == 0 {
             self.not_sampled += u64::from(thread.is_first_refusal());
             return;
         }
         match thread.open() {
-            Ok(()) => self.room -= 1,
+            Ok(()) => self.free -= 1,
             Err(error) => {
                 thread.give_up();
                 // A thread that is about to end is no loss.

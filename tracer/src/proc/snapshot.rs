@@ -18,7 +18,7 @@ pub(super) use live::LiveSnapshot;
 const STANDARD: i32 = 3;
 /// Descriptors that a shell can redirect by one digit; the higher ones are its own. Those beyond the
 /// standard ones are told up to the first that is not there: each look has its price.
-const TOLD: i32 = 10;
+const REDIRECTABLE: i32 = 10;
 
 /// Answers about a process at a moment.
 pub(crate) trait ProcessSnapshot {
@@ -39,7 +39,7 @@ pub(crate) trait ProcessSnapshot {
     /// Attributes of what is open there, as far as the kernel knows them by itself.
     fn attributes(&self, fd: i32) -> Option<Attributes>;
     /// What the kernel tells by itself of a file that is open there, where it does: enough to know it from others while it lives.
-    fn as_told(&self, fd: i32) -> Option<Attributes> {
+    fn as_reported(&self, fd: i32) -> Option<Attributes> {
         let _ = fd;
         None
     }
@@ -70,7 +70,7 @@ pub(crate) trait ProcessSnapshot {
 /// The first descriptors with what `target` says of each.
 pub(super) fn first(target: impl Fn(i32) -> Option<OsString>) -> BTreeMap<i32, OsString> {
     let mut targets = BTreeMap::new();
-    for fd in 0..TOLD {
+    for fd in 0..REDIRECTABLE {
         match target(fd) {
             Some(target) => {
                 targets.insert(fd, target);

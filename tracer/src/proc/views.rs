@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_settled_where_a_look_could_take_long() {
+    fn nothing_is_settled_where_a_read_could_take_long() {
         let views = Views::new([(Path::new("/view"), Path::new("/proc"))].into_iter());
         assert!(!views.settle(Path::new("/view/not-there")));
         assert_eq!(views.real("/view/self".into()), None);

@@ -23,10 +23,10 @@ mod observations;
 mod observed;
 mod process;
 mod reading;
+mod reported;
 mod rows;
 mod scan;
 mod table;
-mod told;
 mod unread;
 
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ pub(crate) struct Watched {
     /// Readable when something was announced.
     signal: Option<OwnedFd>,
     /// Tells the watching thread of what is to be read. `None`: it looks every tick.
-    bell: Option<(UnixStream, UnixStream)>,
+    wakeup: Option<(UnixStream, UnixStream)>,
     state: Mutex<State>,
 }
 
@@ -113,14 +113,14 @@ impl Watched {
         clock: Clock,
         recorder: Recorder,
         wanted: Wanted,
-        told: Option<Feed>,
+        feed: Option<Feed>,
     ) -> Arc<Watched> {
-        let is_told = told.is_some();
-        let feed = told.or_else(|| Feed::announced().ok());
+        let is_reported = feed.is_some();
+        let feed = feed.or_else(|| Feed::announced().ok());
         let mut table = Table::new(host, clock, recorder, wanted);
         let living = match whose {
             // Our programs tell of nobody but what comes of it, and a machine may have thousands of others.
-            Whose::Ours { root } if is_told => Some(Snapshot::of_one(root)),
+            Whose::Ours { root } if is_reported => Some(Snapshot::of_one(root)),
             _ if feed.is_some() || whose.are_ours() => Some(Snapshot::of_all(HashMap::new())),
             _ => None,
         };
@@ -136,7 +136,7 @@ impl Watched {
             },
             has_costs: feed.as_ref().is_some_and(Feed::has_costs),
             signal: feed.as_ref().and_then(|feed| feed.signal().ok()),
-            bell: bell().ok(),
+            wakeup: wakeup().ok(),
             state: Mutex::new(State {
                 table,
                 feed,
@@ -166,7 +166,7 @@ impl Watched {
     }
 
     /// From now on `rings` is told who uses io_uring.
-    pub(crate) fn tell_rings(&self, rings: Arc<Rings>) {
+    pub(crate) fn report_rings_to(&self, rings: Arc<Rings>) {
         self.state().table.rings = Some(rings);
     }
 
@@ -240,7 +240,7 @@ impl Watched {
         while !finished() {
             let until = due.min(Instant::now() + pause);
             self.wait(wake, until.saturating_duration_since(Instant::now()));
-            pause = match self.tell_observers(observers) {
+            pause = match self.report_to(observers) {
                 true => SHORTEST_PAUSE,
                 false => (pause * 2).min(LONGEST_PAUSE),
             };
@@ -268,11 +268,11 @@ impl Watched {
         let signal = self.signal.as_ref().map(OwnedFd::as_fd);
         let ready = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut ready: Vec<_> = signal.into_iter().chain(wake).map(ready).collect();
-        let bell = self.bell.as_ref().map(|(heard, _)| heard);
-        ready.extend(bell.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
+        let wakeup = self.wakeup.as_ref().map(|(heard, _)| heard);
+        ready.extend(wakeup.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
         let _ = ppoll(&mut ready, Some(timeout.into()), None);
         let is_rung = ready.last().is_some_and(|last| last.any() == Some(true));
-        if let Some(mut heard) = bell
+        if let Some(mut heard) = wakeup
             && is_rung
         {
             let _ = heard.read(&mut [0; 64]);
@@ -307,10 +307,10 @@ impl Watched {
     /// Tells the watching thread if something is to be read.
     fn ring(&self, state: &State) {
         if state.table.has_tasks()
-            && let Some((_, bell)) = &self.bell
+            && let Some((_, wakeup)) = &self.wakeup
         {
             // A full one was rung already.
-            let _ = (&*bell).write(&[0]);
+            let _ = (&*wakeup).write(&[0]);
         }
     }
 
@@ -434,10 +434,10 @@ impl Watched {
         &self,
         mut state: MutexGuard<'_, State>,
         (pid, tid): (u32, u32),
-        may_look: bool,
+        may_read: bool,
     ) -> Option<Caller> {
         let caller = state.table.caller(pid, tid)?;
-        let task = state.table.task_of(pid).filter(|_| may_look);
+        let task = state.table.task_of(pid).filter(|_| may_read);
         let is_finished = state.is_finished;
         self.ring(&state);
         drop(state);
@@ -461,11 +461,11 @@ impl State {
 }
 
 /// A pair of which one end can be read after something was written to the other.
-fn bell() -> io::Result<(UnixStream, UnixStream)> {
-    let (heard, bell) = UnixStream::pair()?;
+fn wakeup() -> io::Result<(UnixStream, UnixStream)> {
+    let (heard, wakeup) = UnixStream::pair()?;
     heard.set_nonblocking(true)?;
-    bell.set_nonblocking(true)?;
-    Ok((heard, bell))
+    wakeup.set_nonblocking(true)?;
+    Ok((heard, wakeup))
 }
 
 impl Callers for Watched {
@@ -476,7 +476,7 @@ impl Callers for Watched {
         let mut state = self.state();
         state.pump();
         let announced = state.feed.is_some();
-        let may_look = effort != Effort::Tables;
+        let may_read = effort != Effort::Tables;
         let pid = state.table.process_of(tid);
         if pid == Some(std::process::id()) {
             return None;
@@ -487,14 +487,14 @@ impl Callers for Watched {
             && (announced || state.table.is_recorded(pid))
         {
             // Its id may be another one's by now, whom nobody may look at here.
-            if !may_look && !announced && state.table.has_ended(pid) {
+            if !may_read && !announced && state.table.has_ended(pid) {
                 return None;
             }
-            return self.caller(state, (pid, tid), may_look);
+            return self.caller(state, (pid, tid), may_read);
         }
         self.ring(&state);
         drop(state);
-        may_look.then(|| self.look_up(tid)).flatten()
+        may_read.then(|| self.look_up(tid)).flatten()
     }
 }
 

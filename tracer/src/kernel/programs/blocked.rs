@@ -16,8 +16,8 @@ pub(super) fn recorded_anyway() -> [u8; NUMBERS] {
 }
 
 /// The number of the recorded call and the call. `None`: it is cut short.
-pub(super) fn decode(told: &[u8]) -> Option<(u32, What)> {
-    let word = |at: usize| bytes(told, at).map(u64::from_ne_bytes);
+pub(super) fn decode(record: &[u8]) -> Option<(u32, What)> {
+    let word = |at: usize| bytes(record, at).map(u64::from_ne_bytes);
     let is_foreign = word(FOREIGN)? != 0;
     let number = word(NUMBER)?;
     if number >= NUMBERS as u64 {

@@ -96,7 +96,10 @@ mod tests {
         assert_eq!(of_slot("tid"), Some((TID, 4)));
         assert_eq!(of_slot("mark"), Some((TID + 4, 4)));
         assert_eq!(of_slot("words"), Some((WORDS, 8 * SIX)));
-        assert_eq!(object.types().size("slot"), Some(crate::bpf::lanes::SLOT));
+        assert_eq!(
+            object.types().size("slot"),
+            Some(crate::bpf::per_cpu_rings::SLOT)
+        );
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::dropped::Dropped;
 use super::sample::{Carried, OpenId, Sample, What, bytes};
-use crate::bpf::followed::Followed;
-use crate::bpf::lanes::{Lanes, SLOT};
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
-use crate::bpf::successor::Successor;
+use crate::bpf::per_cpu_rings::{PerCpuRings, SLOT};
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 use crate::bpf::{Map, attach};
 
 mod blocked;
@@ -24,14 +24,14 @@ pub(super) use switches::Switches;
 
 /// What the programs are to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
+pub(super) struct Options {
     /// Bytes of each ring, a power of 2 of pages.
     pub(super) size: usize,
     /// Tell also of entries of calls that may block.
     pub(super) blocking: bool,
     /// Stop threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is to take it
     /// away when there is room again.
-    pub(super) holds: bool,
+    pub(super) throttles: bool,
     /// Other programs name the processes, as soon as they are forked, and what they run.
     pub(super) are_named: bool,
 }
@@ -39,18 +39,18 @@ pub(super) struct Wishes {
 /// The programs at work.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    lanes: Lanes,
+    rings: PerCpuRings,
     /// Who is to be told of processes; `None`: others name them.
-    processes: Option<Followed>,
+    processes: Option<TracedPids>,
     wanted: Map,
     lost: Map,
     /// How much of the fullest ring was in use at the last look.
     used: f64,
     /// What was lost up to the last look: entries of calls that move data, returns, other entries.
     known: [u64; 3],
-    successor: Successor,
+    tail_call: TailCall,
     /// Held open: the programs and what they use live as long.
-    held: Vec<OwnedFd>,
+    owned: Vec<OwnedFd>,
 }
 
 impl Programs {
@@ -58,51 +58,55 @@ impl Programs {
     ///
     /// # Errors
     /// When the kernel refuses such programs, or counts processes otherwise than we do.
-    pub(super) fn open(followed: Followed, wishes: Wishes) -> io::Result<Programs> {
-        let Wishes {
+    pub(super) fn open(traced: TracedPids, options: Options) -> io::Result<Programs> {
+        let Options {
             size,
             blocking,
-            holds,
+            throttles,
             are_named,
-        } = wishes;
+        } = options;
         crate::linux::in_first_pid_namespace()?;
         let cpus = crate::cpus::array_length()?;
-        let lanes = Lanes::new(cpus, size)?;
-        let successor = Successor::new()?;
+        let rings = PerCpuRings::new(cpus, size)?;
+        let tail_call = TailCall::new()?;
         let config = Config {
             cpus,
-            ring_bits: lanes.bits(),
-            stop_above: if holds { (size / SLOT) as u32 / 2 } else { 0 },
+            ring_bits: rings.bits(),
+            stop_above: if throttles {
+                (size / SLOT) as u32 / 2
+            } else {
+                0
+            },
         };
         let (config, numbers) = (config.bytes(), wanted::numbers(blocking));
         let mut uses = vec![
-            ("tail_call", Use::Shared(successor.as_fd())),
+            ("tail_call", Use::Shared(tail_call.as_fd())),
             ("walks", Use::Entries(cpus)),
             (".rodata", Use::Value(&config)),
             (".bss.wanted", Use::Value(&numbers)),
         ];
-        uses.extend(lanes.uses());
-        uses.extend(followed.uses());
+        uses.extend(rings.uses());
+        uses.extend(traced.uses());
         let mut loaded = objects::open(Source::Calls)?.load(&["entries", "returns"], &uses)?;
         let links = loaded.programs.iter().map(attach);
-        let mut held = links.collect::<io::Result<Vec<_>>>()?;
+        let mut owned = links.collect::<io::Result<Vec<_>>>()?;
         let (wanted, lost) = (loaded.map(".bss.wanted")?, loaded.map(".bss.lost")?);
-        held.extend(loaded.programs);
+        owned.extend(loaded.programs);
         Ok(Programs {
-            lanes,
-            processes: (!are_named).then_some(followed),
+            rings,
+            processes: (!are_named).then_some(traced),
             wanted,
             lost,
             used: 0.0,
             known: [0; 3],
-            successor,
-            held,
+            tail_call,
+            owned,
         })
     }
 
     /// What is run after each return.
-    pub(super) fn successor(&self) -> &Successor {
-        &self.successor
+    pub(super) fn tail_call(&self) -> &TailCall {
+        &self.tail_call
     }
 
     /// From now on tells no more of calls that do nothing but perhaps block.
@@ -113,17 +117,17 @@ impl Programs {
 
     /// All that holds the programs at their tracepoints.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.held.iter().map(AsFd::as_fd)
+        self.owned.iter().map(AsFd::as_fd)
     }
 
-    pub(super) fn processes(&self) -> Option<Followed> {
+    pub(super) fn processes(&self) -> Option<TracedPids> {
         self.processes.clone()
     }
 
     /// Hands over the records that wait. Returns how many found no room since the last time, or a little
     /// earlier than the last that is handed over.
     pub(super) fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
-        self.used = self.lanes.drain(|mark, record| {
+        self.used = self.rings.drain(|mark, record| {
             if let Some(sample) = decode(mark, record) {
                 take(sample);
             }
@@ -156,12 +160,12 @@ fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
     let what = match mark >> layout::KIND_BITS {
         kind @ (layout::ENTRY | layout::SHORT_ENTRY | layout::FOREIGN_ENTRY) => {
             // Behind those that were told is what the slot had before.
-            let told = match kind {
+            let count = match kind {
                 layout::SHORT_ENTRY => layout::THREE,
                 _ => layout::SIX,
             };
             let mut arguments = [0; layout::SIX];
-            for (n, argument) in arguments[..told].iter_mut().enumerate() {
+            for (n, argument) in arguments[..count].iter_mut().enumerate() {
                 *argument = of_rest(n)?;
                 if kind == layout::FOREIGN_ENTRY {
                     // Registers of 32 bits.

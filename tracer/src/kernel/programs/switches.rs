@@ -34,7 +34,7 @@ pub(in crate::kernel) struct Switches {
     /// What was lost up to the last look.
     known: u64,
     /// The programs and their links: they run as long as these are open.
-    held: Vec<OwnedFd>,
+    owned: Vec<OwnedFd>,
 }
 
 impl Switches {
@@ -82,21 +82,21 @@ impl Switches {
         let programs = ["leaves", "woken", "completed"];
         let mut loaded = objects::open(Source::Switches)?.load(&programs, &uses)?;
         let links = loaded.programs.iter().map(attach);
-        let mut held = links.collect::<io::Result<Vec<_>>>()?;
+        let mut owned = links.collect::<io::Result<Vec<_>>>()?;
         let lost = loaded.map(".bss.lost")?;
-        held.extend(loaded.programs);
+        owned.extend(loaded.programs);
         let rings = rings.into_iter().map(|map| Ring::map(map, size));
         Ok(Switches {
             rings: rings.collect::<io::Result<_>>()?,
             lost,
             known: 0,
-            held,
+            owned,
         })
     }
 
     /// All that holds the programs at their tracepoints.
     pub(in crate::kernel) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.held.iter().map(AsFd::as_fd)
+        self.owned.iter().map(AsFd::as_fd)
     }
 
     /// Hands over the records that wait. Returns how many found no room since the last time, or a little earlier.

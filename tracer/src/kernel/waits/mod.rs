@@ -144,9 +144,9 @@ impl Waits {
             }
             Change::Thread(tracee) => self.add(tracee, at),
             Change::Executed(tracee, native) => self.executed(tracee, native, at, descriptors),
-            Change::Told { .. }
+            Change::CallCounts { .. }
             | Change::Streams { .. }
-            | Change::Holds { .. }
+            | Change::Descriptor { .. }
             | Change::Opened { .. }
             | Change::Inherited { .. }
             | Change::Ring(_)

@@ -33,7 +33,7 @@ impl Waits {
                 let threads = &self.threads;
                 if let Some(requests) = &mut self.requests {
                     let concerns = |tid| threads.contains_key(&tid);
-                    requests.told(stage, (device, sector), tid, at, concerns);
+                    requests.reported(stage, (device, sector), tid, at, concerns);
                 }
             }
             What::Enters(_)

@@ -94,10 +94,10 @@ impl Rows {
     /// Ends the window. Unless it `must`, a thread that never filled one has no rows.
     pub(super) fn finish(&mut self, must: bool, emit: &mut impl FnMut(Interval)) {
         let mut at = self.from;
-        let tells = must || self.has_rows || self.to - self.began >= SHORTEST;
+        let is_recorded = must || self.has_rows || self.to - self.began >= SHORTEST;
         for piece in self.pieces.drain(..) {
             let to = at + (piece.to - piece.from);
-            if tells {
+            if is_recorded {
                 self.has_rows = true;
                 emit(Interval {
                     from: at,

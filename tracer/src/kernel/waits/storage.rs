@@ -35,7 +35,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Something became of a request; `concerns`: of a thread that is followed.
-    pub(super) fn told(
+    pub(super) fn reported(
         &mut self,
         stage: Stage,
         place: (u32, u64),
@@ -121,28 +121,28 @@ mod tests {
     #[test]
     fn a_wait_is_split_by_its_own_requests() {
         let mut requests = Requests::default();
-        let mut tell = |stage, sector, tid, at| {
-            requests.told(stage, (8, sector), tid, at, |tid| tid < 10);
+        let mut report = |stage, sector, tid, at| {
+            requests.reported(stage, (8, sector), tid, at, |tid| tid < 10);
         };
         // Two at a time, one of them straight to the device, and somebody else's.
-        tell(Queued, 1, 5, 100);
-        tell(Issued, 1, 99, 130);
-        tell(Queued, 7, 50, 90);
-        tell(Issued, 2, 5, 140);
-        tell(Done, 2, 0, 200);
-        tell(Queued, 3, 5, 195);
-        tell(Done, 1, 0, 180);
-        tell(Done, 7, 0, 210);
+        report(Queued, 1, 5, 100);
+        report(Issued, 1, 99, 130);
+        report(Queued, 7, 50, 90);
+        report(Issued, 2, 5, 140);
+        report(Done, 2, 0, 200);
+        report(Queued, 3, 5, 195);
+        report(Done, 1, 0, 180);
+        report(Done, 7, 0, 210);
         let parts = |queue_ns, device_ns| Parts {
             queue_ns,
             device_ns,
         };
         // 110 to 130 queued, 130 to 200 at the device, 200 to 220 queued again.
         assert_eq!(requests.close(5, 110, 220, true), parts(40, 70));
-        requests.told(Issued, (8, 3), 5, 230, |_| true);
+        requests.reported(Issued, (8, 3), 5, 230, |_| true);
         assert_eq!(requests.close(5, 220, 250, true), parts(10, 20));
         assert_eq!(requests.close(50, 0, 300, true), parts(0, 0));
-        requests.told(Done, (8, 3), 0, 260, |_| true);
+        requests.reported(Done, (8, 3), 0, 260, |_| true);
         assert_eq!(requests.close(5, 250, 270, false), parts(0, 0));
         assert_eq!(requests.close(5, 250, 280, true), parts(0, 0));
     }

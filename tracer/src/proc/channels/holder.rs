@@ -9,7 +9,7 @@ use super::super::pipe_content::Left;
 use super::super::reading::Traffic;
 
 /// How often a process is looked at again for an end that it made and has not given up.
-pub(super) const LOOKS: u8 = 8;
+pub(super) const MAX_READS: u8 = 8;
 
 /// The image that a process runs, and the ends of channels that it holds.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct End {
     /// Traffic of the process when it was made.
     pub(super) since: Option<Traffic>,
     /// How often its process was looked at because of it.
-    pub(super) looks: u8,
+    pub(super) reads: u8,
     /// The program that inherited it was not told of it: a descriptor leaked.
     pub(super) leaked: bool,
     /// What lay in the pipe when the image began; `None`: others could add to it.
@@ -112,7 +112,7 @@ impl Holder {
                 of_maker: end.made || end.of_maker,
                 // A new process has moved nothing yet.
                 since: Some(Traffic::default()),
-                looks: 0,
+                reads: 0,
                 left: None,
                 is_unread: false,
                 ..*end
@@ -134,7 +134,7 @@ impl Holder {
     /// Whether it made a pipe of which it has given up no end so far.
     pub(super) fn is_undecided(&self) -> bool {
         let mut made = self.ends.iter().filter(|(_, end)| end.made);
-        made.any(|(key, end)| end.looks < LOOKS && self.holds_both(key.0, key.1))
+        made.any(|(key, end)| end.reads < MAX_READS && self.has_both(key.0, key.1))
     }
 
     /// Whether it gives up an end of a pipe, now or with its image, that it did not hold to use it:
@@ -159,13 +159,13 @@ impl Holder {
         let Some(end) = self.ends.get(&key) else {
             return false;
         };
-        let holds_both = self.holds_both(key.0, key.1);
+        let has_both = self.has_both(key.0, key.1);
         let keeps_given = || {
             let mut ends = self.ends.iter();
             ends.any(|(other, end)| end.given && other.1 == key.1 && *other != key)
         };
-        let whole = holds_both && with_image && !(end.made && by_exec) && !is_used;
-        let one_of_two = holds_both && !with_image && !end.made;
+        let whole = has_both && with_image && !(end.made && by_exec) && !is_used;
+        let one_of_two = has_both && !with_image && !end.made;
         let older = !with_image && !end.made && !end.given && keeps_given();
         let passed_on = !with_image && end.made && end.passed;
         whole || one_of_two || older || passed_on || end.leaked
@@ -175,7 +175,7 @@ impl Holder {
     pub(super) fn keeps_a_side(&self, direction: Direction) -> bool {
         let mut ends = self.ends.iter();
         ends.any(|(key, end)| {
-            key.1 == direction && end.of_maker && !self.holds_both(key.0, direction)
+            key.1 == direction && end.of_maker && !self.has_both(key.0, direction)
         })
     }
 
@@ -195,7 +195,7 @@ impl Holder {
     }
 
     /// Whether it holds the opposite end, too.
-    pub(super) fn holds_both(&self, channel: ChannelId, direction: Direction) -> bool {
+    pub(super) fn has_both(&self, channel: ChannelId, direction: Direction) -> bool {
         opposite(direction).is_none_or(|opposite| self.ends.contains_key(&(channel, opposite)))
     }
 }
@@ -339,14 +339,14 @@ mod tests {
             given: false,
             of_maker: false,
             since: None,
-            looks: 3,
+            reads: 3,
             leaked: false,
             left: None,
             is_unread: false,
         };
         let key = (ChannelId(1), Direction::Read);
         parent.ends.insert(key, end);
-        assert!(parent.has_made() && !parent.holds_both(key.0, key.1));
+        assert!(parent.has_made() && !parent.has_both(key.0, key.1));
         let end = parent.ends.get_mut(&key).unwrap();
         assert!(end.add_socket(70) && !end.add_socket(70) && end.add_socket(71));
         assert!(!end.add_socket(72), "a connection has two sockets");

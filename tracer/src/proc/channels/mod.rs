@@ -13,11 +13,11 @@
 //! - at its own end, if it was forked without exec, made an end, or may have been passed one.
 
 mod holder;
-mod looks;
+mod reads;
 mod registry;
+mod reported;
 mod rows;
 pub(crate) mod sockets;
-mod told;
 mod unread;
 
 use std::collections::{HashMap, HashSet};
@@ -36,7 +36,7 @@ use holder::{End, Holder, Moved, Outcome, opposite, outcome};
 pub(crate) use registry::Registry;
 
 /// A process with more ends than these is not looked at for each that it makes.
-const MOST_LOOKED_AT: usize = 64;
+const MOST_READ: usize = 64;
 
 /// Follows who holds what.
 #[derive(Debug)]
@@ -78,11 +78,11 @@ impl Channels {
         &mut self,
         parent: Tracee,
         child: Tracee,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) {
         if self.holders.get(&parent.pid).is_some_and(Holder::has_made) {
-            self.look_at(parent.pid, moment, now);
+            self.read_descriptors(parent.pid, snapshot, now);
         }
         let Some(holder) = self.holders.get(&parent.pid) else {
             return;
@@ -99,20 +99,20 @@ impl Channels {
         }
     }
 
-    pub(crate) fn executed(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
+    pub(crate) fn executed(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
         let before = self.holders.remove(&tracee.pid);
         let parent = before.as_ref().and_then(|holder| holder.parent);
-        let holds_none = before.is_some_and(|holder| holder.ends.is_empty());
+        let has_none = before.is_some_and(|holder| holder.ends.is_empty());
         let pid = tracee.pid;
         self.holders.insert(pid, Holder::new(tracee.upid, parent));
-        if !(holds_none && self.calls_seen) {
-            self.look_at(pid, moment, now);
-            self.find_leaked(pid, moment);
-            self.find_left(tracee, moment);
+        if !(has_none && self.calls_seen) {
+            self.read_descriptors(pid, snapshot, now);
+            self.find_leaked(pid, snapshot);
+            self.find_left(tracee, snapshot);
             self.write_rows(pid);
         }
-        self.tell_parent(pid);
-        self.look_at_parent(pid, moment, now);
+        self.mark_passed(pid);
+        self.read_parent(pid, snapshot, now);
     }
 
     /// The ends that an image still holds are given up with it. `exec`: the moment at which the next one begins, if it ends
@@ -129,15 +129,15 @@ impl Channels {
         if holder.upid != tracee.upid || holder.ends.is_empty() {
             return;
         }
-        if let Some(moment) = exec {
-            self.find_unread(tracee.pid, moment);
+        if let Some(snapshot) = exec {
+            self.find_unread(tracee.pid, snapshot);
         }
         let Some(holder) = self.holders.get_mut(&tracee.pid) else {
             return;
         };
-        let is_told = holder.has_made() && !holder.threaded;
+        let is_reported = holder.has_made() && !holder.threaded;
         let traffic = || exec.unwrap_or(&LiveSnapshot(tracee.pid)).traffic();
-        let last = holder.last.or_else(|| is_told.then(traffic).flatten());
+        let last = holder.last.or_else(|| is_reported.then(traffic).flatten());
         let in_all = Moved::in_all(usage);
         let mut keys = holder.ends.keys();
         let reads = keys.any(|key| key.1 == Direction::Read);
@@ -167,20 +167,20 @@ impl Channels {
     }
 
     /// The last thread of a process is about to exit; its descriptors are still there.
-    pub(crate) fn exiting(&mut self, pid: u32, moment: &dyn ProcessSnapshot, now: u64) {
-        self.find_unread(pid, moment);
+    pub(crate) fn exiting(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot, now: u64) {
+        self.find_unread(pid, snapshot);
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
         let has_made = holder.has_made();
-        let may_differ = holder.forked || has_made || self.holds_socket(holder) || !self.calls_seen;
+        let may_differ = holder.forked || has_made || self.has_socket(holder) || !self.calls_seen;
         if may_differ && !(holder.ends.is_empty() && self.calls_seen) {
-            self.look_at(pid, moment, now);
+            self.read_descriptors(pid, snapshot, now);
         }
         if has_made && let Some(holder) = self.holders.get_mut(&pid) {
-            holder.last = moment.traffic().filter(|_| !holder.threaded);
+            holder.last = snapshot.traffic().filter(|_| !holder.threaded);
         }
-        self.look_at_parent(pid, moment, now);
+        self.read_parent(pid, snapshot, now);
     }
 
     pub(crate) fn ended(&mut self, pid: u32) {
@@ -193,15 +193,15 @@ impl Channels {
         let made = descriptors.iter();
         let made: Vec<_> = made.filter_map(|&fd| descriptors::one(pid, fd)).collect();
         let holder = self.holders.get(&pid);
-        if holder.is_some_and(|it| it.has_made() && it.ends.len() <= MOST_LOOKED_AT) {
+        if holder.is_some_and(|it| it.has_made() && it.ends.len() <= MOST_READ) {
             // A shell that makes its next pipe has given up those of the last.
-            self.look_for_gone(pid, &LiveSnapshot(pid), now);
+            self.find_closed(pid, &LiveSnapshot(pid), now);
         }
-        self.hold_all(pid, &made, || Traffic::of(pid), now);
+        self.add_all(pid, &made, || Traffic::of(pid), now);
     }
 
     /// Process `pid` made these; `since` tells what it had moved before, if it has one thread.
-    fn hold_all(
+    fn add_all(
         &mut self,
         pid: u32,
         made: &[Descriptor],
@@ -219,7 +219,7 @@ impl Channels {
                 if key.1 == Direction::Write {
                     self.unshared.insert(channel, false);
                 }
-                self.hold(pid, key, descriptor, true, since, now);
+                self.add(pid, key, descriptor, true, since, now);
             }
         }
         self.write_rows(pid);
@@ -233,7 +233,7 @@ impl Channels {
             let local = sockets::local_address(tracee.pid, fd);
             let channel = self.registry().connecting(inode, local, to);
             let key = (channel, Direction::Both);
-            self.hold(tracee.pid, key, &descriptor, true, None, now);
+            self.add(tracee.pid, key, &descriptor, true, None, now);
             self.write_rows(tracee.pid);
         }
     }
@@ -243,7 +243,7 @@ impl Channels {
         let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
         let parent = parent.and_then(|pid| self.holders.get(&pid));
         if parent.is_some_and(Holder::is_undecided) {
-            self.look_at_parent(pid, &LiveSnapshot(pid), now);
+            self.read_parent(pid, &LiveSnapshot(pid), now);
         }
     }
 
@@ -253,7 +253,7 @@ impl Channels {
         }
     }
 
-    fn hold(
+    fn add(
         &mut self,
         pid: u32,
         key: (ChannelId, Direction),
@@ -262,7 +262,7 @@ impl Channels {
         since: Option<Traffic>,
         now: u64,
     ) {
-        let end = self.hold_end(pid, key, descriptor.fd, made, since, now);
+        let end = self.add_end(pid, key, descriptor.fd, made, since, now);
         if let (Some(end), Object::Socket { inode }) = (end, descriptor.object)
             && end.add_socket(inode)
             && let Some(row) = end.row
@@ -272,7 +272,7 @@ impl Channels {
     }
 
     /// The same of an end of which no socket is known.
-    fn hold_end(
+    fn add_end(
         &mut self,
         pid: u32,
         key: (ChannelId, Direction),
@@ -292,7 +292,7 @@ impl Channels {
             given: false,
             of_maker: false,
             since,
-            looks: 0,
+            reads: 0,
             leaked: false,
             left: None,
             is_unread: false,
@@ -365,7 +365,7 @@ impl Channels {
         self.registry().is_socket(channel)
     }
 
-    fn holds_socket(&self, holder: &Holder) -> bool {
+    fn has_socket(&self, holder: &Holder) -> bool {
         let registry = self.registry();
         let mut both = holder.ends.keys().filter(|key| key.1 == Direction::Both);
         both.any(|key| registry.is_socket(key.0))

@@ -16,7 +16,7 @@ use super::Channels;
 
 impl Channels {
     /// Takes note of what lies in the pipes that a program has inherited, where nobody can add to it.
-    pub(super) fn find_left(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot) {
+    pub(super) fn find_left(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot) {
         let Some(holder) = self.holders.get(&tracee.pid) else {
             return;
         };
@@ -27,7 +27,7 @@ impl Channels {
         let inherited: Vec<_> = inherited.map(|(key, end)| (*key, end.fd)).collect();
         drop(registry);
         for (key, fd) in inherited {
-            let Some(found) = moment.left(fd) else {
+            let Some(found) = snapshot.left(fd) else {
                 continue;
             };
             let left = found.left;
@@ -67,13 +67,13 @@ impl Channels {
     }
 
     /// At the end of an image: compares what is left with what was.
-    pub(super) fn find_unread(&mut self, pid: u32, moment: &dyn ProcessSnapshot) {
+    pub(super) fn find_unread(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot) {
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
         };
         for end in holder.ends.values_mut() {
             if let Some(then) = end.left.filter(|left| left.is_some()) {
-                let now = moment.left(end.fd).map(|found| found.left);
+                let now = snapshot.left(end.fd).map(|found| found.left);
                 end.is_unread = Some(then) == now;
             }
         }

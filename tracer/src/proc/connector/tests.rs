@@ -26,7 +26,7 @@ fn parsed(what: u32, words: &[u32]) -> Option<What> {
 }
 
 #[test]
-fn events_are_told_apart() {
+fn events_are_distinguished() {
     let (parent, child) = (10, 20);
     let forked = datagram(1, &[11, parent, child, child]);
     let expected = Event {
@@ -85,17 +85,17 @@ fn received(connector: &mut Connector) -> Vec<Event> {
 }
 
 #[test]
-fn a_child_is_told_of_from_begin_to_end() {
+fn a_child_is_reported_from_begin_to_end() {
     let Some(mut connector) = listener() else {
         return;
     };
     let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let mut told = Vec::new();
+    let mut received_events = Vec::new();
     // The exit is announced just after the parent could wait for it.
-    while told.len() < 3 {
-        told.extend(received(&mut connector).into_iter().filter(|event| {
+    while received_events.len() < 3 {
+        received_events.extend(received(&mut connector).into_iter().filter(|event| {
             matches!(event.what,
                 What::Forked { child: about, .. }
                 | What::Executed { pid: about }
@@ -105,7 +105,10 @@ fn a_child_is_told_of_from_begin_to_end() {
     }
     let own = std::process::id();
     assert_eq!(
-        told.iter().map(|event| event.what).collect::<Vec<_>>(),
+        received_events
+            .iter()
+            .map(|event| event.what)
+            .collect::<Vec<_>>(),
         [
             What::Forked {
                 parent: own,
@@ -119,7 +122,7 @@ fn a_child_is_told_of_from_begin_to_end() {
             },
         ]
     );
-    assert!(told.is_sorted_by_key(|event| event.at_ns));
+    assert!(received_events.is_sorted_by_key(|event| event.at_ns));
 }
 
 /// Does something on each CPU of which the connector tells. Adds what `listener` has received by

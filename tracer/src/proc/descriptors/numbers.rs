@@ -8,14 +8,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Bytes of one reading.
-const ROOM: usize = 16 << 10;
+const SIZE: usize = 16 << 10;
 /// Of `struct linux_dirent64` (getdents64(2)): where its length and its name begin.
 const LENGTH: usize = 16;
 const NAME: usize = 19;
 
 /// A place for entries, aligned as they are.
 #[repr(align(8))]
-struct Entries([u8; ROOM]);
+struct Entries([u8; SIZE]);
 
 /// Descriptors of process `pid`, with the directory of them. `None`: they cannot be looked at.
 pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
@@ -24,7 +24,7 @@ pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
         .custom_flags(libc::O_DIRECTORY)
         .open(format!("/proc/{pid}/fd"))
         .ok()?;
-    let mut entries = Entries([0; ROOM]);
+    let mut entries = Entries([0; SIZE]);
     let mut found = Vec::new();
     loop {
         // SAFETY: the kernel writes at most `ROOM` bytes to `entries`, which outlives the call.
@@ -33,7 +33,7 @@ pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
                 libc::SYS_getdents64,
                 directory.as_raw_fd(),
                 entries.0.as_mut_ptr(),
-                ROOM,
+                SIZE,
             )
         };
         let Ok(read) = usize::try_from(read) else {
@@ -46,7 +46,7 @@ pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
         if read == 0 {
             return Some((directory, found));
         }
-        found.extend(entries_in(&entries.0[..read.min(ROOM)]));
+        found.extend(entries_in(&entries.0[..read.min(SIZE)]));
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_descriptors_than_one_reading_holds() {
+    fn more_descriptors_than_fit_into_one_reading() {
         let files: Vec<File> = (0..900)
             .map_while(|_| File::open("/dev/null").ok())
             .collect();

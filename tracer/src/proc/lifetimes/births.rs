@@ -14,9 +14,9 @@ use super::super::ptrace::{self, Report, Stop};
 use super::super::reading::{self, ThreadCost};
 use super::super::snapshot::LiveSnapshot;
 use super::Lifetimes;
-use super::books::Life;
 use super::pending_forks::Maker;
 use super::process::{Process, Task};
+use super::time_accounting::Life;
 
 impl Lifetimes {
     /// Whether it is known who made the task that reports. If not, the report is kept until it is.
@@ -59,7 +59,7 @@ impl Lifetimes {
         let upid = process.upid;
         self.tasks.insert(tid, Task::new(pid, now));
         self.table.set(tid, upid, false);
-        self.tell(|observer| observer.thread_began(Tracee { tid, pid, upid }, now));
+        self.report(|observer| observer.thread_began(Tracee { tid, pid, upid }, now));
     }
 
     fn begin_process(&mut self, pid: u32, maker: Maker, now: u64) {
@@ -101,7 +101,7 @@ impl Lifetimes {
         self.living.begins(pid);
         self.table.set(pid, upid, true);
         let child = Tracee::first_of(pid, upid);
-        self.tell(|observer| observer.forked(parent, child, &LiveSnapshot(parent.pid), now));
+        self.report(|observer| observer.forked(parent, child, &LiveSnapshot(parent.pid), now));
     }
 
     fn catch_up(&mut self, tid: u32, now: u64) {

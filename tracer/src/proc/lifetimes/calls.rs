@@ -20,7 +20,7 @@ impl Lifetimes {
         let pid = task.process;
         if let Some(upid) = self.processes.get(&pid).map(|process| process.upid) {
             let thread = Tracee { tid, pid, upid };
-            self.tell(|observer| match stops {
+            self.report(|observer| match stops {
                 true => observer.stopped(thread, now),
                 false => observer.continued(thread, now),
             });
@@ -82,7 +82,7 @@ impl Lifetimes {
         if let (Some(SystemCall::Return(result)), Some(tracee)) =
             (ptrace::system_call(tid), self.tracee(tid))
         {
-            self.tell(|observer| observer.returned(tracee, result, now));
+            self.report(|observer| observer.returned(tracee, result, now));
         }
     }
 

@@ -68,8 +68,8 @@ impl Lifetimes {
         let (cost, status) = process.read_cost(pid, pid, &used).unwrap_or_default();
         process.cost += cost - task.before;
         task.before = cost;
-        process.books.read(pid, pid, &mut task.life);
-        process.books.next_image(&mut task.life, now);
+        process.time.read(pid, pid, &mut task.life);
+        process.time.next_image(&mut task.life, now);
         process.total = match process.childless {
             true => Some(used.cost),
             false => ProcessStat::of(pid).as_ref().map(ProcessStat::cost),
@@ -137,18 +137,18 @@ impl Lifetimes {
         }
         let umask = self.processes.get(&pid).and_then(|process| process.umask);
         let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
-        let moment = LiveSnapshot(pid);
+        let snapshot = LiveSnapshot(pid);
         self.inherited
-            .record(&self.recorder, pid, upid, umask, environ, &moment);
+            .record(&self.recorder, pid, upid, umask, environ, &snapshot);
         if self.unprivileged && wants_privilege(&image) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
         let tracee = Tracee::first_of(pid, upid);
         if started {
-            self.tell(|observer| observer.image_over(before, &usage, Some(&moment), now));
+            self.report(|observer| observer.image_over(before, &usage, Some(&snapshot), now));
         }
-        self.tell(|observer| observer.executed(tracee, prev, &moment, now));
-        self.tell(|observer| observer.began_with(tracee, &moment, now));
+        self.report(|observer| observer.executed(tracee, prev, &snapshot, now));
+        self.report(|observer| observer.began_with(tracee, &snapshot, now));
     }
 
     fn record_variables(&self, upid: Upid, image: &Image) {

@@ -53,8 +53,8 @@ impl Lifetimes {
             process.cost += cost - task.before;
             process.status = status.or(process.status);
         }
-        process.books.read(task.process, tid, &mut task.life);
-        process.books.close(&mut task.life, self.clock.now());
+        process.time.read(task.process, tid, &mut task.life);
+        process.time.close(&mut task.life, self.clock.now());
     }
 
     fn forget(&mut self, tid: u32, used: Account) {

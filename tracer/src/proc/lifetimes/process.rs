@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowtrace_schema::{Upid, Usage};
 
 use super::super::reading::{Account, CostFiles, Image, ProcessCost, Status, ThreadCost};
-use super::books::{Books, Life};
+use super::time_accounting::{Life, TimeAccounting};
 
 /// A thread.
 pub(super) struct Task {
@@ -48,7 +48,7 @@ pub(super) struct Process {
     pub(super) live_threads: usize,
     pub(super) threads: u32,
     pub(super) tracer_ns: u64,
-    pub(super) books: Books,
+    pub(super) time: TimeAccounting,
     pub(super) readable: bool,
     /// What tells its cost, open since its exec where few processes live. Closed with it, when nobody waits
     /// for that.
@@ -80,7 +80,7 @@ impl Process {
             live_threads: 1,
             threads: 1,
             tracer_ns: 0,
-            books: Books::default(),
+            time: TimeAccounting::default(),
             readable: true,
             files: None,
             umask: None,
@@ -145,8 +145,8 @@ impl Process {
             tracer_ns: Some(self.tracer_ns),
             max_rss_bytes: self.status.max_rss_bytes,
             threads: Some(self.threads),
-            thread_ns: Some(self.books.thread_ns.max(had)),
-            block_io_ns: cost.and(self.books.block_io_ns()),
+            thread_ns: Some(self.time.thread_ns.max(had)),
+            block_io_ns: cost.and(self.time.block_io_ns()),
         }
     }
 }

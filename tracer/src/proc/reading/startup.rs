@@ -60,7 +60,7 @@ impl Strings {
 }
 
 /// Most of a stack that is looked at: with more arguments than that, two reads are as good.
-const LOOK: usize = 32 << 10;
+const READ: usize = 32 << 10;
 const PAGE: usize = 4096;
 const WORD: usize = 8;
 
@@ -68,10 +68,10 @@ const WORD: usize = 8;
 /// program, more than fits a look, or gone.
 pub(super) fn on_stack(pid: u32) -> Option<Startup> {
     let top = usize::try_from(ptrace::stack_pointer(pid)?).ok()?;
-    let mut stack = vec![0; LOOK];
+    let mut stack = vec![0; READ];
     // One piece a page: the kernel reads whole pieces, and the stack ends within the look.
-    let mut pieces = Vec::with_capacity(LOOK / PAGE + 1);
-    let (mut base, end) = (top, top.checked_add(LOOK)?);
+    let mut pieces = Vec::with_capacity(READ / PAGE + 1);
+    let (mut base, end) = (top, top.checked_add(READ)?);
     while base < end {
         let next = end.min((base / PAGE + 1) * PAGE);
         pieces.push(RemoteIoVec {

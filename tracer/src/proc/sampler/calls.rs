@@ -277,7 +277,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn numbers_of_32_bits_are_told_apart() {
+    fn numbers_of_32_bits_are_distinguished() {
         assert_eq!(Abi::I386.call(3).name, "read");
         assert_eq!(Abi::Native.call(3).name, "close");
         assert_eq!(Abi::Native.call(0x4000_0000).name, "read");

@@ -42,7 +42,7 @@ pub(super) fn blocked(
     };
     let call = abi.call(number);
     // At the begin or end of a call, where strace holds it.
-    let function = held_in(holder);
+    let function = wait_channel(holder);
     if function.starts_with(b"ptrace_stop") {
         return Some(Activity::Tracer.into());
     }
@@ -146,7 +146,7 @@ fn state_of(holder: Holder) -> Option<u8> {
 }
 
 /// The name of the function of the kernel in which it is blocked; nothing where that is hidden.
-fn held_in(holder: Holder) -> Vec<u8> {
+fn wait_channel(holder: Holder) -> Vec<u8> {
     fs::read(holder.path("wchan")).unwrap_or_default()
 }
 

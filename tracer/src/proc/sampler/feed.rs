@@ -62,37 +62,37 @@ impl Inbox {
 pub(crate) struct Feed(pub(super) Arc<Inbox>);
 
 impl Feed {
-    fn tell(&self, change: Change) {
+    fn report(&self, change: Change) {
         self.0.news().changes.push(change);
     }
 }
 
 impl Observer for Feed {
     fn forked(&mut self, _parent: Tracee, child: Tracee, _moment: &dyn ProcessSnapshot, now: u64) {
-        self.tell(Change::Began(child, now));
+        self.report(Change::Began(child, now));
     }
 
     fn thread_began(&mut self, thread: Tracee, now: u64) {
-        self.tell(Change::Began(thread, now));
+        self.report(Change::Began(thread, now));
     }
 
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, now: u64) {
-        self.tell(Change::Executed(tracee, prev, now));
+        self.report(Change::Executed(tracee, prev, now));
     }
 
     fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn ProcessSnapshot, now: u64) {
-        self.tell(Change::Ended(tracee.tid, now));
+        self.report(Change::Ended(tracee.tid, now));
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
-        self.tell(Change::Ended(tracee.tid, now));
+        self.report(Change::Ended(tracee.tid, now));
     }
 
     fn stopped(&mut self, thread: Tracee, now: u64) {
-        self.tell(Change::Stopped(thread.tid, Some(now)));
+        self.report(Change::Stopped(thread.tid, Some(now)));
     }
 
     fn continued(&mut self, thread: Tracee, _now: u64) {
-        self.tell(Change::Stopped(thread.tid, None));
+        self.report(Change::Stopped(thread.tid, None));
     }
 }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_told_apart() {
+    fn descriptors_are_distinguished() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let link = fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
         let inode = text::inode_in(link.as_os_str().as_bytes(), "pipe").unwrap();

@@ -24,7 +24,7 @@ const SETTLED: u32 = 6;
 /// more than [`Round::left_alone`]. If it still has not run then, it was in the same call all the time.
 const LEFT_ALONE_PART: u32 = 16;
 /// Threads that are all looked at in every round; of twice as many, who does not move is left alone every other time.
-const ALL_LOOKED_AT: usize = 8;
+const ALL_SAMPLED: usize = 8;
 const LEFT_ALONE: u32 = 8;
 /// When a look comes so many rounds late, the sampler itself was stopped (Ctrl-Z stops it with the job): what a thread that
 /// has run did meanwhile is not known.
@@ -56,7 +56,7 @@ pub(super) struct Round {
 
 impl Round {
     pub(super) fn new(period_ns: u64, threads: usize) -> Round {
-        let left_alone = u32::try_from(threads / ALL_LOOKED_AT).unwrap_or(LEFT_ALONE);
+        let left_alone = u32::try_from(threads / ALL_SAMPLED).unwrap_or(LEFT_ALONE);
         Round {
             period_ns,
             left_alone: left_alone.clamp(1, LEFT_ALONE),
@@ -117,7 +117,7 @@ pub(super) enum Sampled {
     Refused,
 }
 
-enum Look {
+enum Reading {
     /// It has not run since the look before.
     Unmoved,
     Same,
@@ -231,11 +231,11 @@ impl Thread {
         channels: &dyn ChannelLookup,
     ) -> Sampled {
         let before = self.last.scheduled;
-        let look = self.look(now, channels);
+        let reading = self.read_state(now, channels);
         let has_run = before != self.last.scheduled;
         let rounds = std::mem::replace(&mut self.stride, 1);
-        let doing = match look {
-            Look::Unmoved => {
+        let doing = match reading {
+            Reading::Unmoved => {
                 if let Some(interval) = &mut self.interval {
                     interval.last_ns = now;
                     interval.samples += rounds;
@@ -244,10 +244,10 @@ impl Thread {
                 }
                 return Sampled::Same;
             }
-            Look::Same => None,
-            Look::At(doing) => Some(doing),
-            Look::Gone => return Sampled::Gone,
-            Look::Refused => return Sampled::Refused,
+            Reading::Same => None,
+            Reading::At(doing) => Some(doing),
+            Reading::Gone => return Sampled::Gone,
+            Reading::Refused => return Sampled::Refused,
         };
         let due_ns = round.period_ns * u64::from(rounds);
         let missed = self.interval.as_ref().filter(|interval| {
@@ -354,24 +354,24 @@ impl Thread {
         Some(interval.record(self.upid, self.holder.tid, end_ns))
     }
 
-    fn look(&mut self, now: u64, channels: &dyn ChannelLookup) -> Look {
+    fn read_state(&mut self, now: u64, channels: &dyn ChannelLookup) -> Reading {
         // That it goes on is not always told.
         if self.stopped {
             if doing::is_halted(self.holder) {
                 self.last.length = 0;
                 self.last.scheduled = None;
-                return Look::At(Activity::Stopped.into());
+                return Reading::At(Activity::Stopped.into());
             }
             // What stops it next may be its tracer.
             self.stopped = false;
         }
         let Some(files) = &self.files else {
-            return Look::Gone;
+            return Reading::Gone;
         };
         let mut text = [0; TEXT];
         let scheduled = match files.schedstat.read_at(&mut text, 0) {
             Ok(length) => Scheduled::parse(&text[..length]),
-            Err(error) => return Look::failed(&error),
+            Err(error) => return Reading::failed(&error),
         };
         let before = std::mem::replace(&mut self.last.scheduled, scheduled);
         let has_run = before.is_none() || before != scheduled;
@@ -379,27 +379,27 @@ impl Thread {
             && !has_run
             && interval.is_settled()
         {
-            return Look::Unmoved;
+            return Reading::Unmoved;
         }
         let length = match files.syscall.read_at(&mut text, 0) {
             Ok(length) => length,
-            Err(error) => return Look::failed(&error),
+            Err(error) => return Reading::failed(&error),
         };
         let position = Position::parse(&text[..length]);
         let Some(position) = position else {
-            return Look::At(Activity::Other.into());
+            return Reading::At(Activity::Other.into());
         };
         if position == Position::Running {
             self.last.length = 0;
-            return Look::At(running(before, scheduled).into());
+            return Reading::At(running(before, scheduled).into());
         }
         let same = self.last.length == length && self.last.text[..length] == text[..length];
         let trusted = !has_run || now.saturating_sub(self.last.resolved_ns) < TRUSTED_NS;
         if same && trusted && position != Position::Outside {
-            return Look::Same;
+            return Reading::Same;
         }
         let Some(doing) = doing::blocked(self.holder, files.abi, position, channels) else {
-            return Look::Gone;
+            return Reading::Gone;
         };
         self.last.text = text;
         // A call that the tracer holds, or that is over by now, is looked at again.
@@ -409,15 +409,15 @@ impl Thread {
             0
         };
         self.last.resolved_ns = now;
-        Look::At(doing)
+        Reading::At(doing)
     }
 }
 
-impl Look {
-    fn failed(error: &io::Error) -> Look {
+impl Reading {
+    fn failed(error: &io::Error) -> Reading {
         match error.raw_os_error() {
-            Some(libc::ESRCH) => Look::Gone,
-            _ => Look::Refused,
+            Some(libc::ESRCH) => Reading::Gone,
+            _ => Reading::Refused,
         }
     }
 }

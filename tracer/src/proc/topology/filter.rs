@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_that_tell_nothing_are_let_through() {
+    fn opens_of_no_interest_are_let_through() {
         let open = |flags: i32| verdict_on(X86_64, 257, [0, 0, flags as u64, 0, 0, 0]);
         let traced = TRACE | u32::from(CallKind::OpenAt.code());
         assert_eq!(open(0o200_000 | libc::O_CLOEXEC), ALLOW);

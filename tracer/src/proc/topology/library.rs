@@ -32,7 +32,7 @@ pub(crate) fn own_opens() -> Vec<u32> {
         return Vec::new();
     };
     let mut found = Vec::new();
-    let mut look = |start: u64, length: usize| {
+    let mut read = |start: u64, length: usize| {
         let mut code = vec![0; length];
         if memory.read_exact_at(&mut code, start).is_ok() {
             found
@@ -40,11 +40,11 @@ pub(crate) fn own_opens() -> Vec<u32> {
         }
     };
     for (start, end) in maps.lines().filter_map(loader_code) {
-        look(start, (end - start) as usize);
+        read(start, (end - start) as usize);
     }
     // What the library opens for itself, as no program does.
     if let Some(function) = address_of(c"__open64_nocancel") {
-        look(function, FUNCTION);
+        read(function, FUNCTION);
     }
     found.sort_unstable();
     found.dedup();

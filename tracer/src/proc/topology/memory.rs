@@ -47,7 +47,7 @@ pub(crate) fn some_at(tid: u32, address: u64, most: usize) -> Option<Vec<u8>> {
 /// Whether the path, or the smaller thing, at `address` can be read without waiting for a filesystem: its pages are in memory, or swapped
 /// out. Others are of files, and whoever reads them may have to wait for a server. What the kernel took for a system call was read by it
 /// and is there when the call returns.
-pub(crate) fn is_at_hand(tid: u32, address: u64) -> bool {
+pub(crate) fn is_resident(tid: u32, address: u64) -> bool {
     let Ok(pages) = File::open(format!("/proc/{tid}/pagemap")) else {
         return false;
     };
@@ -88,11 +88,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_nobody_has_used_is_not_at_hand() {
+    fn memory_that_nobody_has_used_is_not_resident() {
         let own = std::process::id();
         let used = vec![b'x'; 3 * PAGE as usize];
-        assert!(is_at_hand(own, used.as_ptr() as u64 + 5));
-        assert!(!is_at_hand(own, 8) && !is_at_hand(u32::MAX, 8));
+        assert!(is_resident(own, used.as_ptr() as u64 + 5));
+        assert!(!is_resident(own, 8) && !is_resident(u32::MAX, 8));
         let file = File::open("/proc/self/exe").unwrap();
         // SAFETY: a new mapping, which nothing else knows.
         let mapped = unsafe {
@@ -100,9 +100,9 @@ mod tests {
             let file = std::os::fd::AsRawFd::as_raw_fd(&file);
             libc::mmap(std::ptr::null_mut(), 4096, protection, flags, file, 0)
         };
-        assert!(!is_at_hand(own, mapped as u64));
+        assert!(!is_resident(own, mapped as u64));
         assert_eq!(bytes_at(own, mapped as u64), Some(*b"\x7fELF"));
-        assert!(is_at_hand(own, mapped as u64));
+        assert!(is_resident(own, mapped as u64));
     }
 
     #[test]

@@ -15,4 +15,4 @@ pub(crate) use filter::{CHANGES, UNNAMED, install};
 #[cfg(any(test, fuzzing))]
 pub(crate) use library::opens_in;
 pub(crate) use library::{IN_PAGE, own_opens};
-pub(crate) use memory::{bytes_at, is_at_hand, path_at, some_at};
+pub(crate) use memory::{bytes_at, is_resident, path_at, some_at};

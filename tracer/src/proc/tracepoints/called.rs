@@ -10,6 +10,7 @@ use flowtrace_schema::Text;
 use super::super::channels::sockets::{Socket, Transport, address_in};
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::{Call, CallKind};
+use super::bpf_snapshot::{BpfSnapshot, Open};
 use super::bytes::{half, word};
 use super::calls::kind_of;
 use super::format::{
@@ -17,7 +18,6 @@ use super::format::{
     NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, PID, REST, RESULT, SECOND,
     SIX, STATE, TID, TRAFFIC, TYPE,
 };
-use super::moment::{Open, Told};
 use super::pending::{Part, Parts, path};
 
 /// What a call did.
@@ -28,7 +28,7 @@ pub(crate) struct Called {
     /// A value, or a negative errno.
     pub(crate) result: i64,
     /// The descriptors that it made or named, as they were then.
-    pub(crate) made: Box<Told>,
+    pub(crate) made: Box<BpfSnapshot>,
     /// Which of them are sockets, by their inodes.
     pub(crate) sockets: Vec<(u64, Socket)>,
     /// The names that it was given, from the root of its process on.
@@ -92,7 +92,7 @@ impl Called {
             }
         }
         let traffic = record.get(MOVED..MOVED + 8 * TRAFFIC)?;
-        let mut made = Told::new((pid, tid), false, traffic, open)?;
+        let mut made = BpfSnapshot::new((pid, tid), false, traffic, open)?;
         let fd = made.numbers().into_iter().next();
         if let (Some(opened), Some(fd)) = (before.get(OPENED), fd) {
             made.paths.insert(fd, path(opened));

@@ -85,9 +85,9 @@ pub(super) const COSTS: usize = REST;
 const COST_COUNT: usize = 13;
 pub(super) const PEAK: usize = COSTS + 8 * COST_COUNT;
 /// The processor that it is on.
-pub(super) const PROCESSOR_AT: usize = PEAK + 8;
+pub(super) const CPU_AT: usize = PEAK + 8;
 /// The clock of that, the one that goes on only while tasks have it, and bits that say what is about them.
-pub(super) const CLOCK: usize = PROCESSOR_AT + 8;
+pub(super) const CLOCK: usize = CPU_AT + 8;
 pub(super) const TASK_CLOCK: usize = CLOCK + 8;
 pub(super) const CLOCK_FLAGS: usize = TASK_CLOCK + 8;
 /// Of an exec also the id that the thread had before, and the file mode creation mask.
@@ -205,7 +205,7 @@ mod tests {
             ("involuntary_switches", COSTS + 64, 8),
             ("io", COSTS + 72, 32),
             ("peak_pages", PEAK, 8),
-            ("cpu", PROCESSOR_AT, 8),
+            ("cpu", CPU_AT, 8),
             ("clock", CLOCK, 8),
             ("task_clock", TASK_CLOCK, 8),
             ("clock_flags", CLOCK_FLAGS, 8),

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::bpf::followed::{self, Followed};
+use crate::bpf::traced_pids::{self, TracedPids};
 use crate::descriptor_table::spawn_apart;
 use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(crate) struct Guard {
     over: Sender<()>,
     /// Waited for when it has been told.
-    _aside: HelperProcess,
+    _helper: HelperProcess,
 }
 
 impl Guard {
@@ -34,7 +34,7 @@ impl Guard {
     /// # Errors
     /// When there is no room for another process.
     pub(super) fn start(
-        processes: &Followed,
+        processes: &TracedPids,
         programs: &[OwnedFd],
         views: &[u64],
     ) -> io::Result<Guard> {
@@ -53,7 +53,7 @@ impl Guard {
         kept.sort_unstable();
         let views: Vec<CString> = views.iter().filter_map(|&view| end_of(view)).collect();
         // SAFETY: it makes nothing but system calls, on what was made before.
-        let aside = unsafe {
+        let helper = unsafe {
             HelperProcess::begin(c"flowtrace-guard", Group::Own, &kept, || {
                 if is_silent_end(other.as_raw_fd()) {
                     end(processes, &views);
@@ -62,7 +62,7 @@ impl Guard {
         }?;
         Ok(Guard {
             over,
-            _aside: aside,
+            _helper: helper,
         })
     }
 }
@@ -74,7 +74,7 @@ impl Drop for Guard {
 }
 
 /// Ends what is ours, whatever it does.
-fn end(processes: &Followed, views: &[CString]) {
+fn end(processes: &TracedPids, views: &[CString]) {
     let rounds = PATIENCE.as_millis() / PAUSE.as_millis();
     for round in 0..rounds {
         let any = end_all(processes);
@@ -122,9 +122,9 @@ fn end_views(views: &[CString]) {
 }
 
 /// Kills all that are followed. Whether there was one.
-fn end_all(processes: &Followed) -> bool {
+fn end_all(processes: &TracedPids) -> bool {
     let (mut any, mut key) = (false, None);
-    for _ in 0..followed::MOST {
+    for _ in 0..traced_pids::MOST {
         let Some(pid) = processes.next(key.as_ref()) else {
             break;
         };

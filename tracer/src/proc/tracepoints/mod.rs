@@ -11,28 +11,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use flowtrace_schema::MOST_ARGUMENTS;
 
-use crate::bpf::followed::Followed;
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
 use crate::bpf::ring::Ring;
-use crate::bpf::successor::Successor;
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 use crate::bpf::{Kind, Map, attach};
 use crate::linux::in_first_pid_namespace;
 use crate::proc::topology::CHANGES;
 
+mod bpf_snapshot;
 mod bytes;
 mod called;
 mod calls;
 mod format;
 mod guard;
-mod moment;
 mod pending;
 mod record;
 
+pub(crate) use bpf_snapshot::BpfSnapshot;
 pub(crate) use called::{Called, Destination};
 use format::Config;
 pub(crate) use guard::Guard;
-pub(crate) use moment::Told;
 use record::Records;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
@@ -47,14 +47,14 @@ pub(super) struct Tracepoints {
     ring: Ring,
     wakeup: Ring,
     /// `None`: all processes of the machine.
-    processes: Option<Followed>,
+    processes: Option<TracedPids>,
     with_files: bool,
     lost: Map,
     records: Records,
     /// Programs that do not run yet; the one that runs when calls return is the first.
     loaded: Vec<OwnedFd>,
     /// Programs and their links: they run as long as these are open.
-    held: Vec<OwnedFd>,
+    owned: Vec<OwnedFd>,
 }
 
 impl Tracepoints {
@@ -64,7 +64,10 @@ impl Tracepoints {
     /// # Errors
     /// When the kernel refuses such programs, does not say where it keeps what they read, or counts processes
     /// otherwise than we do.
-    pub(super) fn open(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
+    pub(super) fn open(
+        processes: Option<TracedPids>,
+        with_tables: bool,
+    ) -> io::Result<Tracepoints> {
         let mut tracepoints = Self::load(processes, with_tables)?;
         tracepoints.begin(None)?;
         Ok(tracepoints)
@@ -74,7 +77,10 @@ impl Tracepoints {
     ///
     /// # Errors
     /// Likewise.
-    pub(super) fn load(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
+    pub(super) fn load(
+        processes: Option<TracedPids>,
+        with_tables: bool,
+    ) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
         let with_files = with_tables;
         // Shared, because their size is the reader's.
@@ -98,7 +104,7 @@ impl Tracepoints {
             (".bss.call_shapes", Use::Value(&shapes)),
             (".bss.library_opens", Use::Value(&opens)),
         ];
-        uses.extend(processes.iter().flat_map(Followed::uses));
+        uses.extend(processes.iter().flat_map(TracedPids::uses));
         // Those first that the kernel checks longest, but the one for calls before all.
         let programs: &[&str] = match with_files {
             true => &["called", "executed", "exiting", "forked", "left"],
@@ -113,7 +119,7 @@ impl Tracepoints {
             lost: loaded.map(".bss.lost")?,
             records: Records::default(),
             loaded: loaded.programs,
-            held: Vec::new(),
+            owned: Vec::new(),
         })
     }
 
@@ -121,13 +127,13 @@ impl Tracepoints {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn begin(&mut self, returns: Option<&Successor>) -> io::Result<()> {
+    pub(super) fn begin(&mut self, returns: Option<&TailCall>) -> io::Result<()> {
         for (place, program) in self.loaded.drain(..).enumerate() {
             match returns {
-                Some(successor) if self.with_files && place == 0 => successor.set(&program)?,
-                _ => self.held.push(attach(&program)?),
+                Some(tail_call) if self.with_files && place == 0 => tail_call.set(&program)?,
+                _ => self.owned.push(attach(&program)?),
             }
-            self.held.push(program);
+            self.owned.push(program);
         }
         Ok(())
     }
@@ -147,7 +153,7 @@ impl Tracepoints {
     /// Has those that are told of end with us, should we be killed, and the views with these devices. `None`: all of the machine
     /// are told of, or there is no room for another process.
     pub(super) fn guard(&self, views: &[u64]) -> Option<Guard> {
-        Guard::start(self.processes.as_ref()?, &self.held, views).ok()
+        Guard::start(self.processes.as_ref()?, &self.owned, views).ok()
     }
 
     /// True if open files are reported, and the calls that open them.

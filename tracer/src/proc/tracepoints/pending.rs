@@ -33,7 +33,7 @@ impl Pending {
     }
 
     /// They are not needed any more.
-    pub(super) fn hand_back(&mut self, mut parts: Parts) {
+    pub(super) fn give_back(&mut self, mut parts: Parts) {
         if self.spare.len() < SPARES && (1..SPARE_BYTES).contains(&parts.bytes.capacity()) {
             parts.pieces.clear();
             parts.bytes.clear();
@@ -45,7 +45,7 @@ impl Pending {
     pub(super) fn forget_empty(&mut self, tid: u32) {
         if self.of.get(&tid).is_some_and(Parts::is_empty) {
             let parts = self.take(tid);
-            self.hand_back(parts);
+            self.give_back(parts);
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(last, Some((&b"c"[..], 3)));
         assert_eq!(parts.get(2).map(|part| part.flags), Some(5));
         assert!(parts.get(3).is_none() && parts.joined(3).is_empty());
-        pending.hand_back(parts);
+        pending.give_back(parts);
         assert!(pending.of(9).get(1).is_none(), "used again, and empty");
         pending.of(8).forget(1);
         for tid in [8, 9] {

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use flowtrace_schema::Text;
 
 use super::super::costs::{Costs, Io};
+use super::bpf_snapshot::BpfSnapshot;
 use super::bytes::{half, word};
 use super::called::Called;
 use super::format::{
-    ADDRESS, ARGUMENTS, AT, CALL, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT,
-    DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
-    FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED, PEAK, PID,
-    PIPED, PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
+    ADDRESS, ARGUMENTS, AT, CALL, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CPU_AT,
+    CUT, DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK,
+    FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED,
+    PEAK, PID, PIPED, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
     TASK_CLOCK, TID, UMASK, WHAT, missing,
 };
-use super::moment::Told;
 use super::pending::{Part, Parts, Pending, path};
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -39,7 +39,7 @@ pub(in super::super) enum What {
         /// The child's number of itself, if it is in a pid namespace below the first one.
         inner: Option<u32>,
         /// What its maker had open.
-        maker: Option<Box<Told>>,
+        maker: Option<Box<BpfSnapshot>>,
     },
     /// Process `pid` made a thread.
     ThreadBegan { pid: u32, tid: u32 },
@@ -48,7 +48,7 @@ pub(in super::super) enum What {
     /// A thread ended.
     Ended(Box<Ended>),
     /// The last thread of a process begins to end it.
-    Exiting(Box<Told>),
+    Exiting(Box<BpfSnapshot>),
     /// Job control stopped a thread.
     Stopped { tid: u32 },
     /// A thread that executed a program while its processor's clock stood still leaves that.
@@ -71,7 +71,7 @@ pub(in super::super) struct Executed {
     /// What the thread used before.
     pub(in super::super) used: Used,
     /// What it begins with, if that was asked for.
-    pub(in super::super) moment: Option<Box<Told>>,
+    pub(in super::super) snapshot: Option<Box<BpfSnapshot>>,
 }
 
 /// The end of a thread.
@@ -95,7 +95,7 @@ pub(in super::super) struct Used {
     /// When the kernel did so, on the scheduler's clock, ns.
     pub(in super::super) counted_at: u64,
     /// The processor that it is on.
-    pub(in super::super) processor: u32,
+    pub(in super::super) cpu: u32,
     /// The clock of that, and the scheduler's, when they were last brought up to date, ns; 0: not told.
     pub(in super::super) clock_at: u64,
     pub(in super::super) task_clock_at: u64,
@@ -129,7 +129,7 @@ impl Records {
                         by: pid,
                         child,
                         inner: (half(record, LEVEL)? > 0).then_some(inner),
-                        maker: self.moment(tid).map(|mut maker| {
+                        maker: self.snapshot(tid).map(|mut maker| {
                             maker.is_shared = number & SHARES != 0;
                             maker
                         }),
@@ -143,7 +143,7 @@ impl Records {
                 What::Executed(Box::new(self.executed(pid, tid, record)?))
             }
             ENDED if record.len() >= END => What::Ended(Box::new(ended(pid, record)?)),
-            EXITING => What::Exiting(self.moment(tid)?),
+            EXITING => What::Exiting(self.snapshot(tid)?),
             STOPPED => What::Stopped { tid },
             LEFT => What::Left {
                 pid,
@@ -152,7 +152,7 @@ impl Records {
             CALLED if record.len() >= CALL => {
                 let parts = self.pending.take(tid);
                 let called = Called::new(record, &parts);
-                self.pending.hand_back(parts);
+                self.pending.give_back(parts);
                 What::Called(Box::new(called?))
             }
             PIPED => {
@@ -188,28 +188,29 @@ impl Records {
     }
 
     fn executed(&mut self, pid: u32, tid: u32, record: &[u8]) -> Option<Executed> {
-        let mut moment = self.moment(tid);
-        if let Some(moment) = &mut moment {
+        let mut snapshot = self.snapshot(tid);
+        if let Some(snapshot) = &mut snapshot {
             // All of it is unread, so that what was written is what is there.
-            let texts = moment.unread().filter_map(|(fd, inode, unread)| {
+            let texts = snapshot.unread().filter_map(|(fd, inode, unread)| {
                 let piped = self.piped.get(&inode)?;
                 let text = std::str::from_utf8(piped).ok()?;
                 (piped.len() == unread as usize).then(|| (fd, text.to_owned()))
             });
-            moment.piped = texts.collect();
+            snapshot.piped = texts.collect();
         }
         let parts = self.pending.take(tid);
-        let executed = executed(pid, record, &parts, moment);
-        self.pending.hand_back(parts);
+        let executed = executed(pid, record, &parts, snapshot);
+        self.pending.give_back(parts);
         executed
     }
 
     /// What thread `tid` has just told of what its process has open.
-    fn moment(&mut self, tid: u32) -> Option<Box<Told>> {
+    fn snapshot(&mut self, tid: u32) -> Option<Box<BpfSnapshot>> {
         let parts = self.pending.of(tid);
-        let told = |part: Part<'_>| Told::of_table(tid, part.flags & CUT != 0, part.bytes);
+        let part_of =
+            |part: Part<'_>| BpfSnapshot::of_table(tid, part.flags & CUT != 0, part.bytes);
         let tables = [TABLE, TABLE_OF_PARENT];
-        let [own, of_parent] = tables.map(|part| parts.get(part).and_then(told));
+        let [own, of_parent] = tables.map(|part| parts.get(part).and_then(part_of));
         for part in tables {
             parts.forget(part);
         }
@@ -225,7 +226,7 @@ fn executed(
     pid: u32,
     record: &[u8],
     parts: &Parts,
-    mut moment: Option<Box<Told>>,
+    mut snapshot: Option<Box<BpfSnapshot>>,
 ) -> Option<Executed> {
     let unknown = half(record, NUMBER)?;
     let is_foreign = unknown & FOREIGN != 0;
@@ -234,15 +235,15 @@ fn executed(
     let way = |part| is_known(part).then(|| path(parts.get(part).unwrap_or_default()));
     let argv = all(ARGUMENTS);
     let (exe, cwd) = (way(EXECUTABLE), way(DIRECTORY));
-    if let Some(moment) = &mut moment {
-        moment.arguments = argv.clone().unwrap_or_default();
-        moment.umask = half(record, UMASK);
-        moment.is_foreign = is_foreign;
-        moment.program = exe.clone().map(PathBuf::from);
-        moment.directory = cwd.clone().map(PathBuf::from);
+    if let Some(snapshot) = &mut snapshot {
+        snapshot.arguments = argv.clone().unwrap_or_default();
+        snapshot.umask = half(record, UMASK);
+        snapshot.is_foreign = is_foreign;
+        snapshot.program = exe.clone().map(PathBuf::from);
+        snapshot.directory = cwd.clone().map(PathBuf::from);
         for fd in 0..NUMBERED {
             if let Some(target) = parts.get(TARGETS + fd) {
-                moment.paths.insert(fd.cast_signed(), path(target));
+                snapshot.paths.insert(fd.cast_signed(), path(target));
             }
         }
     }
@@ -254,7 +255,7 @@ fn executed(
         argv,
         environ: all(ENVIRONMENT),
         used: used(record)?,
-        moment,
+        snapshot,
     })
 }
 
@@ -296,7 +297,7 @@ fn used(record: &[u8]) -> Option<Used> {
             threads: 1,
         },
         counted_at: cost(1)?,
-        processor: half(record, PROCESSOR_AT)?,
+        cpu: half(record, CPU_AT)?,
         clock_at: word(record, CLOCK)?,
         task_clock_at: word(record, TASK_CLOCK)?,
         is_halted: half(record, CLOCK_FLAGS)? & IS_HALTED != 0,

@@ -15,7 +15,7 @@ use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 
 impl Watched {
     /// Tells what has happened until now. Whether there was anything.
-    pub(super) fn tell_observers(&self, observers: &mut Observers) -> bool {
+    pub(super) fn report_to(&self, observers: &mut Observers) -> bool {
         let (before, observations) = {
             let mut state = self.state();
             let before = state.table.clock.now();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flowtrace_schema::{Upid, Usage};
 
 use crate::proc::observer::Tracee;
-use crate::proc::tracepoints::{Called, Told};
+use crate::proc::tracepoints::{BpfSnapshot, Called};
 
 /// A change, in the words of [`crate::proc::observer::Observer`]. Times are on the recording's clock, ns.
 pub(in super::super) struct Observation {
@@ -18,15 +18,15 @@ pub(in super::super) struct Observation {
 /// Kinds of it.
 pub(in super::super) enum What {
     /// This one forked it, and had this then.
-    Forked(Tracee, Option<Box<Told>>),
+    Forked(Tracee, Option<Box<BpfSnapshot>>),
     ThreadBegan,
     Executed(Box<Executed>),
     ImageOver {
         usage: Box<Usage>,
-        exec: Option<Arc<Told>>,
+        exec: Option<Arc<BpfSnapshot>>,
         by_exec: bool,
     },
-    Exiting(Box<Told>),
+    Exiting(Box<BpfSnapshot>),
     Ended,
     Stopped,
     Called(Box<Called>),
@@ -37,5 +37,5 @@ pub(in super::super) struct Executed {
     pub(in super::super) prev: Option<Upid>,
     /// Its environment, of which nothing may be kept but what is asked for.
     pub(in super::super) environ: Option<Vec<u8>>,
-    pub(in super::super) moment: Option<Arc<Told>>,
+    pub(in super::super) snapshot: Option<Arc<BpfSnapshot>>,
 }

@@ -21,7 +21,7 @@ pub(super) struct Unread {
     /// Parent that is not in the table.
     pub(super) parent: Option<u32>,
     pub(super) costs: Option<CostsDue>,
-    pub(super) held: Vec<Record>,
+    pub(super) records: Vec<Record>,
     /// Processes forked with this image.
     pub(super) heirs: Vec<u32>,
 }

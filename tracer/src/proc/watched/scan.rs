@@ -126,13 +126,13 @@ impl Table {
         }
     }
 
-    fn sample(&mut self, pid: u32, stat: &ProcessStat, look_for_exec: bool) {
+    fn sample(&mut self, pid: u32, stat: &ProcessStat, check_exec: bool) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
         process.sampled = Some(stat.cost());
         let before = std::mem::replace(&mut process.start_code, stat.start_code);
-        if process.row.is_none() || !look_for_exec {
+        if process.row.is_none() || !check_exec {
             return;
         }
         if before <= 1 || stat.start_code <= 1 || before == stat.start_code {
@@ -205,8 +205,8 @@ impl Table {
         // The status of somebody else's process reads as 0. Attributes of a directory of /proc take
         // no lock of the process.
         let owner = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-        let told = geteuid().is_root() || owner == geteuid().as_raw();
-        told.then_some(stat.wait_status)
+        let may_know = geteuid().is_root() || owner == geteuid().as_raw();
+        may_know.then_some(stat.wait_status)
     }
 
     /// Image of process `pid` as recorded.

@@ -21,7 +21,7 @@ use crate::proc::environment::{OfLast, Variables, Wanted};
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, ProcessStat};
 use crate::proc::taskstats::ThreadRecord as ThreadEnd;
-use crate::proc::tracepoints::Told;
+use crate::proc::tracepoints::BpfSnapshot;
 use crate::proc::{Living, PidFd, Upids};
 use crate::rings::Rings;
 
@@ -196,7 +196,7 @@ impl Table {
         &mut self,
         parent: u32,
         child: u32,
-        moment: Option<Box<Told>>,
+        snapshot: Option<Box<BpfSnapshot>>,
         monotonic_ns: u64,
     ) {
         let at = self.clock.at(monotonic_ns);
@@ -242,7 +242,7 @@ impl Table {
             self.note(
                 Tracee::first_of(child, upid),
                 at,
-                What::Forked(maker, moment),
+                What::Forked(maker, snapshot),
             );
         }
         self.processes.insert(child, process);

@@ -199,11 +199,11 @@ fn a_record_of_costs_stands_for_dropped_events() {
     case.table.executed(THREAD, at, &total);
     case.table.ended_by_record(THREAD, &record(THREAD), &total);
     // One of strangers.
-    let stranger = ThreadRecord {
+    let other = ThreadRecord {
         parent: OTHER,
         ..record(OTHER)
     };
-    case.table.ended_by_record(OTHER, &stranger, &total);
+    case.table.ended_by_record(OTHER, &other, &total);
     let rows = case.rows();
     assert_eq!(rows.len(), 4, "{rows:?}");
     assert_eq!(rows[1], "seen 1 0 brief 0 4 -");

@@ -27,7 +27,7 @@ impl Table {
             is_read: false,
             parent: None,
             costs: None,
-            held: Vec::new(),
+            records: Vec::new(),
             heirs: vec![pid],
         };
         self.unread.insert(row, unread);
@@ -138,7 +138,7 @@ impl Table {
         let Some(unread) = self.unread.get_mut(&row) else {
             return;
         };
-        let start = unread.held.iter_mut().find_map(|record| match record {
+        let start = unread.records.iter_mut().find_map(|record| match record {
             Record::ProcessStart(start) if start.upid == row => Some(start),
             _ => None,
         });
@@ -155,7 +155,7 @@ impl Table {
         let (pid, start_ns) = (start.pid, start.start_ns);
         let parent = self.record(parent_pid);
         if let Some(unread) = self.unread.get_mut(&row) {
-            for record in &mut unread.held {
+            for record in &mut unread.records {
                 if let Record::ProcessStart(start) = record
                     && start.upid == row
                 {
@@ -175,7 +175,7 @@ impl Table {
     /// Hands a record of a row to the writer, or holds it until what the row awaits is there.
     pub(super) fn record_of(&mut self, awaits: Option<Upid>, record: Record) {
         match awaits.and_then(|row| self.unread.get_mut(&row)) {
-            Some(unread) => unread.held.push(record),
+            Some(unread) => unread.records.push(record),
             None => self.recorder.record(record),
         }
     }
@@ -232,7 +232,7 @@ impl Table {
             self.recorder.record(Record::ProcessEnd(Box::new(end)));
         }
         let image = Arc::new(unread.image);
-        for mut record in unread.held {
+        for mut record in unread.records {
             if let Record::ProcessStart(start) = &mut record {
                 start.exe.clone_from(&image.exe);
                 start.argv.clone_from(&image.argv);

@@ -51,7 +51,7 @@ impl Clocks {
     }
 
     /// Looks how far the monotonic clock is slewed by now.
-    pub(super) fn look(&mut self) {
+    pub(super) fn read(&mut self) {
         self.slewed.1 = slew_ns().wrapping_sub(self.slewed.0);
     }
 
@@ -82,7 +82,7 @@ impl Clocks {
     pub(super) fn counted(&mut self, used: &Used, at_ns: u64) {
         let at_ns = self.steady(at_ns);
         let apart = at_ns.wrapping_sub(used.counted_at);
-        self.apart.insert(used.processor, apart);
+        self.apart.insert(used.cpu, apart);
         self.any = Some(apart);
         if used.clock_at > 0 {
             let apart = at_ns.wrapping_sub(used.clock_at).cast_signed();
@@ -100,7 +100,7 @@ impl Clocks {
             let before = Some(before).filter(|&ns| ns < LONGEST_NS);
             return since.saturating_add_unsigned(before.unwrap_or(0));
         }
-        let apart = self.apart.get(&used.processor).copied().or(self.any);
+        let apart = self.apart.get(&used.cpu).copied().or(self.any);
         let now = apart.map(|apart| self.steady(at_ns).wrapping_sub(apart));
         let since = now.map(|now| now.wrapping_sub(used.counted_at));
         let since = since.filter(|&ns| ns < LONGEST_NS).unwrap_or(0);
@@ -143,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_counted_yet_is_told_by_the_clock_of_the_processor() {
-        let used = |processor, counted_at| Used {
-            processor,
+    fn what_is_not_counted_yet_is_known_by_the_clock_of_the_cpu() {
+        let used = |cpu, counted_at| Used {
+            cpu,
             counted_at,
             ..Used::default()
         };
@@ -165,28 +165,28 @@ mod tests {
     }
 
     #[test]
-    fn the_clocks_of_a_processor_tell_what_is_not_counted() {
+    fn the_clocks_of_a_cpu_give_what_is_not_counted() {
         let mut clocks = Clocks::new(4_000_000);
-        let told = |counted_at, task_clock_at, clock_at| Used {
+        let used_at = |counted_at, task_clock_at, clock_at| Used {
             counted_at,
             task_clock_at,
             clock_at,
             ..Used::default()
         };
         // The one that ends first was halted, the other one was not: the clock is 100 behind. Threads are charged by another one.
-        clocks.counted(&told(0, 2_000, 9_000), 12_100);
-        clocks.counted(&told(0, 13_000, 20_000), 20_100);
-        let used = told(13_400, 14_000, 21_000);
+        clocks.counted(&used_at(0, 2_000, 9_000), 12_100);
+        clocks.counted(&used_at(0, 13_000, 20_000), 20_100);
+        let used = used_at(13_400, 14_000, 21_000);
         assert_eq!(clocks.since_counted(&used, 22_100), 1_600);
         // A tick came when the clocks were being read.
-        let used = told(13_400, 14_000, 22_050);
+        let used = used_at(13_400, 14_000, 22_050);
         assert_eq!(clocks.since_counted(&used, 22_100), 550);
         // For 500 the machine had no processor.
-        let used = told(13_400, 14_000, 21_500);
+        let used = used_at(13_400, 14_000, 21_500);
         assert_eq!(clocks.since_counted(&used, 22_100), 1_100);
         // One clock is slower by 1 in 10 000 000: that is followed.
-        clocks.counted(&told(0, 0, 100_000_000_000), 100_000_010_100);
-        let used = told(7, 7, 200_000_000_000);
+        clocks.counted(&used_at(0, 0, 100_000_000_000), 100_000_010_100);
+        let used = used_at(7, 7, 200_000_000_000);
         assert!(clocks.since_counted(&used, 200_000_020_100) < 11_000);
     }
 }

@@ -6,16 +6,16 @@ use std::os::fd::OwnedFd;
 use flowtrace_schema::ProcessLayer;
 
 use super::table::Table;
-use crate::bpf::followed::Followed;
-use crate::bpf::successor::Successor;
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 use crate::proc::tracepoints::{Guard, Tracepoints};
 
 mod announced;
 mod clocks;
-mod told;
+mod tracepoints;
 
 use announced::Announced;
-use told::Told;
+use tracepoints::TracepointFeed;
 
 /// Environment variable: set, programs are not asked though they could tell.
 const BY_CONNECTOR: &str = "FLOWTRACE_PROCESSES_BY_CONNECTOR";
@@ -23,7 +23,7 @@ const BY_CONNECTOR: &str = "FLOWTRACE_PROCESSES_BY_CONNECTOR";
 /// What was told and not handled yet.
 pub(crate) enum Feed {
     /// By programs of ours, with all that can be known.
-    Told(Box<Told>),
+    Tracepoints(Box<TracepointFeed>),
     /// By the proc connector, and taskstats where that may be had.
     Announced(Announced),
 }
@@ -34,7 +34,7 @@ pub(crate) struct Ready(Tracepoints);
 impl Ready {
     /// Those, where they may be had, that tell of these processes and all that they fork, or of all of the machine; `with_tables`: also
     /// of what processes have open, where that can be told ([`Feed::contents`] says so).
-    pub(crate) fn load(processes: Option<Followed>, with_tables: bool) -> Option<Ready> {
+    pub(crate) fn load(processes: Option<TracedPids>, with_tables: bool) -> Option<Ready> {
         if std::env::var_os(BY_CONNECTOR).is_some() {
             return None;
         }
@@ -44,10 +44,12 @@ impl Ready {
     }
 
     /// Listens to them from now on; what is run when a call returns is the successor of that.
-    pub(crate) fn begin(self, returns: Option<&Successor>) -> Option<Feed> {
+    pub(crate) fn begin(self, returns: Option<&TailCall>) -> Option<Feed> {
         let Ready(mut tracepoints) = self;
         tracepoints.begin(returns).ok()?;
-        Some(Feed::Told(Box::new(Told::new(tracepoints))))
+        Some(Feed::Tracepoints(Box::new(TracepointFeed::new(
+            tracepoints,
+        ))))
     }
 }
 
@@ -56,14 +58,14 @@ impl Feed {
     /// told of.
     pub(crate) fn guard(&self, views: &[u64]) -> Option<Guard> {
         match self {
-            Feed::Told(told) => told.guard(views),
+            Feed::Tracepoints(tracepoints) => tracepoints.guard(views),
             Feed::Announced(_) => None,
         }
     }
 
     /// True if open files are reported, and the calls that open them.
     pub(crate) fn reports_files(&self) -> bool {
-        matches!(self, Feed::Told(told) if told.reports_files())
+        matches!(self, Feed::Tracepoints(tracepoints) if tracepoints.reports_files())
     }
 
     /// The same to the kernel's announcements.
@@ -76,7 +78,7 @@ impl Feed {
 
     pub(super) fn layer(&self) -> ProcessLayer {
         match self {
-            Feed::Told(_) => ProcessLayer::Tracepoints,
+            Feed::Tracepoints(_) => ProcessLayer::Tracepoints,
             Feed::Announced(_) => ProcessLayer::Connector,
         }
     }
@@ -84,7 +86,7 @@ impl Feed {
     /// Whether the kernel tells what each process used.
     pub(super) fn has_costs(&self) -> bool {
         match self {
-            Feed::Told(_) => true,
+            Feed::Tracepoints(_) => true,
             Feed::Announced(announced) => announced.has_costs(),
         }
     }
@@ -92,7 +94,7 @@ impl Feed {
     /// A descriptor that is readable when something was told, or when there is much of it.
     pub(super) fn signal(&self) -> io::Result<OwnedFd> {
         match self {
-            Feed::Told(told) => told.signal(),
+            Feed::Tracepoints(tracepoints) => tracepoints.signal(),
             Feed::Announced(announced) => announced.signal(),
         }
     }
@@ -100,7 +102,7 @@ impl Feed {
     /// Tells `table` all that was told until now.
     pub(super) fn pump(&mut self, table: &mut Table) {
         match self {
-            Feed::Told(told) => told.pump(table),
+            Feed::Tracepoints(tracepoints) => tracepoints.pump(table),
             Feed::Announced(announced) => announced.pump(table),
         }
     }
@@ -108,7 +110,7 @@ impl Feed {
     /// Counts what was dropped. True: there was something, and the table may be wrong.
     pub(super) fn count_losses(&mut self, table: &Table) -> bool {
         match self {
-            Feed::Told(told) => told.count_losses(table),
+            Feed::Tracepoints(tracepoints) => tracepoints.count_losses(table),
             Feed::Announced(announced) => announced.count_losses(table),
         }
     }

@@ -8,7 +8,7 @@ use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::room::PATIENCE;
+use super::backpressure::PATIENCE;
 use super::sample::Sample;
 use crate::proc;
 
@@ -22,14 +22,14 @@ const STORM: usize = 10_000;
 
 /// The threads that are held. All calls must come from one thread, which is the tracer of those; they go on when it ends.
 #[derive(Debug, Default)]
-pub(super) struct Hold {
+pub(super) struct Throttle {
     /// Who made most of the last calls.
     busy: Vec<Pid>,
-    held: Vec<Pid>,
+    stopped: Vec<Pid>,
     since: Option<Instant>,
 }
 
-impl Hold {
+impl Throttle {
     /// These came out of the rings at one time.
     pub(super) fn saw(&mut self, samples: &[Sample]) {
         self.busy.clear();
@@ -62,7 +62,7 @@ impl Hold {
             if ptrace::seize(tid, ptrace::Options::empty()).is_ok() {
                 // Of one that ends meanwhile it fails.
                 let _ = ptrace::interrupt(tid);
-                self.held.push(tid);
+                self.stopped.push(tid);
                 self.since.get_or_insert_with(Instant::now);
             }
         }
@@ -70,8 +70,8 @@ impl Hold {
 
     /// Lets all go on. Those that have not come to their stop yet are let go by a later call.
     pub(super) fn release(&mut self) {
-        self.held.retain(|&tid| !let_go(tid));
-        if self.held.is_empty() {
+        self.stopped.retain(|&tid| !let_go(tid));
+        if self.stopped.is_empty() {
             self.since = None;
         }
     }
@@ -129,28 +129,28 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut hold = Hold::default();
-        hold.saw(&calls_of(child.id(), STORM / 2));
-        hold.stop();
-        assert!(hold.held.is_empty(), "no storm");
+        let mut throttle = Throttle::default();
+        throttle.saw(&calls_of(child.id(), STORM / 2));
+        throttle.stop();
+        assert!(throttle.stopped.is_empty(), "no storm");
         let mut samples = calls_of(child.id(), STORM);
         samples.extend(calls_of(1, STEP));
-        hold.saw(&samples);
-        hold.stop();
-        if hold.held.is_empty() {
+        throttle.saw(&samples);
+        throttle.stop();
+        if throttle.stopped.is_empty() {
             eprintln!("skipped: ptrace is not allowed here");
             child.kill().unwrap();
             child.wait().unwrap();
             return;
         }
-        assert_eq!(hold.held.len(), 1, "the first process does nothing");
+        assert_eq!(throttle.stopped.len(), 1, "the first process does nothing");
         becomes(child.id(), |state| state == 't');
         // A signal is not lost meanwhile, and what is already held is not held twice.
-        hold.saw(&samples);
-        hold.stop();
-        assert_eq!(hold.held.len(), 1);
-        while !hold.held.is_empty() {
-            hold.release();
+        throttle.saw(&samples);
+        throttle.stop();
+        assert_eq!(throttle.stopped.len(), 1);
+        while !throttle.stopped.is_empty() {
+            throttle.release();
         }
         becomes(child.id(), |state| state != 't');
         drop(child.stdin.take());
@@ -168,11 +168,11 @@ mod tests {
             .unwrap();
         let samples = calls_of(child.id(), STORM);
         for _ in 0..300 {
-            let mut hold = Hold::default();
-            hold.saw(&samples);
-            hold.stop();
-            while !hold.held.is_empty() {
-                hold.release();
+            let mut throttle = Throttle::default();
+            throttle.saw(&samples);
+            throttle.stop();
+            while !throttle.stopped.is_empty() {
+                throttle.release();
             }
             assert_eq!(proc::tracer_of(child.id()), None);
         }
@@ -182,18 +182,18 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_not_held() {
+    fn a_process_that_is_gone_is_not_stopped() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut hold = Hold::default();
-        hold.saw(&calls_of(child.id(), STORM));
-        hold.stop();
+        let mut throttle = Throttle::default();
+        throttle.saw(&calls_of(child.id(), STORM));
+        throttle.stop();
         child.kill().unwrap();
         child.wait().unwrap();
-        while !hold.held.is_empty() {
-            hold.release();
+        while !throttle.stopped.is_empty() {
+            throttle.release();
         }
-        hold.saw(&calls_of(child.id(), STORM));
-        hold.stop();
-        assert!(hold.held.is_empty());
+        throttle.saw(&calls_of(child.id(), STORM));
+        throttle.stop();
+        assert!(throttle.stopped.is_empty());
     }
 }

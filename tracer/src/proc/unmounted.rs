@@ -30,7 +30,7 @@ mod inherited_files;
 mod made;
 mod names;
 mod paths;
-mod told;
+mod reported;
 
 use inherited_files::InheritedFiles;
 use made::{Home, is_fresh};
@@ -41,12 +41,12 @@ use paths::{full_path, has_dots, is_kernels, is_plain_read, named, stands_for_de
 const REMEMBERED: usize = 1 << 16;
 
 /// Records the files outside.
-pub(crate) struct Outside {
+pub(crate) struct UnmountedFiles {
     host: HostId,
     files: Arc<FileTable>,
     ring: CallRing,
     /// Whoever wants to know what descriptors stand for.
-    told: Option<Descriptions>,
+    descriptions: Option<Descriptions>,
     views: Views,
     /// System files by their path; `None`: there is none.
     system: HashMap<OsString, Option<FileId>>,
@@ -70,8 +70,8 @@ pub(crate) struct Outside {
 type Inode = (u64, u64, Option<u32>);
 
 /// Which inode the kernel told of.
-fn inode(told: &Attributes) -> Inode {
-    (told.dev, told.ino, told.generation)
+fn inode(attributes: &Attributes) -> Inode {
+    (attributes.dev, attributes.ino, attributes.generation)
 }
 
 /// A name that may not be looked up ([`near`]).
@@ -86,23 +86,23 @@ pub(crate) struct Open {
     pub(crate) start_ns: u64,
 }
 
-impl Outside {
+impl UnmountedFiles {
     /// `follows`: what programs were handed is to be looked at when they end.
     pub(crate) fn new(
         host: HostId,
         files: Arc<FileTable>,
         recorder: &Recorder,
         views: Views,
-        told: Option<Descriptions>,
+        descriptions: Option<Descriptions>,
         follows: bool,
-    ) -> Outside {
-        Outside {
+    ) -> UnmountedFiles {
+        UnmountedFiles {
             host,
             files,
             ring: recorder.call_ring(),
-            inherited: (follows && told.is_none()).then(InheritedFiles::default),
-            first: told.clone(),
-            told,
+            inherited: (follows && descriptions.is_none()).then(InheritedFiles::default),
+            first: descriptions.clone(),
+            descriptions,
             views,
             system: HashMap::new(),
             names: HashMap::new(),
@@ -144,10 +144,10 @@ impl Outside {
             },
         };
         if let Some(file) = file {
-            if let Some(told) = &self.told {
+            if let Some(descriptions) = &self.descriptions {
                 match result {
-                    Some(fd) => told.opened(tracee.tid, fd, file, flags, now),
-                    None => told.opens(tracee.tid, file, flags, now),
+                    Some(fd) => descriptions.opened(tracee.tid, fd, file, flags, now),
+                    None => descriptions.opens(tracee.tid, file, flags, now),
                 }
             }
             self.record(tracee, Op::Open, file, flags, (now, now));
@@ -238,8 +238,8 @@ impl Outside {
         now: u64,
     ) -> Option<FileId> {
         let file = self.found(path, attributes, open.flags, now)?;
-        if let Some(told) = &self.told {
-            told.opened(tracee.tid, fd, file, open.flags, now);
+        if let Some(descriptions) = &self.descriptions {
+            descriptions.opened(tracee.tid, fd, file, open.flags, now);
         }
         let op = if open.creates == Some(true) {
             Op::Create
@@ -336,7 +336,7 @@ impl Outside {
 }
 
 /// Files have grown since they were opened.
-impl Drop for Outside {
+impl Drop for UnmountedFiles {
     fn drop(&mut self) {
         for (path, file) in std::mem::take(&mut self.names) {
             let same = |found: &Attributes| {

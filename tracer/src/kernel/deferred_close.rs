@@ -9,7 +9,7 @@ use crate::helper_process::{Group, HelperProcess, is_silent_end};
 /// While it lives another process holds the same descriptors.
 #[must_use]
 #[derive(Debug)]
-pub(super) struct Parting {
+pub(super) struct DeferredClose {
     /// Its end tells the other one.
     _ours: PipeWriter,
 }
@@ -19,9 +19,9 @@ pub(super) struct Parting {
 ///
 /// # Errors
 /// When no process can be made.
-pub(super) fn leave_to_another(held: &[BorrowedFd<'_>]) -> io::Result<Parting> {
+pub(super) fn leave_to_another(open: &[BorrowedFd<'_>]) -> io::Result<DeferredClose> {
     let (other, ours) = io::pipe()?;
-    let mut kept: Vec<RawFd> = held.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut kept: Vec<RawFd> = open.iter().map(AsRawFd::as_raw_fd).collect();
     kept.push(other.as_raw_fd());
     kept.sort_unstable();
     let wait = || {
@@ -29,7 +29,7 @@ pub(super) fn leave_to_another(held: &[BorrowedFd<'_>]) -> io::Result<Parting> {
     };
     // SAFETY: it reads from a pipe that it keeps, and nothing else.
     unsafe { HelperProcess::begin(c"flowtrace-close", Group::Own, &kept, wait) }?.leave();
-    Ok(Parting { _ours: ours })
+    Ok(DeferredClose { _ours: ours })
 }
 
 #[cfg(test)]
@@ -42,19 +42,19 @@ mod tests {
     fn another_is_the_last_to_let_go() {
         let (reader, writer) = io::pipe().unwrap();
         let (mut other_reader, other_writer) = io::pipe().unwrap();
-        let parting = leave_to_another(&[writer.as_fd()]).unwrap();
+        let deferred = leave_to_another(&[writer.as_fd()]).unwrap();
         drop(writer);
         drop(other_writer);
         // What it was not given it does not hold.
         assert_eq!(io::Read::read(&mut other_reader, &mut [0]).unwrap(), 0);
-        let (told, ended) = std::sync::mpsc::channel();
+        let (sender, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut reader = reader;
-            told.send(io::Read::read(&mut reader, &mut [0]).unwrap())
+            sender.send(io::Read::read(&mut reader, &mut [0]).unwrap())
         });
         let soon = Duration::from_millis(100);
         assert!(ended.recv_timeout(soon).is_err(), "it has let go too soon");
-        drop(parting);
+        drop(deferred);
         assert_eq!(ended.recv().unwrap(), 0);
     }
 }

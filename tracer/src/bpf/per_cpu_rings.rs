@@ -32,7 +32,7 @@ const READ: usize = 64;
 
 /// All rings.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct PerCpuRings {
     slots: Mapped,
     states: Mapped,
     /// Slots of a ring, as a power of 2.
@@ -42,19 +42,19 @@ pub(crate) struct Lanes {
     read: Vec<u64>,
 }
 
-impl Lanes {
+impl PerCpuRings {
     /// A ring of `size` bytes, a power of 2 of at least 16 KiB, for each of so many CPUs.
     ///
     /// # Errors
     /// When the kernel refuses, or there are more CPUs than the programs have room for.
-    pub(crate) fn new(cpus: u32, size: usize) -> io::Result<Lanes> {
+    pub(crate) fn new(cpus: u32, size: usize) -> io::Result<PerCpuRings> {
         if cpus as usize > CPUS {
             return Err(io::Error::other(format!(
                 "{cpus} CPUs are more than {CPUS}"
             )));
         }
         let bits = (size >> SLOT_BITS).ilog2();
-        Ok(Lanes {
+        Ok(PerCpuRings {
             slots: Mapped::new(SLOT, cpus << bits)?,
             states: Mapped::new(STATE * CPUS, 1)?,
             bits,

@@ -58,7 +58,7 @@ mod tests {
     use crate::stat;
 
     #[test]
-    fn a_file_that_was_just_made_is_told_from_one_that_was_there() {
+    fn a_file_that_was_just_made_is_distinguished_from_one_that_was_there() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("x");
         let file = fs::File::create(&path).unwrap();

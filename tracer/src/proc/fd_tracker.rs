@@ -13,11 +13,11 @@ use super::descriptors;
 use super::links;
 use super::near;
 use super::observer::{Observer, Tracee};
-use super::outside::{NameChange, Open, Outside};
 use super::reading;
 use super::snapshot::ProcessSnapshot;
-use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_at_hand, path_at};
+use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_resident, path_at};
 use super::tracepoints::Called;
+use super::unmounted::{NameChange, Open, UnmountedFiles};
 use super::views::Views;
 use crate::file_table::FileTable;
 use crate::kernel::Descriptions;
@@ -32,18 +32,18 @@ pub(crate) enum By {
     /// Stops at the calls that the filter in the command picks, and looks at what held processes have.
     Calls,
     /// The same looks alone.
-    Looks,
+    Snapshots,
     /// What the kernel tells of forks, execs, ends and calls: nobody is held.
     Kernel,
 }
 
 /// Sees descriptors and calls.
-pub(crate) struct Wiring {
+pub(crate) struct FdTracker {
     recorder: Recorder,
     channels: Channels,
-    outside: Outside,
+    unmounted: UnmountedFiles,
     /// Whoever wants to know what descriptors stand for.
-    told: Option<Descriptions>,
+    descriptions: Option<Descriptions>,
     by: By,
     /// Calls whose return is waited for, by thread.
     pending: HashMap<u32, Pending>,
@@ -68,7 +68,7 @@ enum Pending {
     Mount,
 }
 
-impl Wiring {
+impl FdTracker {
     /// Sees what is to be seen of files that are in none of `views`.
     pub(crate) fn new(
         host: HostId,
@@ -77,17 +77,24 @@ impl Wiring {
         files: Arc<FileTable>,
         views: Views,
         by: By,
-        told: Option<Descriptions>,
-    ) -> Wiring {
-        let follows = by != By::Looks;
+        descriptions: Option<Descriptions>,
+    ) -> FdTracker {
+        let follows = by != By::Snapshots;
         let mut channels = Channels::new(registry, recorder.clone());
         if by == By::Kernel {
             channels.see_calls();
         }
-        Wiring {
+        FdTracker {
             channels,
-            outside: Outside::new(host, files, &recorder, views, told.clone(), follows),
-            told,
+            unmounted: UnmountedFiles::new(
+                host,
+                files,
+                &recorder,
+                views,
+                descriptions.clone(),
+                follows,
+            ),
+            descriptions,
             recorder,
             by,
             pending: HashMap::new(),
@@ -97,7 +104,7 @@ impl Wiring {
 
     /// The command is going to run as process `pid`, which waits: where nobody is held it may have ended when its begin is told.
     pub(crate) fn launch(&mut self, pid: u32) {
-        self.outside.begun(pid);
+        self.unmounted.begun(pid);
     }
 
     /// What to wait for at the return of a call.
@@ -117,8 +124,8 @@ impl Wiring {
             CallKind::UnlinkAt => self.removing(tracee, Some(fd(a)), b),
             CallKind::Rename => {
                 let (from, to) = (path(a)?, path(b)?);
-                let outside = &self.outside;
-                let change = outside.renaming(tracee, (None, &from), (None, &to), false);
+                let unmounted = &self.unmounted;
+                let change = unmounted.renaming(tracee, (None, &from), (None, &to), false);
                 change.map(Pending::Names)
             }
             CallKind::RenameAt => {
@@ -126,20 +133,20 @@ impl Wiring {
                 let exchange = e as u32 == libc::RENAME_EXCHANGE;
                 let (from, to) = (path(b)?, path(d)?);
                 let (from, to) = ((Some(fd(a)), &*from), (Some(fd(c)), &*to));
-                let change = self.outside.renaming(tracee, from, to, exchange);
+                let change = self.unmounted.renaming(tracee, from, to, exchange);
                 change.map(Pending::Names)
             }
             CallKind::Link => {
                 let (from, to) = (path(a)?, path(b)?);
                 let change = self
-                    .outside
+                    .unmounted
                     .linking(tracee, Some((None, &from)), (None, &to));
                 change.map(Pending::Names)
             }
             CallKind::LinkAt => {
                 let (from, to) = (path(b)?, path(d)?);
                 let (from, to) = (Some((Some(fd(a)), &*from)), (Some(fd(c)), &*to));
-                self.outside.linking(tracee, from, to).map(Pending::Names)
+                self.unmounted.linking(tracee, from, to).map(Pending::Names)
             }
             CallKind::Pipe => Some(Pending::Pair(a)),
             CallKind::SocketPair => Some(Pending::Pair(d)),
@@ -164,11 +171,11 @@ impl Wiring {
             CallKind::AsyncIo | CallKind::Ring => None,
             CallKind::Mount if d & CHANGES_MOUNT != 0 => None,
             CallKind::Mount => {
-                let hides = self.outside.mounting(tracee, None, &path(b)?);
+                let hides = self.unmounted.mounting(tracee, None, &path(b)?);
                 hides.then_some(Pending::Mount)
             }
             CallKind::MoveMount => {
-                let hides = self.outside.mounting(tracee, Some(fd(c)), &path(d)?);
+                let hides = self.unmounted.mounting(tracee, Some(fd(c)), &path(d)?);
                 hides.then_some(Pending::Mount)
             }
         }
@@ -185,14 +192,14 @@ impl Wiring {
         let elsewhere = self.elsewhere.contains(&tracee.pid);
         let path = path_at(tracee.tid, path)?;
         if !elsewhere
-            && (self.outside.is_settled(tracee, &path, flags, None, now)
-                || self.outside.is_in_view(tracee, directory, &path))
+            && (self.unmounted.is_settled(tracee, &path, flags, None, now)
+                || self.unmounted.is_in_view(tracee, directory, &path))
         {
             return None;
         }
         let is_absent = || match elsewhere {
             true => None,
-            false => self.outside.is_absent(tracee, directory, &path),
+            false => self.unmounted.is_absent(tracee, directory, &path),
         };
         let open = Open {
             flags,
@@ -216,18 +223,18 @@ impl Wiring {
     }
 
     /// An open of which the kernel has told.
-    fn told_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
+    fn reported_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
         if called.made.is_fifo() {
-            self.told_channels(tracee, called, now);
+            self.reported_channels(tracee, called, now);
         } else {
-            self.outside.told(tracee, called, flags, now);
+            self.unmounted.reported(tracee, called, flags, now);
         }
     }
 
-    fn told_channels(&mut self, tracee: Tracee, called: &Called, now: u64) {
-        self.channels.told(tracee, called, now);
-        if let Some(told) = &self.told {
-            told.came_by(tracee, called, now);
+    fn reported_channels(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        self.channels.reported(tracee, called, now);
+        if let Some(descriptions) = &self.descriptions {
+            descriptions.came_by(tracee, called, now);
         }
     }
 
@@ -236,14 +243,14 @@ impl Wiring {
             return None;
         }
         let path = path_at(tracee.tid, path)?;
-        let change = self.outside.removing(tracee, directory, &path);
+        let change = self.unmounted.removing(tracee, directory, &path);
         change.map(Pending::Names)
     }
 
     fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
         self.channels.made(tracee, descriptors, now);
-        if let Some(told) = &self.told {
-            told.made(tracee, descriptors, now);
+        if let Some(descriptions) = &self.descriptions {
+            descriptions.made(tracee, descriptors, now);
         }
     }
 
@@ -256,7 +263,7 @@ impl Wiring {
         } else {
             // The kernel does not tell a path of more than a page.
             let path = links::target(tracee.tid, fd).unwrap_or_default();
-            self.outside
+            self.unmounted
                 .opened(tracee, fd, open, &path, &attributes, now);
         }
     }
@@ -283,10 +290,10 @@ fn creates(flags: u32) -> Option<bool> {
     }
 }
 
-impl Observer for Wiring {
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        self.channels.forked(parent, child, moment, now);
-        self.outside.forked(parent, child);
+impl Observer for FdTracker {
+    fn forked(&mut self, parent: Tracee, child: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        self.channels.forked(parent, child, snapshot, now);
+        self.unmounted.forked(parent, child);
         if self.elsewhere.contains(&parent.pid) {
             self.elsewhere.insert(child.pid);
         }
@@ -298,7 +305,7 @@ impl Observer for Wiring {
 
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, _now: u64) {
         if prev.is_none() && self.by != By::Kernel {
-            self.outside.begun(tracee.pid);
+            self.unmounted.begun(tracee.pid);
         }
         if prev.is_none() && self.by == By::Calls {
             let filters = |pid| reading::filters_of(pid).unwrap_or(0);
@@ -310,9 +317,9 @@ impl Observer for Wiring {
         }
     }
 
-    fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        self.channels.executed(tracee, moment, now);
-        self.outside.began_with(tracee, moment, now);
+    fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        self.channels.executed(tracee, snapshot, now);
+        self.unmounted.began_with(tracee, snapshot, now);
     }
 
     fn image_over(
@@ -323,7 +330,7 @@ impl Observer for Wiring {
         now: u64,
     ) {
         self.channels.image_over(tracee, usage, exec);
-        self.outside.image_over(tracee, usage, exec, now);
+        self.unmounted.image_over(tracee, usage, exec, now);
     }
 
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
@@ -331,7 +338,7 @@ impl Observer for Wiring {
         let pending = match near::may_serve()
             && !call
                 .addresses()
-                .all(|address| is_at_hand(tracee.tid, address))
+                .all(|address| is_resident(tracee.tid, address))
         {
             true => Some(Pending::Unread(call, now)),
             false => self.enter(tracee, call, now),
@@ -353,8 +360,8 @@ impl Observer for Wiring {
         if let (Pending::Connect(fd, address), true) = (&pending, in_progress) {
             if let Some(address) = sockets::address_at(tracee.tid, *address) {
                 self.channels.connecting(tracee, *fd, address, now);
-                if let Some(told) = &self.told {
-                    told.made(tracee, &[*fd], now);
+                if let Some(descriptions) = &self.descriptions {
+                    descriptions.made(tracee, &[*fd], now);
                 }
             }
             return;
@@ -386,34 +393,34 @@ impl Observer for Wiring {
             Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
             // Read by now.
             Pending::Unread(..) => {}
-            Pending::Names(change) => self.outside.changed(change, now),
+            Pending::Names(change) => self.unmounted.changed(change, now),
             Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
         }
     }
 
-    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         let [_, b, c, d, e, _] = called.call.arguments;
         let name = |place: usize| called.names[place].as_deref().map(Path::as_os_str);
         match called.call.kind {
-            CallKind::Open => self.told_open(tracee, called, b as u32, now),
-            CallKind::OpenAt => self.told_open(tracee, called, c as u32, now),
+            CallKind::Open => self.reported_open(tracee, called, b as u32, now),
+            CallKind::OpenAt => self.reported_open(tracee, called, c as u32, now),
             CallKind::Creat => {
                 let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-                self.told_open(tracee, called, flags as u32, now);
+                self.reported_open(tracee, called, flags as u32, now);
             }
             // Its flags are in memory: of those that matter here the open file has all but one.
             CallKind::OpenAt2 => {
                 let flags = called.made.state(called.result as i32);
                 let flags = flags.map_or(0, |(flags, _)| flags);
-                self.told_open(tracee, called, flags, now);
+                self.reported_open(tracee, called, flags, now);
             }
             CallKind::UnlinkAt if c as i32 & libc::AT_REMOVEDIR != 0 => {}
             CallKind::Unlink | CallKind::UnlinkAt => {
                 if !self.elsewhere.contains(&tracee.pid)
                     && let Some(path) = name(0)
-                    && let Some(change) = self.outside.removing(tracee, None, path)
+                    && let Some(change) = self.unmounted.removing(tracee, None, path)
                 {
-                    self.outside.changed(change, now);
+                    self.unmounted.changed(change, now);
                 }
             }
             CallKind::Rename | CallKind::RenameAt => {
@@ -421,22 +428,22 @@ impl Observer for Wiring {
                     called.call.kind == CallKind::RenameAt && e as u32 == libc::RENAME_EXCHANGE;
                 if let (Some(from), Some(to)) = (name(0), name(1)) {
                     let (from, to) = ((None, from), (None, to));
-                    let mut change = self.outside.renaming(tracee, from, to, exchange);
+                    let mut change = self.unmounted.renaming(tracee, from, to, exchange);
                     // The process may be gone, and with it where it looked.
                     if let Some(NameChange::Renamed { is_foreign, .. }) = &mut change {
                         *is_foreign |= self.elsewhere.contains(&tracee.pid);
                     }
                     if let Some(change) = change {
-                        self.outside.changed(change, now);
+                        self.unmounted.changed(change, now);
                     }
                 }
             }
             CallKind::Link | CallKind::LinkAt => {
                 let from = name(0).map(|from| (None, from));
                 if let Some(to) = name(1)
-                    && let Some(change) = self.outside.linking(tracee, from, (None, to))
+                    && let Some(change) = self.unmounted.linking(tracee, from, (None, to))
                 {
-                    self.outside.changed(change, now);
+                    self.unmounted.changed(change, now);
                 }
             }
             CallKind::Pipe
@@ -447,14 +454,14 @@ impl Observer for Wiring {
             | CallKind::SendTo
             | CallKind::SendMessage
             | CallKind::ReceiveMessage
-            | CallKind::ReceiveMessages => self.told_channels(tracee, called, now),
+            | CallKind::ReceiveMessages => self.reported_channels(tracee, called, now),
             CallKind::Splice => self.channels.splices(tracee.pid),
             CallKind::ChangeView => {
                 self.elsewhere.insert(tracee.pid);
             }
             CallKind::Mount if d & CHANGES_MOUNT != 0 => {}
             CallKind::Mount | CallKind::MoveMount => {
-                if name(0).is_some_and(|path| self.outside.mounting(tracee, None, path)) {
+                if name(0).is_some_and(|path| self.unmounted.mounting(tracee, None, path)) {
                     self.recorder.lost(Loss::MountsInside, 1);
                 }
             }
@@ -462,10 +469,10 @@ impl Observer for Wiring {
         }
     }
 
-    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn ProcessSnapshot, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, last: bool, snapshot: &dyn ProcessSnapshot, now: u64) {
         if last {
-            self.channels.exiting(tracee.pid, moment, now);
-            self.outside.exiting(tracee, moment);
+            self.channels.exiting(tracee.pid, snapshot, now);
+            self.unmounted.exiting(tracee, snapshot);
         }
     }
 
@@ -473,7 +480,7 @@ impl Observer for Wiring {
         self.pending.remove(&tracee.tid);
         if tracee.tid == tracee.pid {
             self.channels.ended(tracee.pid);
-            self.outside.ended(tracee);
+            self.unmounted.ended(tracee);
             self.elsewhere.remove(&tracee.pid);
         }
     }

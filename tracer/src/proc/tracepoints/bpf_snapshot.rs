@@ -32,7 +32,7 @@ const MINOR_BITS: u32 = 20;
 
 /// What a process had open at its fork, its exec, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct BpfSnapshot {
     /// The process, and the thread that made the call.
     pub(crate) pid: u32,
     pub(crate) tid: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Told {
     pub(super) piped: BTreeMap<i32, String>,
     contents: OnceLock<BTreeMap<i32, String>>,
     /// Of the process that has it as a child.
-    pub(super) of_parent: Option<Box<Told>>,
+    pub(super) of_parent: Option<Box<BpfSnapshot>>,
 }
 
 /// A descriptor.
@@ -76,12 +76,12 @@ pub(super) struct Open {
     left: Option<u32>,
 }
 
-impl Told {
+impl BpfSnapshot {
     /// From what the record of a table tells. `None`: it is cut short.
-    pub(super) fn of_table(tid: u32, is_cut: bool, table: &[u8]) -> Option<Told> {
+    pub(super) fn of_table(tid: u32, is_cut: bool, table: &[u8]) -> Option<BpfSnapshot> {
         let entries = table.get(ENTRIES..)?.chunks_exact(ENTRY);
         let open = entries.filter_map(Open::read).collect();
-        Told::new((half(table, PROCESS)?, tid), is_cut, table, open)
+        BpfSnapshot::new((half(table, PROCESS)?, tid), is_cut, table, open)
     }
 
     /// Of a process and one of its threads. `None`: `traffic` is cut short.
@@ -90,13 +90,13 @@ impl Told {
         is_cut: bool,
         traffic: &[u8],
         mut open: Vec<(i32, Open)>,
-    ) -> Option<Told> {
+    ) -> Option<BpfSnapshot> {
         let traffic = |index: usize| word(traffic, 8 * index);
         // Of a number that is told twice the last one holds.
         open.reverse();
         open.sort_by_key(|(fd, _)| *fd);
         open.dedup_by_key(|(fd, _)| *fd);
-        Some(Told {
+        Some(BpfSnapshot {
             pid,
             tid,
             is_shared: false,
@@ -200,7 +200,7 @@ impl Open {
     }
 }
 
-impl ProcessSnapshot for Told {
+impl ProcessSnapshot for BpfSnapshot {
     fn shares_descriptors(&self) -> Option<bool> {
         Some(self.is_shared)
     }
@@ -275,12 +275,12 @@ impl ProcessSnapshot for Told {
         })
     }
 
-    fn as_told(&self, fd: i32) -> Option<Attributes> {
+    fn as_reported(&self, fd: i32) -> Option<Attributes> {
         let open = self.regular(fd)?;
         let inode = (open.device, open.inode);
         Some(Attributes {
             generation: open.generation,
-            ..Attributes::told(inode, open.kind, open.size)
+            ..Attributes::reported(inode, open.kind, open.size)
         })
     }
 

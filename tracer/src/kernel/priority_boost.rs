@@ -8,27 +8,27 @@ use crate::priority;
 /// sessions its priority says nothing (sched(7), "The autogroup feature"), and what they take from it is lost with what finds no
 /// room. A real-time thread takes the processor from whoever runs where it was last, though another one may be idle, so not for longer.
 #[derive(Debug)]
-pub(super) struct Hurry {
-    processors: u32,
+pub(super) struct PriorityBoost {
+    cpus: u32,
     /// Looks until there is none, or it is asked again.
     left: u32,
 }
 
-impl Hurry {
-    pub(super) fn new() -> Hurry {
-        Hurry {
-            processors: crate::cpus::array_length().unwrap_or(u32::MAX),
+impl PriorityBoost {
+    pub(super) fn new() -> PriorityBoost {
+        PriorityBoost {
+            cpus: crate::cpus::array_length().unwrap_or(u32::MAX),
             left: 0,
         }
     }
 
     /// The rings were emptied.
-    pub(super) fn looked(&mut self, fill_fast: bool) {
-        const LOOKS: u32 = 100;
+    pub(super) fn rings_read(&mut self, fill_fast: bool) {
+        const READS: u32 = 100;
         let was = self.left > 0;
         self.left = self.left.saturating_sub(1);
         if fill_fast || self.left == 0 && self.is_crowded() {
-            self.left = LOOKS;
+            self.left = READS;
         }
         match (was, self.left > 0) {
             (false, true) => priority::at_once(),
@@ -41,7 +41,7 @@ impl Hurry {
     fn is_crowded(&self) -> bool {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         // The calling thread runs, too.
-        running(&load).is_some_and(|running| running > self.processors.saturating_add(1))
+        running(&load).is_some_and(|running| running > self.cpus.saturating_add(1))
     }
 }
 
@@ -64,17 +64,17 @@ mod tests {
     }
 
     #[test]
-    fn it_lasts_for_some_looks_and_no_longer() {
-        let mut hurry = Hurry {
-            processors: u32::MAX,
+    fn it_lasts_for_some_reads_and_no_longer() {
+        let mut boost = PriorityBoost {
+            cpus: u32::MAX,
             left: 0,
         };
-        hurry.looked(false);
-        assert_eq!(hurry.left, 0);
-        hurry.looked(true);
-        let looks = hurry.left;
-        assert!(looks > 0);
-        (0..looks).for_each(|_| hurry.looked(false));
-        assert_eq!(hurry.left, 0);
+        boost.rings_read(false);
+        assert_eq!(boost.left, 0);
+        boost.rings_read(true);
+        let reads = boost.left;
+        assert!(reads > 0);
+        (0..reads).for_each(|_| boost.rings_read(false));
+        assert_eq!(boost.left, 0);
     }
 }

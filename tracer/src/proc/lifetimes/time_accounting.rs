@@ -29,7 +29,7 @@ pub(super) struct Life {
 
 /// What the threads of an image had in common.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Books {
+pub(super) struct TimeAccounting {
     pub(super) thread_ns: u64,
     block_io_ticks: u64,
 }
@@ -45,7 +45,7 @@ impl Life {
     }
 }
 
-impl Books {
+impl TimeAccounting {
     /// Reads what thread `tid`, which is in its last stop in this image, waited for block devices.
     pub(super) fn read(&mut self, pid: u32, tid: u32, life: &mut Life) {
         if *DELAY_ACCOUNTING && let Some(ticks) = block_io_ticks(pid, tid) {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_part_of_a_life_is_counted_once() {
-        let (mut first, mut second) = (Books::default(), Books::default());
+        let (mut first, mut second) = (TimeAccounting::default(), TimeAccounting::default());
         let mut leader = Life::new(100);
         first.next_image(&mut leader, 150);
         let mut other = Life::new(200);

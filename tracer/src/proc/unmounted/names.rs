@@ -7,7 +7,7 @@ use flowtrace_schema::FileKind;
 
 use super::super::near::{self, Found, There, real};
 use super::paths::full_path;
-use super::{Inode, Outside};
+use super::{Inode, UnmountedFiles};
 use crate::file_table::NameIn;
 use crate::proc::observer::Tracee;
 
@@ -29,7 +29,7 @@ pub(crate) enum NameChange {
     },
 }
 
-impl Outside {
+impl UnmountedFiles {
     /// The change that a call is going to make, if it concerns a name that was recorded.
     pub(crate) fn removing(
         &self,
@@ -131,10 +131,10 @@ impl Outside {
                 attributes: found, ..
             }) => {
                 // Who was gone when its file was looked at left what the kernel told of that.
-                let is_it = |told: &Inode| (told.0, told.1) == (found.dev, found.ino);
-                let told = || self.inodes.iter().find(|(told, _)| is_it(told));
-                let told = || told().map(|(_, &file)| file);
-                self.files.known_inode(&found).or_else(told)
+                let is_it = |known: &Inode| (known.0, known.1) == (found.dev, found.ino);
+                let known = || self.inodes.iter().find(|(known, _)| is_it(known));
+                let known = || known().map(|(_, &file)| file);
+                self.files.known_inode(&found).or_else(known)
             }
             // The new name is gone already, or not to be looked up.
             Found::Nothing | Found::Unknown => self.names.get(from.unwrap_or(to)).copied(),
@@ -169,7 +169,7 @@ impl Outside {
             .chain(replaced.map(|file| (file, from)))
         {
             self.names.insert(path.to_owned(), file);
-            self.look_again(file, path);
+            self.check_again(file, path);
         }
         self.files.renamed(
             NameIn::full_path(from.as_os_str()),
@@ -215,7 +215,7 @@ mod tests {
     fn renaming_a_directory_renames_what_is_known_below() {
         let recorder = Recorder::nowhere();
         let files = Arc::new(FileTable::new(recorder.clone()));
-        let mut outside = Outside::new(
+        let mut unmounted = UnmountedFiles::new(
             HostId(1),
             files,
             &recorder,
@@ -223,17 +223,17 @@ mod tests {
             None,
             true,
         );
-        outside.names.insert("/a/b/c".into(), FileId(1));
-        outside.names.insert("/ab".into(), FileId(2));
+        unmounted.names.insert("/a/b/c".into(), FileId(1));
+        unmounted.names.insert("/ab".into(), FileId(2));
         let change = NameChange::Renamed {
             from: "/a".into(),
             to: "/z".into(),
             exchange: false,
             is_foreign: false,
         };
-        outside.changed(change, 5);
-        assert_eq!(outside.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
-        assert_eq!(outside.names.get(Path::new("/ab")), Some(&FileId(2)));
-        assert_eq!(outside.names.len(), 2);
+        unmounted.changed(change, 5);
+        assert_eq!(unmounted.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
+        assert_eq!(unmounted.names.get(Path::new("/ab")), Some(&FileId(2)));
+        assert_eq!(unmounted.names.len(), 2);
     }
 }

@@ -13,7 +13,7 @@ use crate::stat::Attributes;
 /// Files that programs have open from their begin on, by process.
 #[derive(Debug, Default)]
 pub(super) struct InheritedFiles {
-    pub(super) held: HashMap<u32, Vec<InheritedFile>>,
+    pub(super) files: HashMap<u32, Vec<InheritedFile>>,
     /// Of each process that was forked, by whom.
     pub(super) parents: HashMap<u32, u32>,
     /// Files that had another name already when the programs that were over were told of.
@@ -29,7 +29,7 @@ pub(super) struct InheritedFile {
     /// Device and inode.
     pub(super) inode: (u64, u64),
     /// The same as moments tell it.
-    pub(super) told: (u64, u64),
+    pub(super) reported: (u64, u64),
     /// Access mode and whether it appends.
     pub(super) flags: i32,
     pub(super) since_ns: u64,
@@ -43,7 +43,7 @@ pub(super) struct InheritedFile {
 /// A file of which is not known how it was when its program was over.
 #[derive(Debug)]
 pub(super) struct Late {
-    pub(super) held: InheritedFile,
+    pub(super) file: InheritedFile,
     pub(super) tracee: Tracee,
     pub(super) usage: Usage,
     pub(super) end_ns: u64,
@@ -82,24 +82,24 @@ impl InheritedFiles {
         &mut self,
         (pid, fd): (u32, i32),
         (flags, position): (u32, u64),
-        (file, path, attributes, told): (FileId, &Path, &Attributes, (u64, u64)),
+        (file, path, attributes, reported): (FileId, &Path, &Attributes, (u64, u64)),
         now: u64,
     ) {
         let (flags, inode) = (flags as i32, (attributes.dev, attributes.ino));
-        let held = self.held.entry(pid).or_default();
+        let files = self.files.entry(pid).or_default();
         // `> out 2>&1` is one open file.
-        if held
+        if files
             .iter()
-            .any(|held| (held.inode, held.flags) == (inode, flags))
+            .any(|file| (file.inode, file.flags) == (inode, flags))
         {
             return;
         }
-        held.push(InheritedFile {
+        files.push(InheritedFile {
             fd,
             file,
             path: path.to_owned(),
             inode,
-            told,
+            reported,
             flags,
             since_ns: now,
             then: Extent::of(flags, position, attributes.size),
@@ -109,10 +109,10 @@ impl InheritedFiles {
     }
 
     /// A program is about to end: its descriptors are still there, unless it closed them.
-    pub(super) fn look(&mut self, pid: u32, moment: &dyn ProcessSnapshot) {
+    pub(super) fn check(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot) {
         let parent = self.parents.get(&pid).copied();
-        for held in self.held.get_mut(&pid).into_iter().flatten() {
-            held.look(moment, parent);
+        for file in self.files.get_mut(&pid).into_iter().flatten() {
+            file.check(snapshot, parent);
         }
     }
 
@@ -129,20 +129,20 @@ impl InheritedFiles {
         let pid = tracee.pid;
         let mut found = Vec::new();
         let parent = self.parents.get(&pid).copied();
-        for mut held in self.held.remove(&pid).unwrap_or_default() {
-            held.look(exec.unwrap_or(&LiveSnapshot(pid)), parent);
-            if held.now.is_none() {
+        for mut file in self.files.remove(&pid).unwrap_or_default() {
+            file.check(exec.unwrap_or(&LiveSnapshot(pid)), parent);
+            if file.now.is_none() {
                 if self.late.len() == MOST_LATE {
                     self.late.remove(0);
                 }
                 self.late.push(Late {
-                    held,
+                    file,
                     tracee,
                     usage: *usage,
                     end_ns: now,
                 });
-            } else if let Some(moved) = held.moved(usage) {
-                self.moved_below(pid, held.inode, moved.bytes);
+            } else if let Some(moved) = file.moved(usage) {
+                self.moved_below(pid, file.inode, moved.bytes);
                 found.push(moved);
             }
         }
@@ -151,7 +151,7 @@ impl InheritedFiles {
 
     /// A process is over.
     pub(super) fn ended(&mut self, pid: u32) {
-        self.held.remove(&pid);
+        self.files.remove(&pid);
         self.parents.remove(&pid);
     }
 
@@ -163,9 +163,9 @@ impl InheritedFiles {
             let Some(&parent) = self.parents.get(&at) else {
                 return;
             };
-            for held in self.held.get_mut(&parent).into_iter().flatten() {
-                if held.inode == inode {
-                    held.by_children = held.by_children.saturating_add(bytes);
+            for file in self.files.get_mut(&parent).into_iter().flatten() {
+                if file.inode == inode {
+                    file.by_children = file.by_children.saturating_add(bytes);
                 }
             }
             at = parent;
@@ -187,13 +187,13 @@ impl Extent {
 impl InheritedFile {
     /// Takes note of how the file is now, once: by the descriptor of its process, by one of its
     /// parent, who mostly waits with it open, or by its name.
-    pub(super) fn look(&mut self, moment: &dyn ProcessSnapshot, parent: Option<u32>) {
+    pub(super) fn check(&mut self, snapshot: &dyn ProcessSnapshot, parent: Option<u32>) {
         if self.now.is_none() {
-            let own = self.seen_at(self.told, moment, self.fd);
+            let own = self.seen_at(self.reported, snapshot, self.fd);
             let of_parent = || {
                 let parent = parent?;
-                match moment.of_parent(parent) {
-                    Some(parent) => self.seen_in(self.told, parent),
+                match snapshot.of_parent(parent) {
+                    Some(parent) => self.seen_in(self.reported, parent),
                     None => self.seen_in(self.inode, &LiveSnapshot(parent)),
                 }
             };
@@ -202,15 +202,20 @@ impl InheritedFile {
     }
 
     /// How the file is, if descriptor `fd` is it, which this kind of moments calls `inode`.
-    fn seen_at(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot, fd: i32) -> Option<Extent> {
-        let (_, size) = moment.extent(fd).filter(|(found, _)| *found == inode)?;
-        let (flags, position) = moment.state(fd)?;
+    fn seen_at(
+        &self,
+        inode: (u64, u64),
+        snapshot: &dyn ProcessSnapshot,
+        fd: i32,
+    ) -> Option<Extent> {
+        let (_, size) = snapshot.extent(fd).filter(|(found, _)| *found == inode)?;
+        let (flags, position) = snapshot.state(fd)?;
         (flags as i32 == self.flags).then(|| Extent::of(self.flags, position, size))
     }
 
-    fn seen_in(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot) -> Option<Extent> {
-        let mut numbers = moment.numbers().into_iter();
-        numbers.find_map(|fd| self.seen_at(inode, moment, fd))
+    fn seen_in(&self, inode: (u64, u64), snapshot: &dyn ProcessSnapshot) -> Option<Extent> {
+        let mut numbers = snapshot.numbers().into_iter();
+        numbers.find_map(|fd| self.seen_at(inode, snapshot, fd))
     }
 
     /// A name tells of a size alone, and so of what was written at the end.

@@ -10,7 +10,7 @@ use super::Channels;
 
 impl Channels {
     /// A process came by the channels among these descriptors.
-    pub(crate) fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         let made = &*called.made;
         let found = made.channels().unwrap_or_default();
         {
@@ -28,6 +28,6 @@ impl Channels {
                 }
             }
         }
-        self.hold_all(tracee.pid, &found, || made.traffic(), now);
+        self.add_all(tracee.pid, &found, || made.traffic(), now);
     }
 }

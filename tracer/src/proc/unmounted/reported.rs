@@ -5,14 +5,14 @@ use std::path::Path;
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
-use super::{Open, Outside, Tracee, inode};
+use super::{Open, Tracee, UnmountedFiles, inode};
 use crate::stat::Attributes;
 
-impl Outside {
+impl UnmountedFiles {
     /// An open succeeded, with these flags.
-    pub(crate) fn told(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
+    pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
         let (fd, made) = (called.result as i32, &*called.made);
-        let Some(told) = made.as_told(fd) else {
+        let Some(reported) = made.as_reported(fd) else {
             return;
         };
         // The path may be too long to be told.
@@ -22,35 +22,35 @@ impl Outside {
             return;
         }
         let path = Path::new(&path);
-        if self.views.see(path, &told) {
+        if self.views.see(path, &reported) {
             return;
         }
         if creates {
-            self.inodes.remove(&inode(&told));
-            self.files.forget_inode(&told);
+            self.inodes.remove(&inode(&reported));
+            self.files.forget_inode(&reported);
         }
         let open = Open {
             flags,
             creates: Some(creates),
             start_ns: now,
         };
-        let attributes = self.attributes(made, fd).unwrap_or(told);
+        let attributes = self.attributes(made, fd).unwrap_or(reported);
         let file = self.record_open(tracee, fd, &open, path, &attributes, now);
         if let Some(file) = file {
-            self.inodes.insert(inode(&told), file);
+            self.inodes.insert(inode(&reported), file);
         }
     }
 
     /// Attributes of the file that is open as descriptor `fd` at a `moment`: of one that was seen, and of one that is gone, what the
     /// kernel told of it.
-    pub(super) fn attributes(&self, moment: &dyn ProcessSnapshot, fd: i32) -> Option<Attributes> {
-        let Some(told) = moment.as_told(fd) else {
-            return moment.attributes(fd);
+    pub(super) fn attributes(&self, snapshot: &dyn ProcessSnapshot, fd: i32) -> Option<Attributes> {
+        let Some(reported) = snapshot.as_reported(fd) else {
+            return snapshot.attributes(fd);
         };
-        if let Some(&file) = self.inodes.get(&inode(&told)) {
-            self.files.is_also(&told, file);
-            return Some(told);
+        if let Some(&file) = self.inodes.get(&inode(&reported)) {
+            self.files.is_also(&reported, file);
+            return Some(reported);
         }
-        Some(moment.attributes(fd).unwrap_or(told))
+        Some(snapshot.attributes(fd).unwrap_or(reported))
     }
 }

@@ -16,7 +16,7 @@ use crate::proc::reading::Image;
 use crate::proc::taskstats::Taskstats;
 use crate::proc::tracepoints::{Ended, Event, Executed, Guard, Tracepoints, What};
 
-pub(crate) struct Told {
+pub(crate) struct TracepointFeed {
     tracepoints: Tracepoints,
     events: VecDeque<Event>,
     /// Processes that are over, with the moment: their numbers may be others' already, of whose forks was not heard yet.
@@ -31,7 +31,7 @@ pub(crate) struct Told {
 }
 
 /// How often an end is looked for that must come, and how long it is waited for in between.
-const LOOKS_FOR_END: usize = 10;
+const READS_FOR_END: usize = 10;
 const SOON: Duration = Duration::from_micros(200);
 /// How long a number is watched after the end of its process, ns.
 const KEPT_NS: u64 = 1_000_000_000;
@@ -51,9 +51,9 @@ struct Known {
     halted: Option<(u64, u64)>,
 }
 
-impl Told {
-    pub(super) fn new(mut tracepoints: Tracepoints) -> Told {
-        Told {
+impl TracepointFeed {
+    pub(super) fn new(mut tracepoints: Tracepoints) -> TracepointFeed {
+        TracepointFeed {
             clocks: Clocks::of(&mut tracepoints),
             tracepoints,
             events: VecDeque::new(),
@@ -91,7 +91,7 @@ impl Told {
                     table.forked(by, child, maker, at_ns);
                     table.numbers_itself(child, inner);
                 }
-                What::Exiting(moment) => table.exiting(moment, at_ns),
+                What::Exiting(snapshot) => table.exiting(snapshot, at_ns),
                 What::Stopped { tid } => table.stopped(tid, at_ns),
                 What::Left { pid, used } => {
                     if let Some(known) = self.known.get_mut(&pid) {
@@ -108,7 +108,7 @@ impl Told {
     }
 
     fn receive(&mut self) {
-        self.clocks.look();
+        self.clocks.read();
         let events = &mut self.events;
         let before = events.len();
         self.tracepoints.receive(|event| events.push_back(event));
@@ -122,7 +122,7 @@ impl Told {
     /// A process gets its number while another one of the run has it still, as far as was heard: the kernel tells of an end when the task is
     /// off its processor for good, and by then its parent may have gone on and started the next.
     fn end_former(&mut self, pid: u32, at_ns: u64, table: &mut Table) {
-        let mut looks = 0;
+        let mut reads = 0;
         while table.is_there(pid) {
             let is_its = |event: &Event| match &event.what {
                 What::Ended(end) => end.pid == pid && end.start_ns < at_ns,
@@ -135,9 +135,9 @@ impl Told {
                     what: What::Ended(end),
                     at_ns: ended_ns,
                 }) => self.ended(&end, ended_ns.min(at_ns), table),
-                _ if looks == LOOKS_FOR_END => return,
+                _ if reads == READS_FOR_END => return,
                 _ => {
-                    looks += 1;
+                    reads += 1;
                     sleep(SOON);
                     self.receive();
                 }
@@ -202,8 +202,8 @@ impl Told {
             cwd: executed.cwd,
             ..Image::default()
         };
-        let moment = executed.moment.map(Arc::from);
-        table.executed_as(pid, at_ns, image, executed.environ, &so_far, moment);
+        let snapshot = executed.snapshot.map(Arc::from);
+        table.executed_as(pid, at_ns, image, executed.environ, &so_far, snapshot);
     }
 
     fn ended(&mut self, end: &Ended, at_ns: u64, table: &mut Table) {
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(next(2_000, 4_000, 4_000), (1_000, 1_000));
     }
     #[test]
-    fn what_was_halted_counts_as_on_a_processor() {
+    fn what_was_halted_counts_as_on_a_cpu() {
         let mut known = Known::default();
         let right = |known: &Known, on_cpu_ns, run_queue_ns| {
             let right = known.put_right(Costs {

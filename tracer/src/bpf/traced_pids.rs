@@ -12,7 +12,7 @@ use super::{Kind, Map};
 /// Most processes that are traced at a time (`max_entries` of `traced_pids` in tracer/bpf/common.bpf.h).
 pub(crate) const MOST: u32 = 1 << 16;
 
-/// State of a process in [`Followed`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers of this
+/// State of a process in [`TracedPids`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers of this
 /// architecture.
 pub(crate) const NATIVE: u64 = 0;
 /// Its calls have those of another architecture.
@@ -23,7 +23,7 @@ pub(crate) const OVER: u64 = 2;
 /// The traced processes, by id, each with [`NATIVE`], [`FOREIGN`] or [`OVER`]. Programs that see forks add the
 /// children themselves.
 #[derive(Clone, Debug)]
-pub(crate) struct Followed(Arc<Inner>);
+pub(crate) struct TracedPids(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -33,13 +33,13 @@ struct Inner {
     changes: Mapped,
 }
 
-impl Followed {
+impl TracedPids {
     /// No process.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(crate) fn new() -> io::Result<Followed> {
-        Ok(Followed(Arc::new(Inner {
+    pub(crate) fn new() -> io::Result<TracedPids> {
+        Ok(TracedPids(Arc::new(Inner {
             processes: Map::new(Kind::Hash, size_of::<u64>(), MOST)?,
             changes: Mapped::new(size_of::<u64>(), 1)?,
         })))
@@ -49,10 +49,10 @@ impl Followed {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(crate) fn below(root: u32) -> io::Result<Followed> {
-        let followed = Followed::new()?;
-        followed.follow(root, false);
-        Ok(followed)
+    pub(crate) fn below(root: u32) -> io::Result<TracedPids> {
+        let traced = TracedPids::new()?;
+        traced.follow(root, false);
+        Ok(traced)
     }
 
     /// Traces process `pid` from now on, unless the map is full.

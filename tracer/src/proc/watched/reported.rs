@@ -14,7 +14,7 @@ use crate::proc::environment::stands_for;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::Image;
 use crate::proc::topology::CallKind;
-use crate::proc::tracepoints::{Called, Told};
+use crate::proc::tracepoints::{BpfSnapshot, Called};
 
 impl Table {
     /// Whether a thread that began then may be one of process `pid` as it is in the table: its id may be
@@ -60,10 +60,10 @@ impl Table {
     }
 
     /// The last thread of process `moment.pid` begins to end it.
-    pub(super) fn exiting(&mut self, moment: Box<Told>, monotonic_ns: u64) {
-        if let Some(thread) = self.tracee(moment.tid) {
+    pub(super) fn exiting(&mut self, snapshot: Box<BpfSnapshot>, monotonic_ns: u64) {
+        if let Some(thread) = self.tracee(snapshot.tid) {
             let at = self.clock.at(monotonic_ns);
-            self.note(thread, at, What::Exiting(moment));
+            self.note(thread, at, What::Exiting(snapshot));
         }
     }
 
@@ -109,11 +109,13 @@ impl Table {
         mut image: Image,
         environ: Option<Vec<u8>>,
         so_far: &Costs,
-        moment: Option<Arc<Told>>,
+        snapshot: Option<Arc<BpfSnapshot>>,
     ) {
         let at = self.clock.at(monotonic_ns);
         let is_first = self.launching.take_if(|of| of.root == pid).is_some();
-        let is_foreign = moment.as_ref().is_some_and(|moment| moment.is_foreign);
+        let is_foreign = snapshot
+            .as_ref()
+            .is_some_and(|snapshot| snapshot.is_foreign);
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
@@ -131,7 +133,7 @@ impl Table {
             let usage = process.usage(Some(so_far));
             let over = What::ImageOver {
                 usage: Box::new(usage),
-                exec: moment.clone(),
+                exec: snapshot.clone(),
                 by_exec: true,
             };
             self.note(Tracee::first_of(pid, row.upid), at, over);
@@ -191,7 +193,7 @@ impl Table {
             let executed = Executed {
                 prev: (!is_first).then_some(before.upid),
                 environ,
-                moment,
+                snapshot,
             };
             let tracee = Tracee::first_of(pid, upid);
             self.note(tracee, at, What::Executed(Box::new(executed)));

@@ -19,7 +19,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Backpressure {
     wake: EventFd,
     ends: AtomicBool,
     state: Mutex<State>,
@@ -36,11 +36,11 @@ struct State {
     over: bool,
 }
 
-impl Room {
+impl Backpressure {
     /// # Errors
     /// When there are no descriptors left.
-    pub(super) fn new() -> io::Result<Room> {
-        Ok(Room {
+    pub(super) fn new() -> io::Result<Backpressure> {
+        Ok(Backpressure {
             wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             ends: AtomicBool::new(false),
             state: Mutex::default(),
@@ -65,7 +65,7 @@ impl Room {
     }
 
     /// The reader has looked: whether it emptied the rings, and whether what it read is joined about as fast.
-    pub(super) fn looked(&self, emptied: bool, keeps_up: bool) {
+    pub(super) fn rings_read(&self, emptied: bool, keeps_up: bool) {
         let mut state = self.state();
         state.emptied += u64::from(emptied);
         state.keeps_up = keeps_up;
@@ -99,7 +99,7 @@ impl Room {
 }
 
 /// Held by the reader: whatever ends it, nobody waits for it any more.
-pub(super) struct Reading<'a>(pub(super) &'a Room);
+pub(super) struct Reading<'a>(pub(super) &'a Backpressure);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
@@ -116,34 +116,34 @@ mod tests {
 
     #[test]
     fn whoever_waits_goes_on_when_the_rings_are_empty_and_the_rest_is_joined() {
-        let room = Arc::new(Room::new().unwrap());
-        room.looked(true, true);
-        let (tell, told) = channel();
+        let backpressure = Arc::new(Backpressure::new().unwrap());
+        backpressure.rings_read(true, true);
+        let (sender, receiver) = channel();
         let waiting = {
-            let room = Arc::clone(&room);
+            let backpressure = Arc::clone(&backpressure);
             std::thread::spawn(move || {
-                room.wait();
-                tell.send(()).unwrap();
+                backpressure.wait();
+                sender.send(()).unwrap();
             })
         };
         // It asks to be looked for.
-        while room.wake.read().is_err() {
+        while backpressure.wake.read().is_err() {
             std::thread::yield_now();
         }
-        room.looked(true, false);
-        room.looked(false, false);
-        assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
-        room.looked(false, true);
-        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        backpressure.rings_read(true, false);
+        backpressure.rings_read(false, false);
+        assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
+        backpressure.rings_read(false, true);
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap();
         waiting.join().unwrap();
     }
 
     #[test]
     fn nobody_waits_for_a_reader_that_is_gone() {
-        let room = Room::new().unwrap();
-        drop(Reading(&room));
-        room.wait();
-        room.end();
-        assert!(room.ends());
+        let backpressure = Backpressure::new().unwrap();
+        drop(Reading(&backpressure));
+        backpressure.wait();
+        backpressure.end();
+        assert!(backpressure.ends());
     }
 }
