@@ -1,5 +1,5 @@
-//! From the events of the tree to what it is wired with: channels ([`super::channels`]) and files
-//! outside the traced directories ([`super::outside`]).
+//! Turns the events of the process tree into channels ([`super::channels`]) and unmounted files
+//! ([`super::unmounted`]).
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -26,29 +26,29 @@ use crate::kernel::Descriptions;
 const CHANGES_MOUNT: u64 =
     libc::MS_REMOUNT | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_SHARED | libc::MS_UNBINDABLE;
 
-/// By what is known what processes come to hold.
+/// Source of the knowledge about descriptors of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// Stops at the calls that the filter in the command picks, and looks at what held processes have.
+    /// Stops at the calls that the filter in the command picks, and snapshots of stopped processes.
     Calls,
-    /// The same looks alone.
+    /// Snapshots alone.
     Snapshots,
-    /// What the kernel tells of forks, execs, ends and calls: nobody is held.
+    /// Forks, execs, exits and calls reported by the kernel: no process is stopped.
     Kernel,
 }
 
-/// Sees descriptors and calls.
+/// Tracks the descriptors of processes and the calls that make them.
 pub(crate) struct FdTracker {
     recorder: Recorder,
     channels: Channels,
     unmounted: UnmountedFiles,
-    /// Whoever wants to know what descriptors stand for.
+    /// Receiver of the kinds of files that descriptors stand for.
     descriptions: Option<Descriptions>,
     by: By,
-    /// Calls whose return is waited for, by thread.
+    /// Calls whose return is awaited, by thread.
     pending: HashMap<u32, Pending>,
-    /// Processes that changed their root or namespaces, or whose forebears did: a path of theirs
-    /// is not one of ours.
+    /// Processes that changed their root or namespaces, or whose ancestors did: their paths may name other
+    /// files than ours.
     elsewhere: HashSet<u32>,
 }
 
@@ -58,18 +58,18 @@ enum Pending {
     Pair(u64),
     Accept,
     Bind(i32),
-    /// A socket, and where the address is that it is to reach, with its length.
+    /// A socket, and the address (with its length) of the `sockaddr` that it connects to.
     Connect(i32, (u64, u64)),
     Open(Open),
-    /// What it names is read when it returns.
+    /// The names that the call has are read when it returns.
     Unread(Call, u64),
     Names(NameChange),
-    /// Something is mounted over a part of a view.
+    /// Something is mounted over a part of a mount of flowtrace.
     Mount,
 }
 
 impl FdTracker {
-    /// Sees what is to be seen of files that are in none of `views`.
+    /// A tracker of the files that are in none of `views`.
     pub(crate) fn new(
         host: HostId,
         recorder: Recorder,
@@ -102,12 +102,13 @@ impl FdTracker {
         }
     }
 
-    /// The command is going to run as process `pid`, which waits: where nobody is held it may have ended when its begin is told.
+    /// The command is going to run as process `pid`, which waits. Where processes are not stopped, it may
+    /// have ended when its begin is reported.
     pub(crate) fn launch(&mut self, pid: u32) {
         self.unmounted.begun(pid);
     }
 
-    /// What to wait for at the return of a call.
+    /// The work to do at the return of a call; `None`: nothing.
     fn enter(&mut self, tracee: Tracee, call: Call, now: u64) -> Option<Pending> {
         let [a, b, c, d, e, _] = call.arguments;
         let fd = |argument: u64| argument as i32;
@@ -129,7 +130,7 @@ impl FdTracker {
                 change.map(Pending::Names)
             }
             CallKind::RenameAt => {
-                // renameat has no flags, but 0 in that place only by chance.
+                // renameat has no flags: another argument may equal RENAME_EXCHANGE only by chance.
                 let exchange = e as u32 == libc::RENAME_EXCHANGE;
                 let (from, to) = (path(b)?, path(d)?);
                 let (from, to) = ((Some(fd(a)), &*from), (Some(fd(c)), &*to));
@@ -153,7 +154,7 @@ impl FdTracker {
             CallKind::Bind => Some(Pending::Bind(fd(a))),
             CallKind::Connect => Some(Pending::Connect(fd(a), (b, c))),
             CallKind::Accept => Some(Pending::Accept),
-            // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
+            // Handled where processes are recorded ([`super::lifetimes`]), and by the observer of flows.
             CallKind::Umask
             | CallKind::Socket
             | CallKind::SendTo
@@ -209,7 +210,7 @@ impl FdTracker {
         Some(Pending::Open(open))
     }
 
-    /// What there is to do now that a call, whose arguments could not be read at its entry, has succeeded.
+    /// The work to do now that a call, whose arguments could not be read at its entry, has succeeded.
     fn read_late(&mut self, tracee: Tracee, call: Call, start_ns: u64) -> Option<Pending> {
         if !call.opens() {
             return self.enter(tracee, call, start_ns);
@@ -222,7 +223,7 @@ impl FdTracker {
         }))
     }
 
-    /// An open of which the kernel has told.
+    /// An open that the kernel reported.
     fn reported_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
         if called.made.is_fifo() {
             self.reported_channels(tracee, called, now);
@@ -261,7 +262,7 @@ impl FdTracker {
         if attributes.mode & libc::S_IFMT == libc::S_IFIFO {
             self.made(tracee, &[fd], now);
         } else {
-            // The kernel does not tell a path of more than a page.
+            // The kernel reports no path of more than a page.
             let path = links::target(tracee.tid, fd).unwrap_or_default();
             self.unmounted
                 .opened(tracee, fd, open, &path, &attributes, now);
@@ -269,7 +270,7 @@ impl FdTracker {
     }
 }
 
-/// The flags of a call that opens a file.
+/// Open flags of a call that opens a file.
 fn flags_of(tracee: Tracee, call: Call) -> Option<u32> {
     let [_, b, c, ..] = call.arguments;
     Some(match call.kind {
@@ -280,7 +281,8 @@ fn flags_of(tracee: Tracee, call: Call) -> Option<u32> {
     })
 }
 
-/// Whether an open with these flags makes its file if it succeeds. `None`: if there is none.
+/// True if an open with these flags makes its file if it succeeds. `None`: it makes the file only if there is
+/// none.
 fn creates(flags: u32) -> Option<bool> {
     let has = |flag: i32| flags & flag as u32 == flag as u32;
     match has(libc::O_CREAT) {
@@ -391,7 +393,7 @@ impl Observer for FdTracker {
                 self.made(tracee, &[fd], now);
             }
             Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
-            // Read by now.
+            // Its names were read by now.
             Pending::Unread(..) => {}
             Pending::Names(change) => self.unmounted.changed(change, now),
             Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
@@ -408,7 +410,7 @@ impl Observer for FdTracker {
                 let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
                 self.reported_open(tracee, called, flags as u32, now);
             }
-            // Its flags are in memory: of those that matter here the open file has all but one.
+            // The flags of openat2 are in memory; the open file has all that matter here but one.
             CallKind::OpenAt2 => {
                 let flags = called.made.state(called.result as i32);
                 let flags = flags.map_or(0, |(flags, _)| flags);
@@ -429,7 +431,7 @@ impl Observer for FdTracker {
                 if let (Some(from), Some(to)) = (name(0), name(1)) {
                     let (from, to) = ((None, from), (None, to));
                     let mut change = self.unmounted.renaming(tracee, from, to, exchange);
-                    // The process may be gone, and with it where it looked.
+                    // The process may be gone, and with it its root and mount namespace.
                     if let Some(NameChange::Renamed { is_foreign, .. }) = &mut change {
                         *is_foreign |= self.elsewhere.contains(&tracee.pid);
                     }

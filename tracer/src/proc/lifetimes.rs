@@ -68,15 +68,15 @@ impl LeftBehind {
     }
 }
 
-/// What happens to the first process, for whoever started it.
+/// Receiver of the events of the first process, for the part of flowtrace that started it.
 pub(crate) trait Watcher {
     /// Job control stopped it, by this signal.
     fn stopped(&mut self, signal: i32);
-    /// It ended, and these other processes of the tree still run. True: they are to be let go.
+    /// It ended, and these other processes of the tree still run. Returns true to detach from them.
     fn ended(&mut self, end: End, others: Vec<LeftBehind>) -> bool;
 }
 
-/// A tree of processes under trace.
+/// A traced tree of processes.
 pub(crate) struct Lifetimes {
     host: HostId,
     clock: Clock,
@@ -85,13 +85,13 @@ pub(crate) struct Lifetimes {
     table: Arc<TaskTable>,
     living: Arc<Living>,
     root: u32,
-    /// Whether set-user-id programs run without their privilege, for want of ours.
+    /// True if set-user-id programs run without their privilege, because flowtrace has none.
     unprivileged: bool,
     tasks: HashMap<u32, Task>,
     processes: HashMap<u32, Process>,
     births: PendingForks,
     letting_go: bool,
-    /// The calls that [`super::topology`] picks are seen.
+    /// True if the calls that [`super::topology`] picks are seen.
     calls_seen: bool,
     wanted: Wanted,
     inherited: Inherited,
@@ -148,17 +148,17 @@ impl Lifetimes {
         }
     }
 
-    /// Tells `observer`, too, from now on.
+    /// Reports events to `observer`, too, from now on.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observers.push(observer);
     }
 
-    /// Follows the tree until its last process has ended, or was let go.
+    /// Follows the tree until its last process has ended, or was detached.
     ///
     /// # Errors
     /// When waiting itself fails, which it does only if this process has no children at all.
     pub(crate) fn follow(mut self, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
-        // A stopped program waits for us: on a busy machine behind all the others.
+        // A stopped program waits for us: without a priority boost, behind all others on a busy machine.
         let _ahead = Ahead::of_the_command();
         let mut end = None;
         while let Some(report) = ptrace::wait()? {
@@ -201,7 +201,8 @@ impl Lifetimes {
         Arc::clone(&self.living)
     }
 
-    /// Whether a stopped task is a child that the root made by vfork(2), which cannot stop until it has executed something.
+    /// True if a stopped task is a child that the root made by vfork(2), which cannot stop until it has
+    /// executed something.
     fn has_root(&self, tid: u32) -> bool {
         let process = |pid: u32| self.processes.get(&pid);
         let child = self.tasks.get(&tid).and_then(|task| process(task.process));
@@ -237,7 +238,7 @@ impl Lifetimes {
                     }
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
-                        // Fails only when the task is gone, which the next event will tell.
+                        // Fails only if the task is gone, which the next event will report.
                         let _ = ptrace::listen(tid);
                         return;
                     }
@@ -252,7 +253,7 @@ impl Lifetimes {
                 if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
                     process.tracer_ns += self.clock.now().saturating_sub(arrived);
                 }
-                // Much was done since these stops were reported.
+                // These stops were reported some time ago.
                 let stale = matches!(stop, Stop::Forked { .. } | Stop::Exec);
                 if to_return {
                     let _ = ptrace::resume_to_return(tid);
@@ -263,7 +264,7 @@ impl Lifetimes {
         }
     }
 
-    /// Task `tid` is about to exit: the last moment at which its costs can be read.
+    /// Task `tid` is about to exit: the last instant at which its costs can be read.
     fn exiting(&mut self, tid: u32, used: Account, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return;
@@ -283,7 +284,7 @@ impl Lifetimes {
         process.live_threads = process.live_threads.saturating_sub(1);
         let last = process.live_threads == 0;
         process.time.read(pid, tid, &mut task.life);
-        // Observers keep the same books.
+        // Observers charge the time up to the same instant.
         let now = if last { now } else { self.clock.now() };
         if !last {
             process.time.close(&mut task.life, now);

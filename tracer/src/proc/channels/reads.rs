@@ -1,4 +1,4 @@
-//! Looks at descriptors, which tell what a process has given up, and what a program was not told of.
+//! Reads of descriptors, which show the ends that a process closed, and those that leaked into a program.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::super::snapshot::{LiveSnapshot, ProcessSnapshot};
 use super::Channels;
 use super::holder::{MAX_READS, Moved};
 
-/// The descriptors of each end that a process holds.
+/// The descriptors of each end that a process has open.
 type Ends = BTreeMap<(ChannelId, Direction), Vec<Descriptor>>;
 
 impl Channels {
-    /// What a program holds its parent has passed on to it, unless it leaked.
+    /// Marks ends of a program, unless they leaked, as passed on by its parent.
     pub(super) fn mark_passed(&mut self, pid: u32) {
         let Some(holder) = self.holders.get(&pid) else {
             return;
@@ -35,8 +35,8 @@ impl Channels {
         }
     }
 
-    /// A program uses its standard descriptors. It can only know of another one that it inherits
-    /// if its arguments tell, as in `--status-fd 3` or `/dev/fd/3`.
+    /// A program uses its standard descriptors. It can only know of another one that it inherits if its
+    /// arguments name it, as in `--status-fd 3` or `/dev/fd/3`.
     pub(super) fn find_leaked(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot) {
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
@@ -74,7 +74,7 @@ impl Channels {
         }
     }
 
-    /// Brings what is known of process `pid` up to date by what it has at a moment.
+    /// Updates the ends of process `pid` to those of a snapshot.
     pub(super) fn read_descriptors(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot, now: u64) {
         let Some(ends) = self.ends_of(pid, snapshot) else {
             return;
@@ -87,8 +87,8 @@ impl Channels {
         }
     }
 
-    /// The same for a process that runs meanwhile: what it may just be making is told by the
-    /// call that makes it.
+    /// Updates the ends of a process that runs meanwhile: only closed ones are noticed, because an end that
+    /// is just being made is reported by the call that makes it.
     pub(super) fn find_closed(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot, now: u64) {
         if let Some(ends) = self.ends_of(pid, snapshot) {
             self.give_up_all_but(pid, &ends, snapshot, false, now);
@@ -97,7 +97,7 @@ impl Channels {
 
     fn ends_of(&self, pid: u32, snapshot: &dyn ProcessSnapshot) -> Option<Ends> {
         let Some(descriptors) = snapshot.channels() else {
-            // Who has ended meanwhile tells by his end.
+            // The end of a process that has ended meanwhile is reported as such.
             let lives = ProcessStat::of(pid).is_some_and(|stat| !stat.is_zombie);
             self.recorder
                 .lost(Loss::DescriptorsUnreadable, u64::from(lives));
@@ -124,7 +124,7 @@ impl Channels {
         is_stopped: bool,
         now: u64,
     ) {
-        // It may still have what was not told.
+        // An end that is missing in an incomplete snapshot may still be open.
         let is_complete = !snapshot.lacks_channels();
         let Some(holder) = self.holders.get(&pid).filter(|_| is_complete) else {
             return;
@@ -138,7 +138,8 @@ impl Channels {
         if gone.is_empty() {
             return;
         }
-        // It may be in an exec that waits for a server of the workflow, and hold the lock that is taken to tell.
+        // The process may be in an exec that waits for a server of the workflow, and hold the lock that a
+        // read of its traffic takes.
         let may_wait = !is_stopped && near::may_serve();
         let traffic = if holder.threaded || may_wait {
             None
@@ -146,9 +147,9 @@ impl Channels {
             snapshot.traffic()
         };
         for (key, since) in gone {
-            // Of what an image began with: it moved no more through this than the process ever did in all.
+            // For an end from the begin of the image: no more than all traffic of the process.
             let moved = traffic.map(|now| Moved::from(now - since.unwrap_or_default()));
-            // Seen from outside it may be in the middle of an exec, which will tell.
+            // A running process may be in the middle of an exec, which will be reported.
             if forked && !is_stopped && moved.is_some_and(Moved::may_be_exec) {
                 continue;
             }
@@ -157,7 +158,7 @@ impl Channels {
     }
 }
 
-/// Whether a number stands in a text by itself.
+/// True if a number stands in a text by itself.
 fn mentions(text: &[u8], number: i32) -> bool {
     let number = number.to_string();
     text.split(|byte| !byte.is_ascii_digit())

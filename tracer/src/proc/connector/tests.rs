@@ -63,7 +63,7 @@ fn what_is_cut_short_is_no_event() {
     assert_eq!(events(&foreign).count(), 0, "of another module");
 }
 
-/// None where the connector cannot be had.
+/// A listener; `None` where the connector cannot be had.
 fn listener() -> Option<Connector> {
     match Connector::open() {
         Ok(connector) => Some(connector),
@@ -125,7 +125,7 @@ fn a_child_is_reported_from_begin_to_end() {
     assert!(received_events.is_sorted_by_key(|event| event.at_ns));
 }
 
-/// Does something on each CPU of which the connector tells. Adds what `listener` has received by
+/// Does something that the connector reports on each CPU. Adds the events that `listener` has received by
 /// then to `events`, and returns the numbers of these marks by CPU.
 fn mark(listener: &mut Connector, events: &mut Vec<Event>) -> HashMap<u32, u32> {
     let this = Pid::from_raw(0);
@@ -148,7 +148,7 @@ fn mark(listener: &mut Connector, events: &mut Vec<Event>) -> HashMap<u32, u32> 
     marks
 }
 
-/// Trap 13: what a listener that does not listen loses is what another one gets more.
+/// Losses of a listener with a full queue are the events that another listener gets more.
 #[test]
 fn losses_are_counted_exactly() {
     let (Some(mut late), Some(mut patient)) = (listener(), listener()) else {
@@ -160,7 +160,7 @@ fn losses_are_counted_exactly() {
     for _ in 0..300 {
         assert!(Command::new("true").status().unwrap().success());
     }
-    // Once its queue was empty, nothing more is dropped.
+    // Nothing more is dropped once its queue was empty.
     late_got.extend(received(&mut late));
     let dropped = late.dropped();
     let end = mark(&mut late, &mut late_got);

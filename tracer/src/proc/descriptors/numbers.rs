@@ -1,5 +1,5 @@
-//! The numbers of the descriptors of a process, at the price of reading a directory: a library's
-//! reader of directories asks for its attributes first.
+//! Numbers of the descriptors of a process at the cost of reading a directory: a library's reader of
+//! directories asks for its attributes first.
 #![expect(unsafe_code)]
 
 use std::fs::File;
@@ -9,15 +9,15 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// Bytes of one reading.
 const SIZE: usize = 16 << 10;
-/// Of `struct linux_dirent64` (getdents64(2)): where its length and its name begin.
+/// Offsets in `struct linux_dirent64` (getdents64(2)) of its length and its name.
 const LENGTH: usize = 16;
 const NAME: usize = 19;
 
-/// A place for entries, aligned as they are.
+/// A buffer for entries, with their alignment.
 #[repr(align(8))]
 struct Entries([u8; SIZE]);
 
-/// Descriptors of process `pid`, with the directory of them. `None`: they cannot be looked at.
+/// Descriptors of process `pid`, with the directory of them. `None`: they cannot be read.
 pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
     let directory = File::options()
         .read(true)
@@ -27,7 +27,7 @@ pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
     let mut entries = Entries([0; SIZE]);
     let mut found = Vec::new();
     loop {
-        // SAFETY: the kernel writes at most `ROOM` bytes to `entries`, which outlives the call.
+        // SAFETY: the kernel writes at most `SIZE` bytes to `entries`, which outlives the call.
         let read = unsafe {
             libc::syscall(
                 libc::SYS_getdents64,
@@ -42,7 +42,8 @@ pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
                 _ => return None,
             }
         };
-        // Fewer than there is room for need not be all: a signal for this thread ends a reading, too (`filldir64` of fs/readdir.c).
+        // Fewer entries than fit need not be all: a signal for this thread ends a reading, too (`filldir64`
+        // of fs/readdir.c).
         if read == 0 {
             return Some((directory, found));
         }

@@ -3,7 +3,7 @@ use std::process::Command;
 use super::super::netlink::{attribute, message};
 use super::*;
 
-/// A datagram of one record, of which only what is asked for is set.
+/// A datagram of one record, in which only the fields of `set` are set.
 fn datagram(version: u16, set: &[(usize, &[u8])]) -> Vec<u8> {
     let mut stats = vec![0; 416];
     stats[..2].copy_from_slice(&version.to_ne_bytes());

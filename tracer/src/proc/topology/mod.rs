@@ -1,9 +1,8 @@
 //! The low-rate system calls that change names and channels, stopped by a seccomp filter
 //! (seccomp(2), `SECCOMP_RET_TRACE`). Calls that move data are never stopped, nor is `close`.
 //!
-//! [`filter`] picks the calls, leaving out opens that the C library makes for itself ([`library`]),
-//! [`call`] says what one is, [`memory`] reads what its arguments
-//! point to.
+//! [`filter`] picks the calls, leaving out opens that the C library makes for itself ([`library`]), [`call`]
+//! decodes them, [`memory`] reads the memory that their arguments point to.
 
 mod call;
 mod filter;

@@ -225,10 +225,10 @@ impl ProcessSnapshot for BpfSnapshot {
             let open = self.open(fd)?;
             let channel = open.channel(fd).and_then(|channel| channel.text());
             let path = || self.paths.get(&fd).cloned();
-            let look = || Some(links::target(self.pid, fd)?.into_os_string());
+            let link = || Some(links::target(self.pid, fd)?.into_os_string());
             channel
                 .or_else(path)
-                .or_else(look)
+                .or_else(link)
                 .or(Some(OsString::new()))
         })
     }
@@ -285,8 +285,8 @@ impl ProcessSnapshot for BpfSnapshot {
     }
 
     fn channels(&self) -> Option<Vec<Descriptor>> {
-        let told = self.open.iter();
-        let mut all: Vec<_> = told.filter_map(|(fd, open)| open.channel(*fd)).collect();
+        let open = self.open.iter();
+        let mut all: Vec<_> = open.filter_map(|(fd, open)| open.channel(*fd)).collect();
         if self.is_cut {
             // Of one that has ended meanwhile nothing more is known.
             let last = self.open.last().map_or(-1, |(fd, _)| *fd);

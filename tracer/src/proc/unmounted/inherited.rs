@@ -1,9 +1,9 @@
-//! Files outside that a program got as open descriptors: what it moved through them.
+//! Bytes that programs move through unmounted files that they inherited open.
 //!
-//! Whoever opens a file need not be who uses it: a shell opens `{ sort in; } > out`, Python opens what
-//! it hands to `subprocess.run(…, stdout=file)`. Position and size of the file when the program begins and when it ends tell whether
-//! something was moved meanwhile; the process's own counts, which never are its children's, tell
-//! whether it may have been the one, and what its children moved is taken off.
+//! The process that opens a file is often not the one that uses it: a shell opens `{ sort in; } > out`,
+//! Python opens the file of `subprocess.run(…, stdout=file)`. Position and size of the file at the begin and
+//! at the end of the program show whether something was moved meanwhile. The counters of the process, which
+//! exclude its children, show whether it can have done so; the bytes that its children moved are subtracted.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl UnmountedFiles {
         }
     }
 
-    /// A program begins with these descriptors.
+    /// A program begins with the descriptors of `snapshot`.
     pub(crate) fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
         if let Some(descriptions) = self.first.take() {
             self.inherited(&descriptions, tracee, snapshot, now);
@@ -46,7 +46,8 @@ impl UnmountedFiles {
         }
     }
 
-    /// The first program of the run begins. Of what it has open no call told; of what others get, the calls do.
+    /// The first program of the run begins. No call reported its open descriptors; those of later programs
+    /// are reported by calls.
     fn inherited(
         &mut self,
         descriptions: &Descriptions,
@@ -59,7 +60,7 @@ impl UnmountedFiles {
             if let Some((file, _)) = self.opened_as(Path::new(&target), fd, snapshot, now)
                 && let Some((flags, position)) = snapshot.state(fd)
             {
-                // What is open in the same way at the same place is taken for one.
+                // Two descriptors of one file with equal flags and position count as one.
                 let is_same =
                     |b: &&Inherited| (b.file, b.flags, b.position) == (file, flags, position);
                 let inherited = Inherited {
@@ -75,7 +76,7 @@ impl UnmountedFiles {
         }
     }
 
-    /// The file outside that is open as descriptor `fd`, if it is one.
+    /// The unmounted file that is open as descriptor `fd`.
     fn opened_as(
         &mut self,
         path: &Path,
@@ -102,8 +103,8 @@ impl UnmountedFiles {
         }
     }
 
-    /// A program is over and used this. What it wrote is put at its end, behind all that it read, and what it read
-    /// at its begin. `exec`: the moment at which the next one begins, if it ends by that.
+    /// A program is over and used `usage`. Its writes count as at its end, behind all that it read, its reads
+    /// as at its begin. `exec`: the snapshot at the exec that ended it, if one did.
     pub(crate) fn image_over(
         &mut self,
         tracee: Tracee,
@@ -119,7 +120,7 @@ impl UnmountedFiles {
         }
     }
 
-    /// A file has another name: looks for it again, if it was not found under the one that it had.
+    /// A file has a new name: checks it again if it was not found under its former one.
     pub(super) fn check_again(&mut self, file: FileId, path: &Path) {
         let Some(inherited) = &mut self.inherited else {
             return;

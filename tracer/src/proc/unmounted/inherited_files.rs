@@ -1,4 +1,4 @@
-//! Files that a program has open from its begin on: how far each has come at the begin and at the end.
+//! Files that programs inherit open: position and size at the begin and at the end.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use super::super::observer::Tracee;
 use super::super::snapshot::{LiveSnapshot, ProcessSnapshot};
 use crate::stat::Attributes;
 
-/// Files that programs have open from their begin on, by process.
+/// Files that programs inherited open, by process.
 #[derive(Debug, Default)]
 pub(super) struct InheritedFiles {
     pub(super) files: HashMap<u32, Vec<InheritedFile>>,
-    /// Of each process that was forked, by whom.
+    /// Parent of each forked process.
     pub(super) parents: HashMap<u32, u32>,
-    /// Files that had another name already when the programs that were over were told of.
+    /// Files that had another name already when the end of their program was reported.
     pub(super) late: Vec<Late>,
 }
 
-/// A file that a program has open from its begin on.
+/// A file that a program inherited open.
 #[derive(Debug)]
 pub(super) struct InheritedFile {
     pub(super) fd: i32,
@@ -28,19 +28,19 @@ pub(super) struct InheritedFile {
     pub(super) path: PathBuf,
     /// Device and inode.
     pub(super) inode: (u64, u64),
-    /// The same as moments tell it.
+    /// Device and inode as snapshots have them.
     pub(super) reported: (u64, u64),
-    /// Access mode and whether it appends.
+    /// Access mode and `O_APPEND`.
     pub(super) flags: i32,
     pub(super) since_ns: u64,
     pub(super) then: Extent,
-    /// How it is at the end; `None`: not looked at, or not to be seen.
+    /// State at the end; `None`: not read, or unknown.
     pub(super) now: Option<Extent>,
-    /// What its children moved.
+    /// Bytes that the program's children moved.
     pub(super) by_children: u64,
 }
 
-/// A file of which is not known how it was when its program was over.
+/// A file whose state at the end of its program is unknown.
 #[derive(Debug)]
 pub(super) struct Late {
     pub(super) file: InheritedFile,
@@ -49,14 +49,14 @@ pub(super) struct Late {
     pub(super) end_ns: u64,
 }
 
-/// How far an open file has come, bytes.
+/// Position and size of an open file, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) position: u64,
     pub(super) size: u64,
 }
 
-/// What a program moved through a file, as one call.
+/// The bytes that a program moved through a file, as one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) file: FileId,
@@ -64,7 +64,7 @@ pub(super) struct Moved {
     pub(super) op: Op,
     /// Begin of the program.
     pub(super) since_ns: u64,
-    /// Position then.
+    /// Position at that time.
     pub(super) offset: u64,
     pub(super) bytes: u64,
     /// Size of the file at the end of the program, bytes.
@@ -116,7 +116,7 @@ impl InheritedFiles {
         }
     }
 
-    /// A program is over and used this: what it moved.
+    /// A program is over and used `usage`. Returns the bytes that it moved.
     pub(super) fn over(
         &mut self,
         tracee: Tracee,
@@ -124,7 +124,7 @@ impl InheritedFiles {
         exec: Option<&dyn ProcessSnapshot>,
         now: u64,
     ) -> Vec<Moved> {
-        /// Files that were removed are never found.
+        /// Bound on files that are not found: those that were removed never are.
         const MOST_LATE: usize = 1 << 10;
         let pid = tracee.pid;
         let mut found = Vec::new();
@@ -155,10 +155,10 @@ impl InheritedFiles {
         self.parents.remove(&pid);
     }
 
-    /// Tells all above `pid` that have the same file what it moved.
+    /// Adds the bytes that `pid` moved to all its ancestors that have the same file.
     pub(super) fn moved_below(&mut self, pid: u32, inode: (u64, u64), bytes: u64) {
         let mut at = pid;
-        // Each has an older parent, but ids are used again.
+        // The chain ends at the oldest process, but ids are used again: so it is bounded.
         for _ in 0..self.parents.len() {
             let Some(&parent) = self.parents.get(&at) else {
                 return;
@@ -174,7 +174,7 @@ impl InheritedFiles {
 }
 
 impl Extent {
-    /// What is appended goes to the end, wherever the position is.
+    /// The state; the position of a file in append mode is its end.
     fn of(flags: i32, position: u64, size: u64) -> Extent {
         let appends = flags & libc::O_APPEND != 0;
         Extent {
@@ -185,8 +185,8 @@ impl Extent {
 }
 
 impl InheritedFile {
-    /// Takes note of how the file is now, once: by the descriptor of its process, by one of its
-    /// parent, who mostly waits with it open, or by its name.
+    /// Records the present state of the file, once: by the descriptor of its process, by one of its parent,
+    /// which mostly waits with the file open, or by its name.
     pub(super) fn check(&mut self, snapshot: &dyn ProcessSnapshot, parent: Option<u32>) {
         if self.now.is_none() {
             let own = self.seen_at(self.reported, snapshot, self.fd);
@@ -201,7 +201,7 @@ impl InheritedFile {
         }
     }
 
-    /// How the file is, if descriptor `fd` is it, which this kind of moments calls `inode`.
+    /// The state of the file, if descriptor `fd` is open on it; snapshots of this kind name it `inode`.
     fn seen_at(
         &self,
         inode: (u64, u64),
@@ -218,7 +218,7 @@ impl InheritedFile {
         numbers.find_map(|fd| self.seen_at(inode, snapshot, fd))
     }
 
-    /// A name tells of a size alone, and so of what was written at the end.
+    /// The state by name: only the size is known, which is the position of a writer at the end.
     pub(super) fn seen_by_name(&self) -> Option<Extent> {
         let found = match near::behind(&self.path) {
             Found::Is(there) => Some(there.attributes),

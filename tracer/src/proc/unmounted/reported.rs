@@ -1,4 +1,4 @@
-//! Files of which the kernel tells that they are open. Nobody waits until they were looked at, so they may be gone by then.
+//! Opens that the kernel reports. The program does not wait, so the file may be gone when it is read.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use super::{Open, Tracee, UnmountedFiles, inode};
 use crate::stat::Attributes;
 
 impl UnmountedFiles {
-    /// An open succeeded, with these flags.
+    /// The kernel reported an open with these flags.
     pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
         let (fd, made) = (called.result as i32, &*called.made);
         let Some(reported) = made.as_reported(fd) else {
             return;
         };
-        // The path may be too long to be told.
+        // The path may be too long for the report.
         let path = made.paths.get(&fd).cloned().unwrap_or_default();
         let creates = made.is_created(fd) || flags & UNNAMED != 0;
         if !creates && self.is_settled(tracee, &path, flags, Some(fd), now) {
@@ -41,8 +41,8 @@ impl UnmountedFiles {
         }
     }
 
-    /// Attributes of the file that is open as descriptor `fd` at a `moment`: of one that was seen, and of one that is gone, what the
-    /// kernel told of it.
+    /// Attributes of the file that is open as descriptor `fd` in `snapshot`: for a file that was seen before,
+    /// or is gone, those that the kernel reported.
     pub(super) fn attributes(&self, snapshot: &dyn ProcessSnapshot, fd: i32) -> Option<Attributes> {
         let Some(reported) = snapshot.as_reported(fd) else {
             return snapshot.attributes(fd);

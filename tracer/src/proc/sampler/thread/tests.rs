@@ -26,7 +26,7 @@ fn child(program: &str, arguments: &[&str]) -> (Child, Thread) {
     (child, thread)
 }
 
-/// Takes samples until the thread does what it will do for long.
+/// Takes samples until the thread's state is stable.
 fn settle(thread: &mut Thread, ids: &mut u64, now: &mut u64, expected: Activity) {
     for _ in 0..2000 {
         *now += PERIOD;
@@ -149,7 +149,7 @@ fn a_stop_begins_when_it_was_reported_and_ends_halfway_between_two_samples() {
     );
     assert_eq!(thread.interval.as_ref().unwrap().start_ns, halted.end_ns);
 
-    // Who samples was stopped, too, and looks when both go on.
+    // The sampler was stopped, too, and takes a sample when both go on.
     now += 3 * PERIOD;
     stop();
     thread.stops(now, &mut ids);
@@ -161,7 +161,7 @@ fn a_stop_begins_when_it_was_reported_and_ends_halfway_between_two_samples() {
     assert_eq!(halted.activity, Activity::Stopped);
     assert_eq!(halted.end_ns, now - PERIOD / 2);
 
-    // And that is told after the look.
+    // The stop is reported after the sample.
     let before = now;
     now += 1_000 * PERIOD;
     stop();
@@ -181,7 +181,7 @@ fn a_stop_begins_when_it_was_reported_and_ends_halfway_between_two_samples() {
     child.wait().unwrap();
 }
 
-/// The exec is heard of after the look that saw what the new program does.
+/// The exec is reported after the sample that saw the new program.
 #[test]
 fn what_is_seen_after_an_exec_is_of_the_new_program() {
     let (mut child, mut thread) = child("cat", &[]);
