@@ -1,12 +1,13 @@
-//! A program that another one at the same tracepoint goes on with, instead of being at that tracepoint by itself: with two of them the kernel takes
-//! its slow way to both, at each call of the machine.
+//! A tail call: one eBPF program continues with another one, which is not attached to the tracepoint by
+//! itself. With two programs at a tracepoint the kernel takes its slow path to both, at each call of the
+//! machine.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::{Kind, Map};
 
-/// Nothing at first.
+/// The target of a tail call; none at first.
 #[derive(Debug)]
 pub(crate) struct TailCall(Map);
 
@@ -17,7 +18,7 @@ impl TailCall {
         Map::new(Kind::Programs, size_of::<u32>(), 1).map(TailCall)
     }
 
-    /// From now on it is this one, which is made for the same tracepoint.
+    /// Makes `program`, which is made for the same tracepoint, the target from now on.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn slots_are_as_in_the_object() {
         let Ok(object) = open(Source::Tests) else {
-            return eprintln!("skipped: no eBPF programs for this processor");
+            return eprintln!("skipped: no eBPF programs for this CPU architecture");
         };
         let of_slot = |member| object.types().extent("slot", member);
         assert_eq!(of_slot("at"), Some((AT, 8)));
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn switches_are_as_in_the_object() {
         let Ok(object) = open(Source::Tests) else {
-            return eprintln!("skipped: no eBPF programs for this processor");
+            return eprintln!("skipped: no eBPF programs for this CPU architecture");
         };
         let of = |member| object.types().extent("switch_event", member);
         assert_eq!(of("at"), Some((switch::AT, 8)));

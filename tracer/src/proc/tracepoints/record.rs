@@ -1,4 +1,4 @@
-//! Taking apart what the programs write, and putting the parts of an exec together.
+//! Decoding of the records of the eBPF programs, and joining of the parts of an exec.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,27 +18,27 @@ use super::format::{
 };
 use super::pending::{Part, Parts, Pending, path};
 
-/// Bytes of a page, in which the kernel counts memory.
+/// Bytes of a page, the kernel's unit of memory.
 const PAGE: u64 = 4096;
 
-/// What happened.
+/// An event of a process or thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Event {
-    /// When, on `CLOCK_MONOTONIC`, ns.
+    /// Time on `CLOCK_MONOTONIC`, ns.
     pub(in super::super) at_ns: u64,
     pub(in super::super) what: What,
 }
 
-/// Kinds of it.
+/// Kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum What {
     /// Process `by` made process `child`, which another one may have as its child (`CLONE_PARENT`).
     Forked {
         by: u32,
         child: u32,
-        /// The child's number of itself, if it is in a pid namespace below the first one.
+        /// Pid of the child in its own pid namespace, if that is below the first one.
         inner: Option<u32>,
-        /// What its maker had open.
+        /// Snapshot of its maker.
         maker: Option<Box<BpfSnapshot>>,
     },
     /// Process `pid` made a thread.
@@ -47,17 +47,17 @@ pub(in super::super) enum What {
     Executed(Box<Executed>),
     /// A thread ended.
     Ended(Box<Ended>),
-    /// The last thread of a process begins to end it.
+    /// The last thread of a process begins to exit.
     Exiting(Box<BpfSnapshot>),
     /// Job control stopped a thread.
     Stopped { tid: u32 },
-    /// A thread that executed a program while its processor's clock stood still leaves that.
+    /// A thread that executed a program while its CPU's clock stood still leaves the CPU.
     Left { pid: u32, used: Box<Used> },
-    /// A call has returned by which a process may come by files and channels.
+    /// A call by which a process may get files and channels has returned.
     Called(Box<Called>),
 }
 
-/// A new program. What is `None` could not be told.
+/// A new program. Members that could not be reported are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Executed {
     pub(in super::super) pid: u32,
@@ -68,9 +68,9 @@ pub(in super::super) struct Executed {
     /// Strings, each ended by a NUL.
     pub(in super::super) argv: Option<Vec<u8>>,
     pub(in super::super) environ: Option<Vec<u8>>,
-    /// What the thread used before.
+    /// Costs of the thread before.
     pub(in super::super) used: Used,
-    /// What it begins with, if that was asked for.
+    /// Snapshot at its begin, if that was asked for.
     pub(in super::super) snapshot: Option<Box<BpfSnapshot>>,
 }
 
@@ -79,31 +79,31 @@ pub(in super::super) struct Executed {
 pub(in super::super) struct Ended {
     pub(in super::super) pid: u32,
     pub(in super::super) tid: u32,
-    /// When the thread began, on `CLOCK_MONOTONIC`, ns.
+    /// Begin of the thread on `CLOCK_MONOTONIC`, ns.
     pub(in super::super) start_ns: u64,
-    /// That of its process, if it is the last thread.
+    /// Wait status of its process, if it is the last thread.
     pub(in super::super) wait_status: i32,
     pub(in super::super) used: Used,
 }
 
-/// What a thread used.
+/// Costs of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Used {
-    /// The time on a processor up to the last time that the kernel brought it up to date: up to a tick ago, unless the
-    /// thread ended. User and system time as the ticks found them; the most memory that its process had, in whatever image.
+    /// Time on a CPU up to the kernel's last update: up to a tick ago, unless the thread ended. User and
+    /// system time as counted by ticks; peak of memory of its process in all its images.
     pub(in super::super) costs: Costs,
-    /// When the kernel did so, on the scheduler's clock, ns.
+    /// Time of that update on the scheduler's clock, ns.
     pub(in super::super) counted_at: u64,
-    /// The processor that it is on.
+    /// The CPU that it is on.
     pub(in super::super) cpu: u32,
-    /// The clock of that, and the scheduler's, when they were last brought up to date, ns; 0: not told.
+    /// The CPU's clock, and the scheduler's, at their last update, ns; 0: not reported.
     pub(in super::super) clock_at: u64,
     pub(in super::super) task_clock_at: u64,
-    /// The former stands still until the thread leaves its processor, or has been let go on.
+    /// True if the CPU's clock stands still until the thread leaves its CPU, or was resumed.
     pub(in super::super) is_halted: bool,
 }
 
-/// Bytes written into pipes that are kept for the execs of their readers.
+/// Most bytes written into pipes that are kept for the execs of their readers.
 const PIPED_KEPT: usize = 4 << 20;
 
 /// Parts of records that are not complete yet.
@@ -116,7 +116,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Takes a record; the event that it completes. `None`: it is a part, or cut short.
+    /// Takes a record, and returns the event that it completes. `None`: it is a part, or truncated.
     pub(super) fn take(&mut self, record: &[u8]) -> Option<Event> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
         let number = half(record, NUMBER)?;
@@ -190,7 +190,7 @@ impl Records {
     fn executed(&mut self, pid: u32, tid: u32, record: &[u8]) -> Option<Executed> {
         let mut snapshot = self.snapshot(tid);
         if let Some(snapshot) = &mut snapshot {
-            // All of it is unread, so that what was written is what is there.
+            // All of it is unread, so that the written bytes are the content.
             let texts = snapshot.unread().filter_map(|(fd, inode, unread)| {
                 let piped = self.piped.get(&inode)?;
                 let text = std::str::from_utf8(piped).ok()?;
@@ -204,7 +204,7 @@ impl Records {
         executed
     }
 
-    /// What thread `tid` has just told of what its process has open.
+    /// The snapshot of its process that thread `tid` has just reported.
     fn snapshot(&mut self, tid: u32) -> Option<Box<BpfSnapshot>> {
         let parts = self.pending.of(tid);
         let part_of =

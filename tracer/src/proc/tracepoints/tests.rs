@@ -13,7 +13,7 @@ use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::CallKind;
 use crate::stat;
 
-/// `None`, and says so: this process may not.
+/// `None`, with a message: this process may not load programs.
 fn below(root: u32) -> Option<Tracepoints> {
     let opened = TracedPids::below(root).and_then(|all| Tracepoints::open(Some(all), true));
     match opened {
@@ -25,7 +25,7 @@ fn below(root: u32) -> Option<Tracepoints> {
     }
 }
 
-/// Collects events until `enough` says so.
+/// Collects events until `enough` returns true.
 fn events(tracepoints: &mut Tracepoints, enough: impl Fn(&[Event]) -> bool) -> Vec<Event> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut all = Vec::new();
@@ -175,7 +175,7 @@ fn open_files_are_reported_at_forks_execs_and_exits() {
     drop(writer);
     let mut file = std::fs::File::open(&input).unwrap();
     file.seek(std::io::SeekFrom::Start(3)).unwrap();
-    // The shell runs no program, so that its end is that of the image.
+    // The shell runs no program, so that its exit is that of the image.
     let script = "exec 4>>out; echo longer >&4; read x <&5; kill -9 $$";
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]).current_dir(&directory);
@@ -285,7 +285,8 @@ fn what_an_exec_reads_itself_is_known() {
     }
 }
 
-/// The run waits until the kernel has checked the programs, which takes a microsecond for an instruction or more.
+/// The run waits until the kernel has checked the programs, which takes a microsecond for an instruction or
+/// more.
 #[test]
 fn the_kernel_checks_the_programs_soon() {
     const MOST: usize = 15_000;
@@ -305,7 +306,7 @@ fn the_kernel_checks_the_programs_soon() {
     assert!(all < MOST, "{all}");
 }
 
-/// What calls did is told with the descriptors, names and addresses that they concerned.
+/// Calls are reported with their descriptors, names and addresses.
 #[test]
 fn calls_are_reported_with_what_they_did() {
     let Some(mut tracepoints) = below(std::process::id()) else {
@@ -347,7 +348,7 @@ fn calls_are_reported_with_what_they_did() {
         found
     };
     assert_eq!(opens("new"), [true, false]);
-    // They tell of the generation that the filesystem does, if it has one.
+    // The reported generation is that of the filesystem, if it has one.
     let opened = calls
         .iter()
         .filter_map(|called| called.made.as_reported(called.result as i32));
@@ -391,8 +392,8 @@ fn calls_are_reported_with_what_they_did() {
     assert_eq!(ends[0].object, ends[1].object);
 }
 
-/// The content that a program is told to find in a pipe with `text`, which it has read since; `None`: somebody else could still
-/// add to it.
+/// The reported content of a pipe with `text`, which its reader has read since; `None`: somebody else could
+/// still add to it.
 fn content_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<String> {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(text.as_bytes()).unwrap();
@@ -414,7 +415,8 @@ fn content_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<S
     Some(snapshot.left(0)?.content().unwrap_or_default())
 }
 
-/// What nobody can look at any more, for the program has read it and is over: from little to as much as a pipe holds.
+/// Content that cannot be read any more, because the program has read it and is over: from little to as much
+/// as a pipe holds.
 #[test]
 fn unread_bytes_of_pipes_are_reported() {
     let Some(mut tracepoints) = below(std::process::id()) else {
@@ -422,7 +424,7 @@ fn unread_bytes_of_pipes_are_reported() {
     };
     for round in 0..40 {
         let text = "a line\n".repeat(1 + round * 237);
-        // The children of other tests have the end for writing, too, from their fork to their exec.
+        // The children of other tests have the writing end, too, from their fork to their exec.
         let content = (0..10).find_map(|_| content_of_a_pipe_with(&mut tracepoints, &text));
         let content = content.expect("nobody can add to it");
         assert!(content == text, "{} bytes of {}", content.len(), text.len());

@@ -1,4 +1,5 @@
-//! Telling others what becomes of the processes. Nobody is held for it: it has happened, and what a process had then is told with it.
+//! Reports to observers. No process is stopped for them: the event has happened, and its snapshot comes with
+//! it.
 
 use flowtrace_schema::Recorder;
 
@@ -9,14 +10,14 @@ use crate::proc::observer::{Observer, Tracee};
 use crate::proc::snapshot::{LiveSnapshot, ProcessSnapshot};
 use crate::proc::tracepoints::BpfSnapshot;
 
-/// Who learns of the processes.
+/// The observers of processes.
 #[derive(Default)]
 pub(crate) struct Observers {
     all: Vec<Box<dyn Observer + Send>>,
     beginnings: Option<Beginnings>,
 }
 
-/// What is needed to record what programs begin with.
+/// State for recording the begins of programs.
 struct Beginnings {
     recorder: Recorder,
     wanted: Wanted,
@@ -24,13 +25,13 @@ struct Beginnings {
 }
 
 impl Observers {
-    /// Tells `observer`, too, from now on.
+    /// Reports to `observer`, too, from now on.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer + Send>) {
         self.all.push(observer);
     }
 
-    /// Records what programs begin with: of environments whether they differ, but for what is `wanted`. Where the
-    /// kernel tells what they have open.
+    /// Records the state at the begin of programs, where the kernel reports their open files. Environments
+    /// are only compared, except for the variables in `wanted`.
     pub(crate) fn record_beginnings(&mut self, recorder: Recorder, wanted: Wanted) {
         self.beginnings = Some(Beginnings {
             recorder,
@@ -45,14 +46,14 @@ impl Observers {
         }
     }
 
-    /// Tells that all until this moment was told.
+    /// All events before `until` were reported.
     pub(super) fn complete(&mut self, until: u64) {
         self.report(|observer| observer.complete(until));
     }
 
-    /// Tells what happened.
+    /// Reports changes.
     pub(super) fn deliver(&mut self, observations: Vec<Observation>) {
-        // Before the programs read it.
+        // The content of pipes is read before the programs read it.
         for observation in &observations {
             if let What::Executed(executed) = &observation.what
                 && let Some(snapshot) = &executed.snapshot
@@ -120,7 +121,7 @@ impl Observers {
     }
 }
 
-/// What was told of a moment, or what there is now.
+/// The reported snapshot, or the present state.
 fn snapshot_of<'a>(
     reported: Option<&'a BpfSnapshot>,
     here: &'a LiveSnapshot,
