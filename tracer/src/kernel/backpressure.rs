@@ -1,8 +1,10 @@
-//! Between the thread that empties the rings and those that want something of it: an end, or room in the rings.
+//! Signals between the thread that empties the rings and threads that wait for it: for free space in the
+//! rings, or for its end.
 //!
-//! What a program in the kernel finds no room for would be lost. So it stops whoever makes calls while a ring is half
-//! full ([`super::programs`]), after the call, and the tracer keeps the thread until the ring was emptied and not too much of
-//! what was in it is still to be joined. The slowest of all then sets the pace, and nothing is lost.
+//! A record without space in its ring would be lost. So an eBPF program stops a thread that makes calls while
+//! a ring is half full ([`super::programs`]), after the call, and the tracer keeps the thread stopped until
+//! the ring was emptied and little of its content is still to be joined. The slowest part then sets the pace,
+//! and nothing is lost.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,11 +15,11 @@ use std::time::{Duration, Instant};
 use nix::poll::PollFd;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Longest time that a thread is kept. Whatever keeps the reader that long is better met by losses, which are
-/// counted, than by a command that hangs.
+/// Longest time that a thread is kept stopped. If the reader is behind for longer, losses, which are counted,
+/// are better than a command that hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// The state that both sides share.
 #[derive(Debug)]
 pub(super) struct Backpressure {
     wake: EventFd,
@@ -28,11 +30,11 @@ pub(super) struct Backpressure {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often the rings were emptied.
+    /// Number of times that the rings were emptied.
     emptied: u64,
-    /// Little of what was in them is still to be joined.
+    /// True if little of their content is still to be joined.
     keeps_up: bool,
-    /// Nobody empties them any more.
+    /// True if the rings will not be emptied any more.
     over: bool,
 }
 
@@ -48,7 +50,7 @@ impl Backpressure {
         })
     }
 
-    /// Waits until the rings have room.
+    /// Waits until the rings have free space.
     pub(super) fn wait(&self) {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.state();
@@ -64,7 +66,8 @@ impl Backpressure {
         }
     }
 
-    /// The reader has looked: whether it emptied the rings, and whether what it read is joined about as fast.
+    /// The reader has read the rings. `emptied`: all of them; `keeps_up`: its samples are joined about as
+    /// fast as they come.
     pub(super) fn rings_read(&self, emptied: bool, keeps_up: bool) {
         let mut state = self.state();
         state.emptied += u64::from(emptied);
@@ -72,23 +75,23 @@ impl Backpressure {
         self.changed.notify_all();
     }
 
-    /// The reader is to look for the last time.
+    /// Makes the reader read for the last time.
     pub(super) fn end(&self) {
         self.ends.store(true, Ordering::Release);
         let _ = self.wake.write(1);
     }
 
-    /// Whether it is.
+    /// True if the reader is to read for the last time.
     pub(super) fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// What becomes readable when the reader is to look at once.
+    /// Readable when the reader is to read at once.
     pub(super) fn wakes(&self) -> PollFd<'_> {
         PollFd::new(self.wake.as_fd(), nix::poll::PollFlags::POLLIN)
     }
 
-    /// It is about to.
+    /// The reader is about to read.
     pub(super) fn woken(&self) {
         let _ = self.wake.read();
     }
@@ -98,7 +101,7 @@ impl Backpressure {
     }
 }
 
-/// Held by the reader: whatever ends it, nobody waits for it any more.
+/// Kept by the reader: when it ends, however it does, no thread waits for it any more.
 pub(super) struct Reading<'a>(pub(super) &'a Backpressure);
 
 impl Drop for Reading<'_> {
@@ -126,7 +129,7 @@ mod tests {
                 sender.send(()).unwrap();
             })
         };
-        // It asks to be looked for.
+        // The thread asks for a read.
         while backpressure.wake.read().is_err() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Who tells of calls.
+//! Sources of records of calls.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,23 +9,24 @@ use super::programs::{Options, Programs};
 use crate::bpf::tail_call::TailCall;
 use crate::bpf::traced_pids::TracedPids;
 
-/// Environment variable: set, calls are told by perf's rings though programs could.
+/// Environment variable: if set, calls are recorded by perf's rings though eBPF programs could.
 const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
-/// Environment variable: set, nobody is held back when rings fill up.
+/// Environment variable: if set, threads are not throttled when rings fill up.
 const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
 
-/// See the module.
+/// A source of records of calls.
 pub(crate) enum CallSource {
     Perf(Box<Rings>),
     Programs(Programs),
 }
 
 impl CallSource {
-    /// Of process `pid`, which has not run its program yet, and of all that it will fork, of whom is told while they are held; `blocking`:
-    /// also of those that may block. By programs in the kernel; by perf's rings where they are refused, or that is asked for.
+    /// Records the calls of process `pid`, which has not run its program yet, and of all that it will fork,
+    /// where each process is stopped by ptrace when it is reported; `blocking`: also calls that may block.
+    /// Uses eBPF programs, or perf's rings where programs are refused, or perf is asked for.
     ///
     /// # Errors
-    /// When neither is to be had.
+    /// When neither is possible.
     pub(crate) fn of_ptraced(pid: u32, blocking: bool) -> io::Result<CallSource> {
         let size = perf::size_of_rings()?;
         let options = Options {
@@ -44,13 +45,14 @@ impl CallSource {
         Ok(CallSource::Perf(Box::new(rings)))
     }
 
-    /// Of those that other programs follow. What these tell of a call must come after what is told here, so they are to be attached later.
+    /// Records the calls of processes that other eBPF programs trace. Their reports of a call must come after
+    /// the records made here, so they are to be attached later.
     ///
     /// # Errors
-    /// When programs are refused, or not wanted.
+    /// When programs are refused, or perf is asked for.
     pub(crate) fn of_traced(traced: TracedPids, blocking: bool) -> io::Result<CallSource> {
         if are_by_perf() {
-            return Err(io::Error::other("perf's rings are to tell of calls"));
+            return Err(io::Error::other("calls are to be recorded by perf's rings"));
         }
         let options = Options {
             size: perf::size_of_rings()?,
@@ -61,7 +63,7 @@ impl CallSource {
         Programs::open(traced, options).map(CallSource::Programs)
     }
 
-    /// What is run after each return of a call.
+    /// The tail call after each return of a call.
     pub(crate) fn tail_call(&self) -> Option<&TailCall> {
         match self {
             CallSource::Perf(_) => None,
@@ -69,7 +71,7 @@ impl CallSource {
         }
     }
 
-    /// Others tell of calls that do nothing but perhaps block.
+    /// Other records have the calls that only may block.
     pub(super) fn leave_out_blocking(&self) {
         if let CallSource::Programs(programs) = self {
             programs.leave_out_blocking();
@@ -81,7 +83,7 @@ impl CallSource {
         matches!(self, CallSource::Programs(_))
     }
 
-    /// Who is to be told of processes; `None`: nobody needs to.
+    /// The map that processes are to be entered into; `None`: that is not needed.
     pub(super) fn processes(&self) -> Option<TracedPids> {
         match self {
             CallSource::Perf(_) => None,
@@ -89,7 +91,7 @@ impl CallSource {
         }
     }
 
-    /// Whether whoever changes is held until that was told.
+    /// True if each process is stopped by ptrace until its changes are reported.
     pub(super) fn are_of_ptraced(&self) -> bool {
         match self {
             CallSource::Perf(_) => true,
@@ -97,7 +99,7 @@ impl CallSource {
         }
     }
 
-    /// Whether whoever fills the rings is to be held back by who empties them.
+    /// True if threads that fill the rings are to be throttled by the reader.
     pub(super) fn needs_throttle(&self) -> bool {
         !self.are_of_ptraced() && !is_set(MAY_DROP)
     }
@@ -109,14 +111,15 @@ impl CallSource {
         }
     }
 
-    /// Whether the rings fill so fast that they are to be emptied at once again; perf's say so themselves.
+    /// True if the rings fill so fast that they are to be emptied at once again; perf's rings signal that
+    /// themselves.
     pub(super) fn fill_fast(&self) -> bool {
-        /// Of a ring, at a look.
+        /// Used fraction of a ring at a read.
         const MUCH: f64 = 0.375;
         matches!(self, CallSource::Programs(programs) if programs.used() > MUCH)
     }
 
-    /// All that holds the tracepoints open.
+    /// All descriptors that keep the tracepoints open.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             CallSource::Perf(rings) => rings.descriptors().collect(),
@@ -132,7 +135,7 @@ impl CallSource {
     }
 }
 
-/// Whether perf's rings are asked for.
+/// True if perf's rings are asked for.
 pub(super) fn are_by_perf() -> bool {
     is_set(BY_PERF)
 }

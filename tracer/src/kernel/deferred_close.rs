@@ -1,4 +1,4 @@
-//! A process that lets go of what we hold, so that we need not wait for it.
+//! A helper process that closes descriptors in place of flowtrace, which then need not wait for it.
 #![expect(unsafe_code)]
 
 use std::io::{self, PipeWriter};
@@ -6,16 +6,17 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
-/// While it lives another process holds the same descriptors.
+/// While it lives, a helper process has the same descriptors open.
 #[must_use]
 #[derive(Debug)]
 pub(super) struct DeferredClose {
-    /// Its end tells the other one.
+    /// Its end makes the helper process exit.
     _ours: PipeWriter,
 }
 
-/// Has another process hold these descriptors until what is returned is dropped: whoever closes them here before is not the
-/// last, and for tracepoints of perf only the last has to wait until no processor uses them any more, some 0.2 s in all.
+/// Keeps these descriptors open in a helper process until the result is dropped. A close here before is then
+/// not the last one, and only the last close of perf's tracepoints waits until no CPU uses them any more,
+/// some 0.2 s in all.
 ///
 /// # Errors
 /// When no process can be made.
@@ -45,7 +46,7 @@ mod tests {
         let deferred = leave_to_another(&[writer.as_fd()]).unwrap();
         drop(writer);
         drop(other_writer);
-        // What it was not given it does not hold.
+        // The helper process does not have descriptors that were not passed to it.
         assert_eq!(io::Read::read(&mut other_reader, &mut [0]).unwrap(), 0);
         let (sender, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {

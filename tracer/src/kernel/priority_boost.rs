@@ -1,16 +1,17 @@
-//! When the reader of rings waits for nobody.
+//! Priority of the reader of rings over other threads.
 
 use std::fs;
 
 use crate::priority;
 
-/// Where rings fill fast, or more threads are ready to run than there are processors, the calling thread runs at once: of the threads of other
-/// sessions its priority says nothing (sched(7), "The autogroup feature"), and what they take from it is lost with what finds no
-/// room. A real-time thread takes the processor from whoever runs where it was last, though another one may be idle, so not for longer.
+/// Where rings fill fast, or more threads are ready to run than there are CPUs, the calling thread gets a
+/// real-time priority: its normal priority has no effect on threads of other sessions (sched(7), "The
+/// autogroup feature"), and while these run, records are lost for want of space. A real-time thread takes its
+/// last CPU from the running thread, though another one may be idle, so the boost is short.
 #[derive(Debug)]
 pub(super) struct PriorityBoost {
     cpus: u32,
-    /// Looks until there is none, or it is asked again.
+    /// Reads until the boost ends, or is decided again.
     left: u32,
 }
 
@@ -37,7 +38,7 @@ impl PriorityBoost {
         }
     }
 
-    /// Whether others are ready to run than those that have a processor.
+    /// True if more threads are ready to run than those that have a CPU.
     fn is_crowded(&self) -> bool {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         // The calling thread runs, too.
@@ -45,7 +46,7 @@ impl PriorityBoost {
     }
 }
 
-/// How many threads run or are ready to (proc_loadavg(5)).
+/// Number of threads that run or are ready to (proc_loadavg(5)).
 fn running(load: &str) -> Option<u32> {
     let (running, _) = load.split_ascii_whitespace().nth(3)?.split_once('/')?;
     running.parse().ok()

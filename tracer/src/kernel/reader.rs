@@ -1,4 +1,4 @@
-//! The thread that empties the rings, and the one that makes rows of what was in them.
+//! The thread that empties the rings, and the one that makes rows of their records.
 
 use std::collections::HashSet;
 use std::io;
@@ -34,10 +34,12 @@ use crate::opens::Opens;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
-/// Longest time between two looks, and where rings fill fast that do not say so. Perf's wake the reader when they are a quarter full.
+/// Longest time between two reads, and for rings that fill fast without a signal. Perf's rings wake the
+/// reader when they are a quarter full.
 const PERIOD_MS: u16 = 20;
 const SHORT_PERIOD_MS: u16 = 3;
-/// Samples that may wait in memory, some 100 MB, to be joined: fewer where that is more than an eighth of what we may use.
+/// Most samples in memory, some 100 MB, that wait to be joined: fewer where that is more than an eighth of
+/// the memory that we may use.
 const BACKLOG: usize = 1 << 20;
 
 fn most_backlog() -> usize {
@@ -45,19 +47,19 @@ fn most_backlog() -> usize {
     (share / size_of::<Sample>()).min(BACKLOG)
 }
 
-/// What is to be recorded.
+/// Selection of what is recorded.
 pub(crate) struct Watched {
-    /// Directories whose files FUSE tells of; others are outside.
+    /// Directories whose files FUSE records; other files are unmounted.
     pub(crate) views: Vec<PathBuf>,
     /// Pipes and sockets.
     pub(crate) channels: Arc<dyn ChannelLookup>,
-    /// Also what threads wait for.
+    /// `Some`: also waits of threads.
     pub(crate) scheduler: Option<Scheduler>,
-    /// Calls on pipes and sockets one by one, not in sum alone.
+    /// True to record calls on pipes and sockets one by one, not only in sum.
     pub(crate) channel_calls: bool,
 }
 
-/// A kernel layer at work.
+/// A running kernel layer.
 pub(crate) struct KernelLayer {
     inbox: Arc<Inbox>,
     opens: Arc<Opens>,
@@ -72,7 +74,7 @@ impl KernelLayer {
     /// Begins to record calls. The calling thread is the one that follows the tree.
     ///
     /// # Errors
-    /// When there is no room for more threads or descriptors.
+    /// When no more threads or descriptors can be had.
     pub(crate) fn start(
         calls: CallSource,
         clock: Clock,
@@ -142,7 +144,7 @@ impl KernelLayer {
         Ok(layer)
     }
 
-    /// What it wants to be told of.
+    /// The receiver of the events of the tree.
     pub(crate) fn feed(&self) -> Feed {
         Feed {
             inbox: Arc::clone(&self.inbox),
@@ -154,7 +156,7 @@ impl KernelLayer {
         }
     }
 
-    /// What it wants to be told of descriptors that are no files of a view.
+    /// The receiver of the files that descriptors stand for, other than those on a mount.
     pub(crate) fn descriptions(&self) -> Descriptions {
         Descriptions {
             inbox: Arc::clone(&self.inbox),
@@ -162,14 +164,14 @@ impl KernelLayer {
         }
     }
 
-    /// Whether it tells what threads wait for, so that nobody has to look.
+    /// True if it records the waits of threads, so that they need not be sampled.
     pub(crate) fn reports_waits(&self) -> bool {
         self.reports_waits
     }
 }
 
 impl Drop for KernelLayer {
-    /// Records what is left.
+    /// Records the rest.
     fn drop(&mut self) {
         self.backpressure.end();
         for thread in self.threads.drain(..) {
@@ -178,48 +180,49 @@ impl Drop for KernelLayer {
     }
 }
 
-/// What came out of the rings at one time.
+/// The records of one read of the rings.
 struct Batch {
     samples: Vec<Sample>,
-    /// Before that.
+    /// Time before that read.
     read_ns: u64,
-    /// Records of calls that were dropped in between.
+    /// Number of records of calls that were dropped in between.
     lost: u64,
-    /// When that was known.
+    /// Time at which that number was read.
     lost_ns: u64,
-    /// And those of the scheduler.
+    /// Number of records of the scheduler that were dropped in between.
     lost_switches: u64,
-    /// Of the last batch: entries of calls that were dropped in all.
+    /// In the last batch: total number of entries of calls that were dropped.
     end: Option<Dropped>,
 }
 
-/// Empties the rings, whatever becomes of what was in them.
+/// Empties the rings.
 struct Reader {
     calls: CallSource,
     scheduler: Option<Scheduler>,
     clock: Clock,
     batches: Sender<Batch>,
-    /// Samples of the last time.
+    /// Number of samples in the last read.
     expected: usize,
-    /// Before the rings of calls were last emptied.
+    /// Time before the rings of calls were last emptied.
     calls_read_ns: u64,
     /// Samples that are still to be joined.
     backlog: Arc<AtomicUsize>,
     most_backlog: usize,
-    /// Where nobody else holds back who fills the rings.
+    /// `Some`: threads that fill the rings are throttled here.
     throttle: Option<Throttle>,
 }
 
 impl Reader {
     fn run(mut self, backpressure: &Backpressure) {
         let reading = Reading(backpressure);
-        // What is not read in time is lost, or holds the command up.
+        // Records that are not read in time are lost, or stop the command.
         let _ahead = Ahead::of_the_command();
         let mut boost = PriorityBoost::new();
         let mut ends = vec![false; self.all_rings().count()];
         loop {
             let last = backpressure.ends();
-            // What finds no room here stays in the rings, and who fills those is held back.
+            // If there is no space here, records stay in the rings, and the threads that fill those are
+            // throttled.
             let has_room = self.backlog.load(Ordering::Relaxed) < self.most_backlog;
             let batch = self.read(last || has_room, last);
             let waiting = self
@@ -243,8 +246,8 @@ impl Reader {
         self.close();
     }
 
-    /// Lets go of the rings and programs beside everything else: for each tracepoint of perf's the kernel waits until
-    /// no processor uses it any more, some 0.2 s in all, and some ms for those of programs.
+    /// Closes the rings and programs without making the command wait: for each tracepoint of perf the kernel
+    /// waits until no CPU uses it any more, some 0.2 s in all, and some ms for those of programs.
     fn close(self) {
         let Reader {
             calls,
@@ -252,18 +255,18 @@ impl Reader {
             batches,
             ..
         } = self;
-        // Whoever waits for more of them learns now that there are none.
+        // The joining thread now gets no more batches.
         drop(batches);
         let scheduling = scheduler.iter().flat_map(Scheduler::descriptors);
         let open: Vec<BorrowedFd<'_>> = calls.descriptors().into_iter().chain(scheduling).collect();
-        // Where nobody else can, it takes its time here.
+        // Without a helper process the close takes its time here.
         let later = (!open.is_empty()).then(|| deferred_close::leave_to_another(&open));
         drop(open);
         drop((calls, scheduler));
         drop(later);
     }
 
-    /// Empties the rings of the scheduler, which nobody else would hold back, and with `calls` those of calls.
+    /// Empties the rings of the scheduler, which no throttle limits, and if `calls` those of calls.
     fn read(&mut self, calls: bool, last: bool) -> Batch {
         let clock = self.clock;
         let mut samples = Vec::with_capacity(self.expected);
@@ -301,8 +304,8 @@ impl Reader {
         self.calls.rings().iter().chain(scheduler)
     }
 
-    /// Sleeps until there is something to do. `ended`: rings that tell no more when they fill, since
-    /// the first process is over.
+    /// Sleeps until there is something to do. `ended`: rings that give no more signals when they fill,
+    /// because the first process is over.
     fn wait(&self, backpressure: &Backpressure, ended: &mut [bool]) {
         let rings = self.all_rings().zip(&*ended);
         let mut places: Vec<usize> = Vec::new();
@@ -393,7 +396,7 @@ impl Joiner {
         }
     }
 
-    /// Takes what there is, and joins what is complete.
+    /// Takes a batch, and joins what is complete.
     fn join(&mut self, batch: Batch) {
         if batch.lost > 0 {
             self.follower.lost(batch.lost, batch.lost_ns);
@@ -405,7 +408,7 @@ impl Joiner {
             }
         }
         self.merge.waiting().extend(batch.samples);
-        // What a sample depends on was told before it was made, or is there by this moment.
+        // The changes that a sample depends on were queued before it was made, or are queued up to this time.
         let complete = self.inbox.complete();
         self.follower.noted(self.opens.take());
         self.follower.announce(self.inbox.take());
@@ -423,7 +426,7 @@ impl Joiner {
         self.record_sums();
     }
 
-    /// Takes in what became of the tree until a moment.
+    /// Applies the changes of the tree until a time.
     fn until(&mut self, at: u64) {
         while let Some((at, change)) = self.follower.next_change(at) {
             if let Some(waits) = &mut self.waits {

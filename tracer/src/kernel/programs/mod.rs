@@ -1,6 +1,7 @@
-//! Records of calls by two eBPF programs at the tracepoints `sys_enter` and `sys_exit` (tracer/bpf/calls.bpf.c), at less
-//! than half of the cost of [`super::perf`] for the caller (some 0.35 µs a record instead of 0.95). They pick calls by
-//! their number and callers by their process, and end with the descriptors that are kept here.
+//! Records of calls by two eBPF programs at the tracepoints `sys_enter` and `sys_exit`
+//! (tracer/bpf/calls.bpf.c), at less than half of the cost of [`super::perf`] for the caller (some 0.35 µs a
+//! record instead of 0.95). They pick calls by number and callers by process, and live as long as their
+//! descriptors are open.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,42 +23,43 @@ mod wanted;
 use layout::Config;
 pub(super) use switches::Switches;
 
-/// What the programs are to do.
+/// Options of the programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     /// Bytes of each ring, a power of 2 of pages.
     pub(super) size: usize,
-    /// Tell also of entries of calls that may block.
+    /// Records also entries of calls that may block.
     pub(super) blocking: bool,
-    /// Stop threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is to take it
-    /// away when there is room again.
+    /// Stops threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is
+    /// to take it away when there is free space again.
     pub(super) throttles: bool,
-    /// Other programs name the processes, as soon as they are forked, and what they run.
+    /// Other programs enter processes into the map as soon as they are forked, and the architecture of their
+    /// programs.
     pub(super) are_named: bool,
 }
 
-/// The programs at work.
+/// The running programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
     rings: PerCpuRings,
-    /// Who is to be told of processes; `None`: others name them.
+    /// The map that processes are to be entered into; `None`: other programs do so.
     processes: Option<TracedPids>,
     wanted: Map,
     lost: Map,
-    /// How much of the fullest ring was in use at the last look.
+    /// Used fraction of the fullest ring at the last read.
     used: f64,
-    /// What was lost up to the last look: entries of calls that move data, returns, other entries.
+    /// Losses up to the last read: entries of calls that move data, returns, other entries.
     known: [u64; 3],
     tail_call: TailCall,
-    /// Held open: the programs and what they use live as long.
+    /// Descriptors of the programs and their links, which live as long as these are open.
     owned: Vec<OwnedFd>,
 }
 
 impl Programs {
-    /// Begins to tell of the calls of processes that are or will be `followed`, as `wishes` say.
+    /// Begins to record the calls of the processes in `traced`, and of those that will be entered there.
     ///
     /// # Errors
-    /// When the kernel refuses such programs, or counts processes otherwise than we do.
+    /// When the kernel refuses such programs, or numbers processes otherwise than we do.
     pub(super) fn open(traced: TracedPids, options: Options) -> io::Result<Programs> {
         let Options {
             size,
@@ -104,18 +106,18 @@ impl Programs {
         })
     }
 
-    /// What is run after each return.
+    /// The tail call after each return.
     pub(super) fn tail_call(&self) -> &TailCall {
         &self.tail_call
     }
 
-    /// From now on tells no more of calls that do nothing but perhaps block.
+    /// Records no calls any more that only may block.
     pub(super) fn leave_out_blocking(&self) {
-        // If that fails, what is told is more than is needed.
+        // If that fails, more is recorded than is needed.
         let _ = self.wanted.put(0, &wanted::numbers(false));
     }
 
-    /// All that holds the programs at their tracepoints.
+    /// All descriptors that keep the programs at their tracepoints.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.owned.iter().map(AsFd::as_fd)
     }
@@ -124,15 +126,15 @@ impl Programs {
         self.processes.clone()
     }
 
-    /// Hands over the records that wait. Returns how many found no room since the last time, or a little
-    /// earlier than the last that is handed over.
+    /// Calls `take` with the waiting records. Returns how many were lost since the last time, up to a time a
+    /// little before the last record.
     pub(super) fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
         self.used = self.rings.drain(|mark, record| {
             if let Some(sample) = decode(mark, record) {
                 take(sample);
             }
         });
-        // Read after the rings, so that nothing is taken for complete that comes after a loss.
+        // The losses are read after the rings: otherwise records after a loss would count as complete.
         let Ok(now) = self.lost.get(0) else {
             return 0;
         };
@@ -140,26 +142,26 @@ impl Programs {
         now.iter().sum::<u64>() - before.iter().sum::<u64>()
     }
 
-    /// How much of the fullest ring was in use at the last look, from 0 to 1.
+    /// Used fraction of the fullest ring at the last read, from 0 to 1.
     pub(super) fn used(&self) -> f64 {
         self.used
     }
 
-    /// How many entries of calls found no room so far, as of the last look: of those that move data, and of others.
+    /// Numbers of lost entries of calls so far, at the last read: of those that move data, and of others.
     pub(super) fn lost_entries(&self) -> Dropped {
         let [data, _, others] = self.known;
         Dropped { data, others }
     }
 }
 
-/// What a program wrote. `None`: nothing that is known.
+/// Decodes a record of a program. `None`: an unknown kind.
 fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
     let word = |at: usize| bytes(record, at).map(u64::from_ne_bytes);
     let of_rest = |n: usize| word(layout::WORDS + 8 * n);
     let number = u32::from(mark) & ((1 << layout::KIND_BITS) - 1);
     let what = match mark >> layout::KIND_BITS {
         kind @ (layout::ENTRY | layout::SHORT_ENTRY | layout::FOREIGN_ENTRY) => {
-            // Behind those that were told is what the slot had before.
+            // The other words have the former content of the slot.
             let count = match kind {
                 layout::SHORT_ENTRY => layout::THREE,
                 _ => layout::SIX,
@@ -168,7 +170,7 @@ fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
             for (n, argument) in arguments[..count].iter_mut().enumerate() {
                 *argument = of_rest(n)?;
                 if kind == layout::FOREIGN_ENTRY {
-                    // Registers of 32 bits.
+                    // The other architecture has registers of 32 bits.
                     *argument &= u64::from(u32::MAX);
                 }
             }

@@ -13,7 +13,7 @@ const OPTIONS: Options = Options {
     are_named: false,
 };
 
-/// `None`, and says so: this process may not.
+/// `None`, with a message: this process may not load programs.
 fn opened(pid: u32) -> Option<Programs> {
     match TracedPids::below(pid).and_then(|all| Programs::open(all, OPTIONS)) {
         Ok(programs) => Some(programs),
@@ -68,7 +68,7 @@ fn own_calls_are_reported_with_their_arguments_and_results() {
     assert_eq!(offsets.next_back(), Some(4_000));
 }
 
-/// The argument of the last call of this thread that says what was in its memory.
+/// The argument of the last call of this thread that has the value from its memory.
 fn reported_argument(programs: &mut Programs, number: libc::c_long, argument: usize) -> u64 {
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
     let mut last = None;
@@ -98,7 +98,7 @@ fn lengths_in_memory_are_reported() {
             })
             .collect();
         let sum: usize = pieces.iter().map(|piece| piece.iov_len).sum();
-        // SAFETY: every piece is within the buffer, which nobody else uses.
+        // SAFETY: every piece is within the buffer, which nothing else uses.
         let read = unsafe { libc::readv(fd, pieces.as_ptr(), count as i32) };
         assert_eq!(read, sum as isize);
         assert_eq!(
@@ -114,7 +114,7 @@ fn lengths_in_memory_are_reported() {
         );
     }
     for (pieces, count) in [(8, 1), (start as usize, 1025)] {
-        // SAFETY: the kernel refuses to read what it is told there.
+        // SAFETY: the kernel refuses to read from this address.
         let failed = unsafe { libc::readv(fd, pieces as *const libc::iovec, count) };
         assert_eq!(failed, -1);
         assert_eq!(
@@ -169,7 +169,7 @@ fn offsets_in_memory_are_reported() {
     );
 }
 
-/// What messages carried since the last look, and by which calls.
+/// The descriptors in messages since the last read, with the calls of these.
 fn carried(programs: &mut Programs) -> Vec<(libc::c_long, Carried)> {
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
     let mut seen = Vec::new();
@@ -182,7 +182,7 @@ fn carried(programs: &mut Programs) -> Vec<(libc::c_long, Carried)> {
     seen
 }
 
-/// A message of one byte, with room for what it carries.
+/// A message of one byte, with space for control messages.
 struct Message {
     control: Vec<u64>,
     byte: u8,
@@ -276,7 +276,7 @@ fn descriptors_in_messages_are_reported_on_both_sides() {
         let mut messages = [Message::new(true, &[0; 5]), Message::new(true, &[0; 5])];
         let mut headers = messages.each_mut().map(Message::header);
         let first: *mut libc::mmsghdr = headers.as_mut_ptr();
-        // SAFETY: all that the messages point at lives, and the pieces have room for what is received.
+        // SAFETY: all that the messages point at lives, and the pieces have space for what is received.
         let got = unsafe { libc::syscall(number, other, first, third, 0, 0) };
         assert!(got > 0);
         let seen = carried(&mut programs);
@@ -297,7 +297,7 @@ fn descriptors_in_messages_are_reported_on_both_sides() {
     assert!(own.into_iter().all(|fd| !sent.contains(&fd)));
     let both = receive(libc::SYS_recvmmsg, 2);
     assert_eq!(what(&both), what(&all[3..]));
-    // As many at once as there may be, and the second of two messages.
+    // The most descriptors that one message may have, and the second of two messages.
     let many = [sent[1]; 253];
     let mut messages = [Message::new(false, &[]), Message::new(true, &many)];
     let mut headers = messages.each_mut().map(Message::header);
@@ -348,7 +348,7 @@ fn descriptors_of_several_messages_are_reported() {
     let (from, to) = (one.as_raw_fd(), other.as_raw_fd());
     let sent = call(libc::SYS_sendmmsg, from, &[10, 200, 3000]);
     assert_eq!(sent, (3, vec![What::Moved(3210), What::Returns(3)]));
-    // Of less than it was asked for, and of what is cut.
+    // Results below the length asked for, and truncated messages.
     let received = call(libc::SYS_recvmmsg, to, &[4000, 50, 4000, 4000]);
     assert_eq!(received, (3, vec![What::Moved(3060), What::Returns(3)]));
     let (failed, reported) = call(libc::SYS_recvmmsg, to, &[4000]);

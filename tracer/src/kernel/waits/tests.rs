@@ -5,7 +5,7 @@ use crate::kernel::sample::{self, Sample, What};
 use crate::proc::observer::Tracee;
 use crate::proc::sampler::objects::Target;
 
-/// Descriptors 0 and 1 of all are pipes 70 and 71, 5 is file 9.
+/// Descriptors 0 and 1 of all threads are pipes 70 and 71, 5 is file 9.
 struct TestDescriptors;
 
 impl Descriptors for TestDescriptors {
@@ -24,13 +24,13 @@ impl ChannelLookup for TestDescriptors {
     }
 }
 
-/// A scheduler that is driven by hand.
+/// A scheduler with scripted decisions.
 struct Stage {
     waits: Waits,
     at: u64,
 }
 
-/// Threads of no interest: that of the tracer, and another one.
+/// Threads that are not in the tree: that of the tracer, and another one.
 const TRACER: u32 = 1;
 const OTHER: u32 = 2;
 const ROOT: u32 = 10;
@@ -193,7 +193,7 @@ fn sums_are_those_of_the_images() {
     stage.at += 20 * MS;
     stage.blocks(ROOT, (libc::SYS_pread64, [5, 0]), 30, OTHER);
     stage.change(Change::Executed(tracee(ROOT, ROOT, 2), true));
-    // Held by the tracer, and then a page is read.
+    // Stopped by the tracer; after that a page is read.
     stage.leaves(ROOT, state::TRACED);
     stage.at += 7 * MS;
     stage.wakes(TRACER, ROOT);
@@ -260,7 +260,7 @@ fn a_convoy_shows_who_passed_the_lock_on() {
         stage.runs(tid);
         stage.leaves(tid, BLOCKED);
     }
-    // Each passes it on to the next after 20 ms.
+    // Each thread passes the lock on to the next after 20 ms.
     for (from, to) in [(ROOT, 11), (11, 12)] {
         stage.at += 20 * MS;
         stage.wakes(from, to);
@@ -304,7 +304,7 @@ fn who_waits_for_a_child_was_woken_by_it() {
     stage.change(Change::Ended(12));
     stage.leaves(12, state::DEAD);
     stage.at += 5 * MS;
-    // The tracer reaps the one that ended, which tells its parent.
+    // The tracer reaps the process that ended, which wakes its parent.
     stage.wakes(TRACER, ROOT);
     stage.change(Change::Over(12));
     stage.runs(ROOT);
@@ -314,7 +314,7 @@ fn who_waits_for_a_child_was_woken_by_it() {
         brief(&rows).contains(&(35, Activity::Child, Some(3))),
         "{rows:?}"
     );
-    // What is left of a process until it is reaped waits for the tracer.
+    // After its exit, a process waits for the tracer until it is reaped.
     assert!(
         brief(&rows).contains(&(5, Activity::Tracer, None)),
         "{rows:?}"
@@ -366,7 +366,7 @@ fn what_goes_on_for_long_is_recorded_meanwhile() {
     let first = stage.rows();
     assert_eq!(brief(&first), [(6_000, Activity::Signal, None)]);
     stage.waits.settle(now + MS, &TestDescriptors);
-    assert_eq!(brief(&stage.rows()), [], "recorded a moment ago");
+    assert_eq!(brief(&stage.rows()), [], "recorded just now");
     stage.at += 1_000 * MS;
     stage.change(Change::Over(ROOT));
     let rest = stage.rows();
@@ -397,7 +397,7 @@ fn after_a_loss_nothing_is_called_exact() {
     assert_eq!(exact.collect::<Vec<_>>(), [(1, false), (2, true)]);
 }
 
-/// The idle task of a virtual machine may tell of neither.
+/// The idle task of a virtual machine may record neither.
 #[test]
 fn an_unreported_thread_has_run_for_as_long_as_the_scheduler_says() {
     let mut stage = Stage::new();

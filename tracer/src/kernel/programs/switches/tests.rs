@@ -10,7 +10,7 @@ use super::*;
 const SIZE: usize = 1 << 20;
 const SLEEPS: usize = 20;
 
-/// Each processor is idle meanwhile, unless another program uses it.
+/// Each CPU is idle meanwhile, unless another program uses it.
 #[test]
 fn sleeps_are_reported_on_each_cpu() {
     if let Err(error) = Switches::open(SIZE) {
@@ -47,7 +47,7 @@ fn id() -> u32 {
     gettid().as_raw().unsigned_abs()
 }
 
-/// `None`: there is no such processor.
+/// `None`: there is no such CPU.
 fn sleeps_on(cpu: usize) -> Option<u32> {
     let mut only = CpuSet::new();
     only.set(cpu).ok()?;
@@ -116,7 +116,7 @@ fn whatever_is_cut_short_is_none() {
     }
 }
 
-/// Of calls that are told by themselves nothing is told here.
+/// Calls with records of their own are left out here.
 #[test]
 fn the_call_that_a_thread_waits_in_is_reported() {
     let mut switches = match Switches::open(SIZE) {
