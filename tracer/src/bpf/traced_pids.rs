@@ -12,8 +12,8 @@ use super::{Kind, Map};
 /// Most processes that are traced at a time (`max_entries` of `traced_pids` in tracer/bpf/common.bpf.h).
 pub(crate) const MOST: u32 = 1 << 16;
 
-/// State of a process in [`TracedPids`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers of this
-/// architecture.
+/// State of a process in [`TracedPids`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers
+/// of this architecture.
 pub(crate) const NATIVE: u64 = 0;
 /// The calls of the process have the numbers of another architecture.
 pub(crate) const FOREIGN: u64 = 1;

@@ -59,7 +59,7 @@ impl Connector {
             return Ok(connector);
         }
         Err(io::Error::other(
-            "the kernel does not tell of processes here: not in the initial namespaces",
+            "the kernel does not report processes outside the initial namespaces",
         ))
     }
 

@@ -41,7 +41,7 @@ use crate::callers::TaskTable;
 use crate::clock::Clock;
 use crate::priority::Ahead;
 
-/// How the first process of the tree ended.
+/// End of the first process of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With an exit code.

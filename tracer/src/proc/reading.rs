@@ -158,7 +158,7 @@ pub(crate) fn block_io_ticks(pid: u32, tid: u32) -> Option<u64> {
     block_io_in(&contents(&format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
-/// That time from the content of the file: field 42 of proc_pid_stat(5).
+/// Time of waits for block devices, in ticks, from the content of the file: field 42 of proc_pid_stat(5).
 pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
     fields(stat)?.nth(42 - FIRST_FIELD)?.parse().ok()
 }

@@ -69,9 +69,9 @@ impl End {
     /// Adds a socket. Returns true if it is new.
     pub(super) fn add_socket(&mut self, inode: u64) -> bool {
         let is_new = !self.sockets.contains(&Some(inode));
-        let room = self.sockets.iter_mut().find(|socket| socket.is_none());
-        match room.filter(|_| is_new) {
-            Some(room) => *room = Some(inode),
+        let free = self.sockets.iter_mut().find(|socket| socket.is_none());
+        match free.filter(|_| is_new) {
+            Some(free) => *free = Some(inode),
             None => return false,
         }
         true

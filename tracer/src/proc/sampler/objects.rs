@@ -138,7 +138,7 @@ fn kind_of(path: String) -> Option<(u32, u64)> {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
     let mask = libc::STATX_TYPE | libc::STATX_INO;
     let flags = libc::AT_STATX_DONT_SYNC;
-    // SAFETY: path is a string that ends with a NUL, found has room for what is written.
+    // SAFETY: path is a string that ends with a NUL, and `found` has space for the result.
     let found = unsafe {
         let result = libc::statx(
             libc::AT_FDCWD,

@@ -3,7 +3,7 @@
 /// A system call at its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// Which one.
+    /// Kind of the call.
     pub(crate) kind: CallKind,
     /// Its arguments; 32-bit programs' are zero-extended.
     pub(crate) arguments: [u64; 6],
