@@ -1,4 +1,4 @@
-//! Where the running kernel has the members of its structures, by its own description of its types
+//! Layout of the running kernel's structures, from its own description of its types
 //! (Documentation/bpf/btf.rst).
 
 use std::io;
@@ -12,11 +12,11 @@ use super::described::Described;
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
 
-/// Bytes of a type before what depends on its kind (`struct btf_type`).
+/// Bytes of a type before the members that depend on its kind (`struct btf_type`).
 const COMMON: usize = 12;
 /// Bytes of a member of a structure (`struct btf_member`).
 const MEMBER: usize = 12;
-/// Structures within structures are followed so deep.
+/// Most levels of structures within structures.
 const DEPTH: usize = 16;
 
 const INTEGER: u32 = 1;
@@ -25,7 +25,7 @@ const STRUCTURE: u32 = 4;
 const UNION: u32 = 5;
 const ENUMERATION: u32 = 6;
 const FORWARD: u32 = 7;
-/// A function by its name, and what functions take and return.
+/// A named function, and the types of its parameters and result.
 const NAMED_FUNCTION: u32 = 12;
 const FUNCTION: u32 = 13;
 /// A variable, and a section of an object with its variables.
@@ -38,43 +38,43 @@ const STANDS_FOR: [u32; 5] = [8, 9, 10, 11, 18];
 const TYPEDEF: u32 = 8;
 const POINTER: u32 = 2;
 
-/// Of so many types the place of one is kept, from which those behind it are found.
+/// The place of each type whose number is a multiple of this is kept; those between are found from there.
 const STRIDE: usize = 32;
 
-/// The types of a kernel. The command waits until they are known: of more than 100 000 a few dozen are looked for, and as
-/// little as may be is kept of the others.
+/// The types of a kernel. The command waits until they are parsed: a few dozen of more than 100 000 are used,
+/// and as little as possible is kept of the others.
 #[derive(Debug)]
 pub(crate) struct Types {
     bytes: Described,
     strings: usize,
-    /// Where the types end.
+    /// End of the types.
     end: usize,
-    /// Where each [`STRIDE`]th type begins, from number 0 on, which is `void` and takes nothing.
+    /// Place of each [`STRIDE`]th type, from number 0 on, which is `void` and takes no bytes.
     places: Vec<usize>,
-    /// How the names of structures and typedefs begin, and which types they are.
+    /// The first letters of the names of structures and typedefs, and their types.
     begins: Vec<u64>,
     numbers: Vec<u32>,
 }
 
-/// A type as all have it.
+/// The common part of a type.
 #[derive(Clone, Copy)]
 struct Type {
     kind: u32,
-    /// Members, or parameters.
+    /// Number of members, or of parameters.
     count: usize,
-    /// Members have bits and offset in one number.
+    /// True if members have bits and offset in one number.
     has_bits: bool,
-    /// The type that it stands for, or how many bytes it has.
+    /// The type that it stands for, or its size in bytes.
     other: u32,
-    /// Where its members are.
+    /// Place of its members.
     rest: usize,
 }
 
 impl Types {
-    /// Those of the running kernel, which stays as it is: they are read once.
+    /// The types of the running kernel, which do not change: they are parsed once.
     ///
     /// # Errors
-    /// When it does not tell (`CONFIG_DEBUG_INFO_BTF`), or in a form that is not known here.
+    /// When the kernel has no description (`CONFIG_DEBUG_INFO_BTF`), or one of an unknown form.
     pub(crate) fn of_kernel() -> io::Result<&'static Types> {
         static TYPES: OnceLock<Result<Types, String>> = OnceLock::new();
         let read = || {
@@ -85,7 +85,7 @@ impl Types {
         types.map_err(|error| io::Error::other(format!("{KERNEL}: {error}")))
     }
 
-    /// Takes apart a description. `None`: it is cut short, or of kinds that are not known here.
+    /// Parses a description. `None`: it is truncated, or has kinds that are not known here.
     pub(crate) fn parse(bytes: Described) -> Option<Types> {
         if half(&bytes, 0)? != MAGIC {
             return None;
@@ -124,8 +124,8 @@ impl Types {
         Some(types)
     }
 
-    /// Offset in bytes of a member, as in C: `se.sum_exec_runtime` of `task_struct`. Structures and
-    /// unions without a name are looked into.
+    /// Offset in bytes of a member, as in C: `se.sum_exec_runtime` of `task_struct`. Members of unnamed
+    /// structures and unions count.
     pub(crate) fn offset(&self, structure: &str, member: &str) -> Option<usize> {
         let mut number = self.named(STRUCTURE, structure)?;
         let mut bits = 0usize;
@@ -153,7 +153,8 @@ impl Types {
         self.named(TYPEDEF, name)
     }
 
-    /// The number of function `name`. Where these are is not kept: there are more of them than of all others, and next to none is looked for.
+    /// The number of function `name`. Places of functions are not kept: there are more of them than of all
+    /// other types, and few are sought.
     pub(crate) fn function(&self, name: &str) -> Option<u32> {
         let between_ends = [b"\0", name.as_bytes(), b"\0"].concat();
         let strings = self.bytes.get(self.strings..)?;
@@ -170,15 +171,15 @@ impl Types {
         None
     }
 
-    /// The name of a type. Behind three underscores is what tells types of one name apart, which is left out.
+    /// The name of a type, without the part after three underscores, which distinguishes types of one name.
     pub(super) fn name_of(&self, number: u32) -> Option<String> {
         let name = self.text(word(&self.bytes, self.place_of_plain(number)?)?)?;
         let own = name.split_once("___").map(|(own, _)| own.to_owned());
         Some(own.unwrap_or(name))
     }
 
-    /// The member that an access leads to, as in C: `se.sum_exec_runtime`. `access` is the place of a text like
-    /// `0:3:1`: the index of each member within the one before. `None`: it leads into an array, or nowhere.
+    /// The member of an access, as in C: `se.sum_exec_runtime`. `access` is the place of a text like `0:3:1`:
+    /// the index of each member within the one before. `None`: the access leads into an array, or nowhere.
     pub(super) fn member_path(&self, number: u32, access: u32) -> Option<String> {
         let access = self.text(access)?;
         let mut number = number;
@@ -191,7 +192,7 @@ impl Types {
             }
             let at = structure.rest + index * MEMBER;
             let name = self.text(word(&self.bytes, at)?)?;
-            // A structure without a name within another one.
+            // An unnamed structure within another one has no part in the text.
             if !name.is_empty() {
                 path.push(name);
             }
@@ -230,7 +231,7 @@ impl Types {
         (found.kind == POINTER).then_some(found.other)
     }
 
-    /// How many elements the array has that a pointer points to.
+    /// Number of elements of the array that a pointer points to.
     pub(super) fn count_of(&self, pointer: u32) -> Option<u32> {
         let array = self.plain(self.target(pointer)?)?;
         (array.kind == ARRAY).then(|| word(&self.bytes, array.rest + 8))?
@@ -258,8 +259,9 @@ impl Types {
         }
     }
 
-    /// The same types as the kernel takes them with programs. It does not take sections whose size only the loader of
-    /// an object would fill in: they become structures of integers, and variables become integers.
+    /// The types in the form that the kernel takes with programs. It does not take sections whose size only
+    /// the loader of an object would fill in: they become structures of integers, and variables become
+    /// integers.
     pub(super) fn for_kernel(&self, bytes: &[u8]) -> Vec<u8> {
         const INTEGER_BITS: u32 = 32;
         let mut out = bytes.to_vec();
@@ -325,12 +327,12 @@ impl Types {
         alike.find_map(|(_, number)| is_it(*number))
     }
 
-    /// Where a type begins.
+    /// The place of a type.
     fn place(&self, number: u32) -> Option<usize> {
         let number = number as usize;
         let before = number / STRIDE;
         let mut at = *self.places.get(before)?;
-        // Number 0 takes nothing.
+        // Number 0 takes no bytes.
         for _ in (before * STRIDE).max(1)..number {
             at = self.read(at)?.rest.checked_add(rest_of(self.read(at)?)?)?;
         }
@@ -364,12 +366,12 @@ impl Types {
         None
     }
 
-    /// A type without what only stands for it.
+    /// The type that a type stands for after all typedefs and qualifiers.
     fn plain(&self, number: u32) -> Option<Type> {
         self.read(self.place_of_plain(number)?)
     }
 
-    /// The place of that.
+    /// The place of that type.
     fn place_of_plain(&self, mut number: u32) -> Option<usize> {
         for _ in 0..DEPTH {
             let at = self.place(number)?;
@@ -406,7 +408,7 @@ impl Types {
     }
 }
 
-/// The first eight bytes of a text that ends with a 0 or its slice; zeros behind its end.
+/// The first eight bytes of a text that ends with a 0 or its slice; zeros after its end.
 fn first_letters(text: &[u8]) -> u64 {
     let mut letters = [0; 8];
     match text.first_chunk() {
@@ -414,7 +416,7 @@ fn first_letters(text: &[u8]) -> u64 {
         None => letters[..text.len()].copy_from_slice(text),
     }
     let letters = u64::from_le_bytes(letters);
-    // The lowest byte that is 0 has its top bit here; those above it may have theirs, too.
+    // The lowest byte that is 0 has its top bit here; bytes above it may have theirs, too.
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
     let zeros = letters.wrapping_sub(LOW) & !letters & (LOW << 7);
     match zeros {
@@ -423,7 +425,7 @@ fn first_letters(text: &[u8]) -> u64 {
     }
 }
 
-/// Bytes of what follows the common part.
+/// Bytes after the common part.
 fn rest_of(read: Type) -> Option<usize> {
     Some(match read.kind {
         // Numbers, variables, tags.
@@ -452,7 +454,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// A description in the making.
+    /// A description that is being made.
     #[derive(Default)]
     struct Made {
         types: Vec<u8>,

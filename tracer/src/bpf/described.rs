@@ -1,4 +1,4 @@
-//! The kernel's description of its types as it lies in its memory: 5 MB, of which read(2) gives a page at a time.
+//! The kernel's description of its types, mapped: 5 MB, of which read(2) gives a page at a time.
 
 #![expect(unsafe_code)]
 
@@ -42,7 +42,8 @@ impl Deref for Described {
     fn deref(&self) -> &[u8] {
         match self {
             Described::Read(bytes) => bytes,
-            // SAFETY: mapped as long as `self` lives, to be read, and so long; the running kernel's description of itself stays as it is.
+            // SAFETY: mapped for reading, as long as `self` lives; the running kernel's description does not
+            // change.
             Described::Mapped(mapping) => unsafe {
                 std::slice::from_raw_parts(mapping.start().as_ptr(), mapping.length())
             },

@@ -1,5 +1,5 @@
-//! Instructions of the kernel's eBPF (Documentation/bpf/standardization/instruction-set.rst), as far as they are
-//! changed before they are loaded.
+//! Instructions of the kernel's eBPF (Documentation/bpf/standardization/instruction-set.rst), as far as they
+//! are changed before they are loaded.
 
 /// One instruction.
 #[repr(C)]
@@ -19,7 +19,7 @@ const ACCESSES: std::ops::RangeInclusive<u8> = 1..=3;
 const NO_HELPER: i32 = 0x0bad_2310;
 
 impl Instruction {
-    /// As the compiler wrote it. `bytes` are eight.
+    /// The instruction that the compiler wrote; `bytes` are eight.
     pub(super) fn of(bytes: &[u8]) -> Instruction {
         let byte = |n: usize| bytes.get(n).copied().unwrap_or(0);
         Instruction {
@@ -42,20 +42,20 @@ impl Instruction {
         self.immediate = value;
     }
 
-    /// Makes it a call of a function of the kind that `source` says.
+    /// Makes it a call of a function of the kind `source`.
     pub(super) fn call(&mut self, source: u8, target: i32) {
         self.registers = self.registers & 0x0f | source << 4;
         self.offset = 0;
         self.immediate = target;
     }
 
-    /// Makes it load the address of a map, or of its value, as `source` says.
+    /// Makes it load the address of a map, or of its value, by `source`.
     pub(super) fn set_map(&mut self, source: u8, map: i32) {
         self.registers = self.registers & 0x0f | source << 4;
         self.immediate = map;
     }
 
-    /// Puts the value of a relocation where this instruction has it.
+    /// Writes the value of a relocation into the field that this instruction has for it.
     pub(super) fn relocate(&mut self, value: i64) {
         if ACCESSES.contains(&(self.code & 7)) {
             self.offset = value as i16;
@@ -64,7 +64,7 @@ impl Instruction {
         }
     }
 
-    /// Makes it one that must not be reached.
+    /// Makes it an instruction that must not be reached.
     pub(super) fn poison(&mut self) {
         *self = Instruction {
             code: CALL,

@@ -1,4 +1,4 @@
-//! Arrays that programs and we have in memory at the same time.
+//! Arrays in memory that eBPF programs and flowtrace share.
 #![expect(unsafe_code)]
 
 use std::io;
@@ -17,7 +17,7 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// An array of so many values of `value` bytes, a multiple of 8.
+    /// An array of `entries` values of `value` bytes, a multiple of 8.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -29,11 +29,11 @@ impl Mapped {
 
     /// The word at this offset, a multiple of 8.
     pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: it is aligned, within the mapping, and both sides access it as one.
+        // SAFETY: it is aligned, within the mapping, and both sides access it as one word.
         unsafe { &*self.bytes(at, 8).cast::<AtomicU64>().as_ptr() }
     }
 
-    /// Where so many bytes are from this offset on.
+    /// Pointer to `count` bytes from this offset on.
     pub(super) fn bytes(&self, at: usize, count: usize) -> NonNull<u8> {
         assert!(at.is_multiple_of(8) && at + count <= self.memory.length());
         // SAFETY: it is within the mapping.

@@ -1,6 +1,6 @@
-//! eBPF programs (Documentation/bpf): how they are taken from the objects that the C compiler made ([`object`]), what
-//! they keep ([`Map`]), how their records are read ([`ring`], [`lanes`]), and where the kernel has what they read
-//! ([`btf`]). All of it ends with the descriptors that are kept here.
+//! eBPF programs (Documentation/bpf): loading of the objects that the C compiler made ([`object`]), maps
+//! ([`Map`]), reading of records ([`ring`], [`per_cpu_rings`]), and layout of the kernel's structures
+//! ([`btf`]). Programs and maps live as long as their descriptors are open.
 //!
 //! The programs are in `tracer/bpf`: `kernel::programs` loads those for calls and for scheduling,
 //! `proc::tracepoints` those for processes.
@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) mod btf;
 mod described;
-pub(crate) mod followed;
 mod instruction;
-pub(crate) mod lanes;
 mod mapped;
 pub(crate) mod object;
 pub(crate) mod objects;
+pub(crate) mod per_cpu_rings;
 pub(crate) mod ring;
-pub(crate) mod successor;
+pub(crate) mod tail_call;
+pub(crate) mod traced_pids;
 
 use instruction::Instruction;
 
@@ -39,7 +39,7 @@ const NO_PREALLOCATION: u32 = 1;
 const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 const MAPPABLE: u32 = 1 << 10;
 
-/// Kernel helpers ask for a license; these lines are under both.
+/// Kernel helpers require a license; these programs are under both.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
 /// Kinds of maps (`enum bpf_map_type`).
@@ -65,11 +65,11 @@ impl Kind {
     }
 }
 
-/// Memory of programs: it lives as long as this or a program that uses it.
+/// A map: it lives as long as this descriptor or a program that uses it.
 #[derive(Debug)]
 pub(crate) struct Map(OwnedFd);
 
-/// Members of `union bpf_attr` up to those that are used; the kernel takes the rest as 0.
+/// Members of `union bpf_attr` up to the last used one; the kernel takes the others as 0.
 #[repr(C)]
 #[derive(Default)]
 struct NewMap {
@@ -127,24 +127,24 @@ struct ProgramAttributes {
     line_size: u32,
     lines: u64,
     line_count: u32,
-    /// Number of the type of what it is attached to.
+    /// Number of the type of the function that it is attached to.
     attach_type: u32,
 }
 
-/// A program for the kernel to check and take.
+/// A program that the kernel is to check and load.
 #[derive(Clone, Copy, Debug)]
 struct NewProgram<'a> {
     code: &'a [Instruction],
-    /// Number of the type of the tracepoint's function (`btf_trace_…`): the program may read what the arguments point
-    /// to. `None`: it may be at any tracepoint.
+    /// Number of the type of the tracepoint's function (`btf_trace_…`): the program may read the structures
+    /// that its arguments point to. `None`: it may be at any tracepoint.
     tracepoint: Option<u32>,
-    /// Descriptions of the types of the program, that its functions and lines name.
+    /// Descriptions of the types of the program, which its functions and lines refer to.
     types: &'a Types,
     functions: &'a [[u32; 2]],
     lines: &'a [[u32; 4]],
 }
 
-/// Descriptions of types that the kernel has taken.
+/// Descriptions of types that the kernel has loaded.
 #[derive(Debug)]
 struct Types(OwnedFd);
 
@@ -167,7 +167,7 @@ struct Attach {
 }
 
 impl Map {
-    /// A map of `entries` values of `value` bytes; of a ring `entries` are its bytes.
+    /// A map of `entries` values of `value` bytes; for a ring, `entries` is its size in bytes.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -180,7 +180,8 @@ impl Map {
         Self::with(kind, value, entries, flags)
     }
 
-    /// An array with this value only, which never changes: the verifier leaves out what cannot be reached with it.
+    /// An array with one value, which never changes: the verifier leaves out code that cannot be reached with
+    /// it.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -199,7 +200,7 @@ impl Map {
         Self::with(Kind::Array, value, entries, MAPPABLE)
     }
 
-    /// An array with room for `entries` maps like this one.
+    /// An array for `entries` maps like this one.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -215,7 +216,7 @@ impl Map {
         descriptor(MAP_CREATE, &NewMap::new(kind, value, entries, flags)).map(Map)
     }
 
-    /// The descriptor's number, as a map of maps takes it.
+    /// The number of the descriptor, which is the value of a map in a map of maps.
     pub(crate) fn descriptor(&self) -> u32 {
         self.0.as_raw_fd() as u32
     }
@@ -223,7 +224,7 @@ impl Map {
     /// Sets the value at `key`, which has the size of the map's values.
     ///
     /// # Errors
-    /// When there is no room.
+    /// When the map is full.
     pub(crate) fn put<T: ?Sized>(&self, key: u32, value: &T) -> io::Result<()> {
         let value = std::ptr::from_ref(value).cast::<u8>();
         bpf(MAP_UPDATE, &self.element(&key, value as u64)).map(drop)
@@ -244,7 +245,7 @@ impl Map {
         let _ = bpf(MAP_DELETE, &self.element(&key, 0));
     }
 
-    /// The key that comes after this one, in no order, or the first one. Takes no memory.
+    /// The key after `key`, in no order, or the first one. Allocates no memory.
     pub(crate) fn next_key(&self, key: Option<&u32>) -> Option<u32> {
         let mut next = 0u32;
         let element = Element {
@@ -272,10 +273,10 @@ impl AsFd for Map {
     }
 }
 
-/// Has the kernel take descriptions of types.
+/// Loads descriptions of types into the kernel.
 ///
 /// # Errors
-/// When it refuses them.
+/// When the kernel refuses them.
 fn load_types(types: &[u8]) -> io::Result<Types> {
     let attributes = TypesAttributes {
         types: types.as_ptr() as u64,
@@ -300,10 +301,11 @@ fn load_types(types: &[u8]) -> io::Result<Types> {
         .map_err(refused)
 }
 
-/// Has the kernel check and take a program.
+/// Loads a program into the kernel, which checks it.
 ///
 /// # Errors
-/// When it refuses it: the error has the last lines of the verifier's log, with the line of the source.
+/// When the kernel refuses it: the error has the last lines of the verifier's log, with the line of the
+/// source.
 fn load_program(program: NewProgram<'_>) -> io::Result<OwnedFd> {
     let attributes = ProgramAttributes {
         kind: match program.tracepoint {
@@ -323,7 +325,7 @@ fn load_program(program: NewProgram<'_>) -> io::Result<OwnedFd> {
     };
     let refused = |error| {
         let with_log = |log: &mut [u8]| {
-            // Lines of the source take the kernel a while to check, and are of use in a log only.
+            // Lines of the source take the kernel a while to check, and only serve in a log.
             let again = ProgramAttributes {
                 log_level: 1,
                 log_size: log.len() as u32,
@@ -367,7 +369,7 @@ fn explained(
     )
 }
 
-/// Runs a program at its tracepoint as long as the result is kept.
+/// Attaches a program to its tracepoint as long as the result is kept.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -411,13 +413,13 @@ fn run(program: &OwnedFd) -> io::Result<()> {
 
 fn descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
     let made = bpf(command, attributes)?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads the attributes, whose size it is given, and what they point at outlives the call; it
-    // writes only to the value of a look-up, to a next key and to a log, which are the caller's.
+    // SAFETY: the kernel reads the attributes, whose size it gets, and the memory that they point to outlives
+    // the call; it writes only to the value of a look-up, to a next key and to a log, which are the caller's.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

@@ -1,9 +1,9 @@
-//! Programs compiled from C (`tracer/bpf`), as the compiler wrote them: an ELF object with instructions, maps, and
-//! descriptions of types (Documentation/bpf/btf.rst, Documentation/bpf/llvm_reloc.rst). [`Object::load`] adjusts them
-//! to the running kernel and loads them.
+//! Objects compiled from C (`tracer/bpf`): ELF files with instructions, maps, and descriptions of types
+//! (Documentation/bpf/btf.rst, Documentation/bpf/llvm_reloc.rst). [`Object::load`] adjusts them to the
+//! running kernel and loads them.
 //!
-//! libbpf does the same and more, in 40 ms more at the begin of each run: for each type that a program names it
-//! searches all of the kernel's. A relocation of a kind that is not known here is an error.
+//! libbpf does the same and more, but takes 40 ms more at the begin of each run: for each type that a program
+//! names it searches all of the kernel's. A relocation of a kind that is not known here is an error.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -40,19 +40,19 @@ const MAP_VALUE: u8 = 2;
 const OWN_FUNCTION: u8 = 1;
 const KERNEL_FUNCTION: u8 = 2;
 
-/// The section with what never changes, and the one with the maps.
+/// The section of constants, and the one with the maps.
 const CONSTANTS: &str = ".rodata";
 const MAPS: &str = ".maps";
 
-/// How a map of an object comes to be. Maps that are not named in [`Object::load`] are made as the object declares
+/// Source of a map of an object. Maps that are not named in [`Object::load`] are made as the object declares
 /// them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Use<'a> {
-    /// It exists.
+    /// An existing map.
     Shared(BorrowedFd<'a>),
-    /// It is made with so many entries.
+    /// A new map with this number of entries.
     Entries(u32),
-    /// It is made with this value as its only one; that of `.rodata` never changes.
+    /// A new map with this value as its only one; that of `.rodata` never changes.
     Value(&'a [u8]),
 }
 
@@ -74,7 +74,7 @@ impl Loaded {
     }
 }
 
-/// An object as the compiler wrote it.
+/// An object that the compiler wrote.
 #[derive(Debug)]
 pub(crate) struct Object<'a> {
     file: ElfFile64<'a, Endianness>,
@@ -86,14 +86,14 @@ pub(crate) struct Object<'a> {
     relocations: Records<'a>,
 }
 
-/// Records of `.BTF.ext` by the name of their section; the first word of each is an offset in that.
+/// Records of `.BTF.ext` by the name of their section; the first word of each is an offset in the section.
 type Records<'a> = HashMap<String, Vec<&'a [u8]>>;
 
 impl<'a> Object<'a> {
-    /// Takes an object apart.
+    /// Parses an object.
     ///
     /// # Errors
-    /// When it is damaged, or not of the compiler for eBPF.
+    /// When it is damaged, or not an eBPF object.
     pub(crate) fn parse(bytes: &'a [u8]) -> io::Result<Object<'a>> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|e| bad(e.to_string()))?;
         let section = |name: &str| {
@@ -125,11 +125,11 @@ impl<'a> Object<'a> {
         &self.types
     }
 
-    /// Makes the maps, has the kernel check the programs of these names, and takes both.
+    /// Makes the maps and loads the programs of these names.
     ///
     /// # Errors
-    /// When the kernel has not what the programs read, or refuses them; the error then has the line of the source and
-    /// the reason.
+    /// When the kernel lacks a structure that the programs read, or refuses them; the error then has the line
+    /// of the source and the reason.
     pub(crate) fn load(&self, programs: &[&str], uses: &[(&str, Use<'_>)]) -> io::Result<Loaded> {
         let maps = self.maps(uses)?;
         let shared = uses.iter().filter_map(|(name, of_it)| match of_it {
@@ -251,17 +251,17 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A program with the functions that it calls behind it.
+/// A program, followed by the functions that it calls.
 #[derive(Debug, Default)]
 struct Linked {
-    /// The tracepoint whose arguments it takes by their types: its number among the kernel's types. `None`: any.
+    /// The tracepoint whose typed arguments it takes: its number among the kernel's types. `None`: any.
     tracepoint: Option<u32>,
     code: Vec<Instruction>,
-    /// The instruction at which each function begins that was put behind it, by section and address.
+    /// The first instruction of each function that was appended, by section and address.
     starts: HashMap<(usize, u64), usize>,
     /// First instruction and type of each function (`struct bpf_func_info`).
     functions: Vec<[u32; 2]>,
-    /// Instruction and place in the source (`struct bpf_line_info`).
+    /// Instruction and line of the source (`struct bpf_line_info`).
     lines: Vec<[u32; 4]>,
 }
 
@@ -312,7 +312,7 @@ impl Loader<'_> {
         Ok(linked)
     }
 
-    /// Puts the function at an address of a section behind the code, and all that it calls.
+    /// Appends the function at an address of a section, and all that it calls.
     fn add(
         &self,
         section: SectionIndex,
@@ -451,7 +451,7 @@ impl Loader<'_> {
         };
         match value {
             Some(value) => target.relocate(value),
-            // Reached only if the program has asked before whether the member exists.
+            // Reached only if the program has found that the member exists.
             None => target.poison(),
         }
         Ok(())
@@ -489,7 +489,7 @@ impl Loader<'_> {
     }
 }
 
-/// The records that word `at` of the header leads to.
+/// The records that word `at` of the header refers to.
 fn records<'a>(types: &Types, ext: &'a [u8], at: usize) -> Option<Records<'a>> {
     let header = word(ext, 4)? as usize;
     let from = header.checked_add(word(ext, at)? as usize)?;
@@ -531,7 +531,7 @@ fn bad(reason: impl AsRef<str>) -> io::Error {
     io::Error::other(format!("eBPF object: {}", reason.as_ref()))
 }
 
-/// The running kernel has no such thing.
+/// The error for a kernel without `thing`.
 fn lacks(thing: &str) -> io::Error {
     io::Error::other(format!("this kernel has no {thing}"))
 }

@@ -1,4 +1,4 @@
-//! The objects that `tracer/bpf/build` made of the programs in C.
+//! The objects that `tracer/bpf/build` compiled from C.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(crate) enum Source {
     Calls,
     /// Forks, execs, exits, and calls by which a process gets files and channels.
     Processes,
-    /// Who leaves a CPU to whom.
+    /// Changes of the running task of a CPU.
     Switches,
     /// Programs of tests.
     #[cfg(test)]
@@ -19,7 +19,7 @@ pub(crate) enum Source {
 }
 
 /// # Errors
-/// When there are no programs for this processor: they read registers, and were tried on x86-64 alone.
+/// When there are no programs for this CPU architecture: they read registers, and were tried on x86-64 alone.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn open(source: Source) -> io::Result<Object<'static>> {
     Object::parse(match source {
@@ -36,6 +36,6 @@ pub(crate) fn open(source: Source) -> io::Result<Object<'static>> {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn open(_: Source) -> io::Result<Object<'static>> {
     Err(io::Error::other(
-        "there are no eBPF programs for this processor",
+        "there are no eBPF programs for this CPU architecture",
     ))
 }

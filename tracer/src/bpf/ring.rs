@@ -1,4 +1,4 @@
-//! A ring of records that programs in the kernel write (Documentation/bpf/ringbuf.rst).
+//! A ring of records that eBPF programs write (Documentation/bpf/ringbuf.rst).
 #![expect(unsafe_code)]
 
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::Map;
 use crate::mapping::Mapping;
 
-/// Bits in the first word of a record: still being written, and given up.
+/// Bits in the first word of a record: still being written, and discarded.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const HEADER: usize = 8;
@@ -17,10 +17,10 @@ const PAGE: usize = 4096;
 /// One ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Page with the place up to which we have read.
+    /// Page with the position up to which flowtrace has read.
     consumer: Mapping,
-    /// Page with the place up to which there are records, and behind it the records, mapped twice in a row so
-    /// that none is cut.
+    /// Page with the position up to which there are records, followed by the records, mapped twice in a row
+    /// so that none is cut.
     producer: Mapping,
     size: usize,
     map: Map,
@@ -46,9 +46,9 @@ impl Ring {
         })
     }
 
-    /// Hands over all records that were begun before this.
+    /// Calls `record` with all records that were begun before this call.
     pub(crate) fn drain_all(&mut self, mut record: impl FnMut(&[u8])) {
-        // One takes less than a microsecond to write, unless its processor was taken away from a virtual machine.
+        // A record takes less than a microsecond to write, unless a virtual machine loses its CPU meanwhile.
         const PATIENCE: u32 = 10_000;
         for _ in 0..PATIENCE {
             if !self.drain(&mut record) {
@@ -58,8 +58,8 @@ impl Ring {
         }
     }
 
-    /// Hands over the records that wait, up to one that is still being written. Whether there is such a one, behind which
-    /// others may be complete.
+    /// Calls `record` with the waiting records, up to one that is still being written. Returns true if there
+    /// is such a one, after which others may be complete.
     pub(crate) fn drain(&mut self, mut record: impl FnMut(&[u8])) -> bool {
         // SAFETY: both are aligned words at the begin of pages that are mapped as long as `self`
         // lives, and that both sides only access so.
@@ -90,13 +90,13 @@ impl Ring {
             }
             let length = (first & !DISCARDED) as usize;
             if length > self.size {
-                // Not from this kernel's hand: nothing that follows can be trusted.
+                // This kernel does not write such a record: nothing after it can be trusted.
                 at = end;
                 break;
             }
             if first & DISCARDED == 0 {
-                // SAFETY: the kernel has said that the record is complete, and does not write there until
-                // we have told that it is read; it lies within the two mappings of the data.
+                // SAFETY: the kernel has marked the record complete, and does not write there until it is
+                // reported as read; it lies within the two mappings of the data.
                 let bytes = unsafe {
                     std::slice::from_raw_parts(
                         self.producer.start().as_ptr().add(place + HEADER),
@@ -112,7 +112,7 @@ impl Ring {
     }
 }
 
-/// Readable when a program woke whoever waits.
+/// Readable when a program has woken the reader.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()

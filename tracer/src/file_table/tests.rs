@@ -7,7 +7,7 @@ fn an_inode_number_of_another_generation_is_another_file() {
     let table = FileTable::new(Recorder::nowhere());
     let reported = |generation| Attributes {
         generation,
-        ..Attributes::told((1, 7), libc::S_IFREG, 0)
+        ..Attributes::reported((1, 7), libc::S_IFREG, 0)
     };
     let opened = |generation, path: &str| {
         table.opened(&reported(generation), OsStr::new(path), HostId(1), 0)
@@ -28,7 +28,7 @@ fn an_inode_may_be_a_file_that_is_known_already() {
     let table = FileTable::new(Recorder::nowhere());
     let reported = Attributes {
         generation: Some(3),
-        ..Attributes::told((1, 7), libc::S_IFREG, 0)
+        ..Attributes::reported((1, 7), libc::S_IFREG, 0)
     };
     let with_birth = Attributes {
         generation: None,

@@ -1,5 +1,5 @@
-//! Decoding of the records of `block:block_rq_insert`, `block_rq_issue` and `block_rq_complete`: what
-//! becomes of requests to storage devices.
+//! Decoding of the records of `block:block_rq_insert`, `block_rq_issue` and `block_rq_complete`: the stages
+//! of requests to storage devices.
 
 use std::io;
 
@@ -13,7 +13,7 @@ const TRACEPOINTS: [&str; 3] = [
     "block/block_rq_complete",
 ];
 
-/// Where the fields are.
+/// Offsets of the fields.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
     tracepoints: [Tracepoint; 3],
@@ -31,7 +31,7 @@ struct Tracepoint {
 
 impl Decoder {
     /// # Errors
-    /// When the kernel has no such tracepoints, or they have other fields than they had since they exist.
+    /// When the kernel has no such tracepoints, or their fields differ from those of all kernels so far.
     pub(super) fn open(tracefs: &TraceFs) -> io::Result<Decoder> {
         let [queued, issued, done] = TRACEPOINTS.map(|name| tracefs.format(name));
         Decoder::new(&[queued?, issued?, done?])
@@ -63,7 +63,7 @@ impl Decoder {
         self.tracepoints.map(|one| one.id)
     }
 
-    /// What follows the header of a sample. `None`: another event, or cut short.
+    /// Decodes the part after the header of a sample. `None`: another event, or truncated.
     pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
         let at = u64::from_ne_bytes(bytes(body, TIME)?);
         let raw = raw(body)?;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stages_of_a_request_are_told_apart() {
+    fn the_stages_of_a_request_are_distinguished() {
         let format = |id: u32| {
             let text = format!(
                 "ID: {id}\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\

@@ -6,16 +6,16 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Values by such an id.
 pub(super) type ById<T> = HashMap<u32, T, BuildHasherDefault<Product>>;
 
-/// Hashes by one multiplication: the kernel gives out ids, so that nobody can choose many that collide.
+/// Hashes by one multiplication: the kernel chooses the ids, so that no program can choose many that collide.
 #[derive(Debug, Default)]
 pub(super) struct Product(u64);
 
-/// 2^64 divided by the golden ratio, which spreads numbers that follow each other.
+/// 2^64 divided by the golden ratio, which spreads consecutive numbers.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for Product {
     fn finish(&self) -> u64 {
-        // A map takes the bucket from the low bits and tells keys apart by the high ones.
+        // A map takes the bucket from the low bits and distinguishes keys by the high ones.
         self.0.rotate_left(32)
     }
 

@@ -1,40 +1,41 @@
-//! Who tells of calls.
+//! Sources of records of calls.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::dropped::Dropped;
 use super::perf::{self, Ring, Rings};
-use super::programs::{Programs, Wishes};
-use crate::bpf::followed::Followed;
-use crate::bpf::successor::Successor;
+use super::programs::{Options, Programs};
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 
-/// Environment variable: set, calls are told by perf's rings though programs could.
+/// Environment variable: if set, calls are recorded by perf's rings though eBPF programs could.
 const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
-/// Environment variable: set, nobody is held back when rings fill up.
+/// Environment variable: if set, threads are not throttled when rings fill up.
 const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
 
-/// See the module.
+/// A source of records of calls.
 pub(crate) enum CallSource {
     Perf(Box<Rings>),
     Programs(Programs),
 }
 
 impl CallSource {
-    /// Of process `pid`, which has not run its program yet, and of all that it will fork, of whom is told while they are held; `blocking`:
-    /// also of those that may block. By programs in the kernel; by perf's rings where they are refused, or that is asked for.
+    /// Records the calls of process `pid`, which has not run its program yet, and of all that it will fork,
+    /// where each process is stopped by ptrace when it is reported; `blocking`: also calls that may block.
+    /// Uses eBPF programs, or perf's rings where programs are refused, or perf is asked for.
     ///
     /// # Errors
-    /// When neither is to be had.
-    pub(crate) fn of_held(pid: u32, blocking: bool) -> io::Result<CallSource> {
+    /// When neither is possible.
+    pub(crate) fn of_ptraced(pid: u32, blocking: bool) -> io::Result<CallSource> {
         let size = perf::size_of_rings()?;
-        let wishes = Wishes {
+        let options = Options {
             size,
             blocking,
-            holds: !is_set(MAY_DROP),
+            throttles: !is_set(MAY_DROP),
             are_named: false,
         };
-        let programs = || Programs::open(Followed::below(pid)?, wishes);
+        let programs = || Programs::open(TracedPids::below(pid)?, options);
         if !are_by_perf()
             && let Ok(programs) = programs()
         {
@@ -44,32 +45,33 @@ impl CallSource {
         Ok(CallSource::Perf(Box::new(rings)))
     }
 
-    /// Of those that other programs follow. What these tell of a call must come after what is told here, so they are to be attached later.
+    /// Records the calls of processes that other eBPF programs trace. Their reports of a call must come after
+    /// the records made here, so they are to be attached later.
     ///
     /// # Errors
-    /// When programs are refused, or not wanted.
-    pub(crate) fn of_followed(followed: Followed, blocking: bool) -> io::Result<CallSource> {
+    /// When programs are refused, or perf is asked for.
+    pub(crate) fn of_traced(traced: TracedPids, blocking: bool) -> io::Result<CallSource> {
         if are_by_perf() {
-            return Err(io::Error::other("perf's rings are to tell of calls"));
+            return Err(io::Error::other("calls are to be recorded by perf's rings"));
         }
-        let wishes = Wishes {
+        let options = Options {
             size: perf::size_of_rings()?,
             blocking,
-            holds: false,
+            throttles: false,
             are_named: true,
         };
-        Programs::open(followed, wishes).map(CallSource::Programs)
+        Programs::open(traced, options).map(CallSource::Programs)
     }
 
-    /// What is run after each return of a call.
-    pub(crate) fn successor(&self) -> Option<&Successor> {
+    /// The tail call after each return of a call.
+    pub(crate) fn tail_call(&self) -> Option<&TailCall> {
         match self {
             CallSource::Perf(_) => None,
-            CallSource::Programs(programs) => Some(programs.successor()),
+            CallSource::Programs(programs) => Some(programs.tail_call()),
         }
     }
 
-    /// Others tell of calls that do nothing but perhaps block.
+    /// Other records have the calls that only may block.
     pub(super) fn leave_out_blocking(&self) {
         if let CallSource::Programs(programs) = self {
             programs.leave_out_blocking();
@@ -77,29 +79,29 @@ impl CallSource {
     }
 
     /// True if it reports the descriptors in messages.
-    pub(super) fn tells_messages(&self) -> bool {
+    pub(super) fn reports_messages(&self) -> bool {
         matches!(self, CallSource::Programs(_))
     }
 
-    /// Who is to be told of processes; `None`: nobody needs to.
-    pub(super) fn processes(&self) -> Option<Followed> {
+    /// The map that processes are to be entered into; `None`: that is not needed.
+    pub(super) fn processes(&self) -> Option<TracedPids> {
         match self {
             CallSource::Perf(_) => None,
             CallSource::Programs(programs) => programs.processes(),
         }
     }
 
-    /// Whether whoever changes is held until that was told.
-    pub(super) fn are_of_held(&self) -> bool {
+    /// True if each process is stopped by ptrace until its changes are reported.
+    pub(super) fn are_of_ptraced(&self) -> bool {
         match self {
             CallSource::Perf(_) => true,
             CallSource::Programs(programs) => programs.processes().is_some(),
         }
     }
 
-    /// Whether whoever fills the rings is to be held back by who empties them.
-    pub(super) fn holds_back(&self) -> bool {
-        !self.are_of_held() && !is_set(MAY_DROP)
+    /// True if threads that fill the rings are to be throttled by the reader.
+    pub(super) fn needs_throttle(&self) -> bool {
+        !self.are_of_ptraced() && !is_set(MAY_DROP)
     }
 
     pub(super) fn rings(&self) -> &[Ring] {
@@ -109,14 +111,15 @@ impl CallSource {
         }
     }
 
-    /// Whether the rings fill so fast that they are to be emptied at once again; perf's say so themselves.
+    /// True if the rings fill so fast that they are to be emptied at once again; perf's rings signal that
+    /// themselves.
     pub(super) fn fill_fast(&self) -> bool {
-        /// Of a ring, at a look.
+        /// Used fraction of a ring at a read.
         const MUCH: f64 = 0.375;
         matches!(self, CallSource::Programs(programs) if programs.used() > MUCH)
     }
 
-    /// All that holds the tracepoints open.
+    /// All descriptors that keep the tracepoints open.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             CallSource::Perf(rings) => rings.descriptors().collect(),
@@ -132,7 +135,7 @@ impl CallSource {
     }
 }
 
-/// Whether perf's rings are asked for.
+/// True if perf's rings are asked for.
 pub(super) fn are_by_perf() -> bool {
     is_set(BY_PERF)
 }

@@ -1,4 +1,4 @@
-//! A row for each call on a pipe or socket, where that is asked for.
+//! A row for each call on a pipe or socket, if that is asked for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use flowtrace_schema::ChannelCall;
 
 use crate::proc::observer::ChannelLookup;
 
-/// Rows that may wait to learn which channel they are of.
+/// Most rows that wait until their channel is known.
 const WAITING: usize = 1 << 16;
 
-/// Where rows go.
+/// Receiver of rows.
 pub(super) type Sink = Box<dyn FnMut(ChannelCall)>;
 
-/// Makes rows of calls.
+/// Makes rows from calls.
 pub(super) struct ChannelRows {
-    /// `None`: nobody wants any.
+    /// `None`: no rows are wanted.
     sink: Option<Sink>,
     channels: Arc<dyn ChannelLookup>,
-    /// By the inode of what is no channel, or not yet: a socket may be connected later.
+    /// Rows by the inode of a file that is no channel, or not yet: a socket may be connected later.
     unknown: HashMap<u64, Vec<ChannelCall>>,
     waiting: usize,
 }
@@ -47,7 +47,7 @@ impl ChannelRows {
         self.unknown.entry(call.inode).or_default().push(call);
     }
 
-    /// Asks once more for those that nobody knew; at the `end` they are no channels.
+    /// Looks up the channels of waiting rows once more; at the `end` rows without one are dropped.
     pub(super) fn settle(&mut self, end: bool) {
         let Some(sink) = &mut self.sink else {
             return;

@@ -1,18 +1,18 @@
-//! Decoding of the records of a ring, by what it has.
+//! Decoding of the records of a ring, by kind of ring.
 
 use super::sample::{Decoder, Sample};
 use super::{block, sched};
 
-/// How records are decoded.
+/// Decoder of a ring.
 #[derive(Clone, Debug)]
 pub(super) enum Decode {
     Calls(Decoder),
-    /// And of requests to devices, where these are told.
+    /// Records of the scheduler, and of requests to devices where these are recorded.
     Scheduler(sched::Decoder, Option<Box<block::Decoder>>),
 }
 
 impl Decode {
-    /// What follows the header of a sample. `None`: another event, or cut short.
+    /// Decodes the part after the header of a sample. `None`: another event, or truncated.
     pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
         match self {
             Decode::Calls(decoder) => decoder.decode(body),

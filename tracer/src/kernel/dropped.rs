@@ -1,11 +1,11 @@
-//! Records of calls that found no room in a ring.
+//! Records of calls that were dropped because a ring was full.
 
 /// Entries of calls that the kernel dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dropped {
-    /// Of calls that move data; of perf's rings, which do not tell them apart, all.
+    /// Entries of calls that move data; with perf's rings, which do not distinguish calls, all.
     pub(super) data: u64,
-    /// Of others.
+    /// Entries of other calls.
     pub(super) others: u64,
 }
 

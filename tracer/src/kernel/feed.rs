@@ -1,6 +1,6 @@
-//! From the thread that follows the tree to the reader's: what becomes of it. Told while the task concerned
-//! is held, so that all that it does later has a later time; or, where nobody is held, a moment later, with the time at
-//! which it happened and with up to when all is told.
+//! Changes of the process tree on their way to the reader's thread. They are reported while the task
+//! concerned is stopped, so that all its later calls have a later time; or, where tasks are not stopped, a
+//! little later, with the time of the event, and with a time up to which all changes were reported.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use super::room::Room;
-use crate::bpf::followed::Followed;
+use super::backpressure::Backpressure;
+use crate::bpf::traced_pids::TracedPids;
 use crate::opens::{Note, Noted, OpenedFile, Opens};
 use crate::proc::clone_flags;
 use crate::proc::observer::{Observer, Tracee};
@@ -24,9 +24,9 @@ pub(super) type Streams = [Option<Target>; 3];
 /// A change of the tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// The command begins; whether its calls have the numbers of this architecture.
+    /// The command begins; true if its calls have the numbers of this architecture.
     Begins(Tracee, bool),
-    /// A process was made by a thread of process `by`; whether both have one table of descriptors.
+    /// A process was made by a thread of process `by`. `shares`: both have one table of descriptors.
     Forked {
         by: u32,
         thread: u32,
@@ -37,46 +37,46 @@ pub(super) enum Change {
     Thread(Tracee),
     /// A process runs another program; all its threads but the first are over.
     Executed(Tracee, bool),
-    /// What the standard descriptors of a program that begins stand for.
+    /// The kinds of files of the standard descriptors of a program that begins.
     Streams {
         pid: u32,
         targets: Streams,
     },
-    /// A descriptor of thread `tid` stands for this from now on.
-    Holds {
+    /// The kind of file that a descriptor of thread `tid` stands for from now on.
+    Descriptor {
         tid: u32,
         fd: i32,
         target: Target,
         close_on_exec: bool,
     },
-    /// Or for this open file outside of the views.
+    /// The unmounted file that a descriptor of thread `tid` stands for from now on.
     Opened {
         tid: u32,
         fd: i32,
         file: FileId,
         flags: u32,
     },
-    /// A file outside of the views was open before the first process of the run began.
+    /// An unmounted file was open before the first process of the run began.
     Inherited {
         tid: u32,
         file: Inherited,
     },
-    /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
-    Told {
+    /// The image of a process is over; the number of its calls of reading and writing by /proc.
+    CallCounts {
         pid: u32,
         reads: u64,
         writes: u64,
     },
-    /// A process has an io_uring, through which it may do everything with descriptors, untold.
+    /// A process has an io_uring, through which it may use any descriptors without a record.
     Ring(u32),
     /// The process reads and writes by io_submit(2) from now on.
     AsyncIo(u32),
-    /// Job control stopped a thread; or let it go on.
+    /// Job control stopped a thread, or continued it.
     Stopped(u32),
     Continued(u32),
-    /// A thread does not run any more.
+    /// A thread is over.
     Ended(u32),
-    /// Nor does any other of its process.
+    /// A process is over.
     Over(u32),
 }
 
@@ -84,34 +84,35 @@ pub(super) enum Change {
 #[derive(Debug)]
 pub(super) struct Inbox {
     changes: Mutex<Vec<(u64, Change)>>,
-    /// All changes before this moment are there; the end of time where each is there before what follows from it.
+    /// All changes before this time are queued; the largest time where each change is queued before anything
+    /// that follows from it.
     complete: AtomicU64,
 }
 
 impl Inbox {
-    /// `held`: whoever changes is held until that was told.
-    pub(super) fn new(held: bool) -> Inbox {
+    /// `is_stopped`: each task is stopped until its changes are queued.
+    pub(super) fn new(is_stopped: bool) -> Inbox {
         Inbox {
             changes: Mutex::default(),
-            complete: AtomicU64::new(if held { u64::MAX } else { 0 }),
+            complete: AtomicU64::new(if is_stopped { u64::MAX } else { 0 }),
         }
     }
 
-    /// Up to when all changes are there. To be asked before they are taken.
+    /// The time up to which all changes are queued. To be read before they are taken.
     pub(super) fn complete(&self) -> u64 {
         self.complete.load(Ordering::Acquire)
     }
 
-    fn tell(&self, at: u64, change: Change) {
+    fn push(&self, at: u64, change: Change) {
         let mut all = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((at, change));
     }
 
-    /// A call by which a process may move data without one, or not.
+    /// Queues the change for a call by which a process may move data without calls, if it is one.
     fn moves_by_itself(&self, pid: u32, by: CallKind, at: u64) {
         match by {
-            CallKind::Ring => self.tell(at, Change::Ring(pid)),
-            CallKind::AsyncIo => self.tell(at, Change::AsyncIo(pid)),
+            CallKind::Ring => self.push(at, Change::Ring(pid)),
+            CallKind::AsyncIo => self.push(at, Change::AsyncIo(pid)),
             _ => {}
         }
     }
@@ -129,14 +130,14 @@ pub(crate) struct Inherited {
     pub(crate) file: FileId,
     /// Access mode and `O_APPEND`.
     pub(crate) flags: u32,
-    /// Where the next read or write begins, bytes.
+    /// Position of the next read or write, bytes.
     pub(crate) position: u64,
-    /// A descriptor that was told of before and is the same open file, as in `> out 2>&1`.
+    /// An earlier descriptor of the same open file, as in `> out 2>&1`.
     pub(crate) same_as: Option<i32>,
 }
 
-/// Tells the reader what a thread's descriptors stand for that are no files of a view. The thread is
-/// held in a stop at its call.
+/// Reports to the reader the kinds of files of a thread's descriptors, other than those on a mount. The
+/// thread is stopped at its call.
 #[derive(Clone)]
 pub(crate) struct Descriptions {
     pub(super) inbox: Arc<Inbox>,
@@ -144,7 +145,7 @@ pub(crate) struct Descriptions {
 }
 
 impl Descriptions {
-    /// The open that thread `tid` is about to make, if it succeeds, gives `file`.
+    /// The open that thread `tid` is about to make gives `file`, if it succeeds.
     pub(crate) fn opens(&self, tid: u32, file: FileId, flags: u32, now: u64) {
         let opened = OpenedFile {
             file: Some(file),
@@ -156,7 +157,7 @@ impl Descriptions {
         self.opens.note(Note { at: now, tid, what });
     }
 
-    /// Its open gave descriptor `fd` of `file`.
+    /// The open of thread `tid` gave descriptor `fd` of `file`.
     pub(crate) fn opened(&self, tid: u32, fd: i32, file: FileId, flags: u32, now: u64) {
         let opened = Change::Opened {
             tid,
@@ -164,64 +165,65 @@ impl Descriptions {
             file,
             flags,
         };
-        self.inbox.tell(now, opened);
+        self.inbox.push(now, opened);
     }
 
     /// The first process of the run has this file open from before.
     pub(crate) fn inherited(&self, tid: u32, file: Inherited, now: u64) {
-        self.inbox.tell(now, Change::Inherited { tid, file });
+        self.inbox.push(now, Change::Inherited { tid, file });
     }
 
-    /// It has come by what the kernel tells of.
+    /// A process got channels by a call that the kernel reported.
     pub(crate) fn came_by(&self, tracee: Tracee, called: &Called, now: u64) {
         for fd in called.made.numbers() {
             if let Some(target @ Target::Channel(_)) = called.made.stands_for(fd) {
-                let holds = Change::Holds {
+                let change = Change::Descriptor {
                     tid: tracee.tid,
                     fd,
                     target,
-                    // Not told: of a program that begins its first descriptors are, and what else it uses is looked at.
+                    // The flag is not reported. An exec reports the standard descriptors of its program, and
+                    // the others are read when they are used.
                     close_on_exec: true,
                 };
-                self.inbox.tell(now, holds);
+                self.inbox.push(now, change);
             }
         }
     }
 
-    /// It has made these descriptors of pipes or sockets.
+    /// A process made these descriptors of pipes or sockets.
     pub(crate) fn made(&self, tracee: Tracee, descriptors: &[i32], now: u64) {
         let Tracee { pid, tid, .. } = tracee;
         for &fd in descriptors {
             let holder = Holder { pid, tid };
             if let Some(target) = holder.target(fd) {
                 let close_on_exec = holder.closes_on_exec(fd);
-                let holds = Change::Holds {
+                let change = Change::Descriptor {
                     tid,
                     fd,
                     target,
                     close_on_exec,
                 };
-                self.inbox.tell(now, holds);
+                self.inbox.push(now, change);
             }
         }
     }
 }
 
-/// Tells the reader.
+/// Reports events to the reader.
 pub(crate) struct Feed {
     pub(super) inbox: Arc<Inbox>,
     pub(super) opens: Arc<Opens>,
     pub(super) recorder: Recorder,
-    /// Who asks by process, where that is needed.
-    pub(super) processes: Option<Followed>,
+    /// The map of the traced processes, where it is needed.
+    pub(super) processes: Option<TracedPids>,
     /// Processes whose calls have the numbers of another architecture.
     pub(super) foreign: HashSet<u32>,
-    /// Where too much waits to be read.
-    pub(super) room: Arc<Room>,
+    /// Blocks while too many records wait to be read.
+    pub(super) backpressure: Arc<Backpressure>,
 }
 
 impl Observer for Feed {
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
+    fn forked(&mut self, parent: Tracee, child: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
         self.opens.inherit(parent.upid, child.upid);
         let foreign = self.foreign.contains(&parent.pid);
         if foreign {
@@ -230,7 +232,7 @@ impl Observer for Feed {
         if let Some(processes) = &self.processes {
             processes.follow(child.pid, foreign);
         }
-        let shares = moment.shares_descriptors().unwrap_or_else(|| {
+        let shares = snapshot.shares_descriptors().unwrap_or_else(|| {
             let flags = clone_flags(parent.tid).unwrap_or(0);
             flags & libc::CLONE_FILES as u64 != 0
         });
@@ -240,21 +242,21 @@ impl Observer for Feed {
             child,
             shares,
         };
-        self.inbox.tell(now, forked);
+        self.inbox.push(now, forked);
     }
 
     fn thread_began(&mut self, thread: Tracee, now: u64) {
-        self.inbox.tell(now, Change::Thread(thread));
+        self.inbox.push(now, Change::Thread(thread));
     }
 
     fn executed(
         &mut self,
         tracee: Tracee,
         prev: Option<Upid>,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) {
-        let native = moment.is_native();
+        let native = snapshot.is_native();
         if !native {
             self.opens.serve_by_fuse(tracee.upid);
             self.recorder.lost(Loss::ForeignPrograms, 1);
@@ -266,17 +268,17 @@ impl Observer for Feed {
         if let Some(processes) = self.processes.as_ref().filter(|_| changes) {
             processes.follow(tracee.pid, !native);
         }
-        self.inbox.tell(
+        self.inbox.push(
             now,
             match prev {
                 None => Change::Begins(tracee, native),
                 Some(_) => Change::Executed(tracee, native),
             },
         );
-        // Later it may have gone.
-        let targets = [0, 1, 2].map(|fd| moment.stands_for(fd));
+        // Later the descriptors may be closed.
+        let targets = [0, 1, 2].map(|fd| snapshot.stands_for(fd));
         let pid = tracee.pid;
-        self.inbox.tell(now, Change::Streams { pid, targets });
+        self.inbox.push(now, Change::Streams { pid, targets });
     }
 
     fn image_over(
@@ -286,17 +288,18 @@ impl Observer for Feed {
         _exec: Option<&dyn ProcessSnapshot>,
         now: u64,
     ) {
-        // Of what comes by other ways no tracepoint of a call tells.
+        // No tracepoint of a call reports data that moves by other ways.
         if let (Some(reads), Some(writes)) = (usage.read_calls, usage.write_calls)
             && !self.opens.is_by_fuse(tracee.upid)
         {
             let pid = tracee.pid;
-            self.inbox.tell(now, Change::Told { pid, reads, writes });
+            self.inbox
+                .push(now, Change::CallCounts { pid, reads, writes });
         }
     }
 
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
-        // It does reads and writes that no tracepoint of a call tells of.
+        // No tracepoint of a call reports its reads and writes.
         if call.kind == CallKind::AsyncIo {
             self.opens.reads_by_itself(tracee.upid, &self.recorder);
         }
@@ -304,13 +307,13 @@ impl Observer for Feed {
         false
     }
 
-    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         self.inbox
             .moves_by_itself(tracee.pid, called.call.kind, now);
     }
 
-    fn held(&mut self) {
-        self.room.wait();
+    fn throttled(&mut self) {
+        self.backpressure.wait();
     }
 
     fn complete(&mut self, until: u64) {
@@ -318,15 +321,15 @@ impl Observer for Feed {
     }
 
     fn stopped(&mut self, thread: Tracee, now: u64) {
-        self.inbox.tell(now, Change::Stopped(thread.tid));
+        self.inbox.push(now, Change::Stopped(thread.tid));
     }
 
     fn continued(&mut self, thread: Tracee, now: u64) {
-        self.inbox.tell(now, Change::Continued(thread.tid));
+        self.inbox.push(now, Change::Continued(thread.tid));
     }
 
     fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn ProcessSnapshot, now: u64) {
-        self.inbox.tell(now, Change::Ended(tracee.tid));
+        self.inbox.push(now, Change::Ended(tracee.tid));
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
@@ -336,7 +339,7 @@ impl Observer for Feed {
                 processes.forget(tracee.pid);
             }
         }
-        self.inbox.tell(
+        self.inbox.push(
             now,
             match tracee.tid == tracee.pid {
                 true => Change::Over(tracee.pid),

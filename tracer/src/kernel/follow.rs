@@ -64,7 +64,7 @@ pub(super) struct Follower {
     strangers: Strangers,
     /// Open files that messages carry, and whether these are told.
     passing: Passing,
-    tells_messages: bool,
+    reports_messages: bool,
     accounts: Accounts,
     channel_rows: ChannelRows,
     /// Images of which /proc counted other calls than were seen.
@@ -105,7 +105,7 @@ impl Follower {
             excluded: 0,
             strangers: Strangers::new(clock, views),
             passing: Passing::default(),
-            tells_messages: false,
+            reports_messages: false,
             channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
             accounts: Accounts::new(channels),
             unreconciled: 0,
@@ -113,9 +113,9 @@ impl Follower {
     }
 
     /// What messages carry is told.
-    pub(super) fn with_messages(self, tells_messages: bool) -> Follower {
+    pub(super) fn with_messages(self, reports_messages: bool) -> Follower {
         Follower {
-            tells_messages,
+            reports_messages,
             ..self
         }
     }
@@ -323,7 +323,7 @@ impl Follower {
         match call.does {
             Does::Data(data) => {
                 thread.count_data(done, data);
-                let is_told = self.tells_messages && self.dropped == 0;
+                let is_told = self.reports_messages && self.dropped == 0;
                 if data.receives_descriptors() && result >= 0 && !is_told {
                     thread.table.borrow_mut().receives = true;
                 }

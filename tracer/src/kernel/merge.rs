@@ -1,27 +1,27 @@
-//! The samples of all processors in the order of time.
+//! Merges the samples of all CPUs in the order of time.
 
 use super::sample::Sample;
 
-/// A record may be in its ring this long after the time that it carries: the kernel cannot be
-/// preempted in between, but interrupted.
+/// A record may enter its ring this long after the time that it carries: the kernel cannot be preempted in
+/// between, but interrupted.
 const LATE_NS: u64 = 1_000_000;
 
-/// Samples that wait for earlier ones of other processors.
+/// Samples that wait for earlier ones of other CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Merge {
     waiting: Vec<Sample>,
 }
 
 impl Merge {
-    /// Where to put what comes out of the rings.
+    /// Buffer for samples from the rings.
     pub(super) fn waiting(&mut self) -> &mut Vec<Sample> {
         &mut self.waiting
     }
 
-    /// Takes out, in order, what no other sample can come before any more. All rings were read after
-    /// `read_ns`; `None`: and no more will come.
+    /// Takes out, in order, the samples that no other one can precede any more. All rings were read after
+    /// `read_ns`; `None`: no more samples will come.
     pub(super) fn ready(&mut self, read_ns: Option<u64>) -> std::vec::Drain<'_, Sample> {
-        // Those of one processor are in order already: a few runs, which this sort joins.
+        // Those of one CPU are in order already: a few runs, which this sort joins.
         self.waiting.sort_by_key(|sample| sample.at);
         let horizon = read_ns.map_or(u64::MAX, |at| at.saturating_sub(LATE_NS));
         let ready = self.waiting.partition_point(|sample| sample.at <= horizon);

@@ -1,40 +1,40 @@
-//! The kernel layer: the kernel serves the data of traced files itself (FUSE passthrough), and
-//! tracepoints tell of the calls that moved it, with no stop and no copy through this process.
+//! The kernel layer: the kernel serves the data of traced files itself (FUSE passthrough), and tracepoints
+//! report the calls that moved it, with no stop and no copy through this process.
 //!
 //! ```text
-//! rings, one a processor -------decode--> samples --+
-//! processes, by ptrace or told (feed) ---- changes --+--by time--+-> follow: descriptor tables --> calls
-//! FUSE opens (opens) -------------------- notes ----+           +-> waits: running, runnable, blocked
+//! rings, one for each CPU ----decode--> samples --+
+//! processes (feed) -------------------- changes --+--by time--+-> follow: descriptor tables --> calls
+//! FUSE opens (opens) -------------------- notes --+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`programs`], or where that is refused [`perf`] and [`tracefs`], talk to the kernel, [`merge`] puts the processors' samples in the order of
-//! time, [`follow`] joins calls to files by the descriptors of each process ([`table`]), [`waits`] tells what
-//! each thread did at every moment, by the records of the scheduler ([`sched`]). Opens,
-//! closes and everything about names are still seen by FUSE.
+//! [`programs`], or where that is refused [`perf`] and [`tracefs`], talk to the kernel. [`merge`] puts the
+//! samples of all CPUs in the order of time. [`follow`] joins calls to files by the descriptors of each
+//! process ([`table`]). [`waits`] derives the state of each thread at any time from the records of the
+//! scheduler ([`sched`]). Opens, closes and names are still recorded by FUSE.
 
+mod backpressure;
 mod block;
 mod by_id;
 mod calls;
 mod channel_rows;
 mod decode;
+mod deferred_close;
 mod dropped;
 mod feed;
 mod follow;
-mod hold;
-mod hurry;
 mod merge;
 mod open_file;
-mod parting;
 mod perf;
+mod priority_boost;
 mod programs;
 mod reader;
-mod room;
 mod sample;
 mod sched;
 mod scheduler;
 mod strangers;
 mod syscalls;
 mod table;
+mod throttle;
 mod tracefs;
 mod traffic;
 mod waits;
@@ -46,21 +46,21 @@ pub(crate) use scheduler::Scheduler;
 
 use std::io;
 
-use crate::bpf::followed::Followed;
+use crate::bpf::traced_pids::TracedPids;
 
-/// How this process may see calls by tracepoints here, by trying it on itself.
+/// The way in which this process can record calls by tracepoints here, found by trying it on itself.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason why it cannot.
 pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
     let own = std::process::id();
-    let wishes = programs::Wishes {
+    let options = programs::Options {
         size: perf::SMALLEST,
         blocking: false,
-        holds: false,
+        throttles: false,
         are_named: false,
     };
-    let programs = || programs::Programs::open(Followed::below(own)?, wishes);
+    let programs = || programs::Programs::open(TracedPids::below(own)?, options);
     if programs().is_ok() {
         return Ok("tracepoints, read by programs in the kernel");
     }

@@ -6,35 +6,35 @@ use std::rc::Rc;
 
 use flowtrace_schema::{Call, FileId};
 
-/// An open file: what the manual calls an open file description.
+/// An open file description.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     /// `None`: it is left out of the trace.
     pub(super) file: Option<FileId>,
-    /// FUSE records its data.
+    /// True if FUSE records its data.
     pub(super) by_fuse: bool,
-    /// `Some`: it was looked at after it was used, and is this file if nothing became of the descriptor meanwhile;
-    /// the rows that wait for that to be known.
-    pub(super) held: RefCell<Option<Vec<Call>>>,
-    /// What it was taken for turned out to be another.
+    /// `Some`: it was read after its first use, and is this file if the descriptor was not changed meanwhile;
+    /// the rows that wait until this is known.
+    pub(super) waiting: RefCell<Option<Vec<Call>>>,
+    /// True if it turned out to be another file.
     pub(super) is_void: Cell<bool>,
     state: Rc<State>,
 }
 
-/// What all descriptors of an open file share.
+/// State that all descriptors of an open file share.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Where the next read or write begins. `None`: not known until somebody seeks.
+    /// Position of the next read or write. `None`: not known until the next seek.
     pub(super) position: Cell<Option<u64>>,
-    /// Others move the position, who are not known.
+    /// True if unknown processes move the position, too.
     pub(super) wanders: Cell<bool>,
-    /// Writes go to the end since somebody changed its flags.
+    /// True if writes go to the end, because its flags were changed.
     pub(super) appends: Cell<bool>,
-    /// Records were lost since it was opened: it may be another file's by now.
+    /// True if records were lost since it was opened: the descriptor may be another file's by now.
     pub(super) lossy: Cell<bool>,
-    /// Calls under way that use the position.
+    /// Calls in flight that use the position.
     users: Cell<u32>,
-    /// More than one at a time did: which was first is not known.
+    /// True if more than one at a time did: their order is not known.
     contested: Cell<bool>,
 }
 
@@ -51,7 +51,7 @@ impl OpenFile {
         OpenFile {
             file,
             by_fuse,
-            held: RefCell::new(None),
+            waiting: RefCell::new(None),
             is_void: Cell::new(false),
             state: Rc::new(State {
                 position: Cell::new(Some(0)),
@@ -64,11 +64,11 @@ impl OpenFile {
         }
     }
 
-    /// One that is met as a descriptor of which nothing was known: `of`, or, where that is `None`, one that
-    /// nobody knows otherwise. Its rows are held.
+    /// An open file found at a descriptor of which nothing was known: the known one `of`, or, if `None`, a
+    /// new one. Its rows wait.
     pub(super) fn met(file: Option<FileId>, by_fuse: bool, of: Option<&OpenFile>) -> OpenFile {
         let mut open = OpenFile::new(file, by_fuse);
-        open.held = RefCell::new(Some(Vec::new()));
+        open.waiting = RefCell::new(Some(Vec::new()));
         match of {
             Some(of) => open.state = Rc::clone(&of.state),
             None => {
@@ -89,7 +89,7 @@ impl State {
         self.users.set(self.users.get() + 1);
     }
 
-    /// It returns, or its thread is gone. Whether it had the position to itself.
+    /// The call returns, or its thread is gone. Returns true if no other call used the position meanwhile.
     pub(super) fn leave(&self) -> bool {
         let alone = !self.contested.get();
         self.users.set(self.users.get().saturating_sub(1));
@@ -99,13 +99,13 @@ impl State {
         alone
     }
 
-    /// Somebody sought this place.
+    /// A call set the position.
     pub(super) fn seek(&self, position: Option<u64>) {
         self.position.set(position.filter(|_| !self.wanders.get()));
     }
 
-    /// What becomes of it is not told any more.
-    pub(super) fn be_untold(&self) {
+    /// Its calls will not all be reported any more.
+    pub(super) fn set_unreported(&self) {
         self.wanders.set(true);
         self.lossy.set(true);
         self.position.set(None);

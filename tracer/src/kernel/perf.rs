@@ -1,8 +1,8 @@
-//! Rings of tracepoint records, one for each processor (perf_event_open(2)).
+//! Rings of tracepoint records, one for each CPU (perf_event_open(2)).
 //!
-//! The events of calls belong to one process and are inherited by all that it forks; those of the
-//! scheduler are of the whole machine. Those of one kind and processor share a ring. What does not
-//! fit is dropped by the kernel, which says how much.
+//! The events of calls belong to one process and are inherited by all that it forks; those of the scheduler
+//! are of the whole machine. Those of one kind and CPU share a ring. Records without space are dropped by the
+//! kernel, which counts them.
 #![expect(unsafe_code)]
 
 use std::io;
@@ -19,14 +19,14 @@ use crate::cpus;
 use crate::mapping::Mapping;
 use crate::memory;
 
-/// Bytes of a ring: the smallest that is of use, and the usual one.
+/// Bytes of a ring: the smallest useful size, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
 const USUAL: usize = 8 << 20;
 /// Environment variable: KiB of each ring of calls.
 const SIZE: &str = "FLOWTRACE_CALL_RING";
-/// What the idle task of a processor does is left out.
+/// Filter that leaves out records of the idle task of a CPU.
 const NOT_BY_IDLE: &std::ffi::CStr = c"common_pid != 0";
-/// Of the scheduler, which tells of fewer things.
+/// Bytes of a ring of the scheduler, which has fewer records.
 const SCHEDULER: usize = 4 << 20;
 
 const TYPE_TRACEPOINT: u32 = 2;
@@ -44,8 +44,8 @@ const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
 const HEADER: usize = 8;
 
-/// `struct perf_event_attr` as of its sixth version (`PERF_ATTR_SIZE_VER5`); what is not named here
-/// is 0.
+/// `struct perf_event_attr` as of its sixth version (`PERF_ATTR_SIZE_VER5`); members that are not named here
+/// are 0.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -70,25 +70,26 @@ struct Attributes {
     reserved: u16,
 }
 
-/// The rings of all processors.
+/// The rings of all CPUs.
 #[derive(Debug)]
 pub(crate) struct Rings {
     pub(super) rings: Vec<Ring>,
     pub(super) decoder: Decode,
-    /// Held open: the events live as long. Without the first of each ring, which has it.
+    /// The events, which live as long as these are open, except the first one of each ring, which is in the
+    /// ring.
     events: Vec<OwnedFd>,
 }
 
 /// One ring.
 #[derive(Debug)]
 pub(super) struct Ring {
-    // Before what it is of.
+    // Unmapped before the event that it belongs to is closed.
     memory: Mapping,
     descriptor: OwnedFd,
-    /// Where its data begin, and how many bytes they are: a power of 2.
+    /// Offset of its data, and their size: a power of 2.
     data: usize,
     size: usize,
-    /// A record that goes round the end, put together.
+    /// A record that wraps around the end, joined.
     joined: Vec<u8>,
 }
 
@@ -117,12 +118,12 @@ impl Rings {
         })
     }
 
-    /// Begins to record who runs on which processor of the machine, who wakes whom, and where the
-    /// kernel tells that, what becomes of requests to devices. `programs`: but for what these tell.
+    /// Begins to record the threads that run on each CPU of the machine, their wakeups, and, where the kernel
+    /// can, the stages of requests to devices. `programs`: leaves out records that these programs make.
     ///
-    /// Events that belong to processes would tell of theirs alone, but not who runs after somebody
-    /// else (that takes two more records for each switch), nor what a thread does after it has given
-    /// up its events at its end; and each fork would copy them for every processor.
+    /// Events that belong to processes would record their own switches alone, but not which thread runs after
+    /// another one (that takes two more records for each switch), nor a thread after it has dropped its
+    /// events at its end; and each fork would copy them for every CPU.
     ///
     /// # Errors
     /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
@@ -143,9 +144,9 @@ impl Rings {
         let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
         let size = size_of_scheduler_rings()?;
         Self::joined(decoder, size, |cpu| {
-            let event = |&(id, is_told_of_idle): &(u64, bool)| {
+            let event = |&(id, with_idle): &(u64, bool)| {
                 let event = event(id, None, cpu, size)?;
-                if is_told_of_idle {
+                if with_idle {
                     set_filter(&event, NOT_BY_IDLE)?;
                 }
                 Ok(event)
@@ -154,7 +155,7 @@ impl Rings {
         })
     }
 
-    /// Several events of each processor in one ring.
+    /// Several events of each CPU in one ring.
     fn joined(
         decoder: Decode,
         size: usize,
@@ -189,12 +190,12 @@ impl Rings {
 }
 
 impl Rings {
-    /// Whether requests to devices are told, too.
-    pub(super) fn tells_requests(&self) -> bool {
+    /// True if requests to devices are recorded, too.
+    pub(super) fn reports_requests(&self) -> bool {
         matches!(self.decoder, Decode::Scheduler(_, Some(_)))
     }
 
-    /// Hands over the records that wait, and adds to `lost` how many the kernel dropped in between.
+    /// Calls `take` with the waiting records, and adds the number of dropped ones in between to `lost`.
     pub(super) fn drain(&mut self, mut take: impl FnMut(Sample), lost: &mut u64) {
         for ring in &mut self.rings {
             let decoder = &self.decoder;
@@ -205,13 +206,14 @@ impl Rings {
         }
     }
 
-    /// All that holds the events open.
+    /// All descriptors that keep the events open.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let first = self.rings.iter().map(|ring| ring.descriptor.as_fd());
         first.chain(self.events.iter().map(AsFd::as_fd))
     }
 
-    /// How many records of the first events, entries of calls for one, the kernel dropped so far.
+    /// Number of records of the first events that the kernel dropped so far: for rings of calls these are
+    /// entries.
     pub(super) fn lost_entries(&self) -> Dropped {
         Dropped {
             data: self.rings.iter().map(Ring::lost).sum(),
@@ -221,8 +223,8 @@ impl Rings {
 }
 
 impl Ring {
-    /// How many records of its first event the kernel dropped, also those that no record in the
-    /// ring tells of because none came after them.
+    /// Number of records of its first event that the kernel dropped, also those after the last record in the
+    /// ring, which the ring does not report.
     fn lost(&self) -> u64 {
         let mut counts = [0u8; 16];
         match nix::unistd::read(&self.descriptor, &mut counts) {
@@ -244,12 +246,12 @@ impl Ring {
         })
     }
 
-    /// What poll(2) tells when much waits.
+    /// Descriptor that is ready in poll(2) when much waits.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// Hands over the records that wait, and how many the kernel dropped in between.
+    /// Calls `sample` with the waiting records, and adds the number of dropped ones in between to `lost`.
     pub(super) fn drain(&mut self, mut sample: impl FnMut(&[u8]), lost: &mut u64) {
         // Offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
         let (head_at, tail_at) = (1024, 1032);
@@ -259,7 +261,7 @@ impl Ring {
             let header = self.header(tail);
             let (kind, length) = header;
             if length < HEADER || length > self.size {
-                // Not from this kernel's hand: nothing that follows can be trusted.
+                // This kernel does not write such a record: nothing after it can be trusted.
                 tail = head;
                 break;
             }
@@ -301,7 +303,7 @@ impl Ring {
         (kind, usize::from(u16::from_ne_bytes([bytes[6], bytes[7]])))
     }
 
-    /// `length` bytes from `position` on, of which the kernel has said that they are written.
+    /// `length` bytes from `position` on, which the kernel has marked as written.
     fn bytes<'ring>(
         &'ring self,
         position: u64,
@@ -329,7 +331,7 @@ fn lost_in(body: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(body.get(8..16)?.try_into().ok()?))
 }
 
-/// An event of one process and its heirs, or of all.
+/// An event of one process and its descendants, or of all.
 fn event(tracepoint: u64, pid: Option<u32>, cpu: u32, ring: usize) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: TYPE_TRACEPOINT,
@@ -343,12 +345,12 @@ fn event(tracepoint: u64, pid: Option<u32>, cpu: u32, ring: usize) -> io::Result
         clockid: libc::CLOCK_MONOTONIC,
         ..Attributes::default()
     };
-    // SAFETY: the kernel reads `attributes` for as long as it says itself, and it outlives the call.
+    // SAFETY: the kernel reads `attributes` up to the size in it, and it outlives the call.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             &raw const attributes,
-            // -1: of whatever runs there.
+            // -1: of any process.
             pid.map_or(-1, |pid| pid as libc::pid_t),
             cpu as libc::c_int,
             -1,
@@ -358,7 +360,7 @@ fn event(tracepoint: u64, pid: Option<u32>, cpu: u32, ring: usize) -> io::Result
     if descriptor < 0 {
         return Err(named(&io::Error::last_os_error(), "perf_event_open"));
     }
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
@@ -379,17 +381,17 @@ fn named(error: &io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// Bytes of each ring of calls, or of the scheduler, of which `usual` are enough: less where all of them would be more than a
-/// sixteenth of the memory that we may use.
-fn ring_within(usual: usize, memory: u64, processors: usize) -> usize {
-    let share = usize::try_from(memory / 16).unwrap_or(usize::MAX) / processors.max(1);
+/// Bytes of each ring of calls, or of the scheduler, of which `usual` are enough: less where all rings would
+/// exceed a sixteenth of `memory`.
+fn ring_within(usual: usize, memory: u64, cpus: usize) -> usize {
+    let share = usize::try_from(memory / 16).unwrap_or(usize::MAX) / cpus.max(1);
     match share.checked_ilog2() {
         Some(bits) => usual.min(1 << bits).max(SMALLEST),
         None => SMALLEST,
     }
 }
 
-/// The same on this machine.
+/// Bytes of each ring on this machine.
 fn ring_here(usual: usize) -> io::Result<usize> {
     Ok(ring_within(usual, memory::limit(), cpus::online()?.len()))
 }
@@ -402,7 +404,7 @@ pub(super) fn size_of_scheduler_rings() -> io::Result<usize> {
 /// Bytes of a ring of calls, a power of 2 of pages.
 ///
 /// # Errors
-/// When the environment asks for something that is no size.
+/// When the value in the environment is no size.
 pub(super) fn size_of_rings() -> io::Result<usize> {
     ring_size(std::env::var(SIZE).ok().as_deref())
 }

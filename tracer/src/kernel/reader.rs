@@ -1,4 +1,4 @@
-//! The thread that empties the rings, and the one that makes rows of what was in them.
+//! The thread that empties the rings, and the one that makes rows of their records.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,31 +13,33 @@ use std::time::Duration;
 use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::backpressure::{Backpressure, Reading};
 use super::calls::CallSource;
 use super::channel_rows::Sink;
+use super::deferred_close;
 use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
-use super::hold::Hold;
-use super::hurry::Hurry;
 use super::merge::Merge;
-use super::parting;
 use super::perf::Ring;
-use super::room::{Reading, Room};
+use super::priority_boost::PriorityBoost;
 use super::sample::{Sample, What};
 use super::scheduler::Scheduler;
+use super::throttle::Throttle;
 use super::waits::Waits;
-use crate::bpf::followed::Followed;
+use crate::bpf::traced_pids::TracedPids;
 use crate::clock::Clock;
 use crate::memory;
 use crate::opens::Opens;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
-/// Longest time between two looks, and where rings fill fast that do not say so. Perf's wake the reader when they are a quarter full.
+/// Longest time between two reads, and for rings that fill fast without a signal. Perf's rings wake the
+/// reader when they are a quarter full.
 const PERIOD_MS: u16 = 20;
 const SHORT_PERIOD_MS: u16 = 3;
-/// Samples that may wait in memory, some 100 MB, to be joined: fewer where that is more than an eighth of what we may use.
+/// Most samples in memory, some 100 MB, that wait to be joined: fewer where that is more than an eighth of
+/// the memory that we may use.
 const BACKLOG: usize = 1 << 20;
 
 fn most_backlog() -> usize {
@@ -45,34 +47,34 @@ fn most_backlog() -> usize {
     (share / size_of::<Sample>()).min(BACKLOG)
 }
 
-/// What is to be recorded.
+/// Selection of what is recorded.
 pub(crate) struct Watched {
-    /// Directories whose files FUSE tells of; others are outside.
+    /// Directories whose files FUSE records; other files are unmounted.
     pub(crate) views: Vec<PathBuf>,
     /// Pipes and sockets.
     pub(crate) channels: Arc<dyn ChannelLookup>,
-    /// Also what threads wait for.
+    /// `Some`: also waits of threads.
     pub(crate) scheduler: Option<Scheduler>,
-    /// Calls on pipes and sockets one by one, not in sum alone.
+    /// True to record calls on pipes and sockets one by one, not only in sum.
     pub(crate) channel_calls: bool,
 }
 
-/// A kernel layer at work.
+/// A running kernel layer.
 pub(crate) struct KernelLayer {
     inbox: Arc<Inbox>,
     opens: Arc<Opens>,
-    room: Arc<Room>,
+    backpressure: Arc<Backpressure>,
     recorder: Recorder,
     threads: Vec<JoinHandle<()>>,
-    processes: Option<Followed>,
-    tells_waits: bool,
+    processes: Option<TracedPids>,
+    reports_waits: bool,
 }
 
 impl KernelLayer {
     /// Begins to record calls. The calling thread is the one that follows the tree.
     ///
     /// # Errors
-    /// When there is no room for more threads or descriptors.
+    /// When no more threads or descriptors can be had.
     pub(crate) fn start(
         calls: CallSource,
         clock: Clock,
@@ -87,23 +89,23 @@ impl KernelLayer {
             channel_calls,
         } = watched;
         let scheduler = scheduler.map(|scheduler| {
-            if scheduler.tells_calls() {
+            if scheduler.reports_calls() {
                 calls.leave_out_blocking();
             }
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
-            let requests = scheduler.tells_requests();
+            let requests = scheduler.reports_requests();
             let waits = Waits::new(Arc::clone(&channels), tracer, requests);
             (scheduler, waits)
         });
         let (scheduler, waits) = scheduler.unzip();
-        let tells_waits = waits.is_some();
-        let tells_messages = calls.tells_messages();
+        let reports_waits = waits.is_some();
+        let reports_messages = calls.reports_messages();
         let processes = calls.processes();
-        let inbox = Arc::new(Inbox::new(calls.are_of_held()));
-        let room = Arc::new(Room::new()?);
+        let inbox = Arc::new(Inbox::new(calls.are_of_ptraced()));
+        let backpressure = Arc::new(Backpressure::new()?);
         let backlog = Arc::<AtomicUsize>::default();
         let (batches, waiting) = channel();
-        let hold = calls.holds_back().then(Hold::default);
+        let throttle = calls.needs_throttle().then(Throttle::default);
         let reader = Reader {
             calls,
             scheduler,
@@ -113,16 +115,16 @@ impl KernelLayer {
             calls_read_ns: 0,
             backlog: Arc::clone(&backlog),
             most_backlog: most_backlog(),
-            hold,
+            throttle,
         };
         let mut layer = KernelLayer {
             inbox: Arc::clone(&inbox),
             opens: Arc::clone(&opens),
-            room: Arc::clone(&room),
+            backpressure: Arc::clone(&backpressure),
             recorder: recorder.clone(),
             threads: Vec::new(),
             processes,
-            tells_waits,
+            reports_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
         let join = move || {
@@ -131,16 +133,18 @@ impl KernelLayer {
                 Box::new(move |call| ring.push(call))
             });
             let follower = Follower::new(clock, views, channels, sink);
-            let follower = follower.with_messages(tells_messages);
+            let follower = follower.with_messages(reports_messages);
             Joiner::new(recorder, inbox, opens, follower, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
-        layer.threads.push(thread.spawn(move || reader.run(&room))?);
+        layer
+            .threads
+            .push(thread.spawn(move || reader.run(&backpressure))?);
         Ok(layer)
     }
 
-    /// What it wants to be told of.
+    /// The receiver of the events of the tree.
     pub(crate) fn feed(&self) -> Feed {
         Feed {
             inbox: Arc::clone(&self.inbox),
@@ -148,11 +152,11 @@ impl KernelLayer {
             recorder: self.recorder.clone(),
             processes: self.processes.clone(),
             foreign: HashSet::new(),
-            room: Arc::clone(&self.room),
+            backpressure: Arc::clone(&self.backpressure),
         }
     }
 
-    /// What it wants to be told of descriptors that are no files of a view.
+    /// The receiver of the files that descriptors stand for, other than those on a mount.
     pub(crate) fn descriptions(&self) -> Descriptions {
         Descriptions {
             inbox: Arc::clone(&self.inbox),
@@ -160,89 +164,90 @@ impl KernelLayer {
         }
     }
 
-    /// Whether it tells what threads wait for, so that nobody has to look.
-    pub(crate) fn tells_waits(&self) -> bool {
-        self.tells_waits
+    /// True if it records the waits of threads, so that they need not be sampled.
+    pub(crate) fn reports_waits(&self) -> bool {
+        self.reports_waits
     }
 }
 
 impl Drop for KernelLayer {
-    /// Records what is left.
+    /// Records the rest.
     fn drop(&mut self) {
-        self.room.end();
+        self.backpressure.end();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-/// What came out of the rings at one time.
+/// The records of one read of the rings.
 struct Batch {
     samples: Vec<Sample>,
-    /// Before that.
+    /// Time before that read.
     read_ns: u64,
-    /// Records of calls that were dropped in between.
+    /// Number of records of calls that were dropped in between.
     lost: u64,
-    /// When that was known.
+    /// Time at which that number was read.
     lost_ns: u64,
-    /// And those of the scheduler.
+    /// Number of records of the scheduler that were dropped in between.
     lost_switches: u64,
-    /// Of the last batch: entries of calls that were dropped in all.
+    /// In the last batch: total number of entries of calls that were dropped.
     end: Option<Dropped>,
 }
 
-/// Empties the rings, whatever becomes of what was in them.
+/// Empties the rings.
 struct Reader {
     calls: CallSource,
     scheduler: Option<Scheduler>,
     clock: Clock,
     batches: Sender<Batch>,
-    /// Samples of the last time.
+    /// Number of samples in the last read.
     expected: usize,
-    /// Before the rings of calls were last emptied.
+    /// Time before the rings of calls were last emptied.
     calls_read_ns: u64,
     /// Samples that are still to be joined.
     backlog: Arc<AtomicUsize>,
     most_backlog: usize,
-    /// Where nobody else holds back who fills the rings.
-    hold: Option<Hold>,
+    /// `Some`: threads that fill the rings are throttled here.
+    throttle: Option<Throttle>,
 }
 
 impl Reader {
-    fn run(mut self, room: &Room) {
-        let reading = Reading(room);
-        // What is not read in time is lost, or holds the command up.
+    fn run(mut self, backpressure: &Backpressure) {
+        let reading = Reading(backpressure);
+        // Records that are not read in time are lost, or stop the command.
         let _ahead = Ahead::of_the_command();
-        let mut hurry = Hurry::new();
+        let mut boost = PriorityBoost::new();
         let mut ends = vec![false; self.all_rings().count()];
         loop {
-            let last = room.ends();
-            // What finds no room here stays in the rings, and who fills those is held back.
+            let last = backpressure.ends();
+            // If there is no space here, records stay in the rings, and the threads that fill those are
+            // throttled.
             let has_room = self.backlog.load(Ordering::Relaxed) < self.most_backlog;
             let batch = self.read(last || has_room, last);
             let waiting = self
                 .backlog
                 .fetch_add(batch.samples.len(), Ordering::Relaxed);
-            if let Some(hold) = &mut self.hold {
-                hold.saw(&batch.samples);
+            if let Some(throttle) = &mut self.throttle {
+                throttle.saw(&batch.samples);
                 match waiting < self.most_backlog / 2 {
-                    true => hold.release(),
-                    false => hold.stop(),
+                    true => throttle.release(),
+                    false => throttle.stop(),
                 }
             }
             if self.batches.send(batch).is_err() || last {
                 break;
             }
-            room.looked(has_room, waiting < self.most_backlog / 2);
-            hurry.looked(self.calls.fill_fast());
-            self.wait(room, &mut ends);
+            backpressure.rings_read(has_room, waiting < self.most_backlog / 2);
+            boost.rings_read(self.calls.fill_fast());
+            self.wait(backpressure, &mut ends);
         }
         drop(reading);
         self.close();
     }
 
-    /// Lets go of the rings and programs beside everything else: for each tracepoint of perf's the kernel waits until
-    /// no processor uses it any more, some 0.2 s in all, and some ms for those of programs.
+    /// Closes the rings and programs without making the command wait: for each tracepoint of perf the kernel
+    /// waits until no CPU uses it any more, some 0.2 s in all, and some ms for those of programs.
     fn close(self) {
         let Reader {
             calls,
@@ -250,18 +255,18 @@ impl Reader {
             batches,
             ..
         } = self;
-        // Whoever waits for more of them learns now that there are none.
+        // The joining thread now gets no more batches.
         drop(batches);
         let scheduling = scheduler.iter().flat_map(Scheduler::descriptors);
-        let held: Vec<BorrowedFd<'_>> = calls.descriptors().into_iter().chain(scheduling).collect();
-        // Where nobody else can, it takes its time here.
-        let later = (!held.is_empty()).then(|| parting::leave_to_another(&held));
-        drop(held);
+        let open: Vec<BorrowedFd<'_>> = calls.descriptors().into_iter().chain(scheduling).collect();
+        // Without a helper process the close takes its time here.
+        let later = (!open.is_empty()).then(|| deferred_close::leave_to_another(&open));
+        drop(open);
         drop((calls, scheduler));
         drop(later);
     }
 
-    /// Empties the rings of the scheduler, which nobody else would hold back, and with `calls` those of calls.
+    /// Empties the rings of the scheduler, which no throttle limits, and if `calls` those of calls.
     fn read(&mut self, calls: bool, last: bool) -> Batch {
         let clock = self.clock;
         let mut samples = Vec::with_capacity(self.expected);
@@ -299,12 +304,12 @@ impl Reader {
         self.calls.rings().iter().chain(scheduler)
     }
 
-    /// Sleeps until there is something to do. `ended`: rings that tell no more when they fill, since
-    /// the first process is over.
-    fn wait(&self, room: &Room, ended: &mut [bool]) {
+    /// Sleeps until there is something to do. `ended`: rings that give no more signals when they fill,
+    /// because the first process is over.
+    fn wait(&self, backpressure: &Backpressure, ended: &mut [bool]) {
         let rings = self.all_rings().zip(&*ended);
         let mut places: Vec<usize> = Vec::new();
-        let mut sources = vec![room.wakes()];
+        let mut sources = vec![backpressure.wakes()];
         for (place, (ring, ended)) in rings.enumerate() {
             if !ended {
                 places.push(place);
@@ -319,7 +324,7 @@ impl Reader {
             std::thread::sleep(Duration::from_millis(period.into()));
             return;
         }
-        room.woken();
+        backpressure.woken();
         for (source, place) in sources[1..].iter().zip(places) {
             let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
             ended[place] = source
@@ -391,7 +396,7 @@ impl Joiner {
         }
     }
 
-    /// Takes what there is, and joins what is complete.
+    /// Takes a batch, and joins what is complete.
     fn join(&mut self, batch: Batch) {
         if batch.lost > 0 {
             self.follower.lost(batch.lost, batch.lost_ns);
@@ -403,7 +408,7 @@ impl Joiner {
             }
         }
         self.merge.waiting().extend(batch.samples);
-        // What a sample depends on was told before it was made, or is there by this moment.
+        // The changes that a sample depends on were queued before it was made, or are queued up to this time.
         let complete = self.inbox.complete();
         self.follower.noted(self.opens.take());
         self.follower.announce(self.inbox.take());
@@ -421,7 +426,7 @@ impl Joiner {
         self.record_sums();
     }
 
-    /// Takes in what became of the tree until a moment.
+    /// Applies the changes of the tree until a time.
     fn until(&mut self, at: u64) {
         while let Some((at, change)) = self.follower.next_change(at) {
             if let Some(waits) = &mut self.waits {

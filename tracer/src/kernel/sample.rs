@@ -1,4 +1,4 @@
-//! What tracepoints tell, and decoding of the records of `raw_syscalls:sys_enter` and `sys_exit`.
+//! Samples from tracepoints, and decoding of the records of `raw_syscalls:sys_enter` and `sys_exit`.
 
 use std::io;
 
@@ -18,30 +18,32 @@ pub(super) struct Sample {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// With its arguments; for addresses of lengths and offsets see [`told`](super::syscalls::told).
+    /// With its arguments; for addresses of lengths and offsets see
+    /// [`reported_value`](super::syscalls::reported_value).
     Enters([u64; 6]),
     /// A value, or a negative errno.
     Returns(i64),
     /// A message that the thread's call is to send, or has received, carries a descriptor.
     Carries(Carried),
-    /// The call, of several messages, has moved so many bytes: told before it returns.
+    /// The call, of several messages, has moved this many bytes: recorded before it returns.
     Moved(u64),
-    /// The thread is in this call, or in none, and is about to leave its processor to wait. Not told of calls that are told anyway.
+    /// The thread is in this call, or in none, and is about to leave its CPU to wait. Only for calls without
+    /// records of their own.
     In([u64; 6]),
     InNoCall,
-    /// The thread leaves its processor in this state (`prev_state` of `sched_switch`) to thread `next`.
-    /// `ran_ns`: for how long it was on processors so far, if that is told.
+    /// The thread leaves its CPU in this state (`prev_state` of `sched_switch`) to thread `next`. `ran_ns`:
+    /// its CPU time so far, if reported.
     Leaves {
         state: u16,
         next: u32,
         ran_ns: Option<u64>,
     },
-    /// The thread is woken by another one; in an interrupt that is whoever was interrupted.
+    /// The thread is woken by another one; in an interrupt `by` is the interrupted thread.
     Woken {
         by: u32,
         in_interrupt: bool,
     },
-    /// Something became of the request to a device that begins at this sector.
+    /// The request to a device that begins at this sector reached a stage.
     Request {
         stage: Stage,
         device: u32,
@@ -49,7 +51,7 @@ pub(super) enum What {
     },
 }
 
-/// What became of a request.
+/// Stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It waits in a queue of the kernel.
@@ -63,23 +65,23 @@ pub(super) enum Stage {
 /// A descriptor that a message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carried {
-    /// Its number with whoever makes the call.
+    /// Its number in the process that makes the call.
     pub(super) fd: u64,
     pub(super) open: OpenId,
-    /// That of its inode (`st_mode` of inode(7)).
+    /// Mode of its inode (`st_mode` of inode(7)).
     pub(super) mode: u32,
 }
 
-/// What tells an open file from others as long as it is under way.
+/// Identity of an open file as long as the message is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OpenId {
-    /// In the kernel's memory.
+    /// Address in the kernel's memory.
     pub(super) address: u64,
-    /// Number of its inode as the kernel has it, which of files is not always what stat(2) tells.
+    /// Number of its inode in the kernel, which for files is not always that of stat(2).
     pub(super) inode: u64,
 }
 
-/// Where the fields are.
+/// Offsets of the fields.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
     enter: u64,
@@ -92,13 +94,13 @@ pub(super) struct Decoder {
     numbers: Numbers,
 }
 
-/// Process and thread, time, and the length of what follows.
+/// Offsets of process and thread, time, and the length of the rest.
 const TID: usize = 4;
 pub(super) const TIME: usize = 8;
 const LENGTH: usize = 16;
 const RAW: usize = 20;
 
-/// The record of the tracepoint itself in what follows the header of a sample.
+/// The record of the tracepoint itself, in the part after the header of a sample.
 pub(super) fn raw(body: &[u8]) -> Option<&[u8]> {
     let length = u32::from_ne_bytes(bytes(body, LENGTH)?) as usize;
     body.get(RAW..)?.get(..length)
@@ -108,7 +110,7 @@ impl Decoder {
     /// For tracepoints of these formats.
     ///
     /// # Errors
-    /// When a field is missing or has another size than it had since they exist.
+    /// When a field is missing, or has another size than in all kernels so far.
     pub(super) fn new(enter: &Format, exit: &Format) -> io::Result<Decoder> {
         Ok(Decoder {
             enter: enter.id,
@@ -122,7 +124,7 @@ impl Decoder {
         })
     }
 
-    /// What follows the header of a sample. `None`: another event, or cut short.
+    /// Decodes the part after the header of a sample. `None`: another event, or truncated.
     pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
         let raw = raw(body)?;
         let kind = u64::from(u16::from_ne_bytes(bytes(raw, self.kind.offset)?));
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_and_returns_are_told_apart() {
+    fn entries_and_returns_are_distinguished() {
         let decoder = decoder();
         let enter = decoder.decode(&body(7, &[17, 3, 4, 5, 6, 7, 8])).unwrap();
         assert_eq!((enter.at, enter.tid, enter.number), (1_000, 41, 17));

@@ -8,7 +8,7 @@ use super::tracefs::{Field, Format};
 /// Flags of a record that was made in an interrupt (`TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`).
 const IN_INTERRUPT: u8 = 0x08 | 0x10;
 
-/// Bits of `prev_state` that say why a thread left its processor; none: it would have gone on.
+/// Bits of `prev_state` with the reason why a thread left its CPU; none: it was preempted.
 pub(super) mod state {
     /// Blocked, but not by a signal.
     pub(in super::super) const UNINTERRUPTIBLE: u16 = 0x02;
@@ -18,10 +18,11 @@ pub(super) mod state {
     pub(in super::super) const TRACED: u16 = 0x08;
     /// Over.
     pub(in super::super) const DEAD: u16 = 0x10 | 0x20;
-    /// All of them.
+    /// All reasons.
     pub(in super::super) const BLOCKED: u16 = 0xff;
 
-    /// What the tracepoint tells of a thread that has these states (`__trace_sched_switch_state` of trace/events/sched.h).
+    /// The value that the tracepoint reports for a thread in these states (`__trace_sched_switch_state` of
+    /// trace/events/sched.h).
     pub(in super::super) fn reported(state: u32, exit_state: u32) -> u16 {
         const REPORTED: u32 = 0x7f;
         const IDLE: u32 = 0x402;
@@ -36,7 +37,7 @@ pub(super) mod state {
     }
 }
 
-/// Where the fields are.
+/// Offsets of the fields.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
     switch: u64,
@@ -54,7 +55,7 @@ impl Decoder {
     /// For tracepoints of these formats.
     ///
     /// # Errors
-    /// When a field is missing or has another size than it had since they exist.
+    /// When a field is missing, or has another size than in all kernels so far.
     pub(super) fn new(switch: &Format, waking: &Format) -> io::Result<Decoder> {
         Ok(Decoder {
             switch: switch.id,
@@ -69,7 +70,7 @@ impl Decoder {
         })
     }
 
-    /// What follows the header of a sample. `None`: another event, or cut short.
+    /// Decodes the part after the header of a sample. `None`: another event, or truncated.
     pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
         let at = u64::from_ne_bytes(bytes(body, TIME)?);
         let raw = raw(body)?;
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_and_wakings_are_told_apart() {
+    fn switches_and_wakings_are_distinguished() {
         let rest = [
             &41u32.to_ne_bytes()[..],
             &[0; 4],

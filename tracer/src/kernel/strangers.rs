@@ -228,7 +228,7 @@ impl Strangers {
                 self.not_followed += u64::from(table.is_suspect(suspect.fd));
                 continue;
             };
-            let rows = open.held.take().unwrap_or_default();
+            let rows = open.waiting.take().unwrap_or_default();
             let is_same = table
                 .get(suspect.fd)
                 .is_some_and(|same| Rc::ptr_eq(same, &open));

@@ -1,6 +1,6 @@
-//! The system calls that move data or descriptors, by what they do. Numbers are those of the
-//! architecture that this is built for; programs of another one are served by FUSE
-//! ([`super::opens`]), and only what they wait in is told, by numbers from [`FOREIGN`] on.
+//! The system calls that move data or descriptors, by their effect. Numbers are those of the architecture
+//! that this is built for; files of programs of another one are served by FUSE ([`super::opens`]), and only
+//! the calls in which they wait are recorded, by numbers from [`FOREIGN`] on.
 
 use std::ffi::CString;
 
@@ -8,20 +8,21 @@ use crate::proc::sampler::calls::{Abi, Call, Waits};
 
 use flowtrace_schema::Op;
 
-/// Numbers of calls are below; those of programs of another architecture are told as so many more.
+/// Numbers of calls are below; those of programs of another architecture are recorded with this offset.
 const FOREIGN: u32 = 512;
 
-/// What a call does, as far as descriptors and file data are concerned.
+/// Effect of a call on descriptors and file data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
     /// Reads from, or writes to, descriptor 0.
     Data(Data),
-    /// Duplicates what is in a pipe, or moves memory through it: how much went which way is not told.
+    /// Duplicates the content of a pipe, or moves memory through it: direction and amount are not reported.
     /// Arguments of the descriptors.
     Obscures(&'static [usize]),
-    /// Makes a descriptor of something that is no file and that nothing is known of yet.
+    /// Makes a descriptor of an object that is no file, and of which nothing is known yet.
     Makes,
-    /// Makes one of something that may be a file, of which nothing is known but what is found there.
+    /// Makes a descriptor of an object that may be a file, of which only a read of the descriptor shows the
+    /// kind.
     Takes,
     /// Moves data from descriptor `from` to `to`; each has an argument with the address of an
     /// offset, and 0 there means its position.
@@ -38,7 +39,7 @@ pub(super) enum Does {
     Controls,
     /// ioctl: two requests set flags.
     Requests,
-    /// unshare: may make a shared table one's own.
+    /// unshare: may give the thread a table of its own.
     Unshares,
     /// Makes a process or a thread, which may get a copy of the table.
     Forks,
@@ -51,40 +52,40 @@ pub(super) struct Data {
     pub(super) at: At,
     /// Argument of flags (preadv2).
     pub(super) flags: Option<usize>,
-    /// On sockets alone.
+    /// `Some`: only on sockets.
     pub(super) socket: Option<Socket>,
 }
 
-/// How much a call is asked to move.
+/// The amount that a call is asked to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// What this argument says.
+    /// The value of this argument.
     Argument(usize),
-    /// The sum of the lengths that argument 1 points at, as many as argument 2 says (readv).
+    /// The sum of the lengths at the address in argument 1, whose number is argument 2 (readv).
     Vector,
-    /// The sum of the lengths of the message that argument 1 points at (recvmsg).
+    /// The sum of the lengths of the message at the address in argument 1 (recvmsg).
     Message,
-    /// Of several messages: not told.
+    /// Unknown, for several messages.
     Unknown,
 }
 
 impl Data {
-    /// Whether descriptors may come with the data (`SCM_RIGHTS`).
+    /// True if descriptors may come with the data (`SCM_RIGHTS`).
     pub(super) fn receives_descriptors(self) -> bool {
         let in_message = matches!(self.length, Length::Message | Length::Unknown);
         !self.writes && in_message && self.socket.is_some()
     }
 
-    /// How much a call with these arguments was asked to move, if that is known.
+    /// The amount that a call with these arguments was asked to move, if known.
     pub(super) fn length(self, arguments: &[u64; 6]) -> Option<u64> {
         match self.length {
             Length::Argument(at) => Some(arguments[at]),
-            Length::Vector | Length::Message => told(arguments[1]),
+            Length::Vector | Length::Message => reported_value(arguments[1]),
             Length::Unknown => None,
         }
     }
 
-    /// Whether it names more pieces than any call may have, so that nothing is moved.
+    /// True if it names more pieces than any call may have, so that nothing is moved.
     pub(super) fn is_refused(self, arguments: &[u64; 6]) -> bool {
         self.length == Length::Vector && arguments[2] > PIECES
     }
@@ -92,12 +93,12 @@ impl Data {
 
 /// `UIO_MAXIOV` of include/uapi/linux/uio.h.
 const PIECES: u64 = 1024;
-/// In place of an address: what is there is not known.
+/// In place of an address: the value there is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What a sample says of a number in the program's memory, in place of the address ([`Does::addresses`]): one more
-/// than the number, [`UNKNOWN`], or 0 if there was no address.
-pub(super) fn told(argument: u64) -> Option<u64> {
+/// The value that a sample has for a number in the program's memory, in place of the address
+/// ([`Does::addresses`]): the number plus 1, [`UNKNOWN`], or 0 if there was no address.
+pub(super) fn reported_value(argument: u64) -> Option<u64> {
     match argument {
         0 | UNKNOWN => None,
         more => Some(more - 1),
@@ -124,18 +125,18 @@ impl Does {
 pub(super) struct Socket {
     /// Argument of its flags.
     pub(super) flags: usize,
-    /// Its result is a number of messages.
+    /// True if its result is a number of messages.
     pub(super) messages: bool,
 }
 
-/// Where in the file.
+/// Place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     /// At the position, which moves on.
     Position,
     /// At the offset of this argument.
     Argument(usize),
-    /// The same, and −1 means the position.
+    /// At the offset of this argument, or at the position if that is −1.
     ArgumentOrPosition(usize),
 }
 
@@ -146,9 +147,9 @@ pub(super) struct Moves {
     pub(super) to: usize,
     pub(super) to_offset: Option<usize>,
     pub(super) length: usize,
-    /// What it is to the file read, and to the one written.
+    /// The operation on the file that is read, and on the one that is written.
     pub(super) ops: (Op, Op),
-    /// The kernel counts it as a read and a write.
+    /// True if the kernel counts it as a read and a write.
     pub(super) counted: bool,
 }
 
@@ -279,7 +280,7 @@ const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_open_by_handle_at, Does::Takes),
     (libc::SYS_lseek, Does::Seeks),
     (libc::SYS_openat, Does::Opens(Some(2))),
-    // Its flags are in memory; the file system is told them.
+    // Its flags are in memory; the file system gets them.
     (libc::SYS_openat2, Does::Opens(None)),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, Does::Opens(Some(1))),
@@ -312,7 +313,7 @@ const ON_MEMORY: &[libc::c_long] = &[
     libc::SYS_brk,
 ];
 
-/// Of the calls above, those that are made most, and have no more than three arguments.
+/// The most frequent ones of the calls above that have no more than three arguments.
 const OF_THREE_ARGUMENTS: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -324,7 +325,7 @@ const OF_THREE_ARGUMENTS: &[libc::c_long] = &[
     libc::SYS_ioctl,
 ];
 
-/// Looks calls up by their number.
+/// Calls by number.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers(Vec<Option<Does>>);
 
@@ -343,7 +344,7 @@ impl Numbers {
         *self.0.get(number as usize)?
     }
 
-    /// Takes the addresses out of the arguments of a call of which nobody has read what is there.
+    /// Removes the addresses from the arguments of a call, if the values there were not read.
     pub(super) fn forget_addresses(&self, number: u32, arguments: &mut [u64; 6]) {
         for address in self.does(number).into_iter().flat_map(Does::addresses) {
             if arguments[address] != 0 {
@@ -358,8 +359,8 @@ pub(super) fn all() -> impl Iterator<Item = (libc::c_long, Does)> {
     CALLS.iter().copied()
 }
 
-/// Numbers of the calls whose entries matter: all of them, and with `blocking` the others that a
-/// thread may be blocked in.
+/// Numbers of the calls whose entries are recorded: all of them, and with `blocking` the others that a thread
+/// may be blocked in.
 pub(super) fn entries(blocking: bool) -> impl Iterator<Item = libc::c_long> {
     let others = 0..libc::c_long::from(FOREIGN) * libc::c_long::from(blocking);
     let others = others.filter(|&number| Abi::Native.call(number).waits != Waits::Unknown);
@@ -372,21 +373,21 @@ pub(super) fn foreign() -> impl Iterator<Item = libc::c_long> {
     all.filter(|&number| Abi::OTHER.call(number).waits != Waits::Unknown)
 }
 
-/// Whether a number, as it is told, is one of the other architecture.
-pub(super) fn is_foreign(told: u32) -> bool {
-    told >= FOREIGN
+/// True if a recorded number is one of the other architecture.
+pub(super) fn is_foreign(number: u32) -> bool {
+    number >= FOREIGN
 }
 
-/// The call of a number, as it is told.
-pub(super) fn waited_in(told: u32) -> Call {
-    match told.checked_sub(FOREIGN) {
+/// The call of a recorded number.
+pub(super) fn waited_in(number: u32) -> Call {
+    match number.checked_sub(FOREIGN) {
         Some(number) => Abi::OTHER.call(number.into()),
-        None => Abi::Native.call(told.into()),
+        None => Abi::Native.call(number.into()),
     }
 }
 
-/// Of those whose returns do: where the result matters, and with `blocking` those after which it
-/// matters that a thread is not in them any more: it may wait for a page instead.
+/// Numbers of the calls whose returns are recorded: those whose result matters, and with `blocking` those
+/// after which a thread may be blocked outside of the call, for example by a page.
 pub(super) fn returns(blocking: bool) -> impl Iterator<Item = libc::c_long> {
     let wanted = CALLS.iter();
     let wanted =
@@ -397,7 +398,7 @@ pub(super) fn returns(blocking: bool) -> impl Iterator<Item = libc::c_long> {
         .chain(others.iter().copied())
 }
 
-/// Numbers of calls of which the first three arguments tell everything.
+/// Numbers of calls whose first three arguments have all that matters.
 pub(super) fn of_three_arguments() -> impl Iterator<Item = libc::c_long> {
     OF_THREE_ARGUMENTS.iter().copied()
 }
@@ -412,7 +413,7 @@ pub(super) fn filter_of_returns(blocking: bool) -> CString {
     filter(returns(blocking))
 }
 
-/// `id` is one of the numbers, told in as few comparisons as there are runs of them.
+/// Condition that `id` is one of the numbers, with as few comparisons as there are runs of them.
 fn filter(wanted: impl Iterator<Item = libc::c_long>) -> CString {
     let mut numbers: Vec<_> = wanted.collect();
     numbers.sort_unstable();

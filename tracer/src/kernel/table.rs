@@ -84,7 +84,7 @@ pub(super) struct Table {
     /// It may have descriptors that were sent to it, or taken from another process.
     pub(super) receives: bool,
     /// An io_uring may do anything with them.
-    untold: bool,
+    unreported: bool,
     /// One was replaced before it was looked at: what was seen then was its successor.
     pub(super) mistaken: bool,
     /// What became of descriptors of late, in the order of time.
@@ -109,7 +109,7 @@ const TOUCHES: usize = 1024;
 impl Slot {
     /// Whether it was looked at, and when it became that is not known yet.
     fn is_held(&self) -> bool {
-        matches!(self, Slot::Open(entry) if entry.open.held.borrow().is_some())
+        matches!(self, Slot::Open(entry) if entry.open.waiting.borrow().is_some())
     }
 }
 
@@ -119,23 +119,23 @@ impl Table {
         Table {
             slots: vec![Slot::Elsewhere; 3],
             receives: false,
-            untold: false,
+            unreported: false,
             mistaken: false,
             recent: VecDeque::new(),
         }
     }
 
     /// From now on descriptors come and go, and positions move, without a call that tells.
-    pub(super) fn be_untold(&mut self) {
-        (self.receives, self.untold) = (true, true);
+    pub(super) fn set_unreported(&mut self) {
+        (self.receives, self.unreported) = (true, true);
         for open in self.open_files() {
-            open.be_untold();
+            open.set_unreported();
         }
     }
 
     /// Whether descriptors come and go without a call that tells.
     pub(super) fn is_untold(&self) -> bool {
-        self.untold
+        self.unreported
     }
 
     fn slot(&self, fd: u64) -> Slot {
@@ -284,8 +284,8 @@ impl Table {
 
     /// Descriptor `fd` is this open file now, or nothing of a view.
     pub(super) fn set(&mut self, fd: u64, open: Option<Rc<OpenFile>>, close_on_exec: bool) {
-        if let Some(open) = open.as_ref().filter(|_| self.untold) {
-            open.be_untold();
+        if let Some(open) = open.as_ref().filter(|_| self.unreported) {
+            open.set_unreported();
         }
         let slot = match open {
             Some(open) => Slot::Open(Entry {
@@ -353,7 +353,7 @@ impl Table {
     /// A new program keeps what is not to be closed.
     pub(super) fn exec(&mut self) {
         // A ring is closed then (io_uring_setup(2)).
-        self.untold = false;
+        self.unreported = false;
         for entry in &mut self.slots {
             if matches!(entry, Slot::Open(entry) if entry.close_on_exec) {
                 *entry = Slot::Unknown;

@@ -1,11 +1,11 @@
-//! What tracefs tells of a tracepoint: its number, and where its fields are.
+//! Description of a tracepoint in tracefs: its number, and the offsets of its fields.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-/// Where administrators mount it.
+/// Usual mount points.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// An open tracefs.
@@ -28,7 +28,7 @@ pub(super) struct Format {
 }
 
 impl TraceFs {
-    /// Opens the tracefs that is mounted, or one that nobody else sees.
+    /// Opens the mounted tracefs, or a private mount of it.
     ///
     /// # Errors
     /// When the kernel has none, or it may not be opened.
@@ -87,8 +87,8 @@ impl Format {
     }
 }
 
-/// Makes a mount of tracefs that is in no directory (fsopen(2)): nobody else sees it, and it is gone
-/// with the descriptor.
+/// Mounts tracefs in no directory (fsopen(2)): other processes do not see the mount, and it ends with the
+/// descriptor.
 fn mount_privately() -> io::Result<OwnedFd> {
     const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
     const CLOEXEC: libc::c_uint = 1;
@@ -96,7 +96,7 @@ fn mount_privately() -> io::Result<OwnedFd> {
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor, and nothing else uses it.
         #[expect(unsafe_code)]
         Ok(unsafe { OwnedFd::from_raw_fd(result as i32) })
     };

@@ -1,4 +1,4 @@
-//! What each image moved through pipes and sockets, counted call by call.
+//! The bytes that each image moved through pipes and sockets, counted call by call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::proc::observer::ChannelLookup;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sum {
     calls: u64,
-    /// `None`: a call's result does not tell.
+    /// `None`: the result of a call does not give the number.
     bytes: Option<u64>,
     duration_ns: u64,
     first_ns: u64,
@@ -34,7 +34,7 @@ pub(super) struct Moved {
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     by_side: HashMap<(u64, Side), Sum>,
-    /// Records were dropped while it lived.
+    /// True if records were dropped while it lived.
     pub(super) lossy: bool,
 }
 
@@ -70,7 +70,8 @@ impl Accounts {
         }
     }
 
-    /// An image is over; `is_all`: it moved nothing else. Sockets that nobody knows as channels, such as those to a name server, have no rows.
+    /// An image is over; `is_all`: it moved nothing else. Sockets that are no known channels, such as those
+    /// to a name server, have no rows.
     pub(super) fn close(&mut self, upid: Upid, sums: &mut Sums, is_all: bool) {
         // Both sockets of a pair are one channel.
         let mut rows: HashMap<(u32, Side), ChannelTraffic> = HashMap::new();
@@ -104,7 +105,7 @@ impl Accounts {
         }
     }
 
-    /// What is to be recorded since the last call.
+    /// Takes the records made since the last call.
     pub(super) fn take(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
     use flowtrace_schema::ChannelId;
 
-    /// Inodes 7 and 8 are a pair of sockets, 9 is nobody's.
+    /// Inodes 7 and 8 are a pair of sockets, 9 is no channel.
     struct Pair;
 
     impl ChannelLookup for Pair {

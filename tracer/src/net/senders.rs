@@ -163,7 +163,7 @@ impl Observer for Watch {
         }
     }
 
-    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         let [domain, kind, ..] = called.call.arguments.map(|argument| argument as i32);
         match called.call.kind {
             CallKind::Socket

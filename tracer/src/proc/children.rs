@@ -1,5 +1,5 @@
-//! Waiting for children that nobody traces. What they leave behind becomes our child too, so that
-//! none is left when the last process of the tree has ended.
+//! Waiting for untraced children. Their orphans become our children, so that none is left when the last
+//! process of the tree has ended.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use nix::sys::prctl;
 use super::lifetimes::End;
 use super::ptrace::{Event, Stop, decode};
 
-/// What happened to a child.
+/// A change of the state of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Job control stopped it, by this signal.
@@ -25,14 +25,15 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// Waits until something happens to a child, and calls `ended` for one that has ended before it
-/// is reaped: until then it is in /proc. `None`: there is no child left.
+/// Waits for a change of a child, and calls `ended` for one that has ended before it is reaped: until then it
+/// is in /proc. `None`: there is no child left.
 pub(crate) fn wait(mut ended: impl FnMut(u32)) -> io::Result<Option<(u32, Change)>> {
     loop {
         // SAFETY: all zero is a valid siginfo_t.
         #[expect(unsafe_code)]
         let mut info = unsafe { std::mem::zeroed::<libc::siginfo_t>() };
-        // Not those that end without a signal: helpers of ours. Orphans end with one, whatever they began with.
+        // Not children that end without a signal: those are helper processes of ours. Orphans end with one,
+        // whatever they began with.
         let what = libc::WEXITED | libc::WSTOPPED;
         // SAFETY: `info` outlives the call, which writes nothing else.
         #[expect(unsafe_code)]
@@ -60,10 +61,10 @@ pub(crate) fn wait(mut ended: impl FnMut(u32)) -> io::Result<Option<(u32, Change
         #[expect(unsafe_code)]
         let reaped = unsafe { libc::waitpid(pid, &raw mut status, options) };
         if reaped != pid {
-            // Continued meanwhile.
+            // It was continued meanwhile.
             continue;
         }
-        // Held for a moment by the kernel layer.
+        // Stopped for a short time by the throttle of the kernel layer.
         if info.si_code == libc::CLD_TRAPPED {
             continue;
         }

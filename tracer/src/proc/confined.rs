@@ -1,6 +1,7 @@
-//! How much of the machine a process may use: the CPUs of its affinity mask, and the quota of its control groups.
+//! The part of the machine that a process may use: the CPUs of its affinity mask, and the quota of its
+//! control groups.
 //!
-//! The kernel counts the time for which these keep a process from running as waiting for a CPU, as if others had them all.
+//! The kernel counts the time for which these limits keep a process from running as waiting for a CPU.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use super::reading::contents;
 use crate::cgroups::Groups;
 use crate::cpus;
 
-/// The part of the machine that a process may use; nothing in it: all.
+/// The part of the machine that a process may use; without any value: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Confined {
     /// CPUs of its affinity mask, as `0-3,8`; `None`: all that are online.
@@ -22,7 +23,7 @@ pub(super) struct Confined {
     pub(super) quota_ns: Option<u64>,
 }
 
-/// The least CPU quota of the groups in a text such as `/proc/PID/cgroup` has, ns in each second.
+/// The least CPU quota of the groups in a text of the format of `/proc/PID/cgroup`, ns in each second.
 fn least_quota(groups: &Groups, of_process: &str) -> Option<u64> {
     groups.least("cpu", of_process, |directory, is_v1| {
         let read = |name: &str| {
@@ -40,7 +41,8 @@ fn least_quota(groups: &Groups, of_process: &str) -> Option<u64> {
     })
 }
 
-/// ns in each second by a text such as `cpu.max` has: quota and period. `max` and -1 are none.
+/// Quota in ns in each second from a text of the format of `cpu.max`: quota and period. `max` and -1 mean no
+/// quota.
 fn quota_of(text: &str) -> Option<u64> {
     let mut numbers = text.split_ascii_whitespace();
     let quota: u64 = numbers.next()?.parse().ok()?;
@@ -48,8 +50,8 @@ fn quota_of(text: &str) -> Option<u64> {
     (quota.saturating_mul(1_000_000_000)).checked_div(period)
 }
 
-/// Limits of the processes of this machine. Most programs are in the control groups of the one before: their quota is
-/// read once.
+/// Limits of the processes of this machine. Successive programs are mostly in the same control groups: their
+/// quota is read once.
 #[derive(Debug)]
 pub(super) struct Limits {
     groups: Groups,
@@ -58,7 +60,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Those of flowtrace's own mount namespace.
+    /// Limits in flowtrace's own mount namespace.
     pub(super) fn here() -> Limits {
         Limits {
             groups: Groups::here(),

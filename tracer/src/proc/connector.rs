@@ -1,10 +1,10 @@
 //! The proc connector: the kernel's own announcements of forks, execs and exits
 //! (include/uapi/linux/cn_proc.h).
 //!
-//! They concern the whole machine and carry process ids of the initial pid namespace and nothing
-//! of what a process is. An event is in our queue before what it announces goes on: a new
-//! process's fork before it runs, an exec before the program's first instruction. So whoever was
-//! heard of by any other way has its events in the queue already. Only exits may come late.
+//! They concern the whole machine, carry process ids of the initial pid namespace, and do not describe the
+//! process. An event is in our queue before the announced action goes on: a fork before the new process runs,
+//! an exec before the program's first instruction. So the events of a process that is known from another
+//! source are in the queue already. Only exits may come late.
 
 mod event;
 
@@ -46,9 +46,8 @@ impl Connector {
             buffer: vec![0; BUFFER].into(),
         };
         connector.order(LISTEN)?;
-        // The order is ignored without a word in other namespaces, and there process ids mean
-        // something else. So something is done of which the connector tells: this thread takes
-        // the name that it has.
+        // The kernel ignores the order silently in other namespaces, and process ids mean something else
+        // there. So this thread does something that the connector reports: it sets the name that it has.
         prctl::set_name(&prctl::get_name()?)?;
         let own = What::Renamed {
             tid: gettid().as_raw() as u32,
@@ -60,11 +59,11 @@ impl Connector {
             return Ok(connector);
         }
         Err(io::Error::other(
-            "the kernel does not tell of processes here: not in the initial namespaces",
+            "the kernel does not report processes outside the initial namespaces",
         ))
     }
 
-    /// Hands over every event that is in the queue, in the order of the queue.
+    /// Calls `each` with every event in the queue, in the order of the queue.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Event)) -> io::Result<()> {
         loop {
             match self.socket.receive(&mut self.buffer)? {
@@ -75,7 +74,7 @@ impl Connector {
         }
     }
 
-    /// Events that were dropped so far because we were behind.
+    /// Events that were dropped so far because the queue was full.
     pub(super) fn dropped(&self) -> u64 {
         self.socket.dropped()
     }
@@ -101,8 +100,8 @@ impl AsFd for Connector {
 
 impl Drop for Connector {
     fn drop(&mut self) {
-        // The kernel counts listeners, and makes events as long as there seems to be one; it does
-        // not notice that a socket was closed.
+        // The kernel counts listeners, and makes events as long as there seems to be one; it does not notice
+        // that a socket was closed.
         let _ = self.order(IGNORE);
     }
 }

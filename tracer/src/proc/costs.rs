@@ -1,8 +1,8 @@
-//! What the threads of a process used, as the kernel tells it at their ends.
+//! Costs of the threads of a process, as the kernel reports them at their ends.
 
 use std::ops::AddAssign;
 
-/// Of one thread, or of several.
+/// Costs of one thread, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Costs {
     pub(super) user_ns: u64,
@@ -13,15 +13,15 @@ pub(super) struct Costs {
     pub(super) major_faults: u64,
     pub(super) voluntary_switches: u64,
     pub(super) involuntary_switches: u64,
-    /// `None` in records of taskstats, where the kernel cuts off each of these numbers, those of calls included,
-    /// to a multiple of 1024.
+    /// `None` in records of taskstats, where the kernel rounds each of these numbers, those of calls
+    /// included, down to a multiple of 1024.
     pub(super) io: Option<Io>,
-    /// Of the address space, so the largest of all threads.
+    /// Peak of the address space, so the largest of all threads.
     pub(super) max_rss_bytes: u64,
     pub(super) threads: u32,
 }
 
-/// What they read and wrote by calls.
+/// Bytes and calls of reading and writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Io {
     pub(super) read_calls: u64,

@@ -1,8 +1,7 @@
-//! What /proc tells about the descriptors of a process: which of them are pipes, FIFOs and
-//! sockets, and what they allow.
+//! Descriptors of a process in /proc that are pipes, FIFOs and sockets, with their access modes.
 //!
-//! Looking costs about 10 µs and 1 µs for each descriptor. No filesystem is asked, so that a
-//! look never becomes a request to one of our own views.
+//! A read costs about 10 µs and 1 µs for each descriptor. No filesystem is asked, so that a read never
+//! becomes a request to one of flowtrace's own mounts.
 
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -20,7 +19,7 @@ mod numbers;
 #[cfg(any(test, fuzzing))]
 pub(crate) use numbers::entries_in;
 
-/// Device of all pipes without a name. `None`: this process cannot make one to see.
+/// Device of all pipes without a name. `None`: this process cannot make a pipe.
 static PIPES: LazyLock<Option<u64>> = LazyLock::new(|| {
     let (pipe, _other) = std::io::pipe().ok()?;
     Some(attributes(std::process::id(), pipe.as_raw_fd())?.dev)
@@ -55,12 +54,12 @@ pub(crate) struct Descriptor {
     pub(crate) fd: i32,
     pub(crate) object: Object,
     pub(crate) direction: Direction,
-    /// Bytes that a pipe may hold, where that was told with it.
+    /// Size of the pipe's buffer, bytes, if it was reported.
     pub(crate) capacity: Option<u64>,
 }
 
 impl Descriptor {
-    /// What the kernel writes for it in place of a path, if it has none.
+    /// The text that the kernel shows in place of a path, if it has none.
     pub(super) fn text(&self) -> Option<OsString> {
         match self.object {
             Object::Pipe { inode } => Some(format!("pipe:[{inode}]").into()),
@@ -70,11 +69,11 @@ impl Descriptor {
     }
 }
 
-/// The pipes and sockets among the descriptors of process `pid`, in the order of their numbers.
-/// `None`: they cannot be looked at.
+/// The pipes and sockets among the descriptors of process `pid`, in the order of their numbers. `None`: they
+/// cannot be read.
 pub(crate) fn of(pid: u32) -> Option<Vec<Descriptor>> {
     let (directory, numbers) = numbers::numbers(pid)?;
-    // Who has ended seems to have none.
+    // A process that has ended seems to have no descriptors.
     if numbers.is_empty() && ProcessStat::of(pid).is_none_or(|stat| stat.is_zombie) {
         return None;
     }
@@ -87,7 +86,7 @@ pub(crate) fn of(pid: u32) -> Option<Vec<Descriptor>> {
     Some(found)
 }
 
-/// The numbers of all its descriptors.
+/// The numbers of all descriptors of process `pid`.
 pub(crate) fn numbers_of(pid: u32) -> Vec<i32> {
     numbers::numbers(pid)
         .map(|(_, numbers)| numbers)
@@ -110,8 +109,8 @@ fn described(directory: BorrowedFd<'_>, name: &CStr, fd: i32) -> Option<Descript
     })
 }
 
-/// Descriptor `fd` of an inode of this mode, device and number, if that is a pipe or socket. `allows`: whether a pipe's may be
-/// read from, and written to.
+/// Descriptor `fd` of an inode of this mode, device and number, if that is a pipe or socket. `allows` returns
+/// if a pipe may be read from, and written to.
 pub(super) fn channel(
     fd: i32,
     mode: u32,
@@ -140,13 +139,13 @@ pub(super) fn channel(
     })
 }
 
-/// Attributes of what is open as descriptor `fd`, as far as the kernel knows them by itself.
+/// Attributes of the file open as descriptor `fd`, as far as the kernel knows them without asking a server.
 pub(crate) fn attributes(pid: u32, fd: i32) -> Option<Attributes> {
     stat::known(AT_FDCWD, &CString::new(link(pid, fd)).ok()?).ok()
 }
 
-/// Open flags and position of a descriptor (proc_pid_fdinfo(5)), of the flags those that matter to
-/// who inherits it: access mode and `O_APPEND`.
+/// Open flags and position of a descriptor (proc_pid_fdinfo(5)). Of the flags only those that matter to a
+/// process that inherits it: access mode and `O_APPEND`.
 pub(super) fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
     let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
     info(pid, fd).map(|(flags, position)| (flags & kept, position))

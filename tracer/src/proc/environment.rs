@@ -1,15 +1,15 @@
-//! Which environment variables are recorded: those that name the job, task or rank that a process
-//! belongs to, those of the locale, and those that the user asks for. Environments hold passwords, so nothing else is
-//! ever kept.
+//! Selection of the environment variables that are recorded: those that name the job, task or rank that a
+//! process belongs to, those of the locale, and those that the user asks for. Environments contain passwords,
+//! so nothing else is ever kept.
 
 use std::sync::Arc;
 
 use flowtrace_schema::{Text, Upid};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-/// The variables by which workflow managers, batch systems and launchers tell a process which of
-/// their jobs it is. Names only, never a pattern: what a later version adds may be a secret.
-/// (Snakemake sets none for its jobs.)
+/// The variables in which workflow managers, batch systems and launchers pass the id of a job to its process.
+/// Names only, never a pattern: a variable of a later version may be a secret. (Snakemake sets none for its
+/// jobs.)
 const JOB_IDS: &[&str] = &[
     // Nextflow: directory of the task, container or box of the task (.command.run).
     "NXF_TASK_WORKDIR",
@@ -89,8 +89,8 @@ const LOCALE: &[&str] = &[
 /// have their parent's.
 pub(crate) type Variables = Arc<[(Text, Text)]>;
 
-/// Which image stands for image `upid` in the record of its variables, and whether that is itself: where they are those of the image
-/// before, it is who stands for that.
+/// The image that stands for image `upid` in the record of its variables, and true if that is `upid` itself.
+/// An image with the variables of the image before shares its row.
 pub(super) fn stands_for(
     upid: Upid,
     variables: &Variables,
@@ -113,7 +113,7 @@ impl Wanted {
     /// The built-in names and those that match one of `patterns`, in the form of a shell's.
     ///
     /// # Errors
-    /// When a pattern is none; the text names it.
+    /// Fails if a pattern is not valid; the text names it.
     pub fn new(patterns: &[String]) -> Result<Wanted, String> {
         let mut asked = GlobSetBuilder::new();
         for pattern in patterns {
@@ -133,14 +133,14 @@ impl Wanted {
             self.matches(name).then(|| (text(name), text(value)))
         });
         let mut variables: Vec<_> = entries.collect();
-        // Shells hand the same variables on in another order.
+        // Shells pass the same variables on in another order.
         variables.sort_by(|(one, _), (other, _)| one.as_os_str().cmp(other.as_os_str()));
         variables.into()
     }
 
-    /// Whether this variable is recorded.
+    /// True if this variable is recorded.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
-        // Compared by length first: of a usual environment hardly a byte is looked at twice.
+        // Compared by length first: few bytes of a usual environment are read twice.
         let mut built_in = JOB_IDS.iter().chain(LOCALE);
         built_in.any(|known| known.as_bytes() == name)
             || (!self.asked.is_empty()
@@ -148,14 +148,15 @@ impl Wanted {
     }
 }
 
-/// What was made of the environment of the last program: most have that of the one before.
+/// Result of a computation from the environment of the last program: most programs have the environment of
+/// the one before.
 #[derive(Debug, Default)]
 pub(super) struct OfLast<T> {
     last: Option<(Vec<u8>, T)>,
 }
 
 impl<T: Clone> OfLast<T> {
-    /// What `make` makes of `environ`.
+    /// The result of `make` for `environ`.
     pub(super) fn get(&mut self, environ: &[u8], make: impl FnOnce() -> T) -> T {
         match &self.last {
             Some((last, made)) if last == environ => made.clone(),
@@ -201,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn the_same_environment_is_looked_at_once() {
+    fn the_same_environment_is_read_once() {
         let mut of_last = OfLast::default();
         let lengths = [&b"A=1\0"[..], b"A=1\0", b"A=12\0", b"A=1\0"].map(|environ| {
-            let mut is_looked_at = false;
+            let mut is_read = false;
             let length = of_last.get(environ, || {
-                is_looked_at = true;
+                is_read = true;
                 environ.len()
             });
-            (length, is_looked_at)
+            (length, is_read)
         });
         assert_eq!(lengths, [(4, true), (4, false), (5, true), (4, true)]);
     }

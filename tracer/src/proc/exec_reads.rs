@@ -1,4 +1,4 @@
-//! What the kernel itself reads to execute a program: it counts that as reads of the process, before the program has done
+//! Reads by the kernel itself at an exec: it counts them as reads of the process, before the program has done
 //! anything (fs/exec.c, fs/binfmt_elf.c, fs/binfmt_script.c).
 
 use std::collections::HashMap;
@@ -11,30 +11,30 @@ use std::path::{Path, PathBuf};
 use super::near::{self, Found};
 use crate::stat::Time;
 
-/// The begin of a file, by which the kernel tells what it is (`BINPRM_BUF_SIZE`).
+/// Bytes at the begin of a file by which the kernel decides its format (`BINPRM_BUF_SIZE`).
 const BEGIN: usize = 256;
 /// Path of the dynamic loader in a program header's table (`PT_INTERP`).
 const LOADER: u32 = 3;
-/// The most program headers that are taken, bytes (`ELF_MIN_ALIGN` and more).
+/// Most bytes of program headers (`ELF_MIN_ALIGN` and more).
 const MOST: usize = 1 << 16;
 
-/// What an exec read, bytes.
+/// Bytes that an exec read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExecReads {
-    /// Of the program and its loader.
+    /// Bytes of the program and its loader.
     pub(crate) program: u64,
-    /// Of the script that the program was named by, if it was.
+    /// Bytes of the script, if the program was started by one.
     pub(crate) script: u64,
 }
 
-/// Programs and loaders that were looked at: a run executes few of them, each very often.
+/// Programs and loaders that were read: a run executes few of them, each very often.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     programs: HashMap<Identity, Option<Program>>,
     loaders: HashMap<Identity, Option<u64>>,
 }
 
-/// A file as it was: one that is written anew in its place is another.
+/// Identity and version of a file: a file that was written anew is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     inode: (u64, u64),
@@ -42,7 +42,7 @@ struct Identity {
     changed: Time,
 }
 
-/// What the kernel reads of a program, bytes, and the loader that it names.
+/// Bytes that the kernel reads of a program, and the loader that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Program {
     bytes: u64,
@@ -50,8 +50,8 @@ struct Program {
 }
 
 impl Programs {
-    /// What the exec of a program with these arguments, each ended by a NUL, read in this working directory. `None`: it is of another
-    /// kind, or cannot be read.
+    /// The bytes that the exec of a program with these arguments, each ended by a NUL, read in this working
+    /// directory. `None`: the program is of another format, or cannot be read.
     pub(super) fn exec(
         &mut self,
         program: &Path,
@@ -109,19 +109,21 @@ fn loader_headers(path: &Path) -> Option<u64> {
 }
 
 impl ExecReads {
-    /// What of so many bytes, read until after the exec, the program before it has read. `None`: the exec has read something else.
+    /// The part of `bytes`, the reads up to the end of the exec, that the program before it made. `None`: the
+    /// exec has read something else.
     pub(crate) fn before(self, bytes: u64) -> Option<u64> {
         let before = bytes.checked_sub(self.program)?;
         Some(before.checked_sub(self.script).unwrap_or(before))
     }
 }
 
-/// How much the kernel reads to see what a file is.
+/// Bytes that the kernel reads to decide the format of a file.
 fn begin(file: &File) -> Option<u64> {
     Some(file.metadata().ok()?.len().min(BEGIN as u64))
 }
 
-/// The same of a script that begins with the name of its interpreter, which has got it as its first argument, or as its second after an option.
+/// The bytes read of a script that begins with the name of its interpreter; the script is the interpreter's
+/// first argument, or its second after an option.
 fn script(arguments: &[u8], directory: &Path) -> u64 {
     let read = |path: &[u8]| {
         let script = regular(&directory.join(OsStr::from_bytes(path)))?;
@@ -134,8 +136,8 @@ fn script(arguments: &[u8], directory: &Path) -> u64 {
     named.find_map(read).unwrap_or(0)
 }
 
-/// Opens a regular file, and nothing else: a FIFO would wait for its writers, or have a reader by that, and a device may do anything.
-/// Nor one that a server has to give.
+/// Opens a regular file, and nothing else: the open of a FIFO would wait for writers, or count as a reader,
+/// and a device may do anything. Files that a server has to deliver are refused, too.
 fn regular(path: &Path) -> Option<File> {
     let Found::Is(there) = near::behind(path) else {
         return None;
@@ -184,7 +186,7 @@ impl Elf {
         })
     }
 
-    /// Where the path of the loader is, and its length.
+    /// Place and length of the path of the loader.
     fn loader(&self) -> Option<(u64, u64)> {
         let (offset, length) = if self.is_wide { (8, 32) } else { (4, 16) };
         let mut entries = self.headers.chunks_exact(self.entry.max(1));
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_are_looked_for_where_the_program_runs_and_nothing_else_is_opened() {
+    fn scripts_are_sought_where_the_program_runs_and_nothing_else_is_opened() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         std::fs::write(at.join("s"), "#!/bin/sh\n").unwrap();
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(script(b"tee\0f\0s\0", at), 10);
         let whole = at.join("s").into_os_string().into_encoded_bytes();
         assert_eq!(script(&[b"sh\0", &whole[..]].concat(), Path::new("/")), 10);
-        // Nobody ever writes to it.
+        // No process ever writes to this FIFO.
         assert_eq!(script(b"cat\0-\0f\0", at), 0);
         assert_eq!(script(b"cat\0/dev/full\0.\0", at), 0);
     }

@@ -1,4 +1,4 @@
-//! What reads the bytes of netlink messages, for [`crate::fuzzing`].
+//! The decoders of netlink messages, for [`crate::fuzzing`].
 
 use super::costs::Costs;
 use super::{connector, taskstats};

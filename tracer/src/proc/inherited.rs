@@ -1,6 +1,6 @@
-//! What a program begins with besides its arguments: redirected descriptors, the file mode creation
-//! mask, whether its environment is that of the first program, and how much of the machine it may use. With these a
-//! command can be run again as it was.
+//! State of a program at its begin besides its arguments: redirected descriptors, the file mode creation
+//! mask, a digest of its environment, and the part of the machine that it may use. With these a command can
+//! be run again as it was.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ const ALWAYS_OTHER: &[&[u8]] = &[
     b"MAKE_TERMERR",
 ];
 
-/// What the first program of the run began with, and the key for comparing environments.
+/// State at the begin of the first program of the run, and the key for comparing environments.
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
     first: Option<First>,
@@ -46,18 +46,18 @@ struct First {
 }
 
 impl Inherited {
-    /// A number for an environment, each variable of which is ended by a NUL. Two that differ in a
-    /// variable that is not recorded have different ones. The key is drawn anew for each run and
-    /// never written down, so that nobody can try out values against it.
+    /// A digest of an environment, each variable of which is ended by a NUL. Two environments that differ in
+    /// any variable, recorded or not, have different digests. The key is drawn anew for each run and never
+    /// written down, so that nobody can test guesses of values with it.
     pub(super) fn digest(&mut self, environ: &[u8], wanted: &Wanted) -> u64 {
         let key = &self.key;
         self.digests
             .get(environ, || digest_by(key, environ, wanted))
     }
 
-    /// Records what process `pid` began with as image `upid`: all of the first program, of later ones what is
-    /// different. `umask`: `None` for that of the first program, of which it is looked up where it was not told: it
-    /// may have another one by then unless it is held.
+    /// Records the state of process `pid` at the begin of image `upid`: all of the first program, and the
+    /// differences of later ones. `umask`: `None` for that of the first program, which is read where it was
+    /// not reported: the program may have changed it by then unless it is stopped.
     pub(super) fn record(
         &mut self,
         recorder: &Recorder,
@@ -65,25 +65,25 @@ impl Inherited {
         upid: Upid,
         umask: Option<u32>,
         environment: Option<u64>,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
     ) {
         let umask = umask.or_else(|| match &self.first {
             Some(first) => first.umask,
             None => umask_of(pid),
         });
-        // Of a program that is gone already nothing else is to be said.
+        // Nothing else can be read of a program that is gone.
         let limits = self.limits.get_or_insert_with(Limits::here);
         let confined = limits.of(pid).unwrap_or_else(|| match &self.first {
             Some(first) => first.confined.clone(),
             None => Confined::default(),
         });
-        let targets = moment.targets();
+        let targets = snapshot.targets();
         for (&fd, target) in &targets {
             let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
             if of_first == Some(target) {
                 continue;
             }
-            let (flags, position) = moment.state(fd).unwrap_or_default();
+            let (flags, position) = snapshot.state(fd).unwrap_or_default();
             recorder.record(Record::Descriptor(Box::new(DescriptorRecord {
                 upid,
                 fd,
@@ -119,7 +119,7 @@ fn digest_by(key: &RandomState, environ: &[u8], wanted: &Wanted) -> u64 {
         let name = entry.split(|&byte| byte == b'=').next().unwrap_or_default();
         !entry.is_empty() && !ALWAYS_OTHER.contains(&name) && !wanted.matches(name)
     });
-    // A sum, because shells hand the same variables on in another order.
+    // A sum, because shells pass the same variables on in another order.
     kept.fold(0, |sum: u64, entry| sum.wrapping_add(key.hash_one(entry)))
 }
 
@@ -148,9 +148,9 @@ mod tests {
         assert_ne!(one, Inherited::default().digest(b"A=1\0B=2\0", &wanted));
     }
 
-    /// By the time that it could be looked up the program may have another one.
+    /// The program may have another open file under this number when it is read.
     #[test]
-    fn what_was_told_of_the_first_program_is_not_looked_up() {
+    fn reported_files_of_the_first_program_are_not_looked_up() {
         let own = std::process::id();
         let now = umask_of(own).unwrap();
         let first = |umask| {

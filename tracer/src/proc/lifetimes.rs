@@ -16,17 +16,17 @@ use flowtrace_schema::{
 };
 
 mod births;
-mod books;
 mod calls;
 mod images;
 mod letting_go;
 mod pending_forks;
 mod process;
+mod time_accounting;
 
-use books::Life;
 pub(in crate::proc) use images::wants_privilege;
 use pending_forks::PendingForks;
 use process::{Process, Task};
+use time_accounting::Life;
 
 use super::environment::Wanted;
 use super::inherited::Inherited;
@@ -41,7 +41,7 @@ use crate::callers::TaskTable;
 use crate::clock::Clock;
 use crate::priority::Ahead;
 
-/// How the first process of the tree ended.
+/// End of the first process of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With an exit code.
@@ -68,15 +68,15 @@ impl LeftBehind {
     }
 }
 
-/// What happens to the first process, for whoever started it.
+/// Receiver of the events of the first process, for the part of flowtrace that started it.
 pub(crate) trait Watcher {
     /// Job control stopped it, by this signal.
     fn stopped(&mut self, signal: i32);
-    /// It ended, and these other processes of the tree still run. True: they are to be let go.
+    /// It ended, and these other processes of the tree still run. Returns true to detach from them.
     fn ended(&mut self, end: End, others: Vec<LeftBehind>) -> bool;
 }
 
-/// A tree of processes under trace.
+/// A traced tree of processes.
 pub(crate) struct Lifetimes {
     host: HostId,
     clock: Clock,
@@ -85,13 +85,13 @@ pub(crate) struct Lifetimes {
     table: Arc<TaskTable>,
     living: Arc<Living>,
     root: u32,
-    /// Whether set-user-id programs run without their privilege, for want of ours.
+    /// True if set-user-id programs run without their privilege, because flowtrace has none.
     unprivileged: bool,
     tasks: HashMap<u32, Task>,
     processes: HashMap<u32, Process>,
     births: PendingForks,
     letting_go: bool,
-    /// The calls that [`super::topology`] picks are seen.
+    /// True if the calls that [`super::topology`] picks are seen.
     calls_seen: bool,
     wanted: Wanted,
     inherited: Inherited,
@@ -148,17 +148,17 @@ impl Lifetimes {
         }
     }
 
-    /// Tells `observer`, too, from now on.
+    /// Reports events to `observer`, too, from now on.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observers.push(observer);
     }
 
-    /// Follows the tree until its last process has ended, or was let go.
+    /// Follows the tree until its last process has ended, or was detached.
     ///
     /// # Errors
     /// When waiting itself fails, which it does only if this process has no children at all.
     pub(crate) fn follow(mut self, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
-        // A stopped program waits for us: on a busy machine behind all the others.
+        // A stopped program waits for us: without a priority boost, behind all others on a busy machine.
         let _ahead = Ahead::of_the_command();
         let mut end = None;
         while let Some(report) = ptrace::wait()? {
@@ -174,9 +174,7 @@ impl Lifetimes {
             let root_end = match (tid == self.root, event) {
                 (true, Event::Exited(code)) => Some(End::Exited(code)),
                 (true, Event::Killed(signal)) => Some(End::Killed(signal)),
-                (is_root, Event::Stopped(Stop::Group(signal)))
-                    if is_root || self.holds_root(tid) =>
-                {
+                (is_root, Event::Stopped(Stop::Group(signal))) if is_root || self.has_root(tid) => {
                     self.handle(report, arrived);
                     let from = self.clock.now();
                     watcher.stopped(signal);
@@ -203,8 +201,9 @@ impl Lifetimes {
         Arc::clone(&self.living)
     }
 
-    /// Whether a stopped task is a child that the root made by vfork(2), which cannot stop until it has executed something.
-    fn holds_root(&self, tid: u32) -> bool {
+    /// True if a stopped task is a child that the root made by vfork(2), which cannot stop until it has
+    /// executed something.
+    fn has_root(&self, tid: u32) -> bool {
         let process = |pid: u32| self.processes.get(&pid);
         let child = self.tasks.get(&tid).and_then(|task| process(task.process));
         let parent = child.and_then(|child| child.parent);
@@ -235,11 +234,11 @@ impl Lifetimes {
                 let mut to_return = false;
                 match stop {
                     Stop::Signal(libc::SIGSTOP) if ptrace::is_from_kernel(tid) => {
-                        self.tell(|observer| observer.held());
+                        self.report(|observer| observer.throttled());
                     }
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
-                        // Fails only when the task is gone, which the next event will tell.
+                        // Fails only if the task is gone, which the next event will report.
                         let _ = ptrace::listen(tid);
                         return;
                     }
@@ -254,7 +253,7 @@ impl Lifetimes {
                 if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
                     process.tracer_ns += self.clock.now().saturating_sub(arrived);
                 }
-                // Much was done since these stops were reported.
+                // These stops were reported some time ago.
                 let stale = matches!(stop, Stop::Forked { .. } | Stop::Exec);
                 if to_return {
                     let _ = ptrace::resume_to_return(tid);
@@ -265,7 +264,7 @@ impl Lifetimes {
         }
     }
 
-    /// Task `tid` is about to exit: the last moment at which its costs can be read.
+    /// Task `tid` is about to exit: the last instant at which its costs can be read.
     fn exiting(&mut self, tid: u32, used: Account, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return;
@@ -284,11 +283,11 @@ impl Lifetimes {
         task.counted = true;
         process.live_threads = process.live_threads.saturating_sub(1);
         let last = process.live_threads == 0;
-        process.books.read(pid, tid, &mut task.life);
-        // Observers keep the same books.
+        process.time.read(pid, tid, &mut task.life);
+        // Observers charge the time up to the same instant.
         let now = if last { now } else { self.clock.now() };
         if !last {
-            process.books.close(&mut task.life, now);
+            process.time.close(&mut task.life, now);
         } else if !process.childless {
             let stat = ProcessStat::of(pid);
             process.total = stat.as_ref().map(ProcessStat::cost);
@@ -298,7 +297,7 @@ impl Lifetimes {
         if threaded || ptrace::event_message(tid, Stop::Exit) == Some(libc::SIGKILL as u32) {
             self.may_have_been_cut_off(tid, pid, now);
         }
-        self.tell(|observer| {
+        self.report(|observer| {
             observer.exiting(Tracee { tid, pid, upid }, last, &LiveSnapshot(pid), now);
         });
     }
@@ -314,13 +313,13 @@ impl Lifetimes {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
-        process.books.close(&mut task.life, now);
+        process.time.close(&mut task.life, now);
         let upid = process.upid;
         if tid != pid {
             if !task.counted {
                 process.live_threads = process.live_threads.saturating_sub(1);
             }
-            self.tell(|observer| observer.ended(Tracee { tid, pid, upid }, now));
+            self.report(|observer| observer.ended(Tracee { tid, pid, upid }, now));
             self.thread_over(upid, tid, task.start_ns, now);
             return;
         }
@@ -330,8 +329,8 @@ impl Lifetimes {
         let usage = process.usage();
         let seen_exiting = task.counted;
         let tracee = Tracee { tid, pid, upid };
-        self.tell(|observer| observer.image_over(tracee, &usage, None, now));
-        self.tell(|observer| observer.ended(tracee, now));
+        self.report(|observer| observer.image_over(tracee, &usage, None, now));
+        self.report(|observer| observer.ended(tracee, now));
         self.has_gone(pid, seen_exiting, now);
         let process = self.processes.remove(&pid).expect("looked up above");
         self.living.ends(pid);
@@ -355,7 +354,7 @@ impl Lifetimes {
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
     }
 
-    fn tell(&mut self, what: impl Fn(&mut dyn Observer)) {
+    fn report(&mut self, what: impl Fn(&mut dyn Observer)) {
         for observer in &mut self.observers {
             what(observer.as_mut());
         }

@@ -1,4 +1,5 @@
-//! Links of /proc to what a process has open: where they lead, and which of them are paths.
+//! Links of /proc to the open files of a process: their targets, and the distinction of paths from other
+//! text.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -9,14 +10,14 @@ use nix::fcntl::AT_FDCWD;
 
 use crate::stat;
 
-/// What is open as descriptor `fd`: a path, or text like `pipe:[7]`.
+/// Target of descriptor `fd`: a path, or text like `pipe:[7]`.
 pub(crate) fn target(pid: u32, fd: i32) -> Option<PathBuf> {
     led_to(&link(pid, fd))
 }
 
-/// Where a link in /proc leads to. The kernel calls deleted what its cache of names has lost: FUSE and others
-/// lose a name when a lookup crosses its creation. A file of a filesystem without a device that has names is taken to have
-/// that one.
+/// Target of a link in /proc. The kernel marks as deleted what its cache of names has lost: FUSE and others
+/// lose a name when a lookup crosses its creation. A file of a filesystem without a device that has names is
+/// taken to have that name.
 pub(crate) fn led_to(link: &str) -> Option<PathBuf> {
     let target = fs::read_link(link).ok()?;
     let Some(name) = target.as_os_str().as_bytes().strip_suffix(DELETED) else {
@@ -30,16 +31,17 @@ pub(crate) fn led_to(link: &str) -> Option<PathBuf> {
     })
 }
 
-/// What the kernel adds to the path of a file that has no name any more.
+/// Text that the kernel appends to the path of a file that has no name any more.
 pub(crate) const DELETED: &[u8] = b" (deleted)";
 
-/// The link in /proc to what is open as descriptor `fd` of a process, or of a thread, which may have a table of its own (`/proc/TID` of proc(5)).
+/// Path of the link in /proc to descriptor `fd` of a process, or of a thread, which may have a table of its
+/// own (`/proc/TID` of proc(5)).
 pub(crate) fn link(pid: u32, fd: i32) -> String {
     format!("/proc/{pid}/fd/{fd}")
 }
 
-/// Whether a link is the path of a file that has this name still; text that the kernel made up
-/// and names of removed files are not.
+/// True if a link is the path of a file that still has this name; text that the kernel made up and names of
+/// removed files are not.
 pub(crate) fn is_path(target: &OsStr) -> bool {
     let target = target.as_bytes();
     target.starts_with(b"/") && !target.ends_with(DELETED)

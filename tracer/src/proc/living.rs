@@ -1,4 +1,4 @@
-//! The processes of the tree that live at this moment, for whoever wants to send them a signal.
+//! The living processes of the tree, for sending signals to them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Changed by the tracer at the begin and end of each process, which it sees before the pid can
-/// be given to another one.
+/// Updated by the tracer at the begin and end of each process, which it sees before the pid can be used
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct Living {
     pids: Mutex<BTreeSet<u32>>,
@@ -22,12 +22,12 @@ impl Living {
         self.pids().remove(&pid);
     }
 
-    /// Whether process `pid` lives.
+    /// True if process `pid` lives.
     pub(crate) fn contains(&self, pid: u32) -> bool {
         self.pids().contains(&pid)
     }
 
-    /// All that live.
+    /// All living processes.
     pub(crate) fn all(&self) -> Vec<u32> {
         self.pids().iter().copied().collect()
     }
@@ -35,7 +35,7 @@ impl Living {
     /// Sends `signal` to every process.
     pub(crate) fn signal(&self, signal: Signal) {
         for &pid in &*self.pids() {
-            // One that is about to end needs no signal.
+            // A process that is about to end needs no signal.
             let _ = kill(Pid::from_raw(pid as i32), signal);
         }
     }

@@ -1,8 +1,8 @@
 //! Processes: who ran, when, and at what cost.
 //!
-//! Two ways of knowing: [`lifetimes`] follows a tree of processes by ptrace events and misses
-//! none; [`watched`] puts together what can be known without, from programs of ours in the kernel
-//! ([`tracepoints`]) or the kernel's announcements ([`connector`], [`taskstats`]), from /proc, and from the file requests that processes make.
+//! Processes are seen in two ways: [`lifetimes`] traces a tree of processes by ptrace events and misses none;
+//! [`watched`] combines what is known without ptrace: from eBPF programs ([`tracepoints`]) or the kernel's
+//! announcements ([`connector`], [`taskstats`]), from /proc, and from the file requests of processes.
 
 pub(crate) mod channels;
 pub(crate) mod children;
@@ -12,6 +12,7 @@ mod costs;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
 mod exec_reads;
+pub(crate) mod fd_tracker;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod inherited;
@@ -21,7 +22,6 @@ mod living;
 pub(crate) mod near;
 pub(crate) mod netlink;
 pub(crate) mod observer;
-pub(crate) mod outside;
 mod pidfd;
 mod pipe_content;
 mod ptrace;
@@ -32,48 +32,48 @@ pub(crate) mod snapshot;
 mod taskstats;
 pub(crate) mod topology;
 pub(crate) mod tracepoints;
+pub(crate) mod unmounted;
 pub(crate) mod views;
 pub(crate) mod watched;
-pub(crate) mod wiring;
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use flowtrace_schema::Upid;
 
-use crate::bpf::followed::Followed;
+use crate::bpf::traced_pids::TracedPids;
 
 pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
 pub(crate) use ptrace::{clone_flags, seize};
 pub(crate) use reading::{numbers_agree, tracer_of};
 
-/// Whether programs of ours in the kernel may tell of processes here.
+/// Checks that eBPF programs can report processes here.
 ///
 /// # Errors
-/// Why they may not.
+/// The reason why they cannot.
 pub(crate) fn try_tracepoints() -> io::Result<()> {
-    let own = Followed::below(std::process::id())?;
+    let own = TracedPids::below(std::process::id())?;
     tracepoints::Tracepoints::open(Some(own), true).map(drop)
 }
 
-/// Whether the kernel announces processes here.
+/// Checks that the kernel announces processes here.
 ///
 /// # Errors
-/// Why it does not.
+/// The reason why it does not.
 pub(crate) fn try_connector() -> io::Result<()> {
     connector::Connector::open().map(drop)
 }
 
-/// Whether the kernel tells here what processes used.
+/// Checks that the kernel reports here what processes used.
 ///
 /// # Errors
-/// Why it does not.
+/// The reason why it does not.
 pub(crate) fn try_taskstats() -> io::Result<()> {
     taskstats::Taskstats::open().map(drop)
 }
 
-/// Hands out process ids of our own, never one twice.
+/// Generates upids; each is given once.
 #[derive(Debug)]
 pub(crate) struct Upids(AtomicU32);
 

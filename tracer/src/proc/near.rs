@@ -1,10 +1,11 @@
-//! Names that may be looked up without waiting for the workflow.
+//! Lookups of names that do not wait for the workflow.
 //!
-//! A thread on which the workflow waits (the one that follows it by ptrace above all) must make no system call that may wait for the
-//! workflow: a step may serve the files of the next one (FUSE), and its server may be in a stop. Mounts that were there before the run are
-//! served by somebody else. Of these those of FUSE and of automounters are left out all the same: a server that does not answer holds
-//! whoever asks, and SIGKILL does not help. Of all other mounts only what the kernel has in its cache is taken (`RESOLVE_CACHED` of
-//! openat2(2)), and what it does not have is unknown.
+//! A thread for which the workflow waits (above all the one that traces it by ptrace) must make no system
+//! call that may wait for the workflow: a step may serve the files of the next one (FUSE), and its server may
+//! be in a stop. Mounts made before the run are served by other programs. Of these, FUSE mounts and
+//! automounters are left out all the same: a server that does not answer blocks the caller, and SIGKILL does
+//! not help. On all other mounts only names in the kernel's cache are looked up (`RESOLVE_CACHED` of
+//! openat2(2)); a name that is not in the cache is unknown.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -22,28 +23,28 @@ use nix::sys::stat::Mode;
 use crate::mounting::{self, Mount};
 use crate::stat::{self, Attributes};
 
-/// As many links as the kernel follows (`MAXSYMLINKS`).
+/// Most links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
-/// A lookup in the cache that something else disturbs is tried again.
+/// Tries of a lookup in the cache that is disturbed by other calls.
 const TRIES: usize = 3;
 
-/// What a name leads to.
+/// Result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// This is there.
+    /// The name leads to this file.
     Is(There),
-    /// There is nothing.
+    /// Nothing has this name.
     Nothing,
-    /// To find out could take a wait, or is not allowed.
+    /// A lookup might wait, or is not allowed.
     Unknown,
 }
 
-/// Something that has a name.
+/// A file that has a name.
 #[derive(Debug)]
 pub(crate) struct There {
-    /// It is opened with `O_PATH`: no server learns of it.
+    /// Opened with `O_PATH`: no server is involved.
     file: OwnedFd,
-    /// As far as the kernel knows them by itself.
+    /// Attributes as far as the kernel knows them without asking a server.
     pub(crate) attributes: Attributes,
 }
 
@@ -55,25 +56,25 @@ impl There {
             .filter(|path| path.is_absolute())
     }
 
-    /// A name for it in /proc, which leads to nothing else. `None`: whoever uses the file may have to wait.
+    /// A name for the file in /proc, which leads to nothing else. `None`: a use of the file may have to wait.
     pub(crate) fn usable(&self) -> Option<PathBuf> {
         MOUNTS
             .are_near(&self.attributes)
             .then(|| self.link().into())
     }
 
-    /// The same of any file, for calls that take what the kernel knows by itself.
+    /// A name for any file in /proc, for calls that use only what the kernel knows.
     pub(crate) fn link(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 }
 
-/// What `path`, which is absolute, leads to; the last link of it is followed.
+/// The file that `path`, which is absolute, leads to; its last link is followed.
 pub(crate) fn behind(path: &Path) -> Found {
     find(path, true)
 }
 
-/// What has the name `path`, which is absolute: the link itself if it is one.
+/// The file of the name `path`, which is absolute: the link itself if it is one.
 pub(crate) fn at(path: &Path) -> Found {
     find(path, false)
 }
@@ -86,18 +87,18 @@ pub(crate) fn real(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The run begins: what is mounted now is not of its making.
+/// The run begins: mounts of now are not of the workflow.
 pub(crate) fn begin() {
     LazyLock::force(&MOUNTS);
 }
 
-/// The workflow mounts something, in whatever namespace.
+/// The workflow mounts something, in any namespace.
 pub(crate) fn workflow_mounts() {
     MOUNTS.altered.store(true, Ordering::Relaxed);
 }
 
-/// Whether the workflow may serve a filesystem, so that a process of it may wait for another one at any call, and so may a look at its
-/// memory and at files of /proc that take the lock of an exec.
+/// True if the workflow may serve a filesystem. Then a process of it may wait for another one at any call,
+/// and so may a read of its memory or of files of /proc that take the lock of an exec.
 pub(crate) fn may_serve() -> bool {
     MOUNTS.altered.load(Ordering::Relaxed) || MOUNTS.now(|now| now.has_late)
 }
@@ -105,9 +106,9 @@ pub(crate) fn may_serve() -> bool {
 static MOUNTS: LazyLock<Mounts> = LazyLock::new(Mounts::new);
 
 struct Mounts {
-    /// Those of the begin; empty if they are not known.
+    /// Mounts at the begin of the run; empty if they are not known.
     first: Vec<Mount>,
-    /// Is ready to be read when something has changed.
+    /// Becomes readable when mounts have changed.
     table: Option<File>,
     now: Mutex<Now>,
     altered: AtomicBool,
@@ -115,9 +116,9 @@ struct Mounts {
 
 #[derive(Default)]
 struct Now {
-    /// Numbers of the mounts in which a lookup does not wait.
+    /// Ids of the mounts in which a lookup does not wait.
     near: HashSet<u64>,
-    /// There are some that came since, and may be served by the workflow.
+    /// True if there are mounts that were made later, and may be served by the workflow.
     has_late: bool,
 }
 
@@ -189,7 +190,7 @@ fn seen(file: OwnedFd) -> Found {
     }
 }
 
-/// A lookup that only takes what the kernel has in its cache, whatever filesystem it is of.
+/// A lookup in the kernel's cache alone, on any filesystem.
 fn cached(directory: impl AsFd, path: &Path, follows: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     flags.set(OFlag::O_NOFOLLOW, !follows);
@@ -206,14 +207,14 @@ fn cached(directory: impl AsFd, path: &Path, follows: bool) -> Result<OwnedFd, E
     openat2(directory, path, how)
 }
 
-/// The same lookup name by name as long as it is in mounts where it does not wait, and in the cache from there on.
+/// A lookup name by name in mounts where it does not wait, and in the cache from the first other mount on.
 fn walk(path: &Path, follows: bool) -> Found {
     let open = |directory: &dyn AsFd, name: &OsStr| {
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
         openat(directory.as_fd(), name, flags, Mode::empty())
     };
     let root = || open(&AT_FDCWD, OsStr::new("/")).map_or_else(failed, seen);
-    // Mostly the last name alone is new.
+    // Mostly only the last name is new.
     let known = path.parent().zip(path.file_name());
     let known = known.and_then(|(parent, name)| Some((cached(AT_FDCWD, parent, true).ok()?, name)));
     let (mut at, mut names) = match known {
@@ -295,7 +296,7 @@ mod tests {
         symlink(root.join("d"), root.join("away")).unwrap();
         symlink("nowhere", root.join("dangling")).unwrap();
         symlink("ring", root.join("ring")).unwrap();
-        // By the cache, and name by name.
+        // In the cache, and name by name.
         for find in [find, walk] {
             for name in ["d/file", "d/link", "away/link", "away/e/../file"] {
                 let Found::Is(there) = find(&root.join(name), true) else {
@@ -334,7 +335,7 @@ mod tests {
         assert!(!begin.has_late);
         let of = |mount: Mount| Now::of(&first, &[first[0].clone(), mount]);
         assert!(of(mount(9, "fuse.server")).has_late);
-        // A number is given again.
+        // Ids of mounts are used again.
         let again = of(mount(4, "fuse.server"));
         assert!(again.has_late && !again.near.contains(&4));
         let memory = of(mount(9, "tmpfs"));

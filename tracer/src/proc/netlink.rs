@@ -1,5 +1,5 @@
-//! Netlink sockets as far as the two sources of events need them (netlink(7)), and the framing of
-//! what they deliver.
+//! Netlink sockets, as far as the two sources of events need them (netlink(7)), and the framing of their
+//! messages.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -14,22 +14,22 @@ pub(crate) const REQUEST: u16 = 1;
 /// `NLM_F_ACK`: an answer is wanted in any case.
 pub(super) const ACKNOWLEDGE: u16 = 4;
 
-/// What the kernel may queue for us; the memory is used only while we are behind. An event takes
-/// less than 1 KiB of it.
+/// Most bytes that the kernel may queue for us; the memory is used only while the queue is read too slowly.
+/// An event takes less than 1 KiB.
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// A socket to one family of the kernel. Nothing waits: what is not there yet is not there.
+/// A socket to one family of the kernel. No call on it waits.
 #[derive(Debug)]
 pub(crate) struct Socket {
     descriptor: OwnedFd,
 }
 
-/// What was found in the queue.
+/// Result of reading the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many bytes of the kernel's.
+    /// A datagram of the kernel of this length.
     Bytes(usize),
-    /// Something else, or a notice that messages were dropped: there may be more behind it.
+    /// A datagram of another sender, or a notice that messages were dropped: there may be more in the queue.
     Nothing,
     /// The queue is empty.
     Empty,
@@ -65,11 +65,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes one datagram out of the queue. Who else may send to this socket is not believed.
+    /// Takes one datagram out of the queue. Datagrams of other senders than the kernel are ignored.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         match recvfrom::<NetlinkAddr>(self.descriptor.as_raw_fd(), buffer) {
             Ok((length, Some(sender))) if sender.pid() == 0 => Ok(Received::Bytes(length)),
-            // The queue was full; how many were dropped stands in `dropped`.
+            // The queue was full; `dropped` returns the number of drops.
             Ok(_) | Err(Errno::ENOBUFS | Errno::EINTR) => Ok(Received::Nothing),
             Err(Errno::EAGAIN) => Ok(Received::Empty),
             Err(errno) => Err(errno.into()),
@@ -132,7 +132,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 
 const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
-/// What an attribute's type has beside the type: `NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`.
+/// Flags in the type of an attribute: `NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`.
 const ATTRIBUTE_FLAGS: u16 = 0xc000;
 
 /// A message received.

@@ -1,4 +1,4 @@
-//! How other parts of the tracer learn of the tree that [`super::lifetimes`] follows.
+//! Events of the process tree for other parts of the tracer.
 
 use flowtrace_schema::{ChannelId, Upid, Usage};
 
@@ -6,12 +6,12 @@ use super::snapshot::ProcessSnapshot;
 use super::topology::Call;
 use super::tracepoints::Called;
 
-/// A thread under trace.
+/// A traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tracee {
-    /// Its id.
+    /// Thread id.
     pub(crate) tid: u32,
-    /// Id of its process.
+    /// Id of the thread's process.
     pub(crate) pid: u32,
     /// Image that the process runs.
     pub(crate) upid: Upid,
@@ -28,39 +28,41 @@ impl Tracee {
     }
 }
 
-/// Who else learns of the tree: told of each change in its turn. A [`ProcessSnapshot`] says what the process had then: the thread concerned is
-/// held in a stop, or the kernel has told it with the change. Times are those at which
-/// the event arrived.
+/// Receiver of the events of the tree, in their order. A [`ProcessSnapshot`] has the state of the process at
+/// the event: the thread concerned is in a stop, or the kernel has sent the state with the event. Times are
+/// those at which the event arrived.
 pub(crate) trait Observer {
-    /// Process `child` was forked by `parent`, which had at this `moment` what it inherits.
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        let _ = (parent, child, moment, now);
+    /// Process `parent` forked process `child`. `snapshot` is that of the parent at the fork, which the child
+    /// inherits.
+    fn forked(&mut self, parent: Tracee, child: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        let _ = (parent, child, snapshot, now);
     }
 
-    /// A thread beside the first one was made; it has not run yet.
+    /// A thread other than the first one was made; it has not run yet.
     fn thread_began(&mut self, thread: Tracee, now: u64) {
         let _ = (thread, now);
     }
 
-    /// A process runs a new program, whose image is `tracee.upid`; all threads of the image
-    /// before it, `prev`, are over. `None`: the command itself begins.
+    /// A process runs a new program, whose image is `tracee.upid`; all threads of the former image, `prev`,
+    /// are over. `None`: the command itself begins.
     fn executed(
         &mut self,
         tracee: Tracee,
         prev: Option<Upid>,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) {
-        let _ = (tracee, prev, moment, now);
+        let _ = (tracee, prev, snapshot, now);
     }
 
-    /// What the program begins with of which [`Observer::executed`] just told.
-    fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        let _ = (tracee, moment, now);
+    /// The state with which the program of the last [`Observer::executed`] begins.
+    fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        let _ = (tracee, snapshot, now);
     }
 
-    /// Image `tracee.upid` is over, and used this: by an exec, of which this is the moment, or with its process. Told before
-    /// [`Observer::executed`] of the next one, and before [`Observer::ended`].
+    /// Image `tracee.upid` is over and used `usage`. `exec` is the snapshot at the exec that ended the image;
+    /// `None`: the process ended. Called before [`Observer::executed`] of the next image, and before
+    /// [`Observer::ended`].
     fn image_over(
         &mut self,
         tracee: Tracee,
@@ -71,28 +73,29 @@ pub(crate) trait Observer {
         let _ = (tracee, usage, exec, now);
     }
 
-    /// A thread makes a system call that the filter picks. Returns whether to tell its result.
+    /// A thread makes a system call that the filter picks. Returns true to get its result
+    /// ([`Observer::returned`]).
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
         let _ = (tracee, call, now);
         false
     }
 
-    /// The system call returned, of which the observer wanted to know that: a value, or a
-    /// negative errno. It may begin anew when a signal interrupted it.
+    /// The system call whose result was asked for returned: a value, or a negative errno. It may begin anew
+    /// when a signal interrupted it.
     fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
         let _ = (tracee, result, now);
     }
 
-    /// A call has returned, of which nobody heard when it began: the kernel tells what it did. Where calls are told so,
-    /// [`Observer::called`] is not.
-    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    /// A call has returned, and the kernel reports what it did. Where calls are reported so,
+    /// [`Observer::called`] is not called.
+    fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         let _ = (tracee, called, now);
     }
 
-    /// A thread is about to exit; `last`: and the process with it, which still has its descriptors. Not told of every end: see
-    /// [`Observer::ended`].
-    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn ProcessSnapshot, now: u64) {
-        let _ = (tracee, last, moment, now);
+    /// A thread is about to exit. `last`: it is the last of its process, which still has its descriptors. Not
+    /// every exit is reported here, but each in [`Observer::ended`].
+    fn exiting(&mut self, tracee: Tracee, last: bool, snapshot: &dyn ProcessSnapshot, now: u64) {
+        let _ = (tracee, last, snapshot, now);
     }
 
     /// A thread is over; the first thread of a process stands for the process, which ends with it.
@@ -100,17 +103,17 @@ pub(crate) trait Observer {
         let _ = (tracee, now);
     }
 
-    /// The kernel layer had the kernel stop a thread between two of its calls, because too much waits to be read
-    /// of what it tells: it goes on when this returns.
-    fn held(&mut self) {}
+    /// The kernel stopped a thread between two of its calls, because too many records of the kernel layer
+    /// wait to be read. The thread goes on when this returns.
+    fn throttled(&mut self) {}
 
-    /// Job control stopped a thread; it does not run until it is told of by
-    /// [`Observer::continued`], or is over.
+    /// Job control stopped a thread. It does not run until [`Observer::continued`] or its end.
     fn stopped(&mut self, thread: Tracee, now: u64) {
         let _ = (thread, now);
     }
 
-    /// All that happened before this moment was told. Not told where who is concerned is held.
+    /// All events before `until` were reported. Not called where the threads concerned are stopped at each
+    /// event.
     fn complete(&mut self, until: u64) {
         let _ = until;
     }
@@ -121,7 +124,7 @@ pub(crate) trait Observer {
     }
 }
 
-/// Which channels are known, for whoever meets one by its inode.
+/// The known channels, by inode.
 pub(crate) trait ChannelLookup: Send + Sync {
     /// The channel whose pipe, FIFO or socket has this inode; of a pair of sockets either one.
     fn of_inode(&self, inode: u64) -> Option<ChannelId>;

@@ -1,4 +1,4 @@
-//! Process descriptors: they name one process for ever, also when its id has gone to another.
+//! Process descriptors: each names one process for ever, also when its id is used again.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub(crate) struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// Of process `pid`. `None`: it is gone, or the kernel is older than 5.3.
+    /// A descriptor of process `pid`. `None`: it is gone, or the kernel is older than 5.3.
     pub(crate) fn open(pid: u32) -> Option<PidFd> {
         // SAFETY: the call touches no memory; what it returns is a descriptor of our own.
         #[expect(unsafe_code)]
@@ -19,8 +19,8 @@ impl PidFd {
         }
     }
 
-    /// A descriptor of our own of what the process has open as `fd` (`pidfd_getfd(2)`, since Linux
-    /// 5.6). `None`: it is not open any more, or we may not.
+    /// A duplicate of the process's descriptor `fd` (`pidfd_getfd(2)`, since Linux 5.6). `None`: it is
+    /// closed, or this is not allowed.
     pub(super) fn duplicate(&self, fd: i32) -> Option<OwnedFd> {
         // SAFETY: the call touches no memory; what it returns is a descriptor of our own.
         #[expect(unsafe_code)]
@@ -30,19 +30,18 @@ impl PidFd {
         }
     }
 
-    /// Whether all threads of the process have ended.
+    /// True if all threads of the process have ended.
     pub(super) fn is_over(&self) -> bool {
         let mut poll_fd = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         poll(&mut poll_fd, PollTimeout::ZERO) == Ok(1)
     }
 
-    /// The wait status of a process that was waited for by its parent, whoever that is
-    /// (`PIDFD_GET_INFO`, since Linux 6.15).
+    /// Wait status of a process that was waited for by its parent (`PIDFD_GET_INFO`, since Linux 6.15).
     pub(super) fn wait_status(&self) -> Option<i32> {
         /// `_IOWR(0xff, 11, struct pidfd_info)` of the size that all versions know.
         const GET_INFO: libc::c_ulong = 0xc040_ff0b;
         const EXIT: u64 = 1 << 3;
-        /// Up to `exit_code`, the last field used (include/uapi/linux/pidfd.h).
+        /// Members up to `exit_code`, the last one used (include/uapi/linux/pidfd.h).
         #[repr(C)]
         #[derive(Default)]
         struct Info {
@@ -85,7 +84,7 @@ mod tests {
         assert_eq!(pidfd.wait_status(), None);
         child.wait().unwrap();
         assert!(pidfd.is_over());
-        // Older kernels do not tell.
+        // Older kernels do not report it.
         assert!(matches!(pidfd.wait_status(), Some(0x700) | None));
     }
 }

@@ -1,4 +1,4 @@
-//! Content of a pipe that nobody can write to any more.
+//! Content of a pipe without writers.
 
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -10,22 +10,22 @@ use nix::sys::stat::fstat;
 use super::descriptors;
 use super::pidfd::PidFd;
 
-/// The longest here-document, bytes: what a pipe holds, unless it is enlarged.
+/// Longest here-document that is recorded, bytes: the size of a pipe, unless it is enlarged.
 pub(super) const LONGEST: u32 = 1 << 16;
 
-/// A pipe that nobody can add to.
+/// A pipe to which nobody can add.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Who has it open, and as what.
+    /// Process that has it open.
     pid: u32,
     fd: i32,
     pub(super) left: Left,
-    /// What it is, if that was read already.
+    /// Content, if it was read already.
     content: Option<String>,
 }
 
 impl Found {
-    /// So much is left in what process `pid` may read from as `fd`.
+    /// The pipe that process `pid` may read from as `fd`, with its unread bytes.
     pub(super) fn new(pid: u32, fd: i32, left: Left, content: Option<String>) -> Found {
         Found {
             pid,
@@ -35,7 +35,7 @@ impl Found {
         }
     }
 
-    /// What is in the pipe, unless somebody has read from it since.
+    /// Content of the pipe, unless something was read from it since.
     pub(super) fn content(&self) -> Option<String> {
         let read = || {
             let (pipe, now) = left(&PidFd::open(self.pid)?, self.fd)?;
@@ -46,24 +46,24 @@ impl Found {
     }
 }
 
-/// What lies in the pipe that process `pid` has open as `fd`; `None`: there may come more.
+/// The unread bytes of the pipe that process `pid` has open as `fd`; `None`: more may come.
 pub(super) fn left_in(pid: u32, fd: i32) -> Option<Found> {
-    // To have a descriptor of a file, if only to close it, takes its server.
+    // A duplicate of a file's descriptor, even if it is only closed again, involves the file's server.
     descriptors::one(pid, fd)?;
     let (_, left) = left(&PidFd::open(pid)?, fd)?;
     Some(Found::new(pid, fd, left, None))
 }
 
-/// What lies in a pipe.
+/// Unread bytes of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
-    /// Of the pipe: by the end of a program its descriptor may be another one's.
+    /// Inode of the pipe: by the end of a program its descriptor may be open on another one.
     inode: u64,
     pub(super) bytes: u32,
 }
 
 impl Left {
-    /// So many bytes in the pipe with this inode.
+    /// A count of unread bytes of the pipe with this inode.
     pub(super) fn new(inode: u64, bytes: u32) -> Left {
         Left { inode, bytes }
     }
@@ -77,8 +77,8 @@ impl Left {
     }
 }
 
-/// The pipe that a process has open as `fd`, and what lies in it; `None`: there may come more. Nobody writes to it any more, so that
-/// it makes no difference to anybody that we have it open, too, for a moment.
+/// The pipe that a process has open as `fd`, and its unread bytes; `None`: more may come. It has no writers,
+/// so that a second reader for a short time makes no difference.
 fn left(process: &PidFd, fd: i32) -> Option<(OwnedFd, Left)> {
     let own = process.duplicate(fd)?;
     let mut events = [PollFd::new(own.as_fd(), PollFlags::POLLIN)];
@@ -96,7 +96,7 @@ fn left(process: &PidFd, fd: i32) -> Option<(OwnedFd, Left)> {
     Some((own, Left { inode, bytes }))
 }
 
-/// What is in a pipe, which stays there; `None`: it is no text.
+/// Content of a pipe, which stays in it; `None`: it is no text.
 fn content(pipe: &OwnedFd, bytes: u32) -> Option<String> {
     let (copy, filled) = std::io::pipe().ok()?;
     let copied = tee(

@@ -12,20 +12,20 @@ use super::topology::bytes_at;
 
 /// `PTRACE_EVENT_STOP` (include/uapi/linux/ptrace.h); not in libc for every target.
 const EVENT_STOP: i32 = 128;
-/// What `PTRACE_O_TRACESYSGOOD` adds to the signal of a stop in a system call.
+/// Bit that `PTRACE_O_TRACESYSGOOD` adds to the signal of a stop in a system call.
 const SYSTEM_CALL: i32 = 0x80;
 
-/// What `wait` reported.
+/// A report of [`wait`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     /// The task.
     pub(super) tid: u32,
     pub(super) event: Event,
-    /// What its process used so far.
+    /// Costs of its process so far.
     pub(super) used: Account,
 }
 
-/// What happened to one task.
+/// A change of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The process ended: this is about a whole thread group.
@@ -36,7 +36,7 @@ pub(super) enum Event {
     Stopped(Stop),
 }
 
-/// Why a task is stopped.
+/// Reason why a task is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// About to receive a signal.
@@ -45,9 +45,9 @@ pub(super) enum Stop {
     Group(i32),
     /// The first stop of a new task, or one that merely announces a change.
     Trap,
-    /// Made a new task: whether by clone(2) proper, which may mean a thread.
+    /// It made a new task, by clone(2) proper or by fork(2) or vfork(2).
     Forked {
-        /// A `PTRACE_EVENT_CLONE`.
+        /// True for `PTRACE_EVENT_CLONE`, which may mean a thread.
         by_clone: bool,
     },
     /// Runs a new program.
@@ -60,10 +60,10 @@ pub(super) enum Stop {
     Returned,
 }
 
-/// What a system call is given, or what it gave.
+/// A system call at its entry or return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SystemCall {
-    /// At its entry: what the filter said about it, and its arguments.
+    /// At its entry: the verdict of the filter, and the arguments.
     Entry {
         /// The low 16 bits of the filter's verdict.
         code: u16,
@@ -111,8 +111,8 @@ pub(super) fn refuse_call(tid: u32) {
     let _ = tid;
 }
 
-/// Has a task that is stopped at the entry of clone(2) make a child that is traced as any other: `CLONE_UNTRACED` is taken
-/// off its flags.
+/// Makes the child of a task that is stopped at the entry of clone(2) a traced one: takes `CLONE_UNTRACED`
+/// off the flags.
 pub(super) fn trace_child(tid: u32) {
     #[cfg(target_arch = "x86_64")]
     if let Some(flags) = clone_flags(tid) {
@@ -169,13 +169,13 @@ pub(super) fn stack_pointer(tid: u32) -> Option<u64> {
     registers(tid).map(|registers| stack_of(&registers))
 }
 
-/// Whether a stopped task runs code of the architecture that this is built for.
+/// True if a stopped task runs code of the architecture that flowtrace is built for.
 pub(crate) fn is_native(tid: u32) -> bool {
     registers(tid).is_some()
 }
 
-/// The flags of the clone(2) or its kin that a task is stopped in (`CLONE_NEWPID` and others). `None`:
-/// not told on this architecture, or of this kind of program.
+/// Flags of the clone(2), clone3(2) or the like that a task is stopped in (`CLONE_NEWPID` and others).
+/// `None`: not known on this architecture, or for this kind of program.
 pub(crate) fn clone_flags(tid: u32) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -205,7 +205,7 @@ fn stack_of(registers: &libc::user_regs_struct) -> u64 {
     registers.sp
 }
 
-/// The registers of a stopped task. `None`: it is gone, or its registers are others.
+/// The registers of a stopped task. `None`: it is gone, or it has registers of another architecture.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn registers(tid: u32) -> Option<libc::user_regs_struct> {
     const NT_PRSTATUS: usize = 1;
@@ -249,36 +249,36 @@ pub(super) fn detach(tid: u32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, signal as usize)
 }
 
-/// Leaves a task in the stop that job control put it in, but hears of its end.
+/// Leaves a task in the stop of job control, and still gets its events.
 pub(super) fn listen(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, tid, 0)
 }
 
-/// The number that belongs to the event a task is stopped for: the new task of a fork, the
-/// former thread id of an exec, the wait status of an exit. `None`: SIGKILL has taken the task
-/// away from that stop, so that the number would be that of another one, or there is none.
+/// The number that belongs to the event a task is stopped for: the new task of a fork, the former thread id
+/// of an exec, the wait status of an exit. `None`: there is none, or SIGKILL has taken the task out of that
+/// stop, so that the number would be that of another event.
 pub(super) fn event_message(tid: u32, stop: Stop) -> Option<u32> {
     let mut message: libc::c_ulong = 0;
     request(libc::PTRACE_GETEVENTMSG, tid, &raw mut message as usize).ok()?;
-    // A task only ever moves on from a stop: still there after reading means there while reading.
-    // No stop follows that of its exit.
+    // A task only ever moves on from a stop: if it is still there after the read, it was there during the
+    // read. No stop follows that of its exit.
     (stop == Stop::Exit || is_in(tid, stop)).then_some(message as u32)
 }
 
-/// Whether task `tid` is in that event stop. A SIGKILL may have taken it on to the next one, which
-/// would be lost if the task were resumed.
+/// True if task `tid` is in that event stop. A SIGKILL may have taken it on to the next one, which would be
+/// lost if the task were resumed.
 pub(super) fn is_in(tid: u32, stop: Stop) -> bool {
     signal_code(tid).is_some_and(|code| event_of(code >> 8, libc::SIGTRAP) == stop)
 }
 
-/// Whether the kernel made the signal that task `tid` is about to receive. A SIGSTOP that is so was sent by a
+/// True if the kernel made the signal that task `tid` is about to receive. Such a SIGSTOP was sent by an eBPF
 /// program of the kernel layer: of its own accord the kernel sends none.
 pub(super) fn is_from_kernel(tid: u32) -> bool {
     const BY_KERNEL: i32 = 0x80;
     signal_code(tid) == Some(BY_KERNEL)
 }
 
-/// `si_code` of the signal that task `tid` is stopped with. `None`: it is not, or it is gone.
+/// `si_code` of the signal that task `tid` is stopped with. `None`: it is not stopped with one, or is gone.
 fn signal_code(tid: u32) -> Option<i32> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     request(libc::PTRACE_GETSIGINFO, tid, info.as_mut_ptr() as usize).ok()?;
@@ -286,8 +286,8 @@ fn signal_code(tid: u32) -> Option<i32> {
     Some(unsafe { info.assume_init() }.si_code)
 }
 
-/// Waits for any child or tracee. `None`: there is none left but helpers of ours: without `__WALL` those that end without a signal
-/// are none, unless they are traced (wait(2), since Linux 4.7).
+/// Waits for any child or tracee. `None`: none is left but helper processes: without `__WALL`, children that
+/// end without a signal do not count, unless they are traced (wait(2), since Linux 4.7).
 pub(super) fn wait() -> io::Result<Option<Report>> {
     loop {
         let mut status = 0;
@@ -322,7 +322,7 @@ pub(super) fn decode(status: i32) -> Event {
     Event::Stopped(event_of(status >> 16, libc::WSTOPSIG(status)))
 }
 
-/// The stop of ptrace event `event`, or of none, with `signal`.
+/// The kind of stop of ptrace event `event`, or of none, with `signal`.
 fn event_of(event: i32, signal: i32) -> Stop {
     match event {
         0 if signal == libc::SIGTRAP | SYSTEM_CALL => Stop::Returned,

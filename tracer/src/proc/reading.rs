@@ -1,4 +1,4 @@
-//! What /proc tells about a stopped process: its identity at an exec, its costs at its end.
+//! State of a stopped process in /proc: its identity at an exec, its costs at its end.
 //!
 //! Every reading may fail at any time (a SIGKILL takes the process away even from a stop), so
 //! each field is optional and nothing here is an error.
@@ -35,7 +35,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Reads what process `pid` runs now.
+    /// Reads the present image of process `pid`.
     pub(crate) fn of(pid: u32) -> Image {
         Image {
             exe: link(pid, "exe"),
@@ -45,10 +45,9 @@ impl Image {
         }
     }
 
-    /// Reads what process `pid` runs while it is stopped at its exec, with the variables that
-    /// `wanted` names. Arguments and environment are fetched out of its memory by one call, at a
-    /// tenth of the price of two files. Gives the whole environment beside it, of which nothing else
-    /// may be kept.
+    /// Reads the image of process `pid` while it is stopped at its exec, with the variables that `wanted`
+    /// names. Arguments and environment are fetched out of its memory by one call, at a tenth of the price of
+    /// two files. Also returns the whole environment, of which nothing else may be kept.
     pub(super) fn at_exec(pid: u32, wanted: &Wanted) -> (Image, Option<Vec<u8>>) {
         let elsewhere = || ProcessStat::of(pid)?.arguments?.fetch(pid);
         let files = || {
@@ -82,7 +81,7 @@ fn link(pid: u32, name: &str) -> Option<Text> {
     Some(target.into_os_string().into_vec().into())
 }
 
-/// What is used of `/proc/PID/stat`. The parser of procfs 0.18 panics on what is cut short.
+/// The fields of `/proc/PID/stat` that are used. The parser of procfs 0.18 panics on truncated input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
     pub(crate) parent: u32,
@@ -90,22 +89,22 @@ pub(crate) struct ProcessStat {
     pub(crate) major_faults: u64,
     pub(crate) user_ticks: u64,
     pub(crate) system_ticks: u64,
-    /// When it started, since boot.
+    /// Start time since boot.
     pub(crate) start_ticks: u64,
-    /// Threads that live.
+    /// Number of living threads.
     pub(crate) threads: u32,
-    /// Address of its program, another one after most execs; 0 or 1 where that is not told.
+    /// Address of its program, which changes in most execs; 0 or 1 where it is not reported.
     pub(crate) start_code: u64,
-    /// Ended, and not yet waited for.
+    /// True if it ended, and was not yet waited for.
     pub(crate) is_zombie: bool,
-    /// Its wait status as a zombie; 0 where that is not told.
+    /// Wait status of a zombie; 0 where it is not reported.
     pub(crate) wait_status: i32,
-    /// Where its arguments and its environment are, if that is told.
+    /// Addresses of its arguments and environment, if reported.
     pub(crate) arguments: Option<Strings>,
 }
 
 impl ProcessStat {
-    /// What the process used; CPU times have the granularity of a tick there (10 ms).
+    /// Costs of the process; CPU times have the granularity of a tick there (10 ms).
     pub(crate) fn cost(&self) -> ProcessCost {
         ProcessCost {
             user_ns: self.user_ticks.saturating_mul(tick_ns()),
@@ -159,7 +158,7 @@ pub(crate) fn block_io_ticks(pid: u32, tid: u32) -> Option<u64> {
     block_io_in(&contents(&format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
-/// The same from what the file holds: field 42 of proc_pid_stat(5).
+/// Time of waits for block devices, in ticks, from the content of the file: field 42 of proc_pid_stat(5).
 pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
     fields(stat)?.nth(42 - FIRST_FIELD)?.parse().ok()
 }
@@ -167,18 +166,18 @@ pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
 /// The number that proc_pid_stat(5) gives the first of [`fields`], the state.
 const FIRST_FIELD: usize = 3;
 
-/// The fields of `/proc/PID/stat` after the name of the program, which may hold anything, also spaces
-/// and parentheses; what follows holds none.
+/// The fields of `/proc/PID/stat` after the name of the program. The name may contain anything, also spaces
+/// and parentheses; the other fields contain none.
 fn fields(stat: &[u8]) -> Option<impl Iterator<Item = &str>> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
     Some(rest.split_ascii_whitespace())
 }
 
-/// Whether a process is held in vfork(2), or its kin, by a child that has neither executed anything nor ended: it cannot
-/// be stopped then.
+/// True if a process waits in vfork(2), or a clone of this kind, for a child that has neither executed
+/// anything nor ended: it cannot be stopped then.
 pub(super) fn is_in_vfork(pid: u32) -> bool {
-    let is_held = |stat: Vec<u8>| fields(&stat)?.next().map(|state| state == "D");
+    let is_in_disk_sleep = |stat: Vec<u8>| fields(&stat)?.next().map(|state| state == "D");
     let is_fork = |call: String| {
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
         #[cfg(target_arch = "x86_64")]
@@ -188,12 +187,12 @@ pub(super) fn is_in_vfork(pid: u32) -> bool {
         matches!(number, Some(libc::SYS_clone | libc::SYS_clone3))
     };
     let stat = contents(&format!("/proc/{pid}/stat"));
-    stat.ok().and_then(is_held) == Some(true)
+    stat.ok().and_then(is_in_disk_sleep) == Some(true)
         && fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(is_fork)
 }
 
-/// Whether the ptrace rules of the kernel let this process trace set-user-id programs, so that
-/// they keep their privilege (`CAP_SYS_PTRACE`, see execve(2)).
+/// True if the ptrace rules of the kernel let this process trace set-user-id programs, so that they keep
+/// their privilege (`CAP_SYS_PTRACE`, see execve(2)).
 pub(super) fn may_trace_privileged() -> bool {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -203,7 +202,7 @@ pub(super) fn may_trace_privileged() -> bool {
         .is_some_and(|mask| mask & CAP_SYS_PTRACE != 0)
 }
 
-/// Whether `/proc` numbers processes as this process does, and not as another pid namespace.
+/// True if `/proc` numbers processes as this process does, and not as another pid namespace.
 pub(crate) fn numbers_agree() -> bool {
     let own = std::process::id().to_string();
     fs::read_link("/proc/self").is_ok_and(|pid| pid.as_os_str() == own.as_str())
@@ -216,7 +215,7 @@ pub(super) fn group_and_parent(tid: u32) -> Option<(u32, u32)> {
     Some((group_in(&status)?, u32::try_from(parent).ok()?))
 }
 
-/// Children of thread `tid` of process `pid`, where the kernel tells (`CONFIG_PROC_CHILDREN`).
+/// Children of thread `tid` of process `pid`, where the kernel reports them (`CONFIG_PROC_CHILDREN`).
 pub(super) fn children(pid: u32, tid: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
     let children = children.unwrap_or_default();
@@ -229,12 +228,12 @@ pub(crate) fn thread_group(tid: u32) -> Option<u32> {
     group_in(&contents(&format!("/proc/{tid}/status")).ok()?)
 }
 
-/// The same from what the file holds.
+/// The thread group from the content of the file.
 pub(crate) fn group_in(status: &[u8]) -> Option<u32> {
     field(&String::from_utf8_lossy(status), "Tgid:").and_then(|tgid| u32::try_from(tgid).ok())
 }
 
-/// How many seccomp filters process `pid` runs under (Linux 5.9).
+/// Number of seccomp filters of process `pid` (Linux 5.9).
 pub(super) fn filters_of(pid: u32) -> Option<u64> {
     let status = contents(&format!("/proc/{pid}/status")).ok()?;
     field(&String::from_utf8_lossy(&status), "Seccomp_filters:")
@@ -245,7 +244,7 @@ pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
     tracer_in(&contents(&format!("/proc/{pid}/status")).ok()?)
 }
 
-/// The same from what the file holds.
+/// The tracer from the content of the file.
 pub(crate) fn tracer_in(status: &[u8]) -> Option<u32> {
     match field(&String::from_utf8_lossy(status), "TracerPid:") {
         Some(0) | None => None,
@@ -308,7 +307,7 @@ mod tests {
         let files = CostFiles::open(pid).unwrap();
         let lone = files.cost(&account).unwrap();
         assert!(lone.on_cpu_ns > 0 && lone.read_bytes > 0 && lone.voluntary_switches == 7);
-        // The same files tell anew what is so later.
+        // The same files give the same result later.
         fs::read("/proc/self/cmdline").unwrap();
         let later = files.cost(&account).unwrap();
         assert!(later.read_bytes > lone.read_bytes && later.on_cpu_ns >= lone.on_cpu_ns);
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_tells_what_the_files_tell() {
+    fn memory_agrees_with_the_files() {
         let pid = std::process::id();
         let stat = ProcessStat::of(pid).unwrap();
         let (argv, environ) = stat.arguments.unwrap().fetch(pid).unwrap();

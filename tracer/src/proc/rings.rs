@@ -9,7 +9,7 @@ use super::snapshot::ProcessSnapshot;
 use super::topology::{Call, CallKind};
 use crate::rings::Rings;
 
-/// Tells of rings as they are made, where processes are held meanwhile.
+/// Reports rings as they are made, where processes are stopped meanwhile.
 pub(crate) struct Feed {
     pub(crate) rings: Arc<Rings>,
     pub(crate) recorder: Recorder,

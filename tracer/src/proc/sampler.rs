@@ -1,8 +1,8 @@
-//! What every live thread is doing, looked at some fifty times a second: running, runnable, or
-//! blocked on which channel, file, child, lock or time.
+//! Samples the state of every live thread some fifty times a second: running, runnable, or blocked on a
+//! channel, file, child, lock or time.
 //!
-//! A look is two reads of files in /proc that are kept open, about 2 µs. Consecutive looks that
-//! see the same are one row. A thread that lives shorter than one round is never looked at.
+//! A sample is two reads of files in /proc that are kept open, about 2 µs. Consecutive equal samples are one
+//! row. A thread that lives shorter than one round is never sampled.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,10 +31,10 @@ use objects::Holder;
 use pace::Pace;
 use thread::{DESCRIPTORS, Round, Sampled, Thread};
 
-/// Part of this process's descriptors that sampling may take; the views need the others.
+/// The fraction of this process's descriptors that sampling may use; the mounts need the others.
 const SHARE: u64 = 8;
 
-/// A sampler at work.
+/// A running sampler.
 pub(crate) struct Sampler {
     inbox: Arc<Inbox>,
     thread: Option<JoinHandle<()>>,
@@ -42,10 +42,10 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to take `hertz` samples a second of every thread that its [`Feed`] is told of.
+    /// Begins to take `hertz` samples a second of every thread that its [`Feed`] reports.
     ///
     /// # Errors
-    /// When there can be no thread for it.
+    /// When no thread can be started for it.
     pub(crate) fn start(
         hertz: u32,
         clock: Clock,
@@ -66,7 +66,7 @@ impl Sampler {
         })
     }
 
-    /// What it wants to be told of.
+    /// The receiver of the events of the tree.
     pub(crate) fn feed(&self) -> Feed {
         Feed(Arc::clone(&self.inbox))
     }
@@ -78,7 +78,7 @@ impl Sampler {
 }
 
 impl Drop for Sampler {
-    /// Records what is left.
+    /// Records the intervals that are going on.
     fn drop(&mut self) {
         self.inbox.finish();
         if let Some(thread) = self.thread.take() {
@@ -87,23 +87,23 @@ impl Drop for Sampler {
     }
 }
 
-/// Everything the sampler's thread has.
+/// State of the sampler's thread.
 struct Rounds {
     clock: Clock,
     recorder: Recorder,
     channels: Arc<dyn ChannelLookup>,
     used_ns: Arc<AtomicU64>,
     threads: Vec<Thread>,
-    /// Where each thread is in the list.
+    /// Index of each thread in the list.
     places: HashMap<u32, usize>,
     processes: HashMap<u32, Process>,
-    /// Threads whose files may still be opened.
-    room: usize,
+    /// Number of threads whose files may still be opened.
+    free: usize,
     ids: u64,
     not_sampled: u64,
 }
 
-/// What is kept of a process.
+/// State of a process.
 struct Process {
     tids: Vec<u32>,
     totals: SampledTotals,
@@ -129,7 +129,7 @@ impl Rounds {
         used_ns: Arc<AtomicU64>,
     ) -> Rounds {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
-        let room = usize::try_from(limit / SHARE).unwrap_or(usize::MAX) / DESCRIPTORS;
+        let free = usize::try_from(limit / SHARE).unwrap_or(usize::MAX) / DESCRIPTORS;
         Rounds {
             clock,
             recorder,
@@ -138,7 +138,7 @@ impl Rounds {
             threads: Vec::new(),
             places: HashMap::new(),
             processes: HashMap::new(),
-            room,
+            free,
             ids: 0,
             not_sampled: 0,
         }
@@ -212,7 +212,7 @@ impl Rounds {
         let Some(&at) = self.places.get(&tracee.tid) else {
             return self.began(tracee, now);
         };
-        // The files stay open: they belong to the id, which lives on.
+        // The files stay open: they belong to the thread id, which lives on.
         if let Some(record) = self.threads[at].end(now, period_ns) {
             self.record(tracee.pid, record);
         }
@@ -238,7 +238,7 @@ impl Rounds {
         if let Some(record) = thread.end(now, period_ns) {
             self.record(pid, record);
         }
-        self.room += usize::from(thread.has_files());
+        self.free += usize::from(thread.has_files());
         if let Some(process) = self.processes.get_mut(&pid) {
             process.tids.retain(|&other| other != tid);
             if process.tids.is_empty()
@@ -249,14 +249,14 @@ impl Rounds {
         }
     }
 
-    /// Looks at every thread once.
+    /// Samples every thread once.
     fn round(&mut self, period_ns: u64) {
         let round = Round::new(period_ns, self.threads.len());
         for at in 0..self.threads.len() {
             let thread = &mut self.threads[at];
             if !thread.has_files() {
-                // The first look is in the next round: until then it is known whether what was
-                // opened is that thread, or had ended before and is another one's by now.
+                // The first sample is in the next round: until then it is known if the files are those of
+                // this thread, or if it had ended before and its id is another one's.
                 self.open(at);
                 continue;
             }
@@ -275,12 +275,12 @@ impl Rounds {
                 }
                 Sampled::Gone => {
                     thread.give_up();
-                    self.room += 1;
+                    self.free += 1;
                     continue;
                 }
                 Sampled::Refused => {
                     thread.give_up();
-                    self.room += 1;
+                    self.free += 1;
                     self.not_sampled += 1;
                     continue;
                 }
@@ -296,12 +296,12 @@ impl Rounds {
         if !thread.wants_files() {
             return;
         }
-        if self.room == 0 {
+        if self.free == 0 {
             self.not_sampled += u64::from(thread.is_first_refusal());
             return;
         }
         match thread.open() {
-            Ok(()) => self.room -= 1,
+            Ok(()) => self.free -= 1,
             Err(error) => {
                 thread.give_up();
                 // A thread that is about to end is no loss.
@@ -311,7 +311,7 @@ impl Rounds {
         }
     }
 
-    /// Records an interval that is over, and adds it to what is known of its image.
+    /// Records an interval that is over, and adds it to the sums of its image.
     fn record(&mut self, pid: u32, record: SampleRecord) {
         if let Some(process) = self.processes.get_mut(&pid) {
             let totals = &mut process.totals;

@@ -1,4 +1,4 @@
-//! Taskstats: what each thread used, told by the kernel when it ends
+//! Taskstats: costs of each thread, reported by the kernel when it ends
 //! (Documentation/accounting/taskstats.rst).
 //!
 //! A record is in our queue before the proc connector announces the same exit.
@@ -12,7 +12,7 @@ pub(super) use record::{ThreadRecord, records};
 
 /// `NETLINK_GENERIC`.
 const PROTOCOL: i32 = 16;
-/// The family that knows the others (include/uapi/linux/genetlink.h), and what is asked of it.
+/// The family that knows the others (include/uapi/linux/genetlink.h), and the requests to it.
 const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -31,7 +31,7 @@ pub(super) struct Taskstats {
 }
 
 impl Taskstats {
-    /// Hears of the end of every thread of the machine from now on.
+    /// Gets the costs of every thread of the machine that ends from now on.
     ///
     /// # Errors
     /// Without `CAP_NET_ADMIN`, in namespaces of its own, and on kernels without
@@ -51,8 +51,8 @@ impl Taskstats {
         Ok(taskstats)
     }
 
-    /// Makes a request and hears how it was answered; what it gives if that is a family's id. The
-    /// kernel answers before the request returns.
+    /// Makes a request and reads the answer; returns the id of a family if that was asked for. The kernel
+    /// answers before the request returns.
     fn request(&mut self, family: u16, command: u8, attribute: &[u8]) -> io::Result<Option<u16>> {
         /// `struct genlmsghdr`: command, version, reserved.
         const HEADER: usize = 4;
@@ -84,7 +84,7 @@ impl Taskstats {
         }
     }
 
-    /// Hands over every record that is in the queue.
+    /// Calls `each` with every record in the queue.
     pub(super) fn receive(&mut self, mut each: impl FnMut(ThreadRecord)) -> io::Result<()> {
         loop {
             match self.socket.receive(&mut self.buffer)? {
@@ -95,7 +95,7 @@ impl Taskstats {
         }
     }
 
-    /// Records that were dropped so far because we were behind.
+    /// Records that were dropped so far because the queue was full.
     pub(super) fn dropped(&self) -> u64 {
         self.socket.dropped()
     }

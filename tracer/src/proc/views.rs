@@ -1,4 +1,4 @@
-//! The traced directories, as the workflow names what is in them.
+//! The traced directories, under the names that the workflow uses.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use nix::sys::statfs::{self, FsType, fstatfs};
 use crate::mounting;
 use crate::stat::{self, Attributes};
 
-/// Filesystems that look a name up without waiting for another machine or program.
+/// Filesystems that look up a name without waiting for another machine or program.
 const LOCAL: [FsType; 7] = [
     statfs::EXT4_SUPER_MAGIC,
     FsType(0x5846_5342), // XFS: not in every C library
@@ -25,13 +25,13 @@ const LOCAL: [FsType; 7] = [
 /// A traced directory.
 #[derive(Debug)]
 struct View {
-    /// Where the workflow sees it.
+    /// Path under which the workflow sees it.
     at: PathBuf,
-    /// Where it really is.
+    /// Path of the real directory.
     source: PathBuf,
     /// The real directory; `None`: it cannot be reached.
     directory: Option<OwnedFd>,
-    /// Names are looked up in it without waiting for another machine or program.
+    /// True if names are looked up in it without waiting for another machine or program.
     is_local: bool,
 }
 
@@ -39,14 +39,14 @@ struct View {
 #[derive(Debug)]
 pub(crate) struct Views {
     all: Vec<View>,
-    /// What files in them have as their device; empty as long as that is not known.
+    /// Devices of the files in the traced directories; empty as long as they are not known.
     devices: Vec<u64>,
-    /// The workflow mounts something itself, so that its paths may lead elsewhere than ours.
+    /// True if the workflow mounts something itself, so that its paths may lead elsewhere than ours.
     is_altered: bool,
 }
 
 impl Views {
-    /// Of each directory where the workflow sees it, and where it really is.
+    /// Takes for each directory the path under which the workflow sees it, and its real path.
     pub(crate) fn new<'paths>(places: impl Iterator<Item = (&'paths Path, &'paths Path)>) -> Views {
         Views {
             all: places.map(|(at, source)| View::new(at, source)).collect(),
@@ -55,7 +55,7 @@ impl Views {
         }
     }
 
-    /// A process that sees them begins.
+    /// Process `pid`, which sees the traced directories, begins.
     pub(crate) fn seen_by(&mut self, pid: u32) {
         let places = self.all.iter().map(|view| &*view.at);
         self.devices = mounting::devices_at(pid, places);
@@ -66,7 +66,8 @@ impl Views {
         self.is_altered = true;
     }
 
-    /// Whether a view sees what is done to an open file: it does not if something else is mounted below it.
+    /// True if a mount of flowtrace sees the calls on an open file: it does not if something else is mounted
+    /// below it.
     pub(crate) fn see(&self, path: &Path, attributes: &Attributes) -> bool {
         match self.devices.is_empty() {
             true => self.cover(path),
@@ -74,13 +75,13 @@ impl Views {
         }
     }
 
-    /// Whether a path is below a traced directory.
+    /// True if a path is below a traced directory.
     pub(crate) fn cover(&self, path: &Path) -> bool {
         self.all.iter().any(|view| path.starts_with(&view.at))
     }
 
-    /// Where `path`, of a view or not, really is. `None`: to look there could take long, or show something else than the workflow has
-    /// there.
+    /// The real path of `path`, which may be below a traced directory or not. `None`: to find out could take
+    /// long, or the result could be another file than the workflow has there.
     pub(crate) fn real(&self, path: PathBuf) -> Option<PathBuf> {
         if self.is_altered {
             return None;
@@ -92,9 +93,9 @@ impl Views {
         }
     }
 
-    /// Whether an open of `path` is for a view to tell of, whatever comes of it: it leads out of
-    /// there by no link, and to no FIFO. Where finding out could take long, or something stands in
-    /// the way, it may be so all the same.
+    /// True if an open of `path` is recorded by a mount, whatever its result: the path leads out of the mount
+    /// by no link, and to no FIFO. An open may be recorded by a mount even if this is false: false also
+    /// stands for names whose lookup could take long or fails.
     pub(crate) fn settle(&self, path: &Path) -> bool {
         !self.is_altered && self.all.iter().any(|view| view.settles(path))
     }
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_settled_where_a_look_could_take_long() {
+    fn nothing_is_settled_where_a_read_could_take_long() {
         let views = Views::new([(Path::new("/view"), Path::new("/proc"))].into_iter());
         assert!(!views.settle(Path::new("/view/not-there")));
         assert_eq!(views.real("/view/self".into()), None);

@@ -1,20 +1,19 @@
-//! Processes that nobody holds by ptrace: those of a mount session, and of a run that does
-//! without.
+//! Processes that are not traced by ptrace: those of a mount session, and of a run without ptrace.
 //!
-//! Lifetimes come from the kernel's announcements where those can be had: the proc connector, with
-//! costs from taskstats. Otherwise /proc is looked at: for a run every so often as a whole, for a
-//! mount session whenever a process uses the view. What is announced and what is seen in a file
-//! request meet in one table, and fit together because a process's fork and exec are in our queue
-//! before it can make a request: whoever asks for a caller first has the queue emptied.
+//! Lifetimes come from the kernel's announcements where those can be had: eBPF programs, or the proc
+//! connector with costs from taskstats. Otherwise /proc is read: for a run as a whole at intervals, for a
+//! mount session whenever a process uses the mount. Announcements and file requests are joined in one table,
+//! and agree because a process's fork and exec are in our queue before it can make a request: before a caller
+//! is looked up, the queue is emptied.
 //!
-//! What must hold, or processes and we wait for each other for ever: a thread that answers file
-//! requests never reads /proc of a process that may be in an exec, and never waits for a lock
-//! whose holder does. A process in an exec holds `exec_update_lock`, which most of its files in
-//! /proc take, while it waits for our answer to the close of its close-on-exec descriptors. So
-//! /proc is never read with the table locked; the watching thread reads whatever has to be read,
-//! and a thread that answers reads only of the caller, when the request is none that an exec makes
-//! ([`Effort`]): who waits for the answer to an open is not in an exec, nor is another thread of its
-//! process past the point at which an exec has ended all others.
+//! One rule prevents that processes and flowtrace wait for each other for ever: a thread that answers file
+//! requests never reads /proc of a process that may be in an exec, and never waits for a lock whose holder
+//! does. A process in an exec holds `exec_update_lock`, which most of its files in /proc take, while it waits
+//! for our answer to the close of its close-on-exec descriptors. So /proc is never read with the table
+//! locked. The watching thread makes these reads. A thread that answers requests reads only the caller's
+//! /proc, when the request is none that an exec makes ([`Effort`]): a process that waits for the answer to an
+//! open is not in an exec, nor is another thread of its process past the point at which an exec has ended all
+//! others.
 
 mod feed;
 mod follow;
@@ -23,10 +22,10 @@ mod observations;
 mod observed;
 mod process;
 mod reading;
+mod reported;
 mod rows;
 mod scan;
 mod table;
-mod told;
 mod unread;
 
 use std::collections::HashMap;
@@ -53,29 +52,30 @@ use reading::Task;
 use scan::Snapshot;
 use table::Table;
 
-/// How often is looked for what nobody announces.
+/// Interval of reading /proc where nothing is announced.
 const TICK: Duration = Duration::from_millis(50);
-/// How soon is read what was told, while there is something: nobody is woken for each of it. Who has been quiet is
-/// asked less and less often.
+/// Delay of reading events while there are some, so that not each event wakes the reader. Observers without
+/// events are called less and less often.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-/// How often of those who are quiet: the sampler learns of a new thread that much later, and looks as often by default.
+/// Longest delay for observers without events: the sampler learns of a new thread that much later, which is
+/// its own period by default.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// The longest time between two looks, however many processes there are.
+/// Longest time between two reads of /proc, however many processes there are.
 const LONGEST_TICK: Duration = Duration::from_secs(2);
-/// A look may take this part of the time: 2 % of a core.
+/// The fraction of time that reading /proc may take, as a divisor: 2 % of a CPU.
 const SHARE: u32 = 50;
-/// How long at the end is waited for announcements of ends that must come.
+/// Time for which announcements of exits are awaited at the end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Whose processes are meant.
+/// The processes that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Of a command that we run, as process `root`: all that it starts.
+    /// Those of a command that flowtrace runs, as process `root`: all that it starts.
     Ours {
         /// A child of ours, which waits.
         root: u32,
     },
-    /// Of anybody who uses a view.
+    /// All that use a mount.
     Anybodys,
 }
 
@@ -85,42 +85,43 @@ impl Whose {
     }
 }
 
-/// Follows processes without stopping any.
+/// Records processes without stopping any.
 pub(crate) struct Watched {
     whose: Whose,
     layer: ProcessLayer,
     has_costs: bool,
     /// Readable when something was announced.
     signal: Option<OwnedFd>,
-    /// Tells the watching thread of what is to be read. `None`: it looks every tick.
-    bell: Option<(UnixStream, UnixStream)>,
+    /// Wakes the watching thread when /proc is to be read. `None`: it reads every tick.
+    wakeup: Option<(UnixStream, UnixStream)>,
     state: Mutex<State>,
 }
 
 struct State {
     table: Table,
     feed: Option<Feed>,
-    /// Nobody reads any more what is to be read.
+    /// True if reads that are due will not be made any more.
     is_finished: bool,
 }
 
 impl Watched {
-    /// Begins to listen, where that can be done, and takes stock of the processes that live. Of environments is
-    /// recorded what is `wanted`. `told`: programs of ours tell already.
+    /// Begins to listen, where that is possible, and reads the processes that live. `wanted` selects the
+    /// environment variables that are recorded. `feed`: eBPF programs that report already.
     pub(crate) fn start(
         whose: Whose,
         host: HostId,
         clock: Clock,
         recorder: Recorder,
         wanted: Wanted,
-        told: Option<Feed>,
+        feed: Option<Feed>,
     ) -> Arc<Watched> {
-        let is_told = told.is_some();
-        let feed = told.or_else(|| Feed::announced().ok());
+        let is_reported = feed.is_some();
+        let feed = feed.or_else(|| Feed::announced().ok());
         let mut table = Table::new(host, clock, recorder, wanted);
         let living = match whose {
-            // Our programs tell of nobody but what comes of it, and a machine may have thousands of others.
-            Whose::Ours { root } if is_told => Some(Snapshot::of_one(root)),
+            // The eBPF programs report only descendants of the command, and a machine may have thousands of
+            // other processes.
+            Whose::Ours { root } if is_reported => Some(Snapshot::of_one(root)),
             _ if feed.is_some() || whose.are_ours() => Some(Snapshot::of_all(HashMap::new())),
             _ => None,
         };
@@ -136,7 +137,7 @@ impl Watched {
             },
             has_costs: feed.as_ref().is_some_and(Feed::has_costs),
             signal: feed.as_ref().and_then(|feed| feed.signal().ok()),
-            bell: bell().ok(),
+            wakeup: wakeup().ok(),
             state: Mutex::new(State {
                 table,
                 feed,
@@ -145,32 +146,32 @@ impl Watched {
         })
     }
 
-    /// How it sees processes.
+    /// The source of processes.
     pub(crate) fn layer(&self) -> ProcessLayer {
         self.layer
     }
 
-    /// Whether the kernel tells what each process used.
+    /// True if the kernel reports the costs of each process.
     pub(crate) fn has_costs(&self) -> bool {
         self.has_costs
     }
 
-    /// From now on changes are kept for those who are told of them by [`Watched::watch`].
+    /// From now on changes are kept for the observers of [`Watched::watch`].
     pub(crate) fn be_observed(&self) {
         self.state().table.be_observed();
     }
 
-    /// From now on `opens` is told whose data are to come to FUSE.
+    /// From now on `opens` gets the processes whose data go through FUSE.
     pub(crate) fn decide_with(&self, opens: Arc<Opens>) {
         self.state().table.opens = Some(opens);
     }
 
-    /// From now on `rings` is told who uses io_uring.
-    pub(crate) fn tell_rings(&self, rings: Arc<Rings>) {
+    /// From now on `rings` gets the processes that use io_uring.
+    pub(crate) fn report_rings_to(&self, rings: Arc<Rings>) {
         self.state().table.rings = Some(rings);
     }
 
-    /// Programs get no privilege by their files: they run in a user namespace that does not know its owner.
+    /// Programs get no privilege by their files: they run in a user namespace that does not know their owner.
     pub(crate) fn withhold_privilege(&self) {
         self.state().table.withholds_privilege = true;
     }
@@ -189,7 +190,8 @@ impl Watched {
         state.table.launch(root, stat, image, announced);
     }
 
-    /// Process `pid`, a child of ours, has ended and will be waited for: its last moment in /proc.
+    /// Process `pid`, a child of ours, has ended and will be waited for: the last instant at which it is in
+    /// /proc.
     pub(crate) fn about_to_reap(&self, pid: u32) {
         if let Some(stat) = ProcessStat::of(pid) {
             self.state().table.last_words(pid, &stat);
@@ -208,7 +210,7 @@ impl Watched {
         }
     }
 
-    /// The recorded processes that live, for the user to read.
+    /// The living recorded processes, as text for the user.
     pub(crate) fn left_behind(&self) -> Vec<LeftBehind> {
         self.read_all();
         let own = std::process::id();
@@ -227,8 +229,8 @@ impl Watched {
         left
     }
 
-    /// Follows processes until `finished` says so, which is asked every tick and when `wake` has
-    /// something, and tells `observers` of them.
+    /// Records processes until `finished` returns true, which is called every tick and when `wake` is
+    /// readable, and reports them to `observers`.
     pub(crate) fn watch(
         &self,
         wake: Option<BorrowedFd<'_>>,
@@ -240,7 +242,7 @@ impl Watched {
         while !finished() {
             let until = due.min(Instant::now() + pause);
             self.wait(wake, until.saturating_duration_since(Instant::now()));
-            pause = match self.tell_observers(observers) {
+            pause = match self.report_to(observers) {
                 true => SHORTEST_PAUSE,
                 false => (pause * 2).min(LONGEST_PAUSE),
             };
@@ -268,21 +270,21 @@ impl Watched {
         let signal = self.signal.as_ref().map(OwnedFd::as_fd);
         let ready = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut ready: Vec<_> = signal.into_iter().chain(wake).map(ready).collect();
-        let bell = self.bell.as_ref().map(|(heard, _)| heard);
-        ready.extend(bell.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
+        let wakeup = self.wakeup.as_ref().map(|(heard, _)| heard);
+        ready.extend(wakeup.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
         let _ = ppoll(&mut ready, Some(timeout.into()), None);
         let is_rung = ready.last().is_some_and(|last| last.any() == Some(true));
-        if let Some(mut heard) = bell
+        if let Some(mut heard) = wakeup
             && is_rung
         {
             let _ = heard.read(&mut [0; 64]);
         }
     }
 
-    /// Reads what is to be read for the table. Waits for processes in an exec, so no thread that
+    /// Makes the reads of /proc that are due for the table. Waits for processes in an exec, so no thread that
     /// answers file requests may do this, nor wait for one that does.
     fn read_all(&self) {
-        // More comes while this goes on, and other things are to be done, too.
+        // More reads become due meanwhile, and other work is to be done, too.
         let until = Instant::now() + TICK;
         while Instant::now() < until {
             let task = {
@@ -304,13 +306,13 @@ impl Watched {
         state.table.fill(task, reading);
     }
 
-    /// Tells the watching thread if something is to be read.
+    /// Wakes the watching thread if a read is due.
     fn ring(&self, state: &State) {
         if state.table.has_tasks()
-            && let Some((_, bell)) = &self.bell
+            && let Some((_, wakeup)) = &self.wakeup
         {
-            // A full one was rung already.
-            let _ = (&*bell).write(&[0]);
+            // A full socket is readable already.
+            let _ = (&*wakeup).write(&[0]);
         }
     }
 
@@ -318,7 +320,7 @@ impl Watched {
         self.state().feed.is_some()
     }
 
-    /// Looks for what nobody announces; returns how long that took.
+    /// Reads /proc for changes that are not announced; returns the time that this took.
     fn tick(&self) -> Duration {
         let began = Instant::now();
         let (all, recorded) = {
@@ -359,7 +361,7 @@ impl Watched {
     fn finish(&self) {
         let deadline = Instant::now() + PATIENCE;
         self.read_all();
-        // An end is announced a moment after whoever waited for the process could know of it.
+        // An exit may be announced a little after the parent could wait for the process.
         while self.is_announced() && self.expects_ends() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
             self.read_all();
@@ -377,12 +379,12 @@ impl Watched {
         self.sample_recorded();
         let mut state = self.state();
         state.table.finish();
-        // Whatever is asked or announced from now on concerns nobody.
+        // Requests and announcements from now on are ignored.
         state.feed = None;
         state.is_finished = true;
     }
 
-    /// Whether a recorded process has ended and is still in the table.
+    /// True if a recorded process has ended and is still in the table.
     fn expects_ends(&self) -> bool {
         let recorded = self.state().table.recorded();
         let count = recorded.len();
@@ -393,7 +395,7 @@ impl Watched {
         self.state.lock().expect("no panic while locked")
     }
 
-    /// A caller of whom nothing was announced, which waits for our answer outside of an exec.
+    /// A caller that was not announced, which waits for our answer outside of an exec.
     fn look_up(&self, tid: u32) -> Option<Caller> {
         let pid = super::reading::thread_group(tid).filter(|&pid| pid != std::process::id())?;
         let stat = ProcessStat::of(pid)?;
@@ -413,7 +415,7 @@ impl Watched {
             process.start_code = stat.start_code;
         }
         table.learn_thread(pid, tid);
-        // An exec changes the arguments, and is not announced where nothing is.
+        // An exec changes the arguments, and is not announced where there are no announcements.
         if feed.is_none()
             && argv.is_some()
             && let Some(image) = table.image(pid)
@@ -429,19 +431,19 @@ impl Watched {
         self.caller(state, (pid, tid), true)
     }
 
-    /// Thread `tid` of process `pid`, which is in the table. `may_look`: /proc of it may be read.
+    /// Thread `tid` of process `pid`, which is in the table. `may_read`: its /proc may be read.
     fn caller(
         &self,
         mut state: MutexGuard<'_, State>,
         (pid, tid): (u32, u32),
-        may_look: bool,
+        may_read: bool,
     ) -> Option<Caller> {
         let caller = state.table.caller(pid, tid)?;
-        let task = state.table.task_of(pid).filter(|_| may_look);
+        let task = state.table.task_of(pid).filter(|_| may_read);
         let is_finished = state.is_finished;
         self.ring(&state);
         drop(state);
-        // It may be gone before the watching thread comes to it.
+        // It may be gone before the watching thread reads it.
         if let Some(task) = task {
             self.read(&task.of_itself());
         }
@@ -460,12 +462,12 @@ impl State {
     }
 }
 
-/// A pair of which one end can be read after something was written to the other.
-fn bell() -> io::Result<(UnixStream, UnixStream)> {
-    let (heard, bell) = UnixStream::pair()?;
+/// A pair of sockets: the first is readable after a write to the second.
+fn wakeup() -> io::Result<(UnixStream, UnixStream)> {
+    let (heard, wakeup) = UnixStream::pair()?;
     heard.set_nonblocking(true)?;
-    bell.set_nonblocking(true)?;
-    Ok((heard, bell))
+    wakeup.set_nonblocking(true)?;
+    Ok((heard, wakeup))
 }
 
 impl Callers for Watched {
@@ -476,25 +478,25 @@ impl Callers for Watched {
         let mut state = self.state();
         state.pump();
         let announced = state.feed.is_some();
-        let may_look = effort != Effort::Tables;
+        let may_read = effort != Effort::Tables;
         let pid = state.table.process_of(tid);
         if pid == Some(std::process::id()) {
             return None;
         }
-        // Without announcements only a look tells whether the process is still the same.
+        // Without announcements only a read shows if the process is still the same.
         if let Some(pid) = pid
             && (announced || effort != Effort::Fresh)
             && (announced || state.table.is_recorded(pid))
         {
-            // Its id may be another one's by now, whom nobody may look at here.
-            if !may_look && !announced && state.table.has_ended(pid) {
+            // Its id may be another process's by now, whose /proc may not be read here.
+            if !may_read && !announced && state.table.has_ended(pid) {
                 return None;
             }
-            return self.caller(state, (pid, tid), may_look);
+            return self.caller(state, (pid, tid), may_read);
         }
         self.ring(&state);
         drop(state);
-        may_look.then(|| self.look_up(tid)).flatten()
+        may_read.then(|| self.look_up(tid)).flatten()
     }
 }
 

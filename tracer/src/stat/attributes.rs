@@ -37,7 +37,7 @@ pub(crate) struct Attributes {
 
 impl Attributes {
     /// Attributes that the kernel itself reports of an inode: device and number, mode, and size in bytes.
-    pub(crate) fn told((dev, ino): (u64, u64), mode: u32, size: u64) -> Attributes {
+    pub(crate) fn reported((dev, ino): (u64, u64), mode: u32, size: u64) -> Attributes {
         Attributes {
             dev,
             ino,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use flowtrace_schema::{Call, Fidelity, Op};
 
 use super::super::open_file::OpenFile;
-use super::super::syscalls::{At, Data, Moves, told};
+use super::super::syscalls::{At, Data, Moves, reported_value};
 use super::under_way::UnderWay;
 
 /// A call that is to be made once more by itself (`ERESTARTSYS` and its kin of
@@ -60,7 +60,9 @@ pub(super) fn moved(
         };
         let appends = op == moves.ops.1 && open.appends.get();
         let offset = match offset {
-            Some(at) if call.arguments[at] != 0 => told(call.arguments[at]).filter(|_| !appends),
+            Some(at) if call.arguments[at] != 0 => {
+                reported_value(call.arguments[at]).filter(|_| !appends)
+            }
             _ => at_position(open, row.result, appends),
         };
         match by_fuse {
@@ -116,8 +118,8 @@ fn put(
         length,
         ..row
     };
-    match &mut *open.held.borrow_mut() {
-        Some(held) => held.push(row),
+    match &mut *open.waiting.borrow_mut() {
+        Some(waiting) => waiting.push(row),
         None => emit(row),
     }
     0

@@ -37,7 +37,7 @@ impl Follower {
         {
             thread.counts.is_partial.set(true);
             thread.counts.by_other_numbers.set(true);
-            thread.table.borrow_mut().be_untold();
+            thread.table.borrow_mut().set_unreported();
         }
     }
 

@@ -367,7 +367,7 @@ fn what_the_kernel_counted_must_agree() {
     }
     let unreconciled = |stage: &mut Stage| stage.follower.losses(Dropped::default())[3].1;
     for (reads, writes, found) in [(33, 0, 0), (50, 0, 1), (30, 20, 2)] {
-        stage.change(Change::Told {
+        stage.change(Change::CallCounts {
             pid: ROOT,
             reads,
             writes,
@@ -426,7 +426,7 @@ fn a_copy_from_the_end_is_not_counted() {
         stage.call(ROOT, libc::SYS_copy_file_range, &copy, 80);
         stage.call(ROOT, libc::SYS_copy_file_range, &copy, 0);
     }
-    stage.change(Change::Told {
+    stage.change(Change::CallCounts {
         pid: ROOT,
         reads: 100,
         writes: 100,

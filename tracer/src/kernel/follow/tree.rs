@@ -66,7 +66,7 @@ impl Follower {
                     }
                 }
             }
-            Change::Holds {
+            Change::Descriptor {
                 tid,
                 fd,
                 target,
@@ -105,7 +105,7 @@ impl Follower {
             }
             Change::Ring(pid) => {
                 if let Some(process) = self.processes.get(&pid) {
-                    process.table.borrow_mut().be_untold();
+                    process.table.borrow_mut().set_unreported();
                 }
             }
             Change::AsyncIo(pid) => {
@@ -114,7 +114,7 @@ impl Follower {
                 }
             }
             Change::Stopped(_) | Change::Continued(_) => {}
-            Change::Told { pid, reads, writes } => self.reconcile(pid, reads, writes),
+            Change::CallCounts { pid, reads, writes } => self.reconcile(pid, reads, writes),
             Change::Over(pid) => {
                 self.forget_notes(pid, at);
                 self.over(pid);

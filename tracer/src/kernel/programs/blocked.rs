@@ -1,5 +1,5 @@
-//! The call in which a thread waits that leaves its CPU: recorded with that, so that calls that do nothing but perhaps
-//! wait need no records of their own. There are many of these for each that does something.
+//! The call in which a thread waits that leaves its CPU: recorded together with the switch, so that calls
+//! that only may wait need no records of their own. These are many more than the calls with an effect.
 
 use super::layout::NUMBERS;
 use super::layout::waiting::{ARGUMENTS, FOREIGN, FOREIGN_ARGUMENTS, NUMBER, REGISTERS};
@@ -15,9 +15,9 @@ pub(super) fn recorded_anyway() -> [u8; NUMBERS] {
     recorded
 }
 
-/// The number of the recorded call and the call. `None`: it is cut short.
-pub(super) fn decode(told: &[u8]) -> Option<(u32, What)> {
-    let word = |at: usize| bytes(told, at).map(u64::from_ne_bytes);
+/// Number and arguments of the recorded call. `None`: truncated.
+pub(super) fn decode(record: &[u8]) -> Option<(u32, What)> {
+    let word = |at: usize| bytes(record, at).map(u64::from_ne_bytes);
     let is_foreign = word(FOREIGN)? != 0;
     let number = word(NUMBER)?;
     if number >= NUMBERS as u64 {

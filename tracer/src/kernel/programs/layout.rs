@@ -1,14 +1,14 @@
 //! The layout of records and maps of the programs for calls, as in tracer/bpf/events.h; a test compares both.
 
-/// Numbers of calls are below; those of the other architecture are recorded as so many more.
+/// Numbers of calls are below; those of the other architecture are recorded with this offset.
 pub(super) const NUMBERS: usize = 512;
 
 /// Flags of a call in the map `wanted`.
 pub(super) const ENTERS: u8 = 1;
 pub(super) const RETURNS: u8 = 2;
-/// Beside [`ENTERS`]: only its first three arguments matter.
+/// In addition to [`ENTERS`]: only its first three arguments matter.
 pub(super) const SHORT: u8 = 4;
-/// Its second argument is the address of lengths, as many as the third says; or of a message with such.
+/// Its second argument is the address of lengths, whose number is the third; or of a message with lengths.
 pub(super) const VECTOR: u8 = 8;
 pub(super) const MESSAGE: u8 = 16;
 /// The second and fourth arguments, or the third, are addresses of offsets.
@@ -69,7 +69,7 @@ pub(super) mod switch {
     pub(in super::super) const IS_DONE: u32 = u32::MAX - 1;
 }
 
-/// Behind that, the call in which the thread waits: its number, not 0 if it is one of the other architecture, and
+/// In addition, the call in which the thread waits: its number, a flag for the other architecture, and
 /// registers that may hold its arguments.
 pub(super) mod waiting {
     pub(in super::super) const NUMBER: usize = 0;
@@ -89,20 +89,23 @@ mod tests {
     #[test]
     fn slots_are_as_in_the_object() {
         let Ok(object) = open(Source::Tests) else {
-            return eprintln!("skipped: no eBPF programs for this processor");
+            return eprintln!("skipped: no eBPF programs for this CPU architecture");
         };
         let of_slot = |member| object.types().extent("slot", member);
         assert_eq!(of_slot("at"), Some((AT, 8)));
         assert_eq!(of_slot("tid"), Some((TID, 4)));
         assert_eq!(of_slot("mark"), Some((TID + 4, 4)));
         assert_eq!(of_slot("words"), Some((WORDS, 8 * SIX)));
-        assert_eq!(object.types().size("slot"), Some(crate::bpf::lanes::SLOT));
+        assert_eq!(
+            object.types().size("slot"),
+            Some(crate::bpf::per_cpu_rings::SLOT)
+        );
     }
 
     #[test]
     fn switches_are_as_in_the_object() {
         let Ok(object) = open(Source::Tests) else {
-            return eprintln!("skipped: no eBPF programs for this processor");
+            return eprintln!("skipped: no eBPF programs for this CPU architecture");
         };
         let of = |member| object.types().extent("switch_event", member);
         assert_eq!(of("at"), Some((switch::AT, 8)));

@@ -1,17 +1,18 @@
-//! Records of calls by two eBPF programs at the tracepoints `sys_enter` and `sys_exit` (tracer/bpf/calls.bpf.c), at less
-//! than half of the cost of [`super::perf`] for the caller (some 0.35 µs a record instead of 0.95). They pick calls by
-//! their number and callers by their process, and end with the descriptors that are kept here.
+//! Records of calls by two eBPF programs at the tracepoints `sys_enter` and `sys_exit`
+//! (tracer/bpf/calls.bpf.c), at less than half of the cost of [`super::perf`] for the caller (some 0.35 µs a
+//! record instead of 0.95). They pick calls by number and callers by process, and live as long as their
+//! descriptors are open.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::dropped::Dropped;
 use super::sample::{Carried, OpenId, Sample, What, bytes};
-use crate::bpf::followed::Followed;
-use crate::bpf::lanes::{Lanes, SLOT};
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
-use crate::bpf::successor::Successor;
+use crate::bpf::per_cpu_rings::{PerCpuRings, SLOT};
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 use crate::bpf::{Map, attach};
 
 mod blocked;
@@ -22,113 +23,118 @@ mod wanted;
 use layout::Config;
 pub(super) use switches::Switches;
 
-/// What the programs are to do.
+/// Options of the programs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
+pub(super) struct Options {
     /// Bytes of each ring, a power of 2 of pages.
     pub(super) size: usize,
-    /// Tell also of entries of calls that may block.
+    /// Records also entries of calls that may block.
     pub(super) blocking: bool,
-    /// Stop threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is to take it
-    /// away when there is room again.
-    pub(super) holds: bool,
-    /// Other programs name the processes, as soon as they are forked, and what they run.
+    /// Stops threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is
+    /// to take it away when there is free space again.
+    pub(super) throttles: bool,
+    /// Other programs enter processes into the map as soon as they are forked, and the architecture of their
+    /// programs.
     pub(super) are_named: bool,
 }
 
-/// The programs at work.
+/// The running programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    lanes: Lanes,
-    /// Who is to be told of processes; `None`: others name them.
-    processes: Option<Followed>,
+    rings: PerCpuRings,
+    /// The map that processes are to be entered into; `None`: other programs do so.
+    processes: Option<TracedPids>,
     wanted: Map,
     lost: Map,
-    /// How much of the fullest ring was in use at the last look.
+    /// Used fraction of the fullest ring at the last read.
     used: f64,
-    /// What was lost up to the last look: entries of calls that move data, returns, other entries.
+    /// Losses up to the last read: entries of calls that move data, returns, other entries.
     known: [u64; 3],
-    successor: Successor,
-    /// Held open: the programs and what they use live as long.
-    held: Vec<OwnedFd>,
+    tail_call: TailCall,
+    /// Descriptors of the programs and their links, which live as long as these are open.
+    owned: Vec<OwnedFd>,
 }
 
 impl Programs {
-    /// Begins to tell of the calls of processes that are or will be `followed`, as `wishes` say.
+    /// Begins to record the calls of the processes in `traced`, and of those that will be entered there.
     ///
     /// # Errors
-    /// When the kernel refuses such programs, or counts processes otherwise than we do.
-    pub(super) fn open(followed: Followed, wishes: Wishes) -> io::Result<Programs> {
-        let Wishes {
+    /// When the kernel refuses such programs, or numbers processes otherwise than we do.
+    pub(super) fn open(traced: TracedPids, options: Options) -> io::Result<Programs> {
+        let Options {
             size,
             blocking,
-            holds,
+            throttles,
             are_named,
-        } = wishes;
+        } = options;
         crate::linux::in_first_pid_namespace()?;
         let cpus = crate::cpus::array_length()?;
-        let lanes = Lanes::new(cpus, size)?;
-        let successor = Successor::new()?;
+        let rings = PerCpuRings::new(cpus, size)?;
+        let tail_call = TailCall::new()?;
         let config = Config {
             cpus,
-            ring_bits: lanes.bits(),
-            stop_above: if holds { (size / SLOT) as u32 / 2 } else { 0 },
+            ring_bits: rings.bits(),
+            stop_above: if throttles {
+                (size / SLOT) as u32 / 2
+            } else {
+                0
+            },
         };
         let (config, numbers) = (config.bytes(), wanted::numbers(blocking));
         let mut uses = vec![
-            ("tail_call", Use::Shared(successor.as_fd())),
+            ("tail_call", Use::Shared(tail_call.as_fd())),
             ("walks", Use::Entries(cpus)),
             (".rodata", Use::Value(&config)),
             (".bss.wanted", Use::Value(&numbers)),
         ];
-        uses.extend(lanes.uses());
-        uses.extend(followed.uses());
+        uses.extend(rings.uses());
+        uses.extend(traced.uses());
         let mut loaded = objects::open(Source::Calls)?.load(&["entries", "returns"], &uses)?;
         let links = loaded.programs.iter().map(attach);
-        let mut held = links.collect::<io::Result<Vec<_>>>()?;
+        let mut owned = links.collect::<io::Result<Vec<_>>>()?;
         let (wanted, lost) = (loaded.map(".bss.wanted")?, loaded.map(".bss.lost")?);
-        held.extend(loaded.programs);
+        owned.extend(loaded.programs);
         Ok(Programs {
-            lanes,
-            processes: (!are_named).then_some(followed),
+            rings,
+            processes: (!are_named).then_some(traced),
             wanted,
             lost,
             used: 0.0,
             known: [0; 3],
-            successor,
-            held,
+            tail_call,
+            owned,
         })
     }
 
-    /// What is run after each return.
-    pub(super) fn successor(&self) -> &Successor {
-        &self.successor
+    /// The tail call after each return.
+    pub(super) fn tail_call(&self) -> &TailCall {
+        &self.tail_call
     }
 
-    /// From now on tells no more of calls that do nothing but perhaps block.
+    /// Records no calls any more that only may block.
     pub(super) fn leave_out_blocking(&self) {
-        // If that fails, what is told is more than is needed.
+        // If that fails, more is recorded than is needed.
         let _ = self.wanted.put(0, &wanted::numbers(false));
     }
 
-    /// All that holds the programs at their tracepoints.
+    /// All descriptors that keep the programs at their tracepoints.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.held.iter().map(AsFd::as_fd)
+        self.owned.iter().map(AsFd::as_fd)
     }
 
-    pub(super) fn processes(&self) -> Option<Followed> {
+    pub(super) fn processes(&self) -> Option<TracedPids> {
         self.processes.clone()
     }
 
-    /// Hands over the records that wait. Returns how many found no room since the last time, or a little
-    /// earlier than the last that is handed over.
+    /// Calls `take` with the waiting records. Returns how many were lost since the last time, up to a time a
+    /// little before the last record.
     pub(super) fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
-        self.used = self.lanes.drain(|mark, record| {
+        self.used = self.rings.drain(|mark, record| {
             if let Some(sample) = decode(mark, record) {
                 take(sample);
             }
         });
-        // Read after the rings, so that nothing is taken for complete that comes after a loss.
+        // The losses are read after the rings: otherwise records after a loss would count as complete.
         let Ok(now) = self.lost.get(0) else {
             return 0;
         };
@@ -136,35 +142,35 @@ impl Programs {
         now.iter().sum::<u64>() - before.iter().sum::<u64>()
     }
 
-    /// How much of the fullest ring was in use at the last look, from 0 to 1.
+    /// Used fraction of the fullest ring at the last read, from 0 to 1.
     pub(super) fn used(&self) -> f64 {
         self.used
     }
 
-    /// How many entries of calls found no room so far, as of the last look: of those that move data, and of others.
+    /// Numbers of lost entries of calls so far, at the last read: of those that move data, and of others.
     pub(super) fn lost_entries(&self) -> Dropped {
         let [data, _, others] = self.known;
         Dropped { data, others }
     }
 }
 
-/// What a program wrote. `None`: nothing that is known.
+/// Decodes a record of a program. `None`: an unknown kind.
 fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
     let word = |at: usize| bytes(record, at).map(u64::from_ne_bytes);
     let of_rest = |n: usize| word(layout::WORDS + 8 * n);
     let number = u32::from(mark) & ((1 << layout::KIND_BITS) - 1);
     let what = match mark >> layout::KIND_BITS {
         kind @ (layout::ENTRY | layout::SHORT_ENTRY | layout::FOREIGN_ENTRY) => {
-            // Behind those that were told is what the slot had before.
-            let told = match kind {
+            // The other words have the former content of the slot.
+            let count = match kind {
                 layout::SHORT_ENTRY => layout::THREE,
                 _ => layout::SIX,
             };
             let mut arguments = [0; layout::SIX];
-            for (n, argument) in arguments[..told].iter_mut().enumerate() {
+            for (n, argument) in arguments[..count].iter_mut().enumerate() {
                 *argument = of_rest(n)?;
                 if kind == layout::FOREIGN_ENTRY {
-                    // Registers of 32 bits.
+                    // The other architecture has registers of 32 bits.
                     *argument &= u64::from(u32::MAX);
                 }
             }

@@ -1,11 +1,11 @@
-//! Which thread leaves a CPU to which one, and what interrupts of an idle CPU do: the threads they wake, and the
-//! requests to devices they complete. By eBPF programs at the tracepoints `sched_switch`, `sched_waking` and
-//! `block_rq_complete` (tracer/bpf/switches.bpf.c).
+//! Switches between threads on each CPU, and the effects of interrupts of an idle CPU: the threads that they
+//! wake, and the requests to devices that they complete. Recorded by eBPF programs at the tracepoints
+//! `sched_switch`, `sched_waking` and `block_rq_complete` (tracer/bpf/switches.bpf.c).
 //!
-//! In some virtual machines perf's rings and those of tracefs have nothing of what the idle task of a CPU does, while
-//! eBPF programs run there, too: a thread that was woken on such a CPU seemed to wait on until it left it again.
-//! Wakings and requests of other tasks come by perf's rings, which know whether that was in an interrupt
-//! ([`crate::kernel::sched`]).
+//! In some virtual machines perf's rings and those of tracefs have no records of the idle task of a CPU, but
+//! eBPF programs run there, too: without them, a thread that was woken on such a CPU seemed to wait on until
+//! it left it again. Wakings and requests of other tasks come from perf's rings, which have the flag of an
+//! interrupt ([`crate::kernel::sched`]).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,25 +23,26 @@ use crate::side_by_side::side_by_side;
 
 /// The task that runs on a CPU without other work.
 const IDLE: u32 = 0;
-/// Rings that the programs name one by one; with more CPUs they are in a map of maps.
+/// Most rings that the programs name one by one; with more CPUs they are in a map of maps.
 const NAMED: usize = 16;
 
-/// The programs at work.
+/// The running programs.
 #[derive(Debug)]
 pub(in crate::kernel) struct Switches {
     rings: Vec<Ring>,
     lost: Map,
-    /// What was lost up to the last look.
+    /// Losses up to the last read.
     known: u64,
     /// The programs and their links: they run as long as these are open.
-    held: Vec<OwnedFd>,
+    owned: Vec<OwnedFd>,
 }
 
 impl Switches {
-    /// Begins to tell of all threads of the machine, by a ring of `size` bytes for each processor.
+    /// Begins to record all threads of the machine, in a ring of `size` bytes for each CPU.
     ///
     /// # Errors
-    /// When the kernel refuses such programs, counts processes otherwise than we do, or does not tell of its types.
+    /// When the kernel refuses such programs, numbers processes otherwise than we do, or does not describe
+    /// its types.
     pub(in crate::kernel) fn open(size: usize) -> io::Result<Switches> {
         Self::open_with(size, NAMED)
     }
@@ -63,7 +64,7 @@ impl Switches {
             }
         }
         let names: Vec<String> = (0..NAMED).map(|cpu| format!("ring_{cpu}")).collect();
-        // Programs that find their ring by name take those above this number of CPUs for nobody's.
+        // Programs with named rings have none for CPUs above this number.
         let counted = if is_named {
             cpus
         } else {
@@ -82,27 +83,29 @@ impl Switches {
         let programs = ["leaves", "woken", "completed"];
         let mut loaded = objects::open(Source::Switches)?.load(&programs, &uses)?;
         let links = loaded.programs.iter().map(attach);
-        let mut held = links.collect::<io::Result<Vec<_>>>()?;
+        let mut owned = links.collect::<io::Result<Vec<_>>>()?;
         let lost = loaded.map(".bss.lost")?;
-        held.extend(loaded.programs);
+        owned.extend(loaded.programs);
         let rings = rings.into_iter().map(|map| Ring::map(map, size));
         Ok(Switches {
             rings: rings.collect::<io::Result<_>>()?,
             lost,
             known: 0,
-            held,
+            owned,
         })
     }
 
-    /// All that holds the programs at their tracepoints.
+    /// All descriptors that keep the programs at their tracepoints.
     pub(in crate::kernel) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.held.iter().map(AsFd::as_fd)
+        self.owned.iter().map(AsFd::as_fd)
     }
 
-    /// Hands over the records that wait. Returns how many found no room since the last time, or a little earlier.
+    /// Calls `take` with the waiting records. Returns how many were lost since the last time, up to a little
+    /// earlier.
     pub(in crate::kernel) fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
         for ring in &mut self.rings {
-            // One that is still being written would keep those behind it for the next time, when they are too late.
+            // A record that is still being written would delay those after it to the next time, when they are
+            // too late.
             ring.drain_all(|record| {
                 let call = record.get(BYTES..).and_then(blocked::decode);
                 if let Some(sample) = decode(record) {
@@ -124,11 +127,11 @@ impl Switches {
     }
 }
 
-/// What a program wrote. `None`: cut short.
+/// Decodes a record of a program. `None`: truncated.
 fn decode(record: &[u8]) -> Option<Sample> {
     let half = |at: usize| bytes(record, at).map(u32::from_ne_bytes);
     let what = match half(EXIT_STATE)? {
-        // It is woken by nothing but an interrupt.
+        // An idle CPU wakes threads only in interrupts.
         IS_WAKING => What::Woken {
             by: IDLE,
             in_interrupt: true,

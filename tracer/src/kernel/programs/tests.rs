@@ -6,16 +6,16 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-const WISHES: Wishes = Wishes {
+const OPTIONS: Options = Options {
     size: perf::SMALLEST,
     blocking: false,
-    holds: false,
+    throttles: false,
     are_named: false,
 };
 
-/// `None`, and says so: this process may not.
+/// `None`, with a message: this process may not load programs.
 fn opened(pid: u32) -> Option<Programs> {
-    match Followed::below(pid).and_then(|all| Programs::open(all, WISHES)) {
+    match TracedPids::below(pid).and_then(|all| Programs::open(all, OPTIONS)) {
         Ok(programs) => Some(programs),
         Err(error) => {
             eprintln!("skipped: programs in the kernel: {error}");
@@ -25,7 +25,7 @@ fn opened(pid: u32) -> Option<Programs> {
 }
 
 #[test]
-fn own_calls_are_told_with_their_arguments_and_results() {
+fn own_calls_are_reported_with_their_arguments_and_results() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;
     };
@@ -68,8 +68,8 @@ fn own_calls_are_told_with_their_arguments_and_results() {
     assert_eq!(offsets.next_back(), Some(4_000));
 }
 
-/// The argument of the last call of this thread that says what was in its memory.
-fn told(programs: &mut Programs, number: libc::c_long, argument: usize) -> u64 {
+/// The argument of the last call of this thread that has the value from its memory.
+fn reported_argument(programs: &mut Programs, number: libc::c_long, argument: usize) -> u64 {
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
     let mut last = None;
     programs.drain(|sample| match sample.what {
@@ -82,7 +82,7 @@ fn told(programs: &mut Programs, number: libc::c_long, argument: usize) -> u64 {
 }
 
 #[test]
-fn lengths_in_memory_are_told() {
+fn lengths_in_memory_are_reported() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;
     };
@@ -98,20 +98,29 @@ fn lengths_in_memory_are_told() {
             })
             .collect();
         let sum: usize = pieces.iter().map(|piece| piece.iov_len).sum();
-        // SAFETY: every piece is within the buffer, which nobody else uses.
+        // SAFETY: every piece is within the buffer, which nothing else uses.
         let read = unsafe { libc::readv(fd, pieces.as_ptr(), count as i32) };
         assert_eq!(read, sum as isize);
-        assert_eq!(told(&mut programs, libc::SYS_readv, 1), sum as u64 + 1);
+        assert_eq!(
+            reported_argument(&mut programs, libc::SYS_readv, 1),
+            sum as u64 + 1
+        );
         // SAFETY: likewise.
         let read = unsafe { libc::preadv(fd, pieces.as_ptr(), count as i32, 5) };
         assert_eq!(read, sum as isize);
-        assert_eq!(told(&mut programs, libc::SYS_preadv, 1), sum as u64 + 1);
+        assert_eq!(
+            reported_argument(&mut programs, libc::SYS_preadv, 1),
+            sum as u64 + 1
+        );
     }
     for (pieces, count) in [(8, 1), (start as usize, 1025)] {
-        // SAFETY: the kernel refuses to read what it is told there.
+        // SAFETY: the kernel refuses to read from this address.
         let failed = unsafe { libc::readv(fd, pieces as *const libc::iovec, count) };
         assert_eq!(failed, -1);
-        assert_eq!(told(&mut programs, libc::SYS_readv, 1), u64::MAX);
+        assert_eq!(
+            reported_argument(&mut programs, libc::SYS_readv, 1),
+            u64::MAX
+        );
     }
     let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut pieces = [10, 20, 30].map(|iov_len| libc::iovec {
@@ -124,11 +133,11 @@ fn lengths_in_memory_are_told() {
     // SAFETY: the pieces are within the buffer.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
     assert_eq!(sent, 60);
-    assert_eq!(told(&mut programs, libc::SYS_sendmsg, 1), 61);
+    assert_eq!(reported_argument(&mut programs, libc::SYS_sendmsg, 1), 61);
 }
 
 #[test]
-fn offsets_in_memory_are_told() {
+fn offsets_in_memory_are_reported() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;
     };
@@ -140,21 +149,27 @@ fn offsets_in_memory_are_told() {
     // SAFETY: writes the offset alone.
     let sent = unsafe { libc::sendfile(to, from, &raw mut offset, 100) };
     assert_eq!((sent, offset), (100, 4_100));
-    assert_eq!(told(&mut programs, libc::SYS_sendfile, 2), 4_001);
+    assert_eq!(
+        reported_argument(&mut programs, libc::SYS_sendfile, 2),
+        4_001
+    );
     let none = std::ptr::null_mut();
     // SAFETY: likewise.
     let moved = unsafe { libc::splice(from, &raw mut offset, to, none, 50, 0) };
     assert_eq!((moved, offset), (50, 4_150));
-    assert_eq!(told(&mut programs, libc::SYS_splice, 1), 4_101);
+    assert_eq!(reported_argument(&mut programs, libc::SYS_splice, 1), 4_101);
     // SAFETY: likewise.
     unsafe { libc::splice(from, &raw mut offset, to, none, 50, 0) };
-    assert_eq!(told(&mut programs, libc::SYS_splice, 3), 0);
+    assert_eq!(reported_argument(&mut programs, libc::SYS_splice, 3), 0);
     // SAFETY: the kernel refuses to read the offset.
     unsafe { libc::sendfile(to, from, std::ptr::dangling_mut(), 100) };
-    assert_eq!(told(&mut programs, libc::SYS_sendfile, 2), u64::MAX);
+    assert_eq!(
+        reported_argument(&mut programs, libc::SYS_sendfile, 2),
+        u64::MAX
+    );
 }
 
-/// What messages carried since the last look, and by which calls.
+/// The descriptors in messages since the last read, with the calls of these.
 fn carried(programs: &mut Programs) -> Vec<(libc::c_long, Carried)> {
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
     let mut seen = Vec::new();
@@ -167,7 +182,7 @@ fn carried(programs: &mut Programs) -> Vec<(libc::c_long, Carried)> {
     seen
 }
 
-/// A message of one byte, with room for what it carries.
+/// A message of one byte, with space for control messages.
 struct Message {
     control: Vec<u64>,
     byte: u8,
@@ -225,7 +240,7 @@ fn block(kind: i32, numbers: &[i32]) -> Vec<u64> {
 }
 
 #[test]
-fn descriptors_that_messages_carry_are_told_on_both_sides() {
+fn descriptors_in_messages_are_reported_on_both_sides() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;
     };
@@ -247,8 +262,8 @@ fn descriptors_that_messages_carry_are_told_on_both_sides() {
     send(false, &sent[..1]);
     let all = carried(&mut programs);
     let expected = [sent[0], sent[1], sent[2], sent[0]];
-    let told: Vec<_> = all.iter().map(|(_, carried)| carried.fd as i32).collect();
-    assert_eq!(told, expected);
+    let reported: Vec<_> = all.iter().map(|(_, carried)| carried.fd as i32).collect();
+    assert_eq!(reported, expected);
     for (number, carried) in &all {
         assert_eq!(*number, libc::SYS_sendmsg);
         let is_pipe = carried.fd as i32 != sent[1];
@@ -261,7 +276,7 @@ fn descriptors_that_messages_carry_are_told_on_both_sides() {
         let mut messages = [Message::new(true, &[0; 5]), Message::new(true, &[0; 5])];
         let mut headers = messages.each_mut().map(Message::header);
         let first: *mut libc::mmsghdr = headers.as_mut_ptr();
-        // SAFETY: all that the messages point at lives, and the pieces have room for what is received.
+        // SAFETY: all that the messages point at lives, and the pieces have space for what is received.
         let got = unsafe { libc::syscall(number, other, first, third, 0, 0) };
         assert!(got > 0);
         let seen = carried(&mut programs);
@@ -274,27 +289,27 @@ fn descriptors_that_messages_carry_are_told_on_both_sides() {
     let what = |of: &[(libc::c_long, Carried)]| -> Vec<_> {
         of.iter().map(|(_, c)| (c.open, c.mode)).collect()
     };
-    let looked_at = receive(libc::SYS_recvmsg, libc::MSG_PEEK);
-    assert_eq!(what(&looked_at), what(&all[..3]));
+    let peeked = receive(libc::SYS_recvmsg, libc::MSG_PEEK);
+    assert_eq!(what(&peeked), what(&all[..3]));
     let first = receive(libc::SYS_recvmsg, 0);
     assert_eq!(what(&first), what(&all[..3]));
     let own = first.iter().map(|(_, carried)| carried.fd as i32);
     assert!(own.into_iter().all(|fd| !sent.contains(&fd)));
     let both = receive(libc::SYS_recvmmsg, 2);
     assert_eq!(what(&both), what(&all[3..]));
-    // As many at once as there may be, and the second of two messages.
+    // The most descriptors that one message may have, and the second of two messages.
     let many = [sent[1]; 253];
     let mut messages = [Message::new(false, &[]), Message::new(true, &many)];
     let mut headers = messages.each_mut().map(Message::header);
     // SAFETY: all that the messages point at lives.
     let sent = unsafe { libc::sendmmsg(one, headers.as_mut_ptr(), 2, 0) };
     assert_eq!(sent, 2);
-    let told = carried(&mut programs);
-    assert_eq!(told.len(), many.len());
+    let reported = carried(&mut programs);
+    assert_eq!(reported.len(), many.len());
 }
 
 #[test]
-fn what_several_messages_have_is_told() {
+fn descriptors_of_several_messages_are_reported() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;
     };
@@ -319,32 +334,32 @@ fn what_several_messages_have_is_told() {
         let (first, count) = (messages.as_mut_ptr(), lengths.len());
         // SAFETY: the pieces are within the buffer, and the messages live.
         let result = unsafe { libc::syscall(number, fd, first, count, libc::MSG_DONTWAIT, 0) };
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         programs.drain(|sample| match sample.what {
             What::Moved(_) | What::Returns(_)
                 if (sample.tid, sample.number) == (own, number as u32) =>
             {
-                told.push(sample.what);
+                reported.push(sample.what);
             }
             _ => {}
         });
-        (result, told)
+        (result, reported)
     };
     let (from, to) = (one.as_raw_fd(), other.as_raw_fd());
     let sent = call(libc::SYS_sendmmsg, from, &[10, 200, 3000]);
     assert_eq!(sent, (3, vec![What::Moved(3210), What::Returns(3)]));
-    // Of less than it was asked for, and of what is cut.
+    // Results below the length asked for, and truncated messages.
     let received = call(libc::SYS_recvmmsg, to, &[4000, 50, 4000, 4000]);
     assert_eq!(received, (3, vec![What::Moved(3060), What::Returns(3)]));
-    let (failed, told) = call(libc::SYS_recvmmsg, to, &[4000]);
-    assert_eq!((failed, told.len()), (-1, 1));
+    let (failed, reported) = call(libc::SYS_recvmmsg, to, &[4000]);
+    assert_eq!((failed, reported.len()), (-1, 1));
     let many = [1; 9];
     let sent = call(libc::SYS_sendmmsg, from, &many);
     assert_eq!(sent.1.first(), Some(&What::Moved(9)));
 }
 
 #[test]
-fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
+fn records_without_space_are_counted_and_other_processes_are_not_recorded() {
     let Some(mut programs) = opened(std::process::id()) else {
         return;
     };
@@ -373,7 +388,7 @@ fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
 }
 
 #[test]
-fn what_a_slot_had_before_is_not_told() {
+fn the_former_content_of_a_slot_is_not_reported() {
     let mut record = [7; SLOT];
     record[layout::TID..layout::TID + 4].copy_from_slice(&5u32.to_ne_bytes());
     let mark = |kind: u16| kind << layout::KIND_BITS | 3;

@@ -1,10 +1,10 @@
-//! Which calls the programs tell of, and what of them.
+//! Selection of the calls that the programs record, and of the parts of their records.
 
 use super::super::syscalls::{self, Does, Length};
 use super::layout::{DATA, ENTERS, MESSAGE, NUMBERS, OFFSET, OFFSETS, RETURNS, SHORT, VECTOR};
 
-/// Bits for each number of a call, first of this architecture and then of the other; with `blocking` also of
-/// calls that may block, which are all that is told of the other.
+/// Flags for each number of a call, first of this architecture and then of the other; with `blocking` also of
+/// calls that may block, which are all that is recorded of the other.
 pub(super) fn numbers(blocking: bool) -> [u8; 2 * NUMBERS] {
     let mut wanted = [0; 2 * NUMBERS];
     let mut mark = |number: libc::c_long, bit: u8| {

@@ -1,13 +1,13 @@
-//! What each thread of the tree does at every moment, as the scheduler tells it: on a processor,
-//! ready to be, or blocked, in which call, on what, and who ended that.
+//! States of each thread of the tree at any time, from records of the scheduler: on a CPU, ready, or blocked,
+//! with the call, the object of the wait, and the thread that ended it.
 //!
-//! A thread blocks where `sched_switch` says that it left its processor in another state than
-//! ready, until `sched_waking` names it, and runs from the switch to it on. The call is the last one
-//! that it entered, or the one that it left its processor in; what its descriptors stand for tells the table of the follower, and /proc of
-//! a descriptor of which that knows nothing.
+//! A thread is blocked from a `sched_switch` in another state than ready until a `sched_waking` names it, and
+//! runs from the switch to it on. The call is the last one that it entered, or the one recorded with the
+//! switch. The table of the follower has the files of its descriptors, and /proc those of descriptors that
+//! are missing in the table.
 //!
-//! The states of all threads of the machine are kept: one that is made has had some by the time
-//! that the tracer hears of it.
+//! The states of all threads of the machine are kept: a new thread has had some by the time that the tracer
+//! gets its event.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ use reason::{Blocked, Reason};
 use rows::{Interval, Rows};
 use storage::{Parts, Requests};
 
-/// What an exact interval has as its number of samples, one for each so many ns.
+/// An exact interval has one sample for each so many ns as its number of samples.
 const SAMPLE_NS: u64 = 100_000;
-/// Age at which an interval is recorded though it goes on: what a killed tracer may lose.
+/// Age at which an interval is recorded though it goes on: the most that a killed tracer loses.
 const RECORDED_NS: u64 = 5_000_000_000;
 
 /// Follows the threads of the tree.
@@ -43,15 +43,15 @@ pub(super) struct Waits {
     /// Threads that are not of the tree, or not yet.
     others: ById<Phase>,
     channels: Arc<dyn ChannelLookup>,
-    /// The thread that reaps processes: it wakes their parents in their stead.
+    /// The thread that reaps processes: it wakes their parents in place of them.
     tracer: u32,
-    /// What becomes of requests to devices, if that is told.
+    /// Requests to devices, if these are recorded.
     requests: Option<Requests>,
     ids: u64,
     records: Vec<Record>,
 }
 
-/// What the scheduler knows of a thread.
+/// State of a thread in the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
@@ -68,7 +68,7 @@ struct Process {
     tids: Vec<u32>,
     /// Threads that have not announced their end.
     live: usize,
-    /// Its calls have other numbers.
+    /// True if its calls have the numbers of another architecture.
     foreign: bool,
     /// Children that have announced their end, and are not reaped.
     ending: Vec<u32>,
@@ -80,21 +80,21 @@ struct Thread {
     upid: Upid,
     phase: Phase,
     since: u64,
-    /// For how long it had been on processors when it left one, if that is told.
+    /// Its CPU time when it last left a CPU, if reported.
     ran_ns: Option<u64>,
-    /// Who woke it while it was on its way from its processor: told before it has left.
+    /// The thread that woke it while it was leaving its CPU: recorded before it has left.
     early: Option<Wakes>,
     /// The call that it entered last.
     call: Option<(u32, [u64; 6])>,
-    /// Why it is blocked, once that was looked at.
+    /// The reason why it is blocked, once that was read.
     reason: Option<Reason>,
-    /// What it found out of its last wait for several descriptors.
+    /// The object found for its last wait for several descriptors.
     polled: Option<((u32, u64, u64), Reason)>,
     rows: Rows,
-    /// Row of the interval that goes on, and up to when it is recorded.
+    /// Row of the interval that goes on, and the time up to which it is recorded.
     recorded: Option<(u64, u64)>,
     announced: bool,
-    /// Job control keeps it from running, which for the scheduler is a stop for its tracer.
+    /// True if job control keeps it from running, which for the scheduler is a stop for its tracer.
     stopped: bool,
 }
 
@@ -105,7 +105,7 @@ struct Wakes {
 }
 
 impl Waits {
-    /// `tracer` is the thread that reaps the tree; `requests`: those to devices are told.
+    /// `tracer` is the thread that reaps the tree; `requests`: those to devices are recorded.
     pub(super) fn new(channels: Arc<dyn ChannelLookup>, tracer: u32, requests: bool) -> Waits {
         Waits {
             threads: ById::default(),
@@ -119,12 +119,12 @@ impl Waits {
         }
     }
 
-    /// What is to be recorded since the last call.
+    /// Takes the records made since the last call.
     pub(super) fn take(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
 
-    /// The kernel dropped records: of whoever lives now not all is known.
+    /// The kernel dropped records: the state of threads that live now is uncertain.
     pub(super) fn lost(&mut self) {
         for process in self.processes.values_mut() {
             process.totals.exact = false;
@@ -144,9 +144,9 @@ impl Waits {
             }
             Change::Thread(tracee) => self.add(tracee, at),
             Change::Executed(tracee, native) => self.executed(tracee, native, at, descriptors),
-            Change::Told { .. }
+            Change::CallCounts { .. }
             | Change::Streams { .. }
-            | Change::Holds { .. }
+            | Change::Descriptor { .. }
             | Change::Opened { .. }
             | Change::Inherited { .. }
             | Change::Ring(_)
@@ -158,7 +158,7 @@ impl Waits {
         }
     }
 
-    /// No more is told.
+    /// No more records come.
     pub(super) fn finish(&mut self, at: u64, descriptors: &dyn Descriptors) {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         for pid in pids {
@@ -177,10 +177,10 @@ impl Waits {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        // It runs: of what stops it now nothing is told yet.
+        // It runs: a report of its next stop is still to come.
         thread.stopped = false;
         if matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None)) {
-            // That it has come to a processor was not told: it was blocked in the call before.
+            // Its switch to a CPU was not recorded: it was blocked in the call before.
             let thread = &self.threads[&tid];
             let reason = self.what(tid, thread, false, false, descriptors);
             if let Some(thread) = self.threads.get_mut(&tid) {
@@ -191,7 +191,7 @@ impl Waits {
         }
     }
 
-    /// It is in this call, or in none.
+    /// The thread is in this call, or in none.
     pub(super) fn is_in(&mut self, tid: u32, call: Option<(u32, [u64; 6])>) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.call = call;
@@ -204,7 +204,7 @@ impl Waits {
             return None;
         }
         if wakes.by == self.tracer {
-            // By whom the tracer heard of it: the child that ended first of those not reaped.
+            // The child whose end woke the tracer: the child that ended first of those not reaped.
             let child = *self.processes.get(&thread.pid)?.ending.first()?;
             let upid = self.processes.get(&child)?.upid;
             return Some(Waker {
@@ -219,7 +219,7 @@ impl Waits {
         })
     }
 
-    /// What a thread did up to now is over.
+    /// The present interval of a thread is over.
     fn close(&mut self, tid: u32, at: u64, wakes: Option<Wakes>, descriptors: &dyn Descriptors) {
         let Some(thread) = self.threads.get(&tid) else {
             return;
@@ -306,8 +306,8 @@ impl Waits {
         }
     }
 
-    /// All that was told so far is taken in: looks at what threads are blocked on while they are, and
-    /// records what has lasted for long.
+    /// All records so far were applied: reads what blocked threads wait for, while they do, and records long
+    /// intervals.
     pub(super) fn settle(&mut self, now: u64, descriptors: &dyn Descriptors) {
         let unsettled = |thread: &Thread| {
             thread.reason.is_none() && matches!(thread.phase, Phase::Blocked(_))
@@ -342,7 +342,7 @@ impl Waits {
         }
     }
 
-    /// What a thread does. `fresh`: and is still doing.
+    /// State of a thread. `fresh`: it is still in it.
     fn what(
         &self,
         tid: u32,
@@ -354,7 +354,7 @@ impl Waits {
         let bits = match thread.phase {
             Phase::Running => return Activity::Running.into(),
             Phase::Runnable => return Activity::Runnable.into(),
-            // Until the tracer takes notice.
+            // The exit lasts until the tracer handles it.
             Phase::Dead => return Activity::Tracer.into(),
             Phase::Blocked(bits) => bits,
         };
@@ -362,7 +362,7 @@ impl Waits {
             return reason.clone().with_waker(has_waker);
         }
         let foreign = self.processes.get(&thread.pid).is_some_and(|p| p.foreign);
-        // Perf's rings tell of all calls as if they were of this architecture.
+        // Perf's rings record all calls as if they were of this architecture.
         let is_known = |&(number, _): &(u32, _)| is_foreign(number) == foreign;
         let blocked = Blocked {
             pid: thread.pid,
@@ -388,7 +388,7 @@ fn totals(upid: Upid) -> SampledTotals {
     }
 }
 
-/// `parts`: those of the wait for storage, if requests are told.
+/// `parts`: those of the wait for storage, if requests are recorded.
 fn count(totals: &mut SampledTotals, interval: &Interval, parts: Option<Parts>) {
     if let Some(parts) = parts {
         *totals.queue_ns.get_or_insert(0) += parts.queue_ns;

@@ -1,4 +1,4 @@
-//! From what the scheduler tells to what threads do.
+//! States of threads from records of the scheduler.
 
 use super::super::sample::{Sample, What};
 use super::{Descriptors, Phase, Waits, Wakes, state};
@@ -33,7 +33,7 @@ impl Waits {
                 let threads = &self.threads;
                 if let Some(requests) = &mut self.requests {
                     let concerns = |tid| threads.contains_key(&tid);
-                    requests.told(stage, (device, sector), tid, at, concerns);
+                    requests.reported(stage, (device, sector), tid, at, concerns);
                 }
             }
             What::Enters(_)
@@ -45,8 +45,8 @@ impl Waits {
         }
     }
 
-    /// Whoever leaves a processor has come to one. Where that was not told, by the idle task of some virtual machines, it was when what it
-    /// has run meanwhile says.
+    /// A thread that leaves a CPU has come to one. Where that was not recorded, as with the idle task of some
+    /// virtual machines, its CPU time gives the time at which it came.
     fn has_come(&mut self, tid: u32, ran_ns: Option<u64>, at: u64, descriptors: &dyn Descriptors) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
@@ -91,7 +91,7 @@ impl Waits {
             self.others.insert(tid, Phase::Running);
             return;
         };
-        // It was woken before it had left: it has been ready ever since.
+        // It was woken before it had left: it has been ready since then.
         if thread.early.take().is_some() && matches!(thread.phase, Phase::Blocked(_)) {
             thread.phase = Phase::Runnable;
         }

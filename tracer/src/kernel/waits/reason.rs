@@ -1,4 +1,4 @@
-//! Why a thread is blocked.
+//! Reasons why threads are blocked.
 
 use flowtrace_schema::{Activity, FileId};
 
@@ -10,12 +10,12 @@ use crate::proc::sampler::calls::Waits;
 use crate::proc::sampler::doing::{Doing, in_call, is_timed};
 use crate::proc::sampler::objects::Holder;
 
-/// What a thread does, and on which file of a view.
+/// Activity of a thread, and its file if that is on a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) doing: Doing,
     pub(super) file: Option<FileId>,
-    /// It ends by itself after a time.
+    /// True if it ends by itself after a time.
     timed: bool,
 }
 
@@ -30,9 +30,9 @@ impl From<Activity> for Reason {
 }
 
 impl Reason {
-    /// A thread of the tree ended the wait: where nothing tells what it was for, then for something
-    /// that goes from one to the other; and an open that waited was that of a FIFO. A lock that nobody of the tree released until the time
-    /// was over was waited for as one sleeps.
+    /// A thread of the tree ended the wait. If the object of the wait is unknown, it was then something that
+    /// passes from one thread to the other; and an open that waited was that of a FIFO. A wait for a lock
+    /// that no thread of the tree ended before its time limit counts as sleep.
     pub(super) fn with_waker(mut self, has_waker: bool) -> Reason {
         let is_open = self.doing.activity == Activity::File
             && matches!(self.doing.op, Some("open" | "openat" | "openat2"));
@@ -51,13 +51,13 @@ impl Reason {
 pub(super) struct Blocked<'a> {
     pub(super) pid: u32,
     pub(super) tid: u32,
-    /// As the scheduler tells it.
+    /// State in the record of the switch.
     pub(super) state: u16,
     /// The call that it entered last.
     pub(super) call: Option<(u32, [u64; 6])>,
-    /// It still is, so that its memory can tell of what.
+    /// True if it still is blocked, so that its memory shows the object of the wait.
     pub(super) fresh: bool,
-    /// What was found out while it was still blocked, in a call with this number and these first
+    /// The object that was found while it was still blocked, in a call with this number and these first
     /// arguments.
     pub(super) polled: Option<&'a ((u32, u64, u64), Reason)>,
 }
@@ -74,7 +74,7 @@ impl Blocked<'_> {
         if self.state & state::STOPPED != 0 {
             return Activity::Stopped.into();
         }
-        // Whatever signals interrupt does not wait for storage, and the other way round.
+        // A wait that signals interrupt is not for storage, and the other way round.
         let is_deep = self.state & state::UNINTERRUPTIBLE != 0;
         let outside = if is_deep {
             Activity::Fault

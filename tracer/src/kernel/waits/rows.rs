@@ -1,10 +1,10 @@
-//! From the intervals of a thread to rows, of which there are not too many.
+//! Rows from the intervals of a thread, in a limited number.
 //!
-//! Long intervals are rows of their own. Short ones are put together: within a window of time all
-//! those of one kind are one row, as long as they together. The rows of a window follow each other
-//! and fill it, so that every sum is exact, and no moment is off by more than a window. Windows grow with
-//! the age of the thread, so that a long life has few more rows than a short one. What lived shorter than
-//! one window has none: its sums say all.
+//! Long intervals are rows of their own. Short ones are put together: within a window of time all those of
+//! one kind are one row with their total length. The rows of a window follow each other and fill it, so that
+//! every sum is exact, and no time is off by more than a window. Windows grow with the age of the thread, so
+//! that a long life has few more rows than a short one. A thread that lived shorter than one window has no
+//! rows, only sums.
 
 use flowtrace_schema::Waker;
 
@@ -12,14 +12,14 @@ use super::reason::Reason;
 
 /// The shortest window, ns.
 const SHORTEST: u64 = 10_000_000;
-/// A window is this part of the age of the thread.
+/// A window is this fraction of the age of the thread.
 const PART: u64 = 64;
-/// An interval that is this part of a window is a row of its own.
+/// An interval of at least this fraction of a window is a row of its own.
 const LONG: u64 = 4;
-/// Kinds of intervals in one window that are kept apart by their waker.
+/// Most kinds of intervals in one window that are distinguished by their waker.
 const KINDS: usize = 12;
 
-/// What a thread did over an interval.
+/// State of a thread over an interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) from: u64,
@@ -34,7 +34,7 @@ pub(super) struct Rows {
     began: u64,
     /// Begin of the window.
     from: u64,
-    /// End of what is in it.
+    /// End of its intervals so far.
     to: u64,
     /// In the order of their first appearance; `from` is not used, `to - from` is their length.
     pieces: Vec<Interval>,
@@ -71,7 +71,7 @@ impl Rows {
         }
     }
 
-    /// What follows begins there.
+    /// The next interval begins at `at`.
     pub(super) fn next_from(&mut self, at: u64) {
         (self.from, self.to) = (at, at);
         self.has_rows = true;
@@ -91,13 +91,13 @@ impl Rows {
         }
     }
 
-    /// Ends the window. Unless it `must`, a thread that never filled one has no rows.
+    /// Ends the window. Unless `must` is true, a thread that never filled one has no rows.
     pub(super) fn finish(&mut self, must: bool, emit: &mut impl FnMut(Interval)) {
         let mut at = self.from;
-        let tells = must || self.has_rows || self.to - self.began >= SHORTEST;
+        let is_recorded = must || self.has_rows || self.to - self.began >= SHORTEST;
         for piece in self.pieces.drain(..) {
             let to = at + (piece.to - piece.from);
-            if tells {
+            if is_recorded {
                 self.has_rows = true;
                 emit(Interval {
                     from: at,

@@ -1,5 +1,5 @@
-//! How much of a wait for storage a thread's own requests were in a queue of the kernel, and how much
-//! a device had them.
+//! Parts of waits for storage: the time for which a thread's own requests were in a queue of the kernel, and
+//! the time for which a device had them.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ struct Request {
     done: Option<u64>,
 }
 
-/// The parts of a wait, ns. The rest is neither: the file system's locks and its journal, requests that
+/// The parts of a wait, ns. The rest is neither: locks and journal of the file system, and requests that
 /// others make for the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
@@ -34,8 +34,8 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Something became of a request; `concerns`: of a thread that is followed.
-    pub(super) fn told(
+    /// A request reached a stage; `concerns` returns true for threads that are followed.
+    pub(super) fn reported(
         &mut self,
         stage: Stage,
         place: (u32, u64),
@@ -54,7 +54,7 @@ impl Requests {
                 self.under_way.insert(place, request);
             }
             Stage::Issued => {
-                // Not all were in a queue.
+                // Not all requests were in a queue.
                 let request = self.under_way.entry(place).or_insert(Request {
                     tid,
                     queued: at,
@@ -74,12 +74,12 @@ impl Requests {
         }
     }
 
-    /// Records were dropped: what is under way may be over.
+    /// Records were dropped: a request under way may be over.
     pub(super) fn forget(&mut self) {
         *self = Requests::default();
     }
 
-    /// An interval of a thread is over. Its parts, if it was one of waiting for storage.
+    /// An interval of a thread is over. Returns its parts, if it was a wait for storage.
     pub(super) fn close(&mut self, tid: u32, from: u64, to: u64, storage: bool) -> Parts {
         let mut own = self.done.remove(&tid).unwrap_or_default();
         if !storage {
@@ -101,7 +101,7 @@ impl Requests {
     }
 }
 
-/// How long at least one of some intervals lasted.
+/// Total time covered by at least one of the intervals.
 fn length(mut intervals: Vec<(u64, u64)>) -> u64 {
     intervals.sort_unstable();
     let (mut sum, mut reached) = (0, 0);
@@ -121,28 +121,28 @@ mod tests {
     #[test]
     fn a_wait_is_split_by_its_own_requests() {
         let mut requests = Requests::default();
-        let mut tell = |stage, sector, tid, at| {
-            requests.told(stage, (8, sector), tid, at, |tid| tid < 10);
+        let mut report = |stage, sector, tid, at| {
+            requests.reported(stage, (8, sector), tid, at, |tid| tid < 10);
         };
-        // Two at a time, one of them straight to the device, and somebody else's.
-        tell(Queued, 1, 5, 100);
-        tell(Issued, 1, 99, 130);
-        tell(Queued, 7, 50, 90);
-        tell(Issued, 2, 5, 140);
-        tell(Done, 2, 0, 200);
-        tell(Queued, 3, 5, 195);
-        tell(Done, 1, 0, 180);
-        tell(Done, 7, 0, 210);
+        // Two at a time, one of them straight to the device, and one of another thread.
+        report(Queued, 1, 5, 100);
+        report(Issued, 1, 99, 130);
+        report(Queued, 7, 50, 90);
+        report(Issued, 2, 5, 140);
+        report(Done, 2, 0, 200);
+        report(Queued, 3, 5, 195);
+        report(Done, 1, 0, 180);
+        report(Done, 7, 0, 210);
         let parts = |queue_ns, device_ns| Parts {
             queue_ns,
             device_ns,
         };
         // 110 to 130 queued, 130 to 200 at the device, 200 to 220 queued again.
         assert_eq!(requests.close(5, 110, 220, true), parts(40, 70));
-        requests.told(Issued, (8, 3), 5, 230, |_| true);
+        requests.reported(Issued, (8, 3), 5, 230, |_| true);
         assert_eq!(requests.close(5, 220, 250, true), parts(10, 20));
         assert_eq!(requests.close(50, 0, 300, true), parts(0, 0));
-        requests.told(Done, (8, 3), 0, 260, |_| true);
+        requests.reported(Done, (8, 3), 0, 260, |_| true);
         assert_eq!(requests.close(5, 250, 270, false), parts(0, 0));
         assert_eq!(requests.close(5, 250, 280, true), parts(0, 0));
     }

@@ -5,10 +5,10 @@ use crate::kernel::sample::{self, Sample, What};
 use crate::proc::observer::Tracee;
 use crate::proc::sampler::objects::Target;
 
-/// Descriptors 0 and 1 of all are pipes 70 and 71, 5 is file 9.
-struct Held;
+/// Descriptors 0 and 1 of all threads are pipes 70 and 71, 5 is file 9.
+struct TestDescriptors;
 
-impl Descriptors for Held {
+impl Descriptors for TestDescriptors {
     fn stands_for(&self, _tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
         match fd {
             0 | 1 => Some((Target::Channel(70 + fd as u64), None)),
@@ -18,21 +18,21 @@ impl Descriptors for Held {
     }
 }
 
-impl ChannelLookup for Held {
+impl ChannelLookup for TestDescriptors {
     fn of_inode(&self, inode: u64) -> Option<ChannelId> {
         Some(ChannelId(inode as u32))
     }
 }
 
-/// A scheduler that is driven by hand.
+/// A scheduler with scripted decisions.
 struct Stage {
     waits: Waits,
     at: u64,
 }
 
-/// Threads of no interest: that of the tracer, and another one.
+/// Threads that are not in the tree: that of the tracer, and another one.
 const TRACER: u32 = 1;
-const STRANGER: u32 = 2;
+const OTHER: u32 = 2;
 const ROOT: u32 = 10;
 const MS: u64 = 1_000_000;
 const BLOCKED: u16 = 1;
@@ -47,7 +47,7 @@ impl Stage {
     /// The root runs.
     fn new() -> Stage {
         let mut stage = Stage {
-            waits: Waits::new(Arc::new(Held), TRACER, true),
+            waits: Waits::new(Arc::new(TestDescriptors), TRACER, true),
             at: 0,
         };
         stage.change(Change::Begins(tracee(ROOT, ROOT, 1), true));
@@ -56,7 +56,7 @@ impl Stage {
     }
 
     fn change(&mut self, change: Change) {
-        self.waits.change(self.at, change, &Held);
+        self.waits.change(self.at, change, &TestDescriptors);
     }
 
     fn fork(&mut self, by: u32, child: u32, upid: u32) {
@@ -77,7 +77,7 @@ impl Stage {
             number: 0,
             what,
         };
-        self.waits.scheduled(&sample, &Held);
+        self.waits.scheduled(&sample, &TestDescriptors);
     }
 
     fn runs(&mut self, tid: u32) {
@@ -112,7 +112,7 @@ impl Stage {
     fn calls(&mut self, tid: u32, number: libc::c_long, arguments: [u64; 2]) {
         let mut all = [0; 6];
         all[..2].copy_from_slice(&arguments);
-        self.waits.enters(tid, number as u32, all, &Held);
+        self.waits.enters(tid, number as u32, all, &TestDescriptors);
     }
 
     /// A thread that runs is blocked in a call for a while, woken, and runs again a ms later.
@@ -148,7 +148,7 @@ fn brief(rows: &[SampleRecord]) -> Vec<(u64, Activity, Option<u32>)> {
 }
 
 #[test]
-fn a_life_is_told_without_gaps() {
+fn a_life_is_recorded_without_gaps() {
     use Activity::{Channel, Runnable, Running, Sleep};
     let mut stage = Stage::new();
     stage.fork(ROOT, 11, 2);
@@ -158,7 +158,7 @@ fn a_life_is_told_without_gaps() {
     stage.leaves(ROOT, PREEMPTED);
     stage.at += 15 * MS;
     stage.runs(ROOT);
-    stage.blocks(ROOT, (libc::SYS_clock_nanosleep, [0, 0]), 40, STRANGER);
+    stage.blocks(ROOT, (libc::SYS_clock_nanosleep, [0, 0]), 40, OTHER);
     stage.change(Change::Over(ROOT));
     let rows = stage.rows();
     let expected = [
@@ -191,9 +191,9 @@ fn a_life_is_told_without_gaps() {
 fn sums_are_those_of_the_images() {
     let mut stage = Stage::new();
     stage.at += 20 * MS;
-    stage.blocks(ROOT, (libc::SYS_pread64, [5, 0]), 30, STRANGER);
+    stage.blocks(ROOT, (libc::SYS_pread64, [5, 0]), 30, OTHER);
     stage.change(Change::Executed(tracee(ROOT, ROOT, 2), true));
-    // Held by the tracer, and then a page is read.
+    // Stopped by the tracer; after that a page is read.
     stage.leaves(ROOT, state::TRACED);
     stage.at += 7 * MS;
     stage.wakes(TRACER, ROOT);
@@ -218,7 +218,7 @@ fn sums_are_those_of_the_images() {
         );
     }
     stage.at += MS;
-    stage.wakes(STRANGER, ROOT);
+    stage.wakes(OTHER, ROOT);
     stage.runs(ROOT);
     stage.change(Change::Over(ROOT));
     let records = stage.waits.take();
@@ -252,7 +252,7 @@ fn sums_are_those_of_the_images() {
 }
 
 #[test]
-fn a_convoy_tells_who_passed_the_lock_on() {
+fn a_convoy_shows_who_passed_the_lock_on() {
     let mut stage = Stage::new();
     for tid in [11, 12] {
         stage.change(Change::Thread(tracee(tid, ROOT, 1)));
@@ -260,7 +260,7 @@ fn a_convoy_tells_who_passed_the_lock_on() {
         stage.runs(tid);
         stage.leaves(tid, BLOCKED);
     }
-    // Each passes it on to the next after 20 ms.
+    // Each thread passes the lock on to the next after 20 ms.
     for (from, to) in [(ROOT, 11), (11, 12)] {
         stage.at += 20 * MS;
         stage.wakes(from, to);
@@ -277,7 +277,7 @@ fn a_convoy_tells_who_passed_the_lock_on() {
 }
 
 #[test]
-fn a_waking_may_be_told_before_the_switch() {
+fn a_waking_may_be_reported_before_the_switch() {
     use Activity::{Runnable, Running};
     let mut stage = Stage::new();
     stage.fork(ROOT, 11, 2);
@@ -304,7 +304,7 @@ fn who_waits_for_a_child_was_woken_by_it() {
     stage.change(Change::Ended(12));
     stage.leaves(12, state::DEAD);
     stage.at += 5 * MS;
-    // The tracer reaps the one that ended, which tells its parent.
+    // The tracer reaps the process that ended, which wakes its parent.
     stage.wakes(TRACER, ROOT);
     stage.change(Change::Over(12));
     stage.runs(ROOT);
@@ -314,7 +314,7 @@ fn who_waits_for_a_child_was_woken_by_it() {
         brief(&rows).contains(&(35, Activity::Child, Some(3))),
         "{rows:?}"
     );
-    // What is left of a process until it is reaped waits for the tracer.
+    // After its exit, a process waits for the tracer until it is reaped.
     assert!(
         brief(&rows).contains(&(5, Activity::Tracer, None)),
         "{rows:?}"
@@ -361,12 +361,12 @@ fn what_goes_on_for_long_is_recorded_meanwhile() {
     stage.leaves(ROOT, BLOCKED);
     stage.at += 6_000 * MS;
     let now = stage.at;
-    stage.waits.settle(now, &Held);
+    stage.waits.settle(now, &TestDescriptors);
     // The window before it is written when it is over.
     let first = stage.rows();
     assert_eq!(brief(&first), [(6_000, Activity::Signal, None)]);
-    stage.waits.settle(now + MS, &Held);
-    assert_eq!(brief(&stage.rows()), [], "recorded a moment ago");
+    stage.waits.settle(now + MS, &TestDescriptors);
+    assert_eq!(brief(&stage.rows()), [], "recorded just now");
     stage.at += 1_000 * MS;
     stage.change(Change::Over(ROOT));
     let rest = stage.rows();
@@ -397,9 +397,9 @@ fn after_a_loss_nothing_is_called_exact() {
     assert_eq!(exact.collect::<Vec<_>>(), [(1, false), (2, true)]);
 }
 
-/// The idle task of a virtual machine may tell of neither.
+/// The idle task of a virtual machine may record neither.
 #[test]
-fn who_comes_untold_has_run_for_as_long_as_the_scheduler_says() {
+fn an_unreported_thread_has_run_for_as_long_as_the_scheduler_says() {
     let mut stage = Stage::new();
     stage.calls(ROOT, libc::SYS_clock_nanosleep, [0, 0]);
     stage.leaves_after(ROOT, BLOCKED, Some(70 * MS));

@@ -1,4 +1,4 @@
-//! Processes and threads come and go.
+//! Begins and ends of processes and threads.
 
 use super::rows::Rows;
 use super::{Descriptors, Phase, Process, Thread, Waits, totals};
@@ -28,7 +28,7 @@ impl Waits {
         let thread = Thread {
             pid: tracee.pid,
             upid: tracee.upid,
-            // One that nothing was told of has not run yet.
+            // A thread without records has not run yet.
             phase: self.others.remove(&tracee.tid).unwrap_or(Phase::Runnable),
             since: at,
             ran_ns: None,
@@ -75,10 +75,10 @@ impl Waits {
                 thread.announced = false;
                 thread.rows = Rows::new(at);
                 thread.polled = None;
-                // That of the first thread, which need not be the one that goes on.
+                // The time is that of the first thread, which need not be the one that goes on.
                 thread.ran_ns = None;
             }
-            // Another thread than the first one did it, and has the id of that from now on.
+            // Another thread than the first one made the exec, and has the id of the first one from now on.
             None => {
                 process.live = 0;
                 self.add(tracee, at);
@@ -92,13 +92,13 @@ impl Waits {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.stopped = stopped;
             if stopped {
-                // As long as this was not told it seemed to wait for its tracer.
+                // Until this was reported, it seemed to wait for its tracer.
                 thread.reason = None;
             }
         }
     }
 
-    /// A thread announced its end, or is over: told twice of most.
+    /// A thread announced its end, or is over: most ends are reported twice.
     pub(super) fn ended(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
@@ -121,8 +121,8 @@ impl Waits {
         }
     }
 
-    /// A thread has left its processor for ever. Of a first one whose others live on that is the end: nobody waits for it, and of its process
-    /// nothing is told before the last one ends.
+    /// A thread has left its CPU for ever. For a first thread whose others live on, this is its end: no
+    /// process waits for it, and no end of its process is reported before the last thread ends.
     pub(super) fn has_died(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
         let thread = self.threads.get(&tid).filter(|thread| !thread.announced);
         let Some(process) = thread.and_then(|thread| self.processes.get_mut(&thread.pid)) else {
@@ -153,7 +153,7 @@ impl Waits {
         self.total(process.totals);
     }
 
-    /// A thread is in the books no longer.
+    /// The states of a thread are not recorded any more.
     fn end(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
         self.close(tid, at, None, descriptors);
         self.finish_rows(tid);

@@ -1,4 +1,4 @@
-//! What one process image holds, and what is said of an end when it is given up.
+//! Channel ends that one process image has open, and the outcome of an end when it is closed.
 
 use std::collections::BTreeMap;
 
@@ -8,56 +8,56 @@ use super::super::exec_reads::ExecReads;
 use super::super::pipe_content::Left;
 use super::super::reading::Traffic;
 
-/// How often a process is looked at again for an end that it made and has not given up.
-pub(super) const LOOKS: u8 = 8;
+/// Most checks of a process for an end that it made and has not closed.
+pub(super) const MAX_READS: u8 = 8;
 
-/// The image that a process runs, and the ends of channels that it holds.
+/// The image that a process runs, and the channel ends that it has open.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) upid: Upid,
-    /// Process that forked it.
+    /// Parent process.
     pub(super) parent: Option<u32>,
     pub(super) ends: BTreeMap<(ChannelId, Direction), End>,
-    /// It has, or had, a second thread: one thread's traffic is not all.
+    /// True if it has, or had, a second thread: the traffic of one thread is then not all.
     pub(super) threaded: bool,
-    /// It moves data by calls that are not counted as reading and writing.
+    /// True if it moves data by calls that are not counted as reads and writes.
     pub(super) splices: bool,
-    /// Its image began by a fork.
+    /// True if its image began by a fork.
     pub(super) forked: bool,
     /// Its traffic at its exit.
     pub(super) last: Option<Traffic>,
 }
 
-/// An end that is held.
+/// A channel end that is open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     /// Row in the trace; `None`: not written yet.
     pub(super) row: Option<u32>,
     pub(super) fd: i32,
-    /// Inodes of the sockets, of which a process that talks to itself has both.
+    /// Inodes of the sockets; a process that is connected to itself has both.
     pub(super) sockets: [Option<u64>; 2],
     pub(super) from_ns: u64,
-    /// It was made, connected, accepted or opened by this image, not inherited by it.
+    /// True if this image made, connected, accepted or opened it, and did not inherit it.
     pub(super) made: bool,
-    /// A program that it started holds it, too.
+    /// True if a program that the process started has it, too.
     pub(super) passed: bool,
-    /// Its parent made it and then forked this process.
+    /// True if the parent made it and then forked this process.
     pub(super) given: bool,
-    /// This is the program that made it, in a child of its maker, or a child of that.
+    /// True if the process runs the program of the maker, as a child of the maker, or a child of that.
     pub(super) of_maker: bool,
     /// Traffic of the process when it was made.
     pub(super) since: Option<Traffic>,
-    /// How often its process was looked at because of it.
-    pub(super) looks: u8,
-    /// The program that inherited it was not told of it: a descriptor leaked.
+    /// Checks of the process so far because of this end.
+    pub(super) reads: u8,
+    /// True if the program does not know of the descriptor that it inherited: it leaked.
     pub(super) leaked: bool,
-    /// What lay in the pipe when the image began; `None`: others could add to it.
+    /// Unread bytes in the pipe when the image began; `None`: others could add to them.
     pub(super) left: Option<Left>,
-    /// All of that still lay there at the image's end.
+    /// True if all of these were still unread at the image's end.
     pub(super) is_unread: bool,
 }
 
-/// What is known of an end that was given up.
+/// The knowledge about an end that was closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) used: Option<bool>,
@@ -66,12 +66,12 @@ pub(super) struct Outcome {
 }
 
 impl End {
-    /// Takes note of a socket, and says whether it is new.
+    /// Adds a socket. Returns true if it is new.
     pub(super) fn add_socket(&mut self, inode: u64) -> bool {
         let is_new = !self.sockets.contains(&Some(inode));
-        let room = self.sockets.iter_mut().find(|socket| socket.is_none());
-        match room.filter(|_| is_new) {
-            Some(room) => *room = Some(inode),
+        let free = self.sockets.iter_mut().find(|socket| socket.is_none());
+        match free.filter(|_| is_new) {
+            Some(free) => *free = Some(inode),
             None => return false,
         }
         true
@@ -100,7 +100,7 @@ impl Holder {
         }
     }
 
-    /// What a child of process `pid` inherits.
+    /// The state of a child of process `pid`, with the ends that it inherits.
     pub(super) fn fork(&self, upid: Upid, pid: u32, now: u64) -> Holder {
         let inherited = self.ends.iter().map(|(&key, end)| {
             let end = End {
@@ -112,7 +112,7 @@ impl Holder {
                 of_maker: end.made || end.of_maker,
                 // A new process has moved nothing yet.
                 since: Some(Traffic::default()),
-                looks: 0,
+                reads: 0,
                 left: None,
                 is_unread: false,
                 ..*end
@@ -126,29 +126,29 @@ impl Holder {
         }
     }
 
-    /// Whether it made an end itself.
+    /// True if it made an end itself.
     pub(super) fn has_made(&self) -> bool {
         self.ends.values().any(|end| end.made)
     }
 
-    /// Whether it made a pipe of which it has given up no end so far.
+    /// True if it made a pipe of which it has closed no end so far.
     pub(super) fn is_undecided(&self) -> bool {
         let mut made = self.ends.iter().filter(|(_, end)| end.made);
-        made.any(|(key, end)| end.looks < LOOKS && self.holds_both(key.0, key.1))
+        made.any(|(key, end)| end.reads < MAX_READS && self.has_both(key.0, key.1))
     }
 
-    /// Whether it gives up an end of a pipe, now or with its image, that it did not hold to use it:
+    /// True if it closes an end of a pipe, now or with its image, that it did not have in order to use it:
     ///
-    /// - It holds both ends to its end, as the children of a jobserver do; `is_used`: unless something tells that it used
-    ///   this one all the same, as that it is its standard input.
+    /// - It has both ends to its end, as the children of a jobserver do; `is_used`: something else shows that
+    ///   it used this one all the same, for example that it is its standard input.
     /// - It inherited both and keeps the other one, as one side of a pipeline does.
-    /// - It inherited it from further away than its parent, and keeps one for the same direction
-    ///   that its parent made, as a part of a pipeline inside `$( )` does.
-    /// - It made the pipe, passed this end on to a program, and gave it up itself.
-    /// - It leaked into a program through an exec.
+    /// - It inherited it from a remoter ancestor than its parent, and keeps one for the same direction that
+    ///   its parent made, as a part of a pipeline inside `$( )` does.
+    /// - It made the pipe, passed this end on to a program, and closed it itself.
+    /// - The end leaked into a program through an exec.
     ///
-    /// A shell that made a pipe, wrote a here-document into it and then became the program that reads
-    /// it used both.
+    /// A shell that made a pipe, wrote a here-document into it and then became the program that reads it used
+    /// both ends.
     pub(super) fn has_no_need(
         &self,
         key: (ChannelId, Direction),
@@ -159,28 +159,28 @@ impl Holder {
         let Some(end) = self.ends.get(&key) else {
             return false;
         };
-        let holds_both = self.holds_both(key.0, key.1);
+        let has_both = self.has_both(key.0, key.1);
         let keeps_given = || {
             let mut ends = self.ends.iter();
             ends.any(|(other, end)| end.given && other.1 == key.1 && *other != key)
         };
-        let whole = holds_both && with_image && !(end.made && by_exec) && !is_used;
-        let one_of_two = holds_both && !with_image && !end.made;
+        let whole = has_both && with_image && !(end.made && by_exec) && !is_used;
+        let one_of_two = has_both && !with_image && !end.made;
         let older = !with_image && !end.made && !end.given && keeps_given();
         let passed_on = !with_image && end.made && end.passed;
         whole || one_of_two || older || passed_on || end.leaked
     }
 
-    /// Whether it has one end alone, for this direction, of a pipe that its own program made.
+    /// True if it has only one end, for this direction, of a pipe that its own program made.
     pub(super) fn keeps_a_side(&self, direction: Direction) -> bool {
         let mut ends = self.ends.iter();
         ends.any(|(key, end)| {
-            key.1 == direction && end.of_maker && !self.holds_both(key.0, direction)
+            key.1 == direction && end.of_maker && !self.has_both(key.0, direction)
         })
     }
 
-    /// Whether a program that was executed has this end, and not the other one, as its standard input or output: it was put there to be
-    /// used.
+    /// True if a program that was executed has this end, and not the other one, as its standard input or
+    /// output: it was put there to be used.
     pub(super) fn is_standard(&self, key: (ChannelId, Direction)) -> bool {
         let is_standard = |(channel, direction)| {
             let end = self.ends.get(&(channel, direction));
@@ -194,8 +194,8 @@ impl Holder {
         !self.forked && is_standard(key) && !other.is_some_and(is_standard)
     }
 
-    /// Whether it holds the opposite end, too.
-    pub(super) fn holds_both(&self, channel: ChannelId, direction: Direction) -> bool {
+    /// True if it has the opposite end, too.
+    pub(super) fn has_both(&self, channel: ChannelId, direction: Direction) -> bool {
         opposite(direction).is_none_or(|opposite| self.ends.contains_key(&(channel, opposite)))
     }
 }
@@ -209,7 +209,7 @@ pub(super) fn opposite(direction: Direction) -> Option<Direction> {
     }
 }
 
-/// What was read and written while an end was held.
+/// Bytes and calls of reading and writing while an end was open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) read_calls: u64,
@@ -218,7 +218,7 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// The same of a whole image.
+    /// Those of a whole image.
     pub(super) fn in_all(usage: &Usage) -> Option<Moved> {
         Some(Moved {
             read_calls: usage.read_calls?,
@@ -227,14 +227,14 @@ impl Moved {
         })
     }
 
-    /// Whether the kernel may have read this to execute the next program: its headers and those of
-    /// its interpreter, in a few calls (fs/binfmt_elf.c). It counts them as reads of the image that
-    /// made the exec.
+    /// True if these reads may be those of the kernel for the next exec: the headers of the program and of
+    /// its interpreter, in a few calls (fs/binfmt_elf.c). It counts them as reads of the image that made the
+    /// exec.
     pub(super) fn may_be_exec(self) -> bool {
         self.read_calls <= 8 && (256..=4096).contains(&self.read_bytes)
     }
 
-    /// Without what the exec read that ended the image.
+    /// The counts without the reads of the exec that ended the image.
     pub(super) fn before_exec(self, exec: Option<ExecReads>) -> Moved {
         let before = exec.and_then(|exec| exec.before(self.read_bytes));
         match before {
@@ -259,10 +259,10 @@ impl From<Traffic> for Moved {
     }
 }
 
-/// What follows for an end from what its image read and wrote, in all, while it held it.
+/// The outcome of an end, from all that its image read and wrote while the end was open.
 ///
 /// - It moved nothing in the direction of the end: the end was not used.
-/// - It had no need of the end ([`Holder::has_no_need`]): it counts as no user.
+/// - It did not need the end ([`Holder::has_no_need`]): it does not count as a user.
 /// - Otherwise the end may have been used, for all of the traffic at most.
 pub(super) fn outcome(
     direction: Direction,
@@ -339,14 +339,14 @@ mod tests {
             given: false,
             of_maker: false,
             since: None,
-            looks: 3,
+            reads: 3,
             leaked: false,
             left: None,
             is_unread: false,
         };
         let key = (ChannelId(1), Direction::Read);
         parent.ends.insert(key, end);
-        assert!(parent.has_made() && !parent.holds_both(key.0, key.1));
+        assert!(parent.has_made() && !parent.has_both(key.0, key.1));
         let end = parent.ends.get_mut(&key).unwrap();
         assert!(end.add_socket(70) && !end.add_socket(70) && end.add_socket(71));
         assert!(!end.add_socket(72), "a connection has two sockets");

@@ -1,23 +1,22 @@
-//! Pipes, FIFOs and sockets: which there are, and who held which end when.
+//! Pipes, FIFOs and sockets, and the processes that have their ends open.
 //!
-//! What a process holds is known from looks at its descriptors ([`super::descriptors`]), from
-//! what its parent held when it was forked, and from the calls that make or open a channel
-//! ([`super::topology`]). `close` and `dup` are not stopped, so what was given up is found at the
-//! next look. A process is looked at
+//! The open ends of a process are known from reads of its descriptors ([`super::descriptors`]), from those of
+//! its parent at the fork, and from the calls that make or open a channel ([`super::topology`]). `close` and
+//! `dup` do not stop, so a closed end is noticed at the next read. The descriptors of a process are read
 //!
-//! - at its exec, unless it cannot hold anything;
+//! - at its exec, unless it cannot have any end;
 //! - when it forks, if it made an end itself: the child then inherits what is really there;
-//! - at the exec and the end of its children, a few times for each end that it made, and while it
-//!   holds both ends of a pipe that it made also at calls of its children: a shell has given up
-//!   a pipeline's ends by then, a program that reads its child's output has kept one;
+//! - at the exec and the end of its children, a few times for each end that it made, and while it has both
+//!   ends of a pipe that it made also at calls of its children: a shell has closed a pipeline's ends by then,
+//!   a program that reads its child's output has kept one;
 //! - at its own end, if it was forked without exec, made an end, or may have been passed one.
 
 mod holder;
-mod looks;
+mod reads;
 mod registry;
+mod reported;
 mod rows;
 pub(crate) mod sockets;
-mod told;
 mod unread;
 
 use std::collections::{HashMap, HashSet};
@@ -35,22 +34,22 @@ use super::snapshot::{LiveSnapshot, ProcessSnapshot};
 use holder::{End, Holder, Moved, Outcome, opposite, outcome};
 pub(crate) use registry::Registry;
 
-/// A process with more ends than these is not looked at for each that it makes.
-const MOST_LOOKED_AT: usize = 64;
+/// Most ends of a process whose descriptors are read for each end that it makes.
+const MOST_READ: usize = 64;
 
-/// Follows who holds what.
+/// Tracks the processes that have channel ends open.
 #[derive(Debug)]
 pub(crate) struct Channels {
     registry: Arc<Mutex<Registry>>,
     recorder: Recorder,
     holders: HashMap<u32, Holder>,
-    /// Pipes into which nobody but their maker has written, and whether what it wrote was recorded.
+    /// Pipes into which nobody but their maker has written; true if the content was recorded.
     unshared: HashMap<ChannelId, bool>,
-    /// Ends of which children of the pipe's maker made use while they held the other one, too.
+    /// Ends that children of the pipe's maker used while they had the other one, too.
     used_whole: HashSet<(ChannelId, Direction)>,
     last_row: u32,
     programs: Programs,
-    /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
+    /// True if calls that make channels are seen: then a process without ends cannot get one unseen.
     calls_seen: bool,
 }
 
@@ -68,28 +67,28 @@ impl Channels {
         }
     }
 
-    /// From now on calls are seen.
+    /// Calls that make channels are seen from now on.
     pub(crate) fn see_calls(&mut self) {
         self.calls_seen = true;
     }
 
-    /// A process was forked, whose maker had at this `moment` what it inherits.
+    /// Process `child` was forked. `snapshot` is that of its parent, which it inherits.
     pub(crate) fn forked(
         &mut self,
         parent: Tracee,
         child: Tracee,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) {
         if self.holders.get(&parent.pid).is_some_and(Holder::has_made) {
-            self.look_at(parent.pid, moment, now);
+            self.read_descriptors(parent.pid, snapshot, now);
         }
         let Some(holder) = self.holders.get(&parent.pid) else {
             return;
         };
         let forked = holder.fork(child.upid, parent.pid, now);
         self.holders.insert(child.pid, forked);
-        // What it inherited itself is worth a row now: it goes on with it.
+        // The inherited ends of the parent need a row now: the parent goes on with them.
         self.write_rows(parent.pid);
     }
 
@@ -99,24 +98,24 @@ impl Channels {
         }
     }
 
-    pub(crate) fn executed(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
+    pub(crate) fn executed(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
         let before = self.holders.remove(&tracee.pid);
         let parent = before.as_ref().and_then(|holder| holder.parent);
-        let holds_none = before.is_some_and(|holder| holder.ends.is_empty());
+        let has_none = before.is_some_and(|holder| holder.ends.is_empty());
         let pid = tracee.pid;
         self.holders.insert(pid, Holder::new(tracee.upid, parent));
-        if !(holds_none && self.calls_seen) {
-            self.look_at(pid, moment, now);
-            self.find_leaked(pid, moment);
-            self.find_left(tracee, moment);
+        if !(has_none && self.calls_seen) {
+            self.read_descriptors(pid, snapshot, now);
+            self.find_leaked(pid, snapshot);
+            self.find_left(tracee, snapshot);
             self.write_rows(pid);
         }
-        self.tell_parent(pid);
-        self.look_at_parent(pid, moment, now);
+        self.mark_passed(pid);
+        self.read_parent(pid, snapshot, now);
     }
 
-    /// The ends that an image still holds are given up with it. `exec`: the moment at which the next one begins, if it ends
-    /// by that.
+    /// The ends that an image still has open are closed with it. `exec`: the snapshot at the exec that ended
+    /// the image, if one did.
     pub(crate) fn image_over(
         &mut self,
         tracee: Tracee,
@@ -129,15 +128,15 @@ impl Channels {
         if holder.upid != tracee.upid || holder.ends.is_empty() {
             return;
         }
-        if let Some(moment) = exec {
-            self.find_unread(tracee.pid, moment);
+        if let Some(snapshot) = exec {
+            self.find_unread(tracee.pid, snapshot);
         }
         let Some(holder) = self.holders.get_mut(&tracee.pid) else {
             return;
         };
-        let is_told = holder.has_made() && !holder.threaded;
+        let is_reported = holder.has_made() && !holder.threaded;
         let traffic = || exec.unwrap_or(&LiveSnapshot(tracee.pid)).traffic();
-        let last = holder.last.or_else(|| is_told.then(traffic).flatten());
+        let last = holder.last.or_else(|| is_reported.then(traffic).flatten());
         let in_all = Moved::in_all(usage);
         let mut keys = holder.ends.keys();
         let reads = keys.any(|key| key.1 == Direction::Read);
@@ -161,47 +160,47 @@ impl Channels {
             self.give_up(tracee.pid, key, None, moved, exec.is_some());
         }
         if let Some(holder) = self.holders.get_mut(&tracee.pid) {
-            // An exec still asks whether there were any.
+            // An exec still needs the entry, to know if there were any ends.
             holder.last = None;
         }
     }
 
     /// The last thread of a process is about to exit; its descriptors are still there.
-    pub(crate) fn exiting(&mut self, pid: u32, moment: &dyn ProcessSnapshot, now: u64) {
-        self.find_unread(pid, moment);
+    pub(crate) fn exiting(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot, now: u64) {
+        self.find_unread(pid, snapshot);
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
         let has_made = holder.has_made();
-        let may_differ = holder.forked || has_made || self.holds_socket(holder) || !self.calls_seen;
+        let may_differ = holder.forked || has_made || self.has_socket(holder) || !self.calls_seen;
         if may_differ && !(holder.ends.is_empty() && self.calls_seen) {
-            self.look_at(pid, moment, now);
+            self.read_descriptors(pid, snapshot, now);
         }
         if has_made && let Some(holder) = self.holders.get_mut(&pid) {
-            holder.last = moment.traffic().filter(|_| !holder.threaded);
+            holder.last = snapshot.traffic().filter(|_| !holder.threaded);
         }
-        self.look_at_parent(pid, moment, now);
+        self.read_parent(pid, snapshot, now);
     }
 
     pub(crate) fn ended(&mut self, pid: u32) {
         self.holders.remove(&pid);
     }
 
-    /// It made these descriptors of pipes or sockets by a call.
+    /// The process made these descriptors of pipes or sockets by a call.
     pub(crate) fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
         let pid = tracee.pid;
         let made = descriptors.iter();
         let made: Vec<_> = made.filter_map(|&fd| descriptors::one(pid, fd)).collect();
         let holder = self.holders.get(&pid);
-        if holder.is_some_and(|it| it.has_made() && it.ends.len() <= MOST_LOOKED_AT) {
-            // A shell that makes its next pipe has given up those of the last.
-            self.look_for_gone(pid, &LiveSnapshot(pid), now);
+        if holder.is_some_and(|it| it.has_made() && it.ends.len() <= MOST_READ) {
+            // A shell that makes its next pipe has closed the ends of the last.
+            self.find_closed(pid, &LiveSnapshot(pid), now);
         }
-        self.hold_all(pid, &made, || Traffic::of(pid), now);
+        self.add_all(pid, &made, || Traffic::of(pid), now);
     }
 
-    /// Process `pid` made these; `since` tells what it had moved before, if it has one thread.
-    fn hold_all(
+    /// Adds ends that process `pid` made; `since` returns its traffic before, if it has one thread.
+    fn add_all(
         &mut self,
         pid: u32,
         made: &[Descriptor],
@@ -219,13 +218,13 @@ impl Channels {
                 if key.1 == Direction::Write {
                     self.unshared.insert(channel, false);
                 }
-                self.hold(pid, key, descriptor, true, since, now);
+                self.add(pid, key, descriptor, true, since, now);
             }
         }
         self.write_rows(pid);
     }
 
-    /// Its socket `fd` is on the way to `to`.
+    /// Its socket `fd` is being connected to `to`.
     pub(crate) fn connecting(&mut self, tracee: Tracee, fd: i32, to: SocketAddr, now: u64) {
         if let Some(descriptor) = descriptors::one(tracee.pid, fd)
             && let Object::Socket { inode } = descriptor.object
@@ -233,17 +232,17 @@ impl Channels {
             let local = sockets::local_address(tracee.pid, fd);
             let channel = self.registry().connecting(inode, local, to);
             let key = (channel, Direction::Both);
-            self.hold(tracee.pid, key, &descriptor, true, None, now);
+            self.add(tracee.pid, key, &descriptor, true, None, now);
             self.write_rows(tracee.pid);
         }
     }
 
-    /// A thread of process `pid` makes a call: a moment to look at its parent.
+    /// A thread of process `pid` makes a call: an occasion to read its parent's descriptors.
     pub(crate) fn calls(&mut self, pid: u32, now: u64) {
         let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
         let parent = parent.and_then(|pid| self.holders.get(&pid));
         if parent.is_some_and(Holder::is_undecided) {
-            self.look_at_parent(pid, &LiveSnapshot(pid), now);
+            self.read_parent(pid, &LiveSnapshot(pid), now);
         }
     }
 
@@ -253,7 +252,7 @@ impl Channels {
         }
     }
 
-    fn hold(
+    fn add(
         &mut self,
         pid: u32,
         key: (ChannelId, Direction),
@@ -262,7 +261,7 @@ impl Channels {
         since: Option<Traffic>,
         now: u64,
     ) {
-        let end = self.hold_end(pid, key, descriptor.fd, made, since, now);
+        let end = self.add_end(pid, key, descriptor.fd, made, since, now);
         if let (Some(end), Object::Socket { inode }) = (end, descriptor.object)
             && end.add_socket(inode)
             && let Some(row) = end.row
@@ -271,8 +270,8 @@ impl Channels {
         }
     }
 
-    /// The same of an end of which no socket is known.
-    fn hold_end(
+    /// Adds an end whose socket is not known.
+    fn add_end(
         &mut self,
         pid: u32,
         key: (ChannelId, Direction),
@@ -292,18 +291,18 @@ impl Channels {
             given: false,
             of_maker: false,
             since,
-            looks: 0,
+            reads: 0,
             leaked: false,
             left: None,
             is_unread: false,
         });
-        // Opened once more by itself, it is used on purpose.
+        // A second open by the process itself is a use on purpose.
         end.made |= made;
         end.leaked &= !made && fd > 2;
         Some(end)
     }
 
-    /// An end is given up: `at` a moment, or with its image.
+    /// An end is closed at the time `at`; `None`: with its image.
     fn give_up(
         &mut self,
         pid: u32,
@@ -318,10 +317,11 @@ impl Channels {
         let Some(end) = holder.ends.get(&key).copied() else {
             return;
         };
-        // Children that went on with their maker's program and closed neither end may have used either, and their maker
-        // then the other one. Those that closed one of another pipe, as shells do, used that.
+        // Of children that run their maker's program and closed neither end, each may have used either end,
+        // and their maker then the other one. Those that closed an end of another pipe, as shells do, used
+        // this one.
         let by_child = at.is_none() && !by_exec && end.of_maker && !holder.keeps_a_side(key.1);
-        // So does a program that has one as its standard input or output.
+        // A program uses an end that is its standard input or output, too.
         let by_child = by_child || holder.is_standard(key);
         let by_maker = || {
             let other = opposite(key.1).map(|other| (key.0, other));
@@ -365,7 +365,7 @@ impl Channels {
         self.registry().is_socket(channel)
     }
 
-    fn holds_socket(&self, holder: &Holder) -> bool {
+    fn has_socket(&self, holder: &Holder) -> bool {
         let registry = self.registry();
         let mut both = holder.ends.keys().filter(|key| key.1 == Direction::Both);
         both.any(|key| registry.is_socket(key.0))

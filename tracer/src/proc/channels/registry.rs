@@ -1,4 +1,4 @@
-//! Which pipe or socket is which channel of the trace.
+//! The channel of each pipe and socket.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,24 +21,23 @@ pub(crate) struct Registry {
     last: u32,
     pipes: HashMap<u64, ChannelId>,
     sockets: HashMap<u64, ChannelId>,
-    /// By device and inode, with the name: an inode may become another FIFO's.
+    /// By device and inode, with the name: an inode may be used again for another FIFO.
     fifos: HashMap<(u64, u64), (ChannelId, Option<Text>)>,
     of_sockets: HashSet<ChannelId>,
     /// Sockets that are no channels.
     others: HashSet<u64>,
     /// Connections of which one end was seen, by its address and its peer's.
     half_seen: HashMap<(Transport, SocketAddr, SocketAddr), ChannelId>,
-    /// Connections to a path that were not accepted when they were seen, in the order in which they
-    /// will be.
+    /// Connections to a path that were not accepted when they were seen, in the order in which they will be.
     waiting: HashMap<Text, VecDeque<ChannelId>>,
-    /// Sockets to which datagrams are sent, by their address, and by their name in the domain UNIX.
+    /// Sockets to which datagrams are sent, by address, and by name in the domain UNIX.
     bound: HashMap<SocketAddr, ChannelId>,
     named: HashMap<Text, ChannelId>,
     /// The addresses of Internet sockets, by inode.
     addresses: HashMap<u64, Addresses>,
 }
 
-/// The two ends of an Internet socket; of a peer there may be many.
+/// The two addresses of an Internet socket; a socket without a connection may have many peers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) transport: Transport,
@@ -78,12 +77,12 @@ impl Registry {
                 }
             }),
             Object::Fifo { device, inode } => {
-                // What was told of may be something else by now.
+                // The descriptor may have become another file since it was reported.
                 let is_it = |now: Descriptor| now.object == descriptor.object;
                 let target = links::target(pid, descriptor.fd)
                     .filter(|_| descriptors::one(pid, descriptor.fd).is_some_and(is_it));
-                let look = || capacity(pid, descriptor);
-                Some(self.fifo((device, inode), target.as_deref(), look))
+                let read = || capacity(pid, descriptor);
+                Some(self.fifo((device, inode), target.as_deref(), read))
             }
             Object::Socket { inode } => {
                 if let Some(&channel) = self.sockets.get(&inode) {
@@ -98,15 +97,15 @@ impl Registry {
         }
     }
 
-    /// The socket with this inode is known to be this.
+    /// Records what the socket with this inode is.
     pub(crate) fn learn(&mut self, inode: u64, socket: Socket) {
         if !self.sockets.contains_key(&inode) {
             self.socket(inode, socket);
         }
     }
 
-    /// The socket with this inode sends datagrams there: it has that channel, unless it is known to have another, as one that is bound
-    /// itself.
+    /// The socket with this inode sends datagrams to `to`: it has that channel, unless it is known to have
+    /// another, for example because it is bound itself.
     pub(crate) fn sends(&mut self, inode: u64, to: &Destination) {
         if self.sockets.contains_key(&inode) {
             return;
@@ -127,7 +126,8 @@ impl Registry {
         self.sockets.insert(inode, channel);
     }
 
-    /// The channel of a pipe with a name, by the device and inode of that; what may be given for its `path` is none if it was removed.
+    /// The channel of a named pipe, by device and inode of the name; `path` gives none if the name was
+    /// removed.
     pub(crate) fn fifo(
         &mut self,
         (device, inode): (u64, u64),
@@ -147,18 +147,18 @@ impl Registry {
         }
     }
 
-    /// Whether a channel is made of sockets.
+    /// True if a channel is made of sockets.
     pub(crate) fn is_socket(&self, channel: ChannelId) -> bool {
         self.of_sockets.contains(&channel)
     }
 
-    /// Whether a channel is a pipe with a name, by which it can be opened again.
+    /// True if a channel is a named pipe, which can be opened again.
     pub(crate) fn is_fifo(&self, channel: ChannelId) -> bool {
         self.fifos.values().any(|(known, _)| *known == channel)
     }
 
-    /// A connection that is still being made, from where if the kernel has decided that: where it
-    /// will end is known from the call.
+    /// A connection that is still being made: its peer is known from the call, its own address if the kernel
+    /// has chosen one.
     pub(crate) fn connecting(
         &mut self,
         inode: u64,
@@ -237,7 +237,7 @@ impl Registry {
         Some(channel)
     }
 
-    /// A new channel, of what is sent to this address.
+    /// A new channel for the datagrams sent to this address.
     fn add_receiver(&mut self, inode: u64, at: SocketAddr) -> ChannelId {
         let name = Text::from(at.to_string().as_str());
         let channel = self.add(ChannelKind::Udp, inode, Some(name), None);
@@ -245,8 +245,8 @@ impl Registry {
         channel
     }
 
-    /// The channel of the socket that receives what is sent to this address: one that is bound to it, or, where the address is known to be
-    /// this host's (`own` is), to any address of the host.
+    /// The channel of the socket that receives datagrams sent to this address: one that is bound to it, or,
+    /// where the address is this host's (`own` is), to any address of the host.
     fn bound_at(&self, to: SocketAddr, own: Option<IpAddr>) -> Option<ChannelId> {
         if let Some(&channel) = self.bound.get(&to) {
             return Some(channel);
@@ -273,7 +273,7 @@ impl Registry {
         {
             match known {
                 Some(known) => waiting.retain(|channel| *channel != known),
-                // A client that has gone already.
+                // The client has gone already.
                 None if peer.is_none() => known = waiting.pop_front(),
                 None => {}
             }
@@ -308,7 +308,7 @@ impl Registry {
         local: SocketAddr,
         peer: SocketAddr,
     ) -> ChannelId {
-        // The other end was seen: ports may be used again, so it is found once.
+        // The other end was seen. Ports may be used again, so the entry serves once.
         if let Some(channel) = self.half_seen.remove(&(transport, peer, local)) {
             return channel;
         }
@@ -352,10 +352,10 @@ impl Registry {
     }
 }
 
-/// Bytes that a pipe may hold.
+/// Size of the buffer of a pipe, bytes.
 fn capacity(pid: u32, descriptor: &Descriptor) -> Option<u64> {
-    let look = || sockets::pipe_capacity(pid, descriptor.fd);
-    descriptor.capacity.or_else(look)
+    let read = || sockets::pipe_capacity(pid, descriptor.fd);
+    descriptor.capacity.or_else(read)
 }
 
 impl ChannelLookup for Mutex<Registry> {
@@ -431,7 +431,7 @@ mod tests {
         registry.sends(3, &to("10.0.0.1:90"));
         assert_eq!(registry.sockets[&2], server);
         assert_ne!(registry.sockets[&3], server, "maybe of another host");
-        // The address that it is connected from is the host's own.
+        // A connected socket without own address has one of the host.
         let connected = udp("10.0.0.2:4000", Some("10.0.0.2:90"));
         assert_eq!(registry.socket(4, connected), Some(server));
         // An answer is sent by a socket that has a channel.
@@ -467,7 +467,7 @@ mod tests {
             let name = Some("/s".into());
             registry.socket(inode, Socket::Unix { peer, name, serves })
         };
-        // Connected before they were accepted: the clients did not know their peers.
+        // The clients connected before they were accepted, and did not know their peers.
         let clients = [1, 2, 3].map(|inode| socket(inode, None, false));
         // The first has gone when its connection is accepted.
         assert_eq!(socket(4, None, true), clients[0]);

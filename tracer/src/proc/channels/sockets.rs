@@ -1,4 +1,4 @@
-//! What a socket of another process is: its family, its addresses, its peer.
+//! Family, addresses and peer of sockets of other processes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub(crate) enum Transport {
     Udp,
 }
 
-/// What a socket is.
+/// Kind of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Socket {
     /// A connected UNIX socket, or a bound one that others send to.
@@ -33,7 +33,7 @@ pub(crate) enum Socket {
         peer: Option<u64>,
         /// Path of either end.
         name: Option<Text>,
-        /// The path is its own: it is the server's end.
+        /// True if the path is its own: it is the server's end.
         serves: bool,
     },
     /// An Internet socket that has an address.
@@ -42,14 +42,14 @@ pub(crate) enum Socket {
         local: SocketAddr,
         peer: Option<SocketAddr>,
     },
-    /// It connects nothing yet: it listens, or nothing is known of it.
+    /// A socket without a connection so far: it listens, or nothing is known of it.
     Idle,
     /// No channel between processes: netlink, packets.
     Other,
 }
 
-/// What descriptor `fd` of process `pid` is. It is looked at through a duplicate, which is closed
-/// at once (pidfd_getfd(2), Linux 5.6). `None`: that cannot be had.
+/// The socket that is descriptor `fd` of process `pid`. It is read through a duplicate, which is closed at
+/// once (pidfd_getfd(2), Linux 5.6). `None`: no duplicate can be had.
 pub(crate) fn query(pid: u32, fd: i32, inode: u64) -> Option<Socket> {
     let duplicate = duplicate(pid, fd)?;
     let local: SockaddrStorage = getsockname(duplicate.as_raw_fd()).ok()?;
@@ -146,7 +146,7 @@ fn unix_name(address: &UnixAddr) -> Option<Text> {
         return Some(Text::from(path.as_os_str().as_bytes()));
     }
     let name = address.as_abstract()?;
-    // As ss(8) and /proc/net/unix show abstract names.
+    // Abstract names as ss(8) and /proc/net/unix show them.
     let mut shown = vec![b'@'];
     shown.extend_from_slice(name);
     Some(Text::from(shown))
@@ -174,7 +174,7 @@ pub(crate) fn address_at(tid: u32, (address, length): (u64, u64)) -> Option<Sock
     address_in(&some_at(tid, address, most)?)
 }
 
-/// The address that a `sockaddr` holds.
+/// The address in a `sockaddr`.
 pub(crate) fn address_in(bytes: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
@@ -193,7 +193,7 @@ pub(crate) fn address_in(bytes: &[u8]) -> Option<SocketAddr> {
 }
 
 pub(crate) mod diag {
-    //! The peer of a UNIX socket, which only sock_diag(7) tells.
+    //! The peer of a UNIX socket, which only sock_diag(7) reports.
 
     use super::*;
 
@@ -204,15 +204,15 @@ pub(crate) mod diag {
     const HEADER: usize = 16;
     const ANSWER: usize = 16;
 
-    /// What is known of a UNIX socket.
+    /// State of a UNIX socket.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct End {
         /// Inode of the socket at the other end; 0 until it is accepted.
         pub(crate) peer: Option<u64>,
     }
 
-    /// Asks for the socket with this inode. `None`: not in our network namespace, or sock_diag
-    /// is not built in.
+    /// Requests the socket with this inode. `None`: it is not in our network namespace, or sock_diag is not
+    /// built in.
     pub(super) fn unix(inode: u64) -> Option<End> {
         let ask = || -> io::Result<Vec<u8>> {
             let channel = socket(

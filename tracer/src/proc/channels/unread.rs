@@ -1,11 +1,12 @@
-//! Who cannot have read from a pipe that it inherited, because nothing was in it, or what was in it stayed there.
+//! Processes that cannot have read from a pipe that they inherited, because it was empty, or its content
+//! stayed.
 //!
-//! All that a program starts has its standard input, and mostly does not read it: `… | while read k; do expr $k; done`. A pipe that
-//! nobody can write to any more only gets emptier. So an image that began with such a pipe empty, or left as much in it as there was,
-//! read nothing from it.
+//! All that a program starts has its standard input, and mostly does not read it: `… | while read k; do expr
+//! $k; done`. A pipe without writers only gets emptier. So an image that began with such a pipe empty, or
+//! left as much in it as there was, read nothing from it.
 //!
-//! And what lies in a pipe into which nobody but its maker has written was written by a shell before it started the program: a
-//! here-document. That is a part of its script as arguments are, and kept as these are.
+//! The content of a pipe into which nobody but its maker has written was written by a shell before it started
+//! the program: a here-document. It is a part of the script as arguments are, and recorded as these are.
 
 use flowtrace_schema::{ChannelId, Direction, Record};
 
@@ -15,8 +16,8 @@ use super::super::snapshot::ProcessSnapshot;
 use super::Channels;
 
 impl Channels {
-    /// Takes note of what lies in the pipes that a program has inherited, where nobody can add to it.
-    pub(super) fn find_left(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot) {
+    /// Records the unread bytes in the pipes that a program has inherited, where nobody can add to them.
+    pub(super) fn find_left(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot) {
         let Some(holder) = self.holders.get(&tracee.pid) else {
             return;
         };
@@ -27,7 +28,7 @@ impl Channels {
         let inherited: Vec<_> = inherited.map(|(key, end)| (*key, end.fd)).collect();
         drop(registry);
         for (key, fd) in inherited {
-            let Some(found) = moment.left(fd) else {
+            let Some(found) = snapshot.left(fd) else {
                 continue;
             };
             let left = found.left;
@@ -56,7 +57,8 @@ impl Channels {
         }
     }
 
-    /// Whether somebody but its maker has an end to write to it, or has just given that up by ending, of which we will be told.
+    /// True if a process other than its maker has an end to write to it, or had one and has just ended
+    /// without having been reported yet.
     fn may_be_written_by_others(&self, channel: ChannelId) -> bool {
         let key = (channel, Direction::Write);
         let mut ends = self
@@ -66,14 +68,14 @@ impl Channels {
         ends.any(|end| !end.made)
     }
 
-    /// At the end of an image: compares what is left with what was.
-    pub(super) fn find_unread(&mut self, pid: u32, moment: &dyn ProcessSnapshot) {
+    /// At the end of an image: compares the unread bytes with those at its begin.
+    pub(super) fn find_unread(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot) {
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
         };
         for end in holder.ends.values_mut() {
             if let Some(then) = end.left.filter(|left| left.is_some()) {
-                let now = moment.left(end.fd).map(|found| found.left);
+                let now = snapshot.left(end.fd).map(|found| found.left);
                 end.is_unread = Some(then) == now;
             }
         }

@@ -1,11 +1,11 @@
-//! Taking apart what the proc connector sends.
+//! Decoding of the messages of the proc connector.
 
 use super::super::netlink::{messages, u32_at, u64_at};
 
 /// One announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Event {
-    /// When, on `CLOCK_MONOTONIC`, ns.
+    /// Time on `CLOCK_MONOTONIC`, ns.
     pub(in super::super) at_ns: u64,
     /// CPU on which it was made.
     pub(in super::super) cpu: u32,
@@ -14,7 +14,7 @@ pub(in super::super) struct Event {
     pub(in super::super) what: What,
 }
 
-/// What happened.
+/// Kind of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum What {
     /// Process `parent` made process `child`.
@@ -44,7 +44,7 @@ const NONE: u32 = 0;
 const MESSAGE: usize = 20;
 const EVENT: usize = 16;
 
-/// The events of a datagram; what is cut short is none.
+/// The events of a datagram; one that is cut short is left out.
 pub(in super::super) fn events(datagram: &[u8]) -> impl Iterator<Item = Event> + '_ {
     messages(datagram).filter_map(|message| parse(message.body))
 }

@@ -26,7 +26,7 @@ fn parsed(what: u32, words: &[u32]) -> Option<What> {
 }
 
 #[test]
-fn events_are_told_apart() {
+fn events_are_distinguished() {
     let (parent, child) = (10, 20);
     let forked = datagram(1, &[11, parent, child, child]);
     let expected = Event {
@@ -63,7 +63,7 @@ fn what_is_cut_short_is_no_event() {
     assert_eq!(events(&foreign).count(), 0, "of another module");
 }
 
-/// None where the connector cannot be had.
+/// A listener; `None` where the connector cannot be had.
 fn listener() -> Option<Connector> {
     match Connector::open() {
         Ok(connector) => Some(connector),
@@ -85,17 +85,17 @@ fn received(connector: &mut Connector) -> Vec<Event> {
 }
 
 #[test]
-fn a_child_is_told_of_from_begin_to_end() {
+fn a_child_is_reported_from_begin_to_end() {
     let Some(mut connector) = listener() else {
         return;
     };
     let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let mut told = Vec::new();
+    let mut received_events = Vec::new();
     // The exit is announced just after the parent could wait for it.
-    while told.len() < 3 {
-        told.extend(received(&mut connector).into_iter().filter(|event| {
+    while received_events.len() < 3 {
+        received_events.extend(received(&mut connector).into_iter().filter(|event| {
             matches!(event.what,
                 What::Forked { child: about, .. }
                 | What::Executed { pid: about }
@@ -105,7 +105,10 @@ fn a_child_is_told_of_from_begin_to_end() {
     }
     let own = std::process::id();
     assert_eq!(
-        told.iter().map(|event| event.what).collect::<Vec<_>>(),
+        received_events
+            .iter()
+            .map(|event| event.what)
+            .collect::<Vec<_>>(),
         [
             What::Forked {
                 parent: own,
@@ -119,10 +122,10 @@ fn a_child_is_told_of_from_begin_to_end() {
             },
         ]
     );
-    assert!(told.is_sorted_by_key(|event| event.at_ns));
+    assert!(received_events.is_sorted_by_key(|event| event.at_ns));
 }
 
-/// Does something on each CPU of which the connector tells. Adds what `listener` has received by
+/// Does something that the connector reports on each CPU. Adds the events that `listener` has received by
 /// then to `events`, and returns the numbers of these marks by CPU.
 fn mark(listener: &mut Connector, events: &mut Vec<Event>) -> HashMap<u32, u32> {
     let this = Pid::from_raw(0);
@@ -145,7 +148,7 @@ fn mark(listener: &mut Connector, events: &mut Vec<Event>) -> HashMap<u32, u32> 
     marks
 }
 
-/// Trap 13: what a listener that does not listen loses is what another one gets more.
+/// Losses of a listener with a full queue are the events that another listener gets more.
 #[test]
 fn losses_are_counted_exactly() {
     let (Some(mut late), Some(mut patient)) = (listener(), listener()) else {
@@ -157,7 +160,7 @@ fn losses_are_counted_exactly() {
     for _ in 0..300 {
         assert!(Command::new("true").status().unwrap().success());
     }
-    // Once its queue was empty, nothing more is dropped.
+    // Nothing more is dropped once its queue was empty.
     late_got.extend(received(&mut late));
     let dropped = late.dropped();
     let end = mark(&mut late, &mut late_got);

@@ -1,5 +1,5 @@
-//! The numbers of the descriptors of a process, at the price of reading a directory: a library's
-//! reader of directories asks for its attributes first.
+//! Numbers of the descriptors of a process at the cost of reading a directory: a library's reader of
+//! directories asks for its attributes first.
 #![expect(unsafe_code)]
 
 use std::fs::File;
@@ -8,32 +8,32 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Bytes of one reading.
-const ROOM: usize = 16 << 10;
-/// Of `struct linux_dirent64` (getdents64(2)): where its length and its name begin.
+const SIZE: usize = 16 << 10;
+/// Offsets in `struct linux_dirent64` (getdents64(2)) of its length and its name.
 const LENGTH: usize = 16;
 const NAME: usize = 19;
 
-/// A place for entries, aligned as they are.
+/// A buffer for entries, with their alignment.
 #[repr(align(8))]
-struct Entries([u8; ROOM]);
+struct Entries([u8; SIZE]);
 
-/// Descriptors of process `pid`, with the directory of them. `None`: they cannot be looked at.
+/// Descriptors of process `pid`, with the directory of them. `None`: they cannot be read.
 pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
     let directory = File::options()
         .read(true)
         .custom_flags(libc::O_DIRECTORY)
         .open(format!("/proc/{pid}/fd"))
         .ok()?;
-    let mut entries = Entries([0; ROOM]);
+    let mut entries = Entries([0; SIZE]);
     let mut found = Vec::new();
     loop {
-        // SAFETY: the kernel writes at most `ROOM` bytes to `entries`, which outlives the call.
+        // SAFETY: the kernel writes at most `SIZE` bytes to `entries`, which outlives the call.
         let read = unsafe {
             libc::syscall(
                 libc::SYS_getdents64,
                 directory.as_raw_fd(),
                 entries.0.as_mut_ptr(),
-                ROOM,
+                SIZE,
             )
         };
         let Ok(read) = usize::try_from(read) else {
@@ -42,11 +42,12 @@ pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
                 _ => return None,
             }
         };
-        // Fewer than there is room for need not be all: a signal for this thread ends a reading, too (`filldir64` of fs/readdir.c).
+        // Fewer entries than fit need not be all: a signal for this thread ends a reading, too (`filldir64`
+        // of fs/readdir.c).
         if read == 0 {
             return Some((directory, found));
         }
-        found.extend(entries_in(&entries.0[..read.min(ROOM)]));
+        found.extend(entries_in(&entries.0[..read.min(SIZE)]));
     }
 }
 
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_descriptors_than_one_reading_holds() {
+    fn more_descriptors_than_fit_into_one_reading() {
         let files: Vec<File> = (0..900)
             .map_while(|_| File::open("/dev/null").ok())
             .collect();

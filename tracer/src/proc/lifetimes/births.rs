@@ -1,9 +1,9 @@
-//! New tasks: who made them.
+//! New tasks and their makers.
 //!
-//! The fork event says so, and it comes for every task but one kind: SIGKILL takes a maker out of
-//! any stop, also out of the one in which it would have told of its new task. So do an exec and
-//! an exit of the whole process with the threads they end. A maker may have been cut off so when
-//! it exits; from then on its tasks are recognised in `/proc` instead.
+//! The fork event names the maker of every task, with one exception: SIGKILL takes a maker out of any stop,
+//! also out of the one in which it would have reported its new task. So do an exec and an exit of the whole
+//! process with the threads that they end. When a maker exits that may have been cut off so, its tasks are
+//! recognised in `/proc` instead.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::super::ptrace::{self, Report, Stop};
 use super::super::reading::{self, ThreadCost};
 use super::super::snapshot::LiveSnapshot;
 use super::Lifetimes;
-use super::books::Life;
 use super::pending_forks::Maker;
 use super::process::{Process, Task};
+use super::time_accounting::Life;
 
 impl Lifetimes {
-    /// Whether it is known who made the task that reports. If not, the report is kept until it is.
+    /// Returns true if the maker of the reporting task is known. If not, the report is kept until it is.
     pub(super) fn is_known(&mut self, report: Report, now: u64) -> bool {
         if self.tasks.contains_key(&report.tid) || self.recognise(report.tid, now) {
             return true;
@@ -35,8 +35,8 @@ impl Lifetimes {
             return;
         };
         let pid = self.tasks[&tid].process;
-        // A pid comes back only after its last owner was reaped, so one that is known was
-        // recognised before, and one that is not ours any more has even ended since.
+        // A pid comes back only after its last owner was reaped. So a child that is known was recognised
+        // before, and one that is not ours any more has even ended since.
         let recognised = self.births.cut_off.contains(&pid) && !is_ours(child);
         if recognised || self.tasks.contains_key(&child) {
             return;
@@ -59,7 +59,7 @@ impl Lifetimes {
         let upid = process.upid;
         self.tasks.insert(tid, Task::new(pid, now));
         self.table.set(tid, upid, false);
-        self.tell(|observer| observer.thread_began(Tracee { tid, pid, upid }, now));
+        self.report(|observer| observer.thread_began(Tracee { tid, pid, upid }, now));
     }
 
     fn begin_process(&mut self, pid: u32, maker: Maker, now: u64) {
@@ -101,7 +101,7 @@ impl Lifetimes {
         self.living.begins(pid);
         self.table.set(pid, upid, true);
         let child = Tracee::first_of(pid, upid);
-        self.tell(|observer| observer.forked(parent, child, &LiveSnapshot(parent.pid), now));
+        self.report(|observer| observer.forked(parent, child, &LiveSnapshot(parent.pid), now));
     }
 
     fn catch_up(&mut self, tid: u32, now: u64) {
@@ -113,7 +113,7 @@ impl Lifetimes {
         }
     }
 
-    /// Recognises a task whose maker may have been cut off before it could tell.
+    /// Recognises a task whose maker may have been cut off before it could report.
     fn recognise(&mut self, tid: u32, now: u64) -> bool {
         if let Some(maker) = self.births.orphans.remove(&tid) {
             self.begin_process(tid, maker, now);
@@ -137,7 +137,7 @@ impl Lifetimes {
         self.tasks.contains_key(&tid)
     }
 
-    /// Recognises those that reported early. What one of them reported may be its exit, at which the others are recognised.
+    /// Recognises the tasks that reported early. A report may be an exit, at which others are recognised.
     fn recognise_early(&mut self, now: u64) {
         let early: Vec<u32> = self.births.early.keys().copied().collect();
         for tid in early {
@@ -147,8 +147,8 @@ impl Lifetimes {
         }
     }
 
-    /// Thread `tid` of process `pid` is in its exit stop, and was perhaps killed in the stop of a
-    /// fork event. Its children are still its own: later they may be anybody's.
+    /// Thread `tid` of process `pid` is in its exit stop, and was perhaps killed in the stop of a fork event.
+    /// Its children are still its own: later they may get another parent.
     pub(super) fn may_have_been_cut_off(&mut self, tid: u32, pid: u32, now: u64) {
         self.births.cut_off.insert(pid);
         self.recognise_early(now);
@@ -159,11 +159,11 @@ impl Lifetimes {
         }
     }
 
-    /// Process `pid` was reaped and is still in the list. If it was not `seen_exiting`, a child
-    /// that nobody told of has lost its parent already: who has none that is known is its.
+    /// Process `pid` was reaped and is still in the list. If it was not `seen_exiting`, a child that was not
+    /// reported has lost its parent already: a child whose parent is unknown is its child.
     pub(super) fn has_gone(&mut self, pid: u32, seen_exiting: bool, now: u64) {
         self.births.cut_off.remove(&pid);
-        // Those that have not reported yet will not find their maker in the list any more.
+        // The tasks that have not reported yet will not find their maker in the list any more.
         let maker = Maker { tid: pid, pid };
         let lost = self.births.orphans.iter();
         let lost = lost.filter(|(_, maker)| maker.pid == pid);
@@ -186,7 +186,7 @@ impl Lifetimes {
     }
 }
 
-/// Whether this process traces task `tid`; it does until it has reaped it.
+/// True if this process traces task `tid`; it does until it has reaped it.
 fn is_ours(tid: u32) -> bool {
     reading::tracer_of(tid) == Some(std::process::id())
 }

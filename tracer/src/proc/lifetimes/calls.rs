@@ -1,5 +1,4 @@
-//! Stops that are no part of a life's course: those of system calls that the filter picks, and of
-//! job control.
+//! Stops for system calls that the filter picks, and for job control.
 
 use nix::unistd::{Pid, getpgid, getpgrp};
 
@@ -9,7 +8,7 @@ use super::super::topology::{Call, CallKind, UNTRACED};
 use super::Lifetimes;
 
 impl Lifetimes {
-    /// Tells of a task that job control stops, or has stopped before and lets go on.
+    /// Reports a task that job control stops, or has stopped before and lets go on.
     pub(super) fn job_control(&mut self, tid: u32, stops: bool, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return;
@@ -20,14 +19,14 @@ impl Lifetimes {
         let pid = task.process;
         if let Some(upid) = self.processes.get(&pid).map(|process| process.upid) {
             let thread = Tracee { tid, pid, upid };
-            self.tell(|observer| match stops {
+            self.report(|observer| match stops {
                 true => observer.stopped(thread, now),
                 false => observer.continued(thread, now),
             });
         }
     }
 
-    /// We may have been stopped with the job since `from`, and others of it, of which we have not heard, were so as well.
+    /// Job control may have stopped flowtrace since `from`, and with it tasks whose stop was not reported.
     pub(super) fn stopped_with_us(&mut self, from: u64) {
         const AT_ONCE_NS: u64 = 20_000_000;
         let now = self.clock.now();
@@ -44,7 +43,7 @@ impl Lifetimes {
         }
     }
 
-    /// A thread makes a system call of the filter's. Whether to wait for its return.
+    /// A thread makes a system call that the filter picks. Returns true to wait for its return.
     pub(super) fn called(&mut self, tid: u32, now: u64) -> bool {
         let Some(SystemCall::Entry { code, arguments }) = ptrace::system_call(tid) else {
             return false;
@@ -54,7 +53,8 @@ impl Lifetimes {
             return false;
         }
         let Some(call) = Call::new(code, arguments) else {
-            // A filter of the program's own, which finds no tracer without us either.
+            // The call stopped for a filter of the program itself, which would find no tracer without us
+            // either.
             ptrace::refuse_call(tid);
             return false;
         };
@@ -82,7 +82,7 @@ impl Lifetimes {
         if let (Some(SystemCall::Return(result)), Some(tracee)) =
             (ptrace::system_call(tid), self.tracee(tid))
         {
-            self.tell(|observer| observer.returned(tracee, result, now));
+            self.report(|observer| observer.returned(tracee, result, now));
         }
     }
 

@@ -16,8 +16,8 @@ use super::super::snapshot::LiveSnapshot;
 use super::Lifetimes;
 use super::process::Process;
 
-/// Programs that trace others and cannot do so here. Each ends with an exit code other than 0
-/// when it is refused.
+/// Programs that trace others and cannot do so under ptrace. Each ends with an exit code other than 0 when
+/// ptrace(2) is refused.
 const TRACERS: &[&str] = &[
     "strace",
     "ltrace",
@@ -32,14 +32,14 @@ const TRACERS: &[&str] = &[
     "lurk",
 ];
 
-/// While more processes live than these, no files are kept open for them: descriptors are not endless.
+/// Most living processes with which files are kept open for each: descriptors are limited.
 const MOST_WITH_FILES: usize = 64;
 
 impl Lifetimes {
     /// Process `pid`, which has used `used` so far, runs a new program; all its threads but one
     /// are gone, and that one has the process's id now whatever it had before.
     pub(super) fn exec(&mut self, pid: u32, used: Account, now: u64) {
-        // Killed in this very stop, it will never run the program.
+        // The task was killed in this stop and will never run the program.
         let Some(former) = ptrace::event_message(pid, Stop::Exec) else {
             self.tasks
                 .retain(|&tid, task| task.process != pid || tid == pid);
@@ -63,13 +63,13 @@ impl Lifetimes {
             return;
         };
 
-        // Of an image that is over no peak of memory is left, so that none is sought.
+        // The peak of memory of the former image is not known any more.
         process.max_rss_before = 0;
         let (cost, status) = process.read_cost(pid, pid, &used).unwrap_or_default();
         process.cost += cost - task.before;
         task.before = cost;
-        process.books.read(pid, pid, &mut task.life);
-        process.books.next_image(&mut task.life, now);
+        process.time.read(pid, pid, &mut task.life);
+        process.time.next_image(&mut task.life, now);
         process.total = match process.childless {
             true => Some(used.cost),
             false => ProcessStat::of(pid).as_ref().map(ProcessStat::cost),
@@ -137,18 +137,18 @@ impl Lifetimes {
         }
         let umask = self.processes.get(&pid).and_then(|process| process.umask);
         let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
-        let moment = LiveSnapshot(pid);
+        let snapshot = LiveSnapshot(pid);
         self.inherited
-            .record(&self.recorder, pid, upid, umask, environ, &moment);
+            .record(&self.recorder, pid, upid, umask, environ, &snapshot);
         if self.unprivileged && wants_privilege(&image) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
         let tracee = Tracee::first_of(pid, upid);
         if started {
-            self.tell(|observer| observer.image_over(before, &usage, Some(&moment), now));
+            self.report(|observer| observer.image_over(before, &usage, Some(&snapshot), now));
         }
-        self.tell(|observer| observer.executed(tracee, prev, &moment, now));
-        self.tell(|observer| observer.began_with(tracee, &moment, now));
+        self.report(|observer| observer.executed(tracee, prev, &snapshot, now));
+        self.report(|observer| observer.began_with(tracee, &snapshot, now));
     }
 
     fn record_variables(&self, upid: Upid, image: &Image) {
@@ -170,7 +170,7 @@ fn traces(image: &Image) -> bool {
     name.is_some_and(|name| TRACERS.iter().any(|tracer| name == OsStr::new(tracer)))
 }
 
-/// Whether the program would have another user, group or capabilities than who runs it.
+/// True if the program would get another user, group or capabilities than the process has.
 pub(in crate::proc) fn wants_privilege(image: &Image) -> bool {
     const GROUP_EXECUTES: u32 = 0o010;
     let Some(exe) = image.exe.as_ref().map(Text::as_os_str) else {
@@ -187,13 +187,13 @@ pub(in crate::proc) fn wants_privilege(image: &Image) -> bool {
     set_user || set_group || there.usable().is_some_and(|exe| has_capabilities(&exe))
 }
 
-/// Whether a program has file capabilities (capabilities(7)).
+/// True if a program has file capabilities (capabilities(7)).
 fn has_capabilities(exe: &Path) -> bool {
     let Ok(path) = crate::mounting::c_string(exe.as_os_str()) else {
         return false;
     };
     let name = c"security.capability".as_ptr();
-    // SAFETY: both strings end in NUL; without a buffer the call only tells the size.
+    // SAFETY: both strings end in NUL; without a buffer the call only returns the size.
     #[expect(unsafe_code)]
     let size = unsafe { libc::getxattr(path.as_ptr(), name, std::ptr::null_mut(), 0) };
     size > 0

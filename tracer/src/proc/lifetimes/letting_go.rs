@@ -1,4 +1,4 @@
-//! Letting go of processes that outlive the command.
+//! Detaching from processes that outlive the command.
 
 use flowtrace_schema::{Loss, ProcessEnd, Record};
 
@@ -7,17 +7,17 @@ use super::super::reading::{Account, ProcessStat, ThreadCost};
 use super::Lifetimes;
 
 impl Lifetimes {
-    /// Asks every task to stop, so that it can be let go there.
+    /// Asks every task to stop, so that it can be detached there.
     pub(super) fn begin_to_let_go(&mut self) {
         self.letting_go = true;
         for &tid in self.tasks.keys() {
-            // One that is stopped already, or is about to end, reports that instead.
+            // A task that is stopped already, or is about to end, reports that instead.
             let _ = ptrace::interrupt(tid);
         }
     }
 
-    /// Handles a report while processes are let go: what ends or begins is recorded as ever, and
-    /// whoever would run on does so alone.
+    /// Handles a report during detaching: ends and begins are recorded as always, and a task that would go on
+    /// is detached.
     pub(super) fn handle_and_let_go(&mut self, report: Report, arrived: u64) {
         let Report { tid, event, used } = report;
         let signal = match event {
@@ -33,7 +33,7 @@ impl Lifetimes {
                 self.exec(tid, used, arrived);
                 0
             }
-            // Who is let go in a stop of job control stays in it.
+            // A task that is detached in a stop of job control stays stopped.
             Event::Stopped(Stop::Group(_) | Stop::Trap | Stop::Call | Stop::Returned) => 0,
         };
         self.account_so_far(tid);
@@ -53,8 +53,8 @@ impl Lifetimes {
             process.cost += cost - task.before;
             process.status = status.or(process.status);
         }
-        process.books.read(task.process, tid, &mut task.life);
-        process.books.close(&mut task.life, self.clock.now());
+        process.time.read(task.process, tid, &mut task.life);
+        process.time.close(&mut task.life, self.clock.now());
     }
 
     fn forget(&mut self, tid: u32, used: Account) {

@@ -1,11 +1,11 @@
-//! What is kept of each thread and process while it lives, and what it used in the end.
+//! State of each thread and process while it lives, and its costs at the end.
 
 use std::sync::Arc;
 
 use flowtrace_schema::{Upid, Usage};
 
 use super::super::reading::{Account, CostFiles, Image, ProcessCost, Status, ThreadCost};
-use super::books::{Books, Life};
+use super::time_accounting::{Life, TimeAccounting};
 
 /// A thread.
 pub(super) struct Task {
@@ -13,7 +13,7 @@ pub(super) struct Task {
     pub(super) start_ns: u64,
     /// Its costs when the present image began; it may be older than that.
     pub(super) before: ThreadCost,
-    /// It has announced its exit, and its costs are in its process's.
+    /// True if it has announced its exit, and its costs are in those of its process.
     pub(super) counted: bool,
     pub(super) life: Life,
     /// Job control stopped it.
@@ -33,14 +33,14 @@ pub(super) struct Process {
     pub(super) cost: ThreadCost,
     /// Costs of the process in all its images.
     pub(super) total: Option<ProcessCost>,
-    /// No child was ever forked in any image. The kernel's account of the process is then its
-    /// own alone, to the µs, and complete where it is reaped.
+    /// True if no child was ever forked in any image. The kernel's account of the process is then its own
+    /// alone, to the µs, and complete where it is reaped.
     pub(super) childless: bool,
-    /// Nor was there ever a second thread in any image.
+    /// True if there was never a second thread in any image either.
     pub(super) lone: bool,
-    /// Its own number of itself is known to be the one that we see.
+    /// True if its pid in its own namespace is known to be the one that we see.
     pub(super) numbered_as_here: bool,
-    /// It may have chosen another pid namespace for its children.
+    /// True if it may have chosen another pid namespace for its children.
     pub(super) numbers_children: bool,
     /// Most resident memory of the images before this one.
     pub(super) max_rss_before: u64,
@@ -48,16 +48,16 @@ pub(super) struct Process {
     pub(super) live_threads: usize,
     pub(super) threads: u32,
     pub(super) tracer_ns: u64,
-    pub(super) books: Books,
+    pub(super) time: TimeAccounting,
     pub(super) readable: bool,
-    /// What tells its cost, open since its exec where few processes live. Closed with it, when nobody waits
-    /// for that.
+    /// Files of its costs, open since its exec while few processes live. They are closed with it, when nobody
+    /// waits for that.
     pub(super) files: Option<CostFiles>,
-    /// File mode creation mask that it set, or a forebear; `None`: that of the first program.
+    /// File mode creation mask that it or an ancestor set; `None`: that of the first program.
     pub(super) umask: Option<u32>,
-    /// It runs a program that traces others.
+    /// True if it runs a program that traces others.
     pub(super) traces: bool,
-    /// Our own child before it runs the command: no process of the workflow yet.
+    /// True for our own child before it runs the command: no process of the workflow yet.
     pub(super) launcher: bool,
 }
 
@@ -80,7 +80,7 @@ impl Process {
             live_threads: 1,
             threads: 1,
             tracer_ns: 0,
-            books: Books::default(),
+            time: TimeAccounting::default(),
             readable: true,
             files: None,
             umask: None,
@@ -89,8 +89,8 @@ impl Process {
         }
     }
 
-    /// What thread `tid` used so far, and the rest of what is told of its process `pid`, of which the
-    /// kernel has just told `used`: with as few files as that takes.
+    /// Costs of thread `tid` so far, and the rest of the costs of its process `pid`, of which the kernel has
+    /// just reported `used`. Opens as few files as possible.
     pub(super) fn read_cost(
         &mut self,
         pid: u32,
@@ -105,7 +105,7 @@ impl Process {
             None => CostFiles::open(pid)?,
         };
         let cost = self.files.insert(files).cost(used)?;
-        // A peak above that of all images before is this one's.
+        // A peak above that of all former images is this image's.
         let status = if self.numbered_as_here && used.max_rss_bytes > self.max_rss_before {
             Status {
                 max_rss_bytes: Some(used.max_rss_bytes),
@@ -120,12 +120,12 @@ impl Process {
     pub(super) fn usage(&self) -> Usage {
         let total = self.total.map(|total| total - self.before);
         let cost = self.readable.then_some(self.cost);
-        // What a thread does after its last stop (it gives back its memory) is only in there.
+        // The costs of a thread after its last stop (it gives back its memory) are only in the total.
         let exact = total.filter(|_| self.childless);
         let exact = exact.map(|t| t.user_ns.saturating_add(t.sys_ns));
         let on_cpu_ns = cost.map(|c| c.on_cpu_ns).max(exact);
-        // A task waits for a processor before its maker's event has told of it, so that what it
-        // had may be more than the time since: then its life began at least so much earlier.
+        // A task waits for a CPU before its maker's event is reported, so its waits may exceed the time
+        // since: its life began at least so much earlier.
         let had = on_cpu_ns.unwrap_or(0)
             + cost.map_or(0, |c| c.run_queue_ns)
             + on_cpu_ns.map_or(0, |_| self.tracer_ns);
@@ -145,8 +145,8 @@ impl Process {
             tracer_ns: Some(self.tracer_ns),
             max_rss_bytes: self.status.max_rss_bytes,
             threads: Some(self.threads),
-            thread_ns: Some(self.books.thread_ns.max(had)),
-            block_io_ns: cost.and(self.books.block_io_ns()),
+            thread_ns: Some(self.time.thread_ns.max(had)),
+            block_io_ns: cost.and(self.time.block_io_ns()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What threads and processes used so far.
+//! Costs of threads and processes so far.
 
 use std::fs::File;
 use std::ops::{AddAssign, Sub};
@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use super::text::{contents, fields_after, line_after};
 
-/// What one thread used so far. Process-wide files would miss ended threads (`schedstat`) or
-/// include reaped children (`io`), so these are read thread by thread.
+/// Costs of one thread so far. Process-wide files would miss ended threads (`schedstat`) or include reaped
+/// children (`io`), so these are read thread by thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadCost {
     pub(crate) on_cpu_ns: u64,
@@ -21,11 +21,11 @@ pub(crate) struct ThreadCost {
 }
 
 impl ThreadCost {
-    /// Reads the costs of thread `tid` of process `pid`, and what else stands in the same file.
+    /// Reads the costs of thread `tid` of process `pid`, and the other values of the same file.
     pub(crate) fn of(pid: u32, tid: u32) -> Option<(ThreadCost, Status)> {
         let directory = format!("/proc/{pid}/task/{tid}");
-        // What tells of one thread only is the same for the first one here, and for each name that
-        // is looked up in /proc the kernel makes an inode.
+        // Files with values of one thread are the same for the first one here, and for each name that is
+        // looked up in /proc the kernel makes an inode.
         let short = match tid == pid {
             true => format!("/proc/{pid}"),
             false => directory.clone(),
@@ -37,7 +37,7 @@ impl ThreadCost {
         Self::parse(&schedstat, &io, &status)
     }
 
-    /// The same as [`ThreadCost::of`] from what the files hold.
+    /// The result of [`ThreadCost::of`] from the contents of the files.
     pub(crate) fn parse(
         schedstat: &[u8],
         io: &[u8],
@@ -72,9 +72,8 @@ impl ThreadCost {
     }
 }
 
-/// What the kernel tells of a process with each report of ptrace (`RUSAGE_BOTH` of kernel/sys.c):
-/// what it used so far in all its images, with all its threads, and with the children that it has
-/// waited for.
+/// The kernel's account of a process in each report of ptrace (`RUSAGE_BOTH` of kernel/sys.c): its costs so
+/// far in all its images, with all its threads, and with the children that it has waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     /// CPU times in µs.
@@ -85,7 +84,7 @@ pub(crate) struct Account {
     pub(crate) max_rss_bytes: u64,
 }
 
-/// What `/proc/PID/status` says about the process of a thread.
+/// Values of `/proc/PID/status` about the process of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     /// Peak resident memory of the image.
@@ -96,12 +95,12 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// Reads that of process `pid`.
+    /// Reads the values of process `pid`.
     pub(crate) fn of(pid: u32) -> Option<Status> {
         Some(Self::parse(&contents(&format!("/proc/{pid}/status")).ok()?))
     }
 
-    /// The same, and `earlier` where this tells nothing: a zombie has no memory.
+    /// These values, and those of `earlier` where one is missing: a zombie has no memory.
     pub(crate) fn or(self, earlier: Status) -> Status {
         Status {
             max_rss_bytes: self.max_rss_bytes.or(earlier.max_rss_bytes),
@@ -123,8 +122,8 @@ impl Status {
     }
 }
 
-/// The files that tell what a process has used, where it never had more than one thread and no child. They
-/// may stay open over execs: to open one costs as much as to read it thrice.
+/// The files with the costs of a process that never had more than one thread and no child. They may stay open
+/// over execs: an open costs as much as three reads.
 #[derive(Debug)]
 pub(crate) struct CostFiles {
     schedstat: File,
@@ -140,7 +139,7 @@ impl CostFiles {
         })
     }
 
-    /// What it used so far; the kernel has just told `account` of it.
+    /// The costs so far; the kernel has just reported `account`.
     pub(crate) fn cost(&self, account: &Account) -> Option<ThreadCost> {
         // Seven numbers of at most 20 digits with their names.
         let mut text = [0; 512];
@@ -194,7 +193,7 @@ impl Sub for ThreadCost {
     }
 }
 
-/// What the first thread of a process read and wrote so far, whatever images it ran.
+/// Bytes that the first thread of a process read and wrote so far, in all its images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
     pub(crate) read_calls: u64,
@@ -208,7 +207,7 @@ impl Traffic {
         Self::parse(&contents(&format!("/proc/{pid}/task/{pid}/io")).ok()?)
     }
 
-    /// The same from what the file holds.
+    /// The traffic from the content of the file.
     pub(crate) fn parse(io: &[u8]) -> Option<Traffic> {
         let [read, written, reads, writes] =
             fields_after(io, [b"rchar:", b"wchar:", b"syscr:", b"syscw:"]);
@@ -234,7 +233,7 @@ impl Sub for Traffic {
     }
 }
 
-/// What a whole process used so far, ended threads included, children not.
+/// Costs of a whole process so far, ended threads included, children not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessCost {
     pub(crate) user_ns: u64,

@@ -1,5 +1,5 @@
-//! Arguments and environment of a program that was just started, out of its memory: as execve(2)
-//! laid them on its stack, or from where `/proc/PID/stat` says that they are.
+//! Arguments and environment of a program that was just started, out of its memory: from its stack, where
+//! execve(2) put them, or from the addresses in `/proc/PID/stat`.
 
 use std::io::IoSliceMut;
 
@@ -22,8 +22,7 @@ pub(crate) struct Strings {
 }
 
 impl Strings {
-    /// Most that execve(2) takes, whatever the limits (`bprm_stack_limits` of fs/exec.c: 3/4 of
-    /// 8 MiB).
+    /// Most bytes that execve(2) takes, whatever the limits (`bprm_stack_limits` of fs/exec.c: 3/4 of 8 MiB).
     const MAX: usize = 6 << 20;
 
     pub(super) fn new(
@@ -59,19 +58,19 @@ impl Strings {
     }
 }
 
-/// Most of a stack that is looked at: with more arguments than that, two reads are as good.
-const LOOK: usize = 32 << 10;
+/// Most bytes of a stack that are read: with more arguments than fit, two reads are as good.
+const READ: usize = 32 << 10;
 const PAGE: usize = 4096;
 const WORD: usize = 8;
 
-/// What process `pid`, which is in the stop of its exec, was started with. `None`: not a 64-bit
-/// program, more than fits a look, or gone.
+/// Arguments and environment of process `pid`, which is in the stop of its exec. `None`: the program is not a
+/// 64-bit one, has more than fits into one read, or is gone.
 pub(super) fn on_stack(pid: u32) -> Option<Startup> {
     let top = usize::try_from(ptrace::stack_pointer(pid)?).ok()?;
-    let mut stack = vec![0; LOOK];
-    // One piece a page: the kernel reads whole pieces, and the stack ends within the look.
-    let mut pieces = Vec::with_capacity(LOOK / PAGE + 1);
-    let (mut base, end) = (top, top.checked_add(LOOK)?);
+    let mut stack = vec![0; READ];
+    // One piece for each page: the kernel reads whole pieces, and the stack ends within the read.
+    let mut pieces = Vec::with_capacity(READ / PAGE + 1);
+    let (mut base, end) = (top, top.checked_add(READ)?);
     while base < end {
         let next = end.min((base / PAGE + 1) * PAGE);
         pieces.push(RemoteIoVec {
@@ -85,10 +84,10 @@ pub(super) fn on_stack(pid: u32) -> Option<Startup> {
     parse_stack(&stack[..read], top)
 }
 
-/// The same from the first bytes of a stack that begins at address `top`: the number of arguments,
-/// their addresses, 0, those of the environment, 0, pairs of the auxiliary vector, then the strings
-/// (`create_elf_tables` of fs/binfmt_elf.c). The name of the program's file, which the vector tells,
-/// comes after the environment.
+/// Arguments and environment from the first bytes of a stack that begins at address `top`: the number of
+/// arguments, their addresses, 0, those of the environment, 0, pairs of the auxiliary vector, then the
+/// strings (`create_elf_tables` of fs/binfmt_elf.c). The name of the program's file, whose address is in the
+/// vector, comes after the environment.
 pub(crate) fn parse_stack(stack: &[u8], top: usize) -> Option<Startup> {
     const AT_NULL: usize = 0;
     const AT_EXECFN: usize = 31;

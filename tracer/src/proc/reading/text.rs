@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// What a file of `/proc` holds. Nearly all fit in one page, and then one read gives all: the kernel
-/// makes it up anew for each file that is opened, and does not say how long it will be.
+/// Content of a file of `/proc`. Nearly all fit in one page, and then one read gives all: the kernel makes
+/// the content anew for each file that is opened, and reports no length before.
 pub(in super::super) fn contents(path: &str) -> io::Result<Vec<u8>> {
     first(path, usize::MAX)
 }
 
-/// The first `most` bytes of that.
+/// The first `most` bytes of a file of `/proc`.
 pub(super) fn first(path: &str, most: usize) -> io::Result<Vec<u8>> {
     const PAGE: usize = 4096;
     let mut file = File::open(path)?;
@@ -38,7 +38,7 @@ pub(super) fn fields_after<const N: usize>(text: &[u8], names: [&[u8]; N]) -> [O
     found
 }
 
-/// What follows `name` in its line.
+/// The rest of the line that begins with `name`.
 pub(super) fn line_after<'text>(text: &'text [u8], name: &[u8]) -> Option<&'text [u8]> {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.find_map(|line| line.strip_prefix(name))

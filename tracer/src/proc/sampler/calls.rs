@@ -1,87 +1,88 @@
-//! What a blocked system call waits for, told from its number.
+//! The objects that blocked system calls wait for, by the number of the call.
 
-/// How to find out what a call waits for.
+/// The object of a call's wait, and the argument that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// For the descriptor in the first argument, which it reads.
+    /// The descriptor in the first argument, which the call reads.
     ReadFd,
-    /// For the descriptor in the first argument, which it writes.
+    /// The descriptor in the first argument, which the call writes.
     WriteFd,
-    /// For one of two descriptors: that of the first argument, read, or the one in the argument
-    /// of that number, written (`splice`, `copy_file_range`).
+    /// One of two descriptors: that of the first argument, which is read, or the one in the argument of that
+    /// number, which is written (`splice`, `copy_file_range`).
     MoveFd(usize),
-    /// For one of two descriptors: the first argument, written, or the second, read (`sendfile`).
+    /// One of two descriptors: the first argument, which is written, or the second, which is read
+    /// (`sendfile`).
     SendFile,
-    /// For one of an array of `pollfd`.
+    /// A descriptor of an array of `pollfd`.
     Poll,
-    /// For one of the sets of `select`.
+    /// A descriptor of the sets of `select`.
     Select,
-    /// For one of the descriptors of an epoll.
+    /// A descriptor of an epoll.
     Epoll,
-    /// For storage, or the other end of a FIFO.
+    /// Storage, or the other end of a FIFO.
     OpenFile,
-    /// For storage.
+    /// Storage.
     Storage,
-    /// For a child; its pid is in the first argument, if it is any.
+    /// A child; its pid is in the first argument, unless it is any.
     Child,
-    /// Likewise `waitid`, whose second argument says what the first one is.
+    /// A child, by `waitid`, whose second argument is named by the type in the first one.
     ChildById,
-    /// For a lock.
+    /// A lock.
     Lock,
-    /// For a record lock, when the second argument says so.
+    /// A record lock, if the second argument has that command.
     Fcntl,
-    /// For a file lock on the descriptor in the first argument.
+    /// A file lock on the descriptor in the first argument.
     FileLock,
-    /// For time to pass.
+    /// A time.
     Sleep,
-    /// For a signal.
+    /// A signal.
     Signal,
-    /// For a thing of the kernel.
+    /// An object of the kernel.
     Event,
-    /// A call that makes or ends a task, in which the tracer holds it, or a vfork its child.
+    /// A call that makes or ends a task: in it the tracer stops the thread, or a vfork waits for its child.
     Task,
-    /// For nothing that is known here.
+    /// Nothing that is known here.
     Unknown,
 }
 
-/// A system call: its name and what it waits for.
+/// A system call: its name and the object that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) name: &'static str,
     pub(crate) waits: Waits,
 }
 
-/// `__X32_SYSCALL_BIT` of asm/unistd.h. The numbers behind it are the same up to 511; above there
-/// are variants.
+/// `__X32_SYSCALL_BIT` of asm/unistd.h. The numbers without this bit are the same up to 511; above there are
+/// variants.
 const X32: i64 = 0x4000_0000;
 
-/// How a program numbers its system calls.
+/// Numbering of a program's system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Abi {
-    /// As this program does.
+    /// The numbering of this program.
     #[default]
     Native,
-    /// As 32-bit x86 does.
+    /// The numbering of 32-bit x86.
     #[cfg(target_arch = "x86_64")]
     I386,
-    /// In a way that is not known here.
+    /// An unknown numbering.
     #[cfg(not(target_arch = "x86_64"))]
     Foreign,
 }
 
 impl Abi {
-    /// From what begins `/proc/PID/auxv`: pairs of words, whose first one is a small number. In a
-    /// word of 64 bits its upper half is 0, otherwise an address or a value stands there.
+    /// The numbering by the first bytes of `/proc/PID/auxv`: pairs of words, whose first one is a small
+    /// number. Of a 64-bit word the upper half is 0; in a 32-bit program it is an address or a value.
     pub(crate) fn of_auxv(auxv: &[u8]) -> Abi {
         match auxv {
             [_, _, _, _, 0, 0, 0, 0, ..] => Abi::Native,
             [_, _, _, _, _, _, _, _, ..] => Abi::OTHER,
-            // A thread of the kernel, or one that is about to be gone.
+            // A thread of the kernel, or one that is about to end.
             _ => Abi::Native,
         }
     }
 
-    /// That of programs which do not number them as this one does.
+    /// The numbering of programs that do not have that of this one.
     #[cfg(target_arch = "x86_64")]
     pub(crate) const OTHER: Abi = Abi::I386;
     #[cfg(not(target_arch = "x86_64"))]
@@ -115,7 +116,7 @@ macro_rules! calls {
     };
 }
 
-/// Calls that were given up for others: newer architectures lack them, or libc their numbers.
+/// Calls that were replaced by others: newer architectures lack them, or libc their numbers.
 #[cfg(target_arch = "x86_64")]
 fn old(number: i64) -> Option<Call> {
     use Waits::{Epoll, OpenFile, Poll, Select, Signal, Storage, Task};
@@ -198,7 +199,7 @@ fn native(number: i64) -> Option<Call> {
         SYS_io_submit "io_submit" Storage, SYS_io_uring_enter "io_uring_enter" Event,
         SYS_wait4 "wait4" Child, SYS_waitid "waitid" ChildById,
         SYS_futex "futex" Lock, SYS_flock "flock" FileLock, SYS_fcntl "fcntl" Fcntl,
-        // In these threads wait for each other, for the memory they share.
+        // In these, threads wait for each other, for the memory that they share.
         SYS_mmap "mmap" Lock, SYS_munmap "munmap" Lock, SYS_mprotect "mprotect" Lock,
         SYS_mremap "mremap" Lock, SYS_madvise "madvise" Lock, SYS_brk "brk" Lock,
         SYS_semop "semop" Lock, SYS_semtimedop "semtimedop" Lock,
@@ -248,7 +249,7 @@ fn i386(number: i64) -> Option<Call> {
         369 => libc::SYS_sendto,
         370 => libc::SYS_sendmsg,
         435 => libc::SYS_clone3,
-        // fd_set and pollfd are the same, timespec is not looked at there.
+        // fd_set and pollfd are the same in both numberings; timespec is not read there.
         142 => libc::SYS_select,
         168 => libc::SYS_poll,
         309 | 414 => libc::SYS_ppoll,
@@ -277,7 +278,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn numbers_of_32_bits_are_told_apart() {
+    fn numbers_of_32_bits_are_distinguished() {
         assert_eq!(Abi::I386.call(3).name, "read");
         assert_eq!(Abi::Native.call(3).name, "close");
         assert_eq!(Abi::Native.call(0x4000_0000).name, "read");

@@ -1,4 +1,4 @@
-//! What a thread is doing, from where it is in the kernel.
+//! The state of a thread from its position in the kernel.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::calls::{Abi, Call, Waits};
 use super::objects::{Holder, Target};
 use super::text::{self, Position};
 
-/// What a thread is doing. Equal ones after each other are one interval.
+/// State of a thread. Consecutive equal ones are one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doing {
     pub(crate) activity: Activity,
@@ -30,7 +30,7 @@ impl From<Activity> for Doing {
 /// `F_OFD_SETLKW` and `F_SETLKW` wait for a record lock (fcntl(2)).
 const LOCKING: [u64; 2] = [libc::F_SETLKW as u64, libc::F_OFD_SETLKW as u64];
 
-/// What a thread that does not run is doing. `None`: it is over.
+/// State of a thread that does not run. `None`: it is over.
 pub(super) fn blocked(
     holder: Holder,
     abi: Abi,
@@ -41,8 +41,8 @@ pub(super) fn blocked(
         return outside(holder);
     };
     let call = abi.call(number);
-    // At the begin or end of a call, where strace holds it.
-    let function = held_in(holder);
+    // The thread is at the begin or end of a call, for example stopped there by strace.
+    let function = wait_channel(holder);
     if function.starts_with(b"ptrace_stop") {
         return Some(Activity::Tracer.into());
     }
@@ -58,8 +58,8 @@ pub(super) fn blocked(
     Some(doing)
 }
 
-/// What a thread waits for in a call that neither opens a file nor makes or ends a task. `targets`
-/// tells what its descriptors stand for.
+/// The state of a thread in a call that neither opens a file nor makes or ends a task. `targets` returns the
+/// kind of file of a descriptor.
 pub(crate) fn in_call(
     holder: Holder,
     call: Call,
@@ -100,8 +100,8 @@ pub(crate) fn in_call(
     }
 }
 
-/// Whether it is a wait in futex(2) that ends by itself after a time. Where nobody else is there to end it, that is what it
-/// is for: how Python and others sleep until something happens.
+/// True for a wait in futex(2) with a time limit. Without another thread that could end it, the limit is its
+/// purpose: so Python and others sleep until something happens.
 pub(crate) fn is_timed(call: Call, arguments: [u64; 6]) -> bool {
     const OF_OPERATION: u64 = 0x7f;
     let operation = (arguments[1] & OF_OPERATION) as libc::c_int;
@@ -120,7 +120,7 @@ fn outside(holder: Holder) -> Option<Doing> {
     }))
 }
 
-/// In a call that makes, changes or ends a task: mostly held by the tracer there.
+/// In a call that makes, changes or ends a task: mostly stopped by the tracer there.
 fn task(holder: Holder, op: Option<&str>) -> Option<Doing> {
     Some(Doing::from(match state_of(holder)? {
         b't' => Activity::Tracer,
@@ -136,7 +136,7 @@ fn task(holder: Holder, op: Option<&str>) -> Option<Doing> {
     }))
 }
 
-/// Whether a thread is stopped, by job control or by its tracer. One that is over is not.
+/// True if a thread is stopped, by job control or by its tracer. A thread that is over is not.
 pub(super) fn is_halted(holder: Holder) -> bool {
     state_of(holder).is_some_and(|state| matches!(state, b'T' | b't'))
 }
@@ -145,14 +145,14 @@ fn state_of(holder: Holder) -> Option<u8> {
     text::state(&fs::read(holder.path("stat")).ok()?)
 }
 
-/// The name of the function of the kernel in which it is blocked; nothing where that is hidden.
-fn held_in(holder: Holder) -> Vec<u8> {
+/// Name of the kernel function in which the thread is blocked; empty where it is hidden.
+fn wait_channel(holder: Holder) -> Vec<u8> {
     fs::read(holder.path("wchan")).unwrap_or_default()
 }
 
-/// An open waits for storage, but that of a FIFO for somebody who opens its other end.
+/// An open waits for storage, but that of a FIFO for a process that opens the other end.
 fn opening(function: &[u8]) -> Doing {
-    // Where it is another function, the wait counts as one for storage.
+    // In any other function the wait counts as one for storage.
     if function.starts_with(b"wait_for_partner") || function.starts_with(b"fifo_open") {
         Activity::Channel.into()
     } else {
@@ -169,7 +169,7 @@ fn child(pid: u64) -> Doing {
     }
 }
 
-/// A wait for one thing that is no channel.
+/// A wait for one object that is no channel.
 fn thing(activity: Activity, object: u64) -> Doing {
     let object = WaitObject {
         object,
@@ -204,7 +204,7 @@ impl Wait<'_> {
         }
     }
 
-    /// On one of two descriptors: the one that is a channel, if only one is.
+    /// A wait for one of two descriptors: the one that is a channel, if only one is.
     fn on_either(&mut self, from: (u64, Side), to: (u64, Side)) -> Doing {
         let [from, to] = [from, to].map(|(fd, side)| self.on(fd, side));
         match (from.activity, to.activity) {

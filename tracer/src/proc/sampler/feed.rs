@@ -1,4 +1,4 @@
-//! From the tracer's thread to the sampler's: what becomes of the tree.
+//! Events of the process tree on their way to the sampler.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,20 +15,20 @@ pub(super) enum Change {
     Began(Tracee, u64),
     /// A process runs another program; all its threads but the first are over.
     Executed(Tracee, Option<Upid>, u64),
-    /// A thread does not run any more.
+    /// A thread is over.
     Ended(u32, u64),
-    /// Job control stopped a thread at that time, or lets it go on.
+    /// Job control stopped a thread at that time, or continues it (`None`).
     Stopped(u32, Option<u64>),
 }
 
-/// What has happened since the sampler last looked.
+/// The changes since the last round of samples.
 #[derive(Default)]
 pub(super) struct News {
     pub(super) changes: Vec<Change>,
     pub(super) finished: bool,
 }
 
-/// Where news wait.
+/// Queue of the changes.
 #[derive(Default)]
 pub(super) struct Inbox {
     news: Mutex<News>,
@@ -40,7 +40,7 @@ impl Inbox {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what there is, after a while or as soon as there will be no more.
+    /// Takes the changes, after `time` or as soon as there will be no more.
     pub(super) fn wait(&self, time: Duration) -> News {
         let news = self
             .finished
@@ -58,41 +58,41 @@ impl Inbox {
     }
 }
 
-/// Tells the sampler; called while a task is held, so nothing is done here but that.
+/// Receiver of events for the sampler. It is called while a task is stopped, so it only queues them.
 pub(crate) struct Feed(pub(super) Arc<Inbox>);
 
 impl Feed {
-    fn tell(&self, change: Change) {
+    fn report(&self, change: Change) {
         self.0.news().changes.push(change);
     }
 }
 
 impl Observer for Feed {
     fn forked(&mut self, _parent: Tracee, child: Tracee, _moment: &dyn ProcessSnapshot, now: u64) {
-        self.tell(Change::Began(child, now));
+        self.report(Change::Began(child, now));
     }
 
     fn thread_began(&mut self, thread: Tracee, now: u64) {
-        self.tell(Change::Began(thread, now));
+        self.report(Change::Began(thread, now));
     }
 
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, now: u64) {
-        self.tell(Change::Executed(tracee, prev, now));
+        self.report(Change::Executed(tracee, prev, now));
     }
 
     fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn ProcessSnapshot, now: u64) {
-        self.tell(Change::Ended(tracee.tid, now));
+        self.report(Change::Ended(tracee.tid, now));
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
-        self.tell(Change::Ended(tracee.tid, now));
+        self.report(Change::Ended(tracee.tid, now));
     }
 
     fn stopped(&mut self, thread: Tracee, now: u64) {
-        self.tell(Change::Stopped(thread.tid, Some(now)));
+        self.report(Change::Stopped(thread.tid, Some(now)));
     }
 
     fn continued(&mut self, thread: Tracee, _now: u64) {
-        self.tell(Change::Stopped(thread.tid, None));
+        self.report(Change::Stopped(thread.tid, None));
     }
 }

@@ -1,4 +1,4 @@
-//! What the descriptors of a blocked call are.
+//! Files behind the descriptors of a blocked call.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 
 use super::text;
 
-/// Descriptors of one wait that are looked at; a server may wait for thousands.
+/// Most descriptors of one wait that are read; a server may wait for thousands.
 const MOST: usize = 32;
 
-/// What a descriptor stands for.
+/// Kind of file that a descriptor stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A pipe, FIFO or socket, with its inode.
@@ -25,11 +25,11 @@ pub(crate) enum Target {
     Terminal,
     /// A file, directory or block device.
     File,
-    /// A thing of the kernel without a name.
+    /// An object of the kernel without a name.
     Event,
 }
 
-/// A thread whose descriptors are looked at.
+/// A thread whose descriptors are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder {
     pub(crate) pid: u32,
@@ -42,14 +42,14 @@ impl Holder {
         format!("/proc/{}/task/{}/{name}", self.pid, self.tid)
     }
 
-    /// Whether it is the only thread of its process.
+    /// True if it is the only thread of its process.
     pub(crate) fn is_alone(self) -> bool {
         // A directory with no other ones has two links (proc(5)).
         let threads = fs::metadata(format!("/proc/{}/task", self.pid));
         threads.is_ok_and(|task| task.nlink() == 3)
     }
 
-    /// What descriptor `fd` stands for. `None`: it is closed, or not to be looked at.
+    /// The kind of file of descriptor `fd`. `None`: it is closed, or cannot be read.
     pub(crate) fn target(self, fd: i32) -> Option<Target> {
         let path = self.path(&format!("fd/{fd}"));
         let link = fs::read_link(&path).ok()?;
@@ -68,7 +68,7 @@ impl Holder {
         })
     }
 
-    /// Whether descriptor `fd` is closed by an exec; so if that cannot be read.
+    /// True if descriptor `fd` is closed by an exec; also if that cannot be read.
     pub(crate) fn closes_on_exec(self, fd: i32) -> bool {
         let flags = self.flags(fd);
         flags.is_none_or(|flags| flags & libc::O_CLOEXEC != 0)
@@ -116,7 +116,7 @@ impl Holder {
         found
     }
 
-    /// Up to `length` bytes of its memory; what cannot be read is missing.
+    /// Up to `length` bytes of its memory; unreadable pages are missing.
     fn memory(self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let remote = RemoteIoVec {
@@ -130,15 +130,15 @@ impl Holder {
     }
 }
 
-/// Type and inode of the file behind the descriptor's link `path`. The filesystem is not asked
-/// for anything newer than it knows: it may be our own view, or a server that does not answer.
+/// Type and inode of the file behind the descriptor's link `path`. Only what the kernel knows is taken: the
+/// filesystem may be a mount of ours, or one whose server does not answer.
 #[expect(unsafe_code)]
 fn kind_of(path: String) -> Option<(u32, u64)> {
     let path = CString::new(path).ok()?;
     let mut found = MaybeUninit::<libc::statx>::zeroed();
     let mask = libc::STATX_TYPE | libc::STATX_INO;
     let flags = libc::AT_STATX_DONT_SYNC;
-    // SAFETY: path is a string that ends with a NUL, found has room for what is written.
+    // SAFETY: path is a string that ends with a NUL, and `found` has space for the result.
     let found = unsafe {
         let result = libc::statx(
             libc::AT_FDCWD,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_told_apart() {
+    fn descriptors_are_distinguished() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let link = fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
         let inode = text::inode_in(link.as_os_str().as_bytes(), "pipe").unwrap();

@@ -1,12 +1,12 @@
-//! How often samples are taken.
+//! The rate of samples.
 
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Part of a processor that sampling may take.
+/// The fraction of a CPU that sampling may take.
 const BUDGET: f64 = 0.015;
-/// Weight of the last round in the cost that is expected of the next one.
+/// Weight of the last round in the expected cost of the next one.
 const WEIGHT: f64 = 0.2;
 
 /// Keeps to a rate, or to a slower one that costs no more than [`BUDGET`].
@@ -15,7 +15,7 @@ pub(super) struct Pace {
     /// CPU time that a round is expected to take, s.
     cost: f64,
     used: Duration,
-    /// Samples left out so far, for want of budget.
+    /// Samples left out so far to stay within the budget.
     skipped: f64,
     random: u64,
 }
@@ -36,8 +36,8 @@ impl Pace {
         self.period.max(Duration::from_secs_f64(self.cost / BUDGET))
     }
 
-    /// Time until the next round, after one of that many threads. It varies by a quarter either
-    /// way, so that work which repeats itself is not always met at the same point.
+    /// Time until the next round, after one of that many threads. It varies by a quarter either way, so that
+    /// periodic work is not always sampled at the same point.
     pub(super) fn next(&mut self, threads: usize) -> Duration {
         let used = thread_time();
         self.spent(used.saturating_sub(self.used), threads);

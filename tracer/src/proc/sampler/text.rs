@@ -1,9 +1,8 @@
-//! The files of /proc that a sample is made of. Whatever they hold, nothing here fails but by
-//! `None`.
+//! Decoding of the files of /proc that a sample consists of. No content makes it fail; it returns `None`.
 
 use flowtrace_schema::Side;
 
-/// What `/proc/PID/task/TID/syscall` says (proc_pid_syscall(5)).
+/// Content of `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
     /// It runs, or is about to.
@@ -34,14 +33,14 @@ impl Position {
     }
 }
 
-/// What `/proc/PID/task/TID/schedstat` says: what the thread had of the processors so far.
+/// Content of `/proc/PID/task/TID/schedstat`: the thread's CPU time and waits so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scheduled {
-    /// Time on a processor, as of its last tick while it runs.
+    /// Time on a CPU, as of its last tick while it runs.
     pub(super) on_cpu_ns: u64,
     /// Time waiting for one, as of the end of the last wait.
     pub(super) run_queue_ns: u64,
-    /// Times it was put on a processor.
+    /// Number of times that it was put on a CPU.
     pub(super) slices: u64,
 }
 
@@ -101,7 +100,7 @@ pub(super) fn poll_targets(array: &[u8]) -> Vec<(i32, Side)> {
         .collect()
 }
 
-/// Who asks for both, reading and writing, waits for something to read: there usually is room.
+/// A wait for both, reading and writing, counts as one for reading: a buffer is rarely full.
 fn side_of(events: u32) -> Side {
     let read = (libc::POLLIN | libc::POLLRDHUP | libc::POLLPRI) as u32;
     if events & libc::POLLOUT as u32 != 0 && events & read == 0 {
@@ -122,7 +121,7 @@ pub(super) fn set_members(set: &[u8]) -> Vec<i32> {
         .collect()
 }
 
-/// Any bytes as any of these files.
+/// Decodes any bytes as each of these files.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some(Position::In(number, _)) = Position::parse(bytes) {

@@ -1,4 +1,4 @@
-//! One thread under sampling: its files of /proc, kept open, and the interval that is going on.
+//! One sampled thread: its files of /proc, kept open, and the interval that is going on.
 
 use std::fs::File;
 use std::io;
@@ -12,51 +12,52 @@ use super::doing::{self, Doing};
 use super::objects::Holder;
 use super::text::{Position, Scheduled};
 
-/// Descriptors that a thread takes.
+/// Descriptors that are used for a thread.
 pub(super) const DESCRIPTORS: usize = 2;
 
-/// Samples of one wait after which a thread that has not run since is not looked at closer: it
-/// must be in the same call. Before that its wakeup would count as waiting until it gets a
-/// processor, which is too much of a short wait. One that has run waits for the next thing then,
-/// though the call is the same; to tell that of shorter waits would make an interval of each look.
+/// Samples of one wait after which a thread that has not run since is only checked for having run: it must be
+/// in the same call. Before that, its wakeup would count as waiting until it gets a CPU, which is too much of
+/// a short wait. A thread that has run then waits for the next event, though the call is the same;
+/// distinguishing these would make an interval of each sample of shorter waits.
 const SETTLED: u32 = 6;
-/// A thread that has not moved for some rounds is left alone for a part of as many, but not for
-/// more than [`Round::left_alone`]. If it still has not run then, it was in the same call all the time.
+/// A thread that has not moved for some rounds is skipped for this fraction of as many, but for no more than
+/// [`Round::left_alone`]. If it still has not run then, it was in the same call all the time.
 const LEFT_ALONE_PART: u32 = 16;
-/// Threads that are all looked at in every round; of twice as many, who does not move is left alone every other time.
-const ALL_LOOKED_AT: usize = 8;
+/// Most threads that are all sampled in every round; of twice as many, a thread that does not move is skipped
+/// every other time.
+const ALL_SAMPLED: usize = 8;
 const LEFT_ALONE: u32 = 8;
-/// When a look comes so many rounds late, the sampler itself was stopped (Ctrl-Z stops it with the job): what a thread that
-/// has run did meanwhile is not known.
+/// A sample that comes so many rounds late shows that the sampler itself was stopped (Ctrl-Z stops it with
+/// the job): the state of a thread that has run meanwhile is unknown.
 const MISSED: u64 = 50;
-/// How long a descriptor is taken to stay the same while the same call is made over and over.
+/// Time for which a descriptor is taken to stay the same while the same call is made again and again.
 const TRUSTED_NS: u64 = 250_000_000;
-/// Age at which an interval is recorded though it goes on: what a killed tracer may lose.
+/// Age at which an interval is recorded though it goes on: the most that a killed tracer loses.
 const RECORDED_NS: u64 = 5_000_000_000;
 /// Enough for the longest text: nine numbers of 18 characters.
 const TEXT: usize = 192;
 
-/// Files of a thread in /proc. An open one belongs to that thread: after its end it says so, even
-/// if the id is another's by then.
+/// Files of a thread in /proc. An open file belongs to that thread: reading it fails after its end, even if
+/// the id is used again.
 struct Files {
     syscall: File,
     schedstat: File,
     abi: Abi,
 }
 
-/// A look at each of the threads.
+/// One round of samples.
 #[derive(Clone, Copy)]
 pub(super) struct Round {
-    /// Time between two of them, ns.
+    /// Time between two rounds, ns.
     period_ns: u64,
-    /// Rounds for which a thread that does not move may be left alone: the price of a look is small, that
-    /// of a late one is not to know when its wait ended.
+    /// Rounds for which a thread that does not move may be skipped: a sample costs little, a late one makes
+    /// the end of the wait inexact.
     left_alone: u32,
 }
 
 impl Round {
     pub(super) fn new(period_ns: u64, threads: usize) -> Round {
-        let left_alone = u32::try_from(threads / ALL_LOOKED_AT).unwrap_or(LEFT_ALONE);
+        let left_alone = u32::try_from(threads / ALL_SAMPLED).unwrap_or(LEFT_ALONE);
         Round {
             period_ns,
             left_alone: left_alone.clamp(1, LEFT_ALONE),
@@ -70,13 +71,13 @@ pub(super) struct Thread {
     pub(super) upid: Upid,
     began_ns: u64,
     files: Option<Files>,
-    /// Nothing can be learnt of it any more.
+    /// True if nothing more can be read about it.
     closed: bool,
-    /// There was no room for its files.
+    /// True if there were no descriptors left for its files.
     refused: bool,
     /// Job control stopped it.
     stopped: bool,
-    /// Rounds from one look to the next, and those of them that are left.
+    /// Rounds from one sample to the next, and the number of them that are left.
     stride: u32,
     rests: u32,
     last: Last,
@@ -85,7 +86,7 @@ pub(super) struct Thread {
     ended_ns: u64,
 }
 
-/// The sample before.
+/// The last sample.
 struct Last {
     scheduled: Option<Scheduled>,
     text: [u8; TEXT],
@@ -93,7 +94,7 @@ struct Last {
     resolved_ns: u64,
 }
 
-/// Equal samples after each other; of a wait, until what was waited for came.
+/// Consecutive equal samples; of a wait, until its object came.
 struct Interval {
     id: u64,
     start_ns: u64,
@@ -105,20 +106,20 @@ struct Interval {
     recorded_ns: u64,
 }
 
-/// What came of a sample.
+/// Result of a sample.
 pub(super) enum Sampled {
-    /// It is in the interval that is going on.
+    /// It continues the interval that is going on.
     Same,
     /// A new interval began; the one before may be recorded.
     Changed(Option<SampleRecord>),
     /// The thread is over.
     Gone,
-    /// It may not be looked at.
+    /// The thread may not be read.
     Refused,
 }
 
-enum Look {
-    /// It has not run since the look before.
+enum Reading {
+    /// It has not run since the last sample.
     Unmoved,
     Same,
     At(Doing),
@@ -149,12 +150,12 @@ impl Thread {
         }
     }
 
-    /// Whether [`Thread::open`] would be of use.
+    /// True if [`Thread::open`] would be of use.
     pub(super) fn wants_files(&self) -> bool {
         self.files.is_none() && !self.closed
     }
 
-    /// Whether it is the first time that there is no room for its files.
+    /// True if this is the first time that there are no descriptors for its files.
     pub(super) fn is_first_refusal(&mut self) -> bool {
         !std::mem::replace(&mut self.refused, true)
     }
@@ -175,14 +176,14 @@ impl Thread {
         Ok(())
     }
 
-    /// Gives its files up for good.
+    /// Closes its files for good.
     pub(super) fn give_up(&mut self) {
         self.files = None;
         self.closed = true;
     }
 
-    /// Job control stopped it at that time: with us, so that the next look may come when it goes on, or have come before this was
-    /// told. Returns what it did before, or that it was stopped.
+    /// Job control stopped it at time `at`: possibly with flowtrace, so that the next sample comes when both
+    /// go on, or came before this report. Returns the interval before, or that of the stop.
     pub(super) fn stops(&mut self, at: u64, ids: &mut u64) -> Option<SampleRecord> {
         self.goes_on();
         self.stopped = true;
@@ -209,13 +210,13 @@ impl Thread {
         before
     }
 
-    /// Job control lets it go on.
+    /// Job control continues it.
     pub(super) fn goes_on(&mut self) {
         self.stopped = false;
         (self.stride, self.rests) = (1, 0);
     }
 
-    /// Whether it is left alone in this round.
+    /// True if it is skipped in this round.
     pub(super) fn rests(&mut self) -> bool {
         let rests = self.rests > 0;
         self.rests = self.rests.saturating_sub(1);
@@ -231,11 +232,11 @@ impl Thread {
         channels: &dyn ChannelLookup,
     ) -> Sampled {
         let before = self.last.scheduled;
-        let look = self.look(now, channels);
+        let reading = self.read_state(now, channels);
         let has_run = before != self.last.scheduled;
         let rounds = std::mem::replace(&mut self.stride, 1);
-        let doing = match look {
-            Look::Unmoved => {
+        let doing = match reading {
+            Reading::Unmoved => {
                 if let Some(interval) = &mut self.interval {
                     interval.last_ns = now;
                     interval.samples += rounds;
@@ -244,16 +245,16 @@ impl Thread {
                 }
                 return Sampled::Same;
             }
-            Look::Same => None,
-            Look::At(doing) => Some(doing),
-            Look::Gone => return Sampled::Gone,
-            Look::Refused => return Sampled::Refused,
+            Reading::Same => None,
+            Reading::At(doing) => Some(doing),
+            Reading::Gone => return Sampled::Gone,
+            Reading::Refused => return Sampled::Refused,
         };
         let due_ns = round.period_ns * u64::from(rounds);
         let missed = self.interval.as_ref().filter(|interval| {
             has_run && now.saturating_sub(interval.last_ns) > due_ns.saturating_mul(MISSED)
         });
-        // But for one that was stopped with it: both went on a moment ago.
+        // Except one that was stopped with the sampler: both went on just now.
         let goes_on = missed.is_some_and(Interval::is_stop);
         let missed = missed.filter(|_| !goes_on);
         let missed_ns = missed.map(|interval| interval.last_ns + due_ns / 2);
@@ -266,13 +267,13 @@ impl Thread {
             interval.samples += 1;
             return Sampled::Same;
         }
-        // A wait begins anew if the thread has run in between: something let it go.
+        // A wait begins anew if the thread has run in between: its object came.
         let again = || self.interval.as_ref().map(|i| i.doing.clone());
         let Some(doing) = doing.or_else(again) else {
             return Sampled::Same;
         };
-        // Who runs has run for as long as its clocks went on. Else nothing is known of what lies between two
-        // samples: half of it goes to each.
+        // A running thread has run for as long as its clocks advanced. Otherwise the time between two samples
+        // is unknown: half of it counts for each.
         let ran_ns =
             had(before, self.last.scheduled).filter(|_| doing.activity == Activity::Running);
         let start_ns = match (&self.interval, ran_ns) {
@@ -302,7 +303,7 @@ impl Thread {
         });
     }
 
-    /// The interval that is going on, once it is old enough to be recorded before its end.
+    /// The interval that is going on, if it is old enough to be recorded before its end.
     pub(super) fn overdue(&mut self) -> Option<SampleRecord> {
         let interval = self.interval.as_mut()?;
         let age = interval.last_ns.saturating_sub(interval.recorded_ns);
@@ -313,17 +314,17 @@ impl Thread {
         Some(interval.record(self.upid, self.holder.tid, interval.last_ns))
     }
 
-    /// Ends the interval that is going on, with the thread or with its image, which may have ended before it was known:
-    /// one that was seen later stays.
+    /// Ends the interval that is going on, with the thread or with its image. The end may be reported late:
+    /// an interval that was seen after it stays.
     pub(super) fn end(&mut self, now: u64, period_ns: u64) -> Option<SampleRecord> {
         let interval = self.interval.as_ref()?;
         if interval.seen_ns > now {
             return None;
         }
         let last_ns = interval.last_ns.min(now);
-        // What has waited for long mostly ends when it has run for a moment.
+        // A thread that has waited for long mostly ends after it has run for a short time.
         let known_ns = match self.stride {
-            // Who ends went on just before.
+            // A thread that ends went on just before.
             _ if interval.is_stop() => u64::MAX,
             1 => period_ns / 2,
             rounds => period_ns * u64::from(rounds),
@@ -354,24 +355,24 @@ impl Thread {
         Some(interval.record(self.upid, self.holder.tid, end_ns))
     }
 
-    fn look(&mut self, now: u64, channels: &dyn ChannelLookup) -> Look {
-        // That it goes on is not always told.
+    fn read_state(&mut self, now: u64, channels: &dyn ChannelLookup) -> Reading {
+        // Its continuation is not always reported.
         if self.stopped {
             if doing::is_halted(self.holder) {
                 self.last.length = 0;
                 self.last.scheduled = None;
-                return Look::At(Activity::Stopped.into());
+                return Reading::At(Activity::Stopped.into());
             }
-            // What stops it next may be its tracer.
+            // Its next stop may be by its tracer.
             self.stopped = false;
         }
         let Some(files) = &self.files else {
-            return Look::Gone;
+            return Reading::Gone;
         };
         let mut text = [0; TEXT];
         let scheduled = match files.schedstat.read_at(&mut text, 0) {
             Ok(length) => Scheduled::parse(&text[..length]),
-            Err(error) => return Look::failed(&error),
+            Err(error) => return Reading::failed(&error),
         };
         let before = std::mem::replace(&mut self.last.scheduled, scheduled);
         let has_run = before.is_none() || before != scheduled;
@@ -379,56 +380,56 @@ impl Thread {
             && !has_run
             && interval.is_settled()
         {
-            return Look::Unmoved;
+            return Reading::Unmoved;
         }
         let length = match files.syscall.read_at(&mut text, 0) {
             Ok(length) => length,
-            Err(error) => return Look::failed(&error),
+            Err(error) => return Reading::failed(&error),
         };
         let position = Position::parse(&text[..length]);
         let Some(position) = position else {
-            return Look::At(Activity::Other.into());
+            return Reading::At(Activity::Other.into());
         };
         if position == Position::Running {
             self.last.length = 0;
-            return Look::At(running(before, scheduled).into());
+            return Reading::At(running(before, scheduled).into());
         }
         let same = self.last.length == length && self.last.text[..length] == text[..length];
         let trusted = !has_run || now.saturating_sub(self.last.resolved_ns) < TRUSTED_NS;
         if same && trusted && position != Position::Outside {
-            return Look::Same;
+            return Reading::Same;
         }
         let Some(doing) = doing::blocked(self.holder, files.abi, position, channels) else {
-            return Look::Gone;
+            return Reading::Gone;
         };
         self.last.text = text;
-        // A call that the tracer holds, or that is over by now, is looked at again.
+        // A call in which the tracer stops the thread, or that is over by now, is read again.
         self.last.length = if doing.activity.is_waiting() {
             length
         } else {
             0
         };
         self.last.resolved_ns = now;
-        Look::At(doing)
+        Reading::At(doing)
     }
 }
 
-impl Look {
-    fn failed(error: &io::Error) -> Look {
+impl Reading {
+    fn failed(error: &io::Error) -> Reading {
         match error.raw_os_error() {
-            Some(libc::ESRCH) => Look::Gone,
-            _ => Look::Refused,
+            Some(libc::ESRCH) => Reading::Gone,
+            _ => Reading::Refused,
         }
     }
 }
 
 impl Interval {
-    /// Whether job control stopped it, or its tracer.
+    /// True if job control stopped it, or its tracer.
     fn is_stop(&self) -> bool {
         self.doing.activity == Activity::Stopped
     }
 
-    /// Whether it is a wait of some length.
+    /// True if it is a wait of some length.
     fn is_settled(&self) -> bool {
         self.samples >= SETTLED && self.doing.activity.is_waiting()
     }
@@ -451,16 +452,15 @@ impl Interval {
     }
 }
 
-/// Time on a processor and waiting for one between two looks, ns.
+/// Time on a CPU and waiting for one between two samples, ns.
 fn had(before: Option<Scheduled>, now: Option<Scheduled>) -> Option<u64> {
     let (before, now) = (before?, now?);
     let ran = now.on_cpu_ns.saturating_sub(before.on_cpu_ns);
     Some(ran + now.run_queue_ns.saturating_sub(before.run_queue_ns))
 }
 
-/// The kernel tells a thread on a processor from one that wants to be there only by what it had
-/// since: the clock of the one goes on with every tick, the wait of the other is counted when it
-/// ends.
+/// The kernel shows only by its clocks if a thread is on a CPU or waits for one: the CPU time advances with
+/// every tick, the wait is counted when it ends.
 fn running(before: Option<Scheduled>, now: Option<Scheduled>) -> Activity {
     let (Some(before), Some(now)) = (before, now) else {
         return Activity::Running;

@@ -1,4 +1,4 @@
-//! State of a process that is read from /proc.
+//! Snapshots that are read from /proc.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -16,7 +16,7 @@ use super::super::sampler::objects::{Holder, Target};
 use super::{ProcessSnapshot, first};
 use crate::stat::{self, Attributes};
 
-/// Process of this pid, which is stopped or does not change soon: /proc is read when something is asked.
+/// Process of this pid, which is stopped or does not change soon: each method reads /proc.
 pub(in super::super) struct LiveSnapshot(pub(in super::super) u32);
 
 impl ProcessSnapshot for LiveSnapshot {
@@ -69,7 +69,7 @@ impl ProcessSnapshot for LiveSnapshot {
     fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads> {
         let of = |name: &str| links::led_to(&format!("/proc/{}/{name}", self.0));
         let program = of("exe")?;
-        // Where it sees a view its path leads elsewhere for us, mostly to the same file.
+        // If the process sees a mount, its path leads elsewhere for us, mostly to the same file.
         let link = CString::new(format!("/proc/{}/exe", self.0)).ok()?;
         let size = stat::known(AT_FDCWD, &link).ok()?.size;
         let found = near::behind(&program);

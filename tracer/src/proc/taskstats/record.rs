@@ -1,4 +1,4 @@
-//! Taking apart the records of ended threads (include/uapi/linux/taskstats.h).
+//! Decoding of the records of ended threads (include/uapi/linux/taskstats.h).
 
 use super::super::costs::Costs;
 use super::super::netlink::{attributes, messages, u16_at, u32_at, u64_at};
@@ -10,11 +10,11 @@ pub(in super::super) struct ThreadRecord {
     pub(in super::super) pid: u32,
     /// The process that it is a child of now.
     pub(in super::super) parent: u32,
-    /// Whether the process ended with it.
+    /// True if the process ended with it.
     pub(in super::super) last: bool,
-    /// Its wait status, told of the first thread of a process.
+    /// Wait status; only in the record of the first thread of a process.
     pub(in super::super) wait_status: Option<i32>,
-    /// How long the process had lived, µs.
+    /// Life of the process so far, µs.
     pub(in super::super) lived_us: u64,
     /// Its name, at most 15 bytes.
     pub(in super::super) name: Vec<u8>,
@@ -30,8 +30,8 @@ const VERSION: u16 = 12;
 /// `AGROUP` of include/uapi/linux/acct.h.
 const LAST_OF_PROCESS: u8 = 0x20;
 
-/// The records of a datagram; what is cut short, or of an old kernel, is none. The aggregate of a
-/// process is not used: it holds the sums of little.
+/// The records of a datagram; those that are truncated, or of an old kernel, are left out. The aggregate of a
+/// process is not used: it has sums of few fields.
 pub(in super::super) fn records(datagram: &[u8]) -> impl Iterator<Item = ThreadRecord> + '_ {
     messages(datagram)
         .flat_map(|message| attributes(message.body.get(HEADER..).unwrap_or_default()))
@@ -41,7 +41,7 @@ pub(in super::super) fn records(datagram: &[u8]) -> impl Iterator<Item = ThreadR
         .filter_map(|(_, stats)| parse(stats))
 }
 
-/// Offsets are those of `struct taskstats`, which only ever grows at its end.
+/// Decodes a record. Offsets are those of `struct taskstats`, which only ever grows at its end.
 fn parse(stats: &[u8]) -> Option<ThreadRecord> {
     if u16_at(stats, 0)? < VERSION {
         return None;

@@ -3,7 +3,7 @@ use std::process::Command;
 use super::super::netlink::{attribute, message};
 use super::*;
 
-/// A datagram of one record, of which only what is asked for is set.
+/// A datagram of one record, in which only the fields of `set` are set.
 fn datagram(version: u16, set: &[(usize, &[u8])]) -> Vec<u8> {
     let mut stats = vec![0; 416];
     stats[..2].copy_from_slice(&version.to_ne_bytes());
@@ -59,7 +59,7 @@ fn what_is_old_or_cut_short_is_no_record() {
 }
 
 #[test]
-fn a_child_s_costs_are_told() {
+fn the_costs_of_a_child_are_reported() {
     let mut taskstats = match Taskstats::open() {
         Ok(taskstats) => taskstats,
         Err(error) => {
@@ -75,12 +75,12 @@ fn a_child_s_costs_are_told() {
     let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let mut told = Vec::new();
+    let mut records = Vec::new();
     taskstats
-        .receive(|record| told.extend((record.pid == pid).then_some(record)))
+        .receive(|record| records.extend((record.pid == pid).then_some(record)))
         .unwrap();
-    let [record] = told.as_slice() else {
-        panic!("{told:?}");
+    let [record] = records.as_slice() else {
+        panic!("{records:?}");
     };
     assert!(record.last && record.name == b"sh", "{record:?}");
     assert_eq!(record.parent, std::process::id());

@@ -3,13 +3,13 @@
 /// A system call at its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// Which one.
+    /// Kind of the call.
     pub(crate) kind: CallKind,
     /// Its arguments; 32-bit programs' are zero-extended.
     pub(crate) arguments: [u64; 6],
 }
 
-/// What a picked call does.
+/// Kind of a picked call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum CallKind {
@@ -41,11 +41,11 @@ pub(crate) enum CallKind {
     Accept,
     /// splice, tee and vmsplice: data moves without being counted as read or written.
     Splice,
-    /// chroot, pivot_root, unshare and setns: paths mean something else from now on.
+    /// chroot, pivot_root, unshare and setns: paths mean other files from now on.
     ChangeView,
-    /// io_setup: reads and writes come by another way from now on.
+    /// io_setup: reads and writes are made by another interface from now on.
     AsyncIo,
-    /// io_uring_setup: likewise, and so may every other call.
+    /// io_uring_setup: the same, for every other call, too.
     Ring,
     /// umask(mask).
     Umask,
@@ -61,11 +61,12 @@ pub(crate) enum CallKind {
     LinkAt,
     /// sendto(socket, bytes, length, flags, address, length of the address): to an address.
     SendTo,
-    /// sendmsg(socket, message, flags) and sendmmsg(socket, messages, count, flags): likewise, by the first message.
+    /// sendmsg(socket, message, flags) and sendmmsg(socket, messages, count, flags): to the address of the
+    /// first message.
     SendMessage,
-    /// recvmsg(socket, message, flags): descriptors may come with it.
+    /// recvmsg(socket, message, flags): may receive descriptors.
     ReceiveMessage,
-    /// recvmmsg(socket, messages, count, flags, timeout): likewise.
+    /// recvmmsg(socket, messages, count, flags, timeout): may receive descriptors.
     ReceiveMessages,
 }
 
@@ -102,7 +103,8 @@ impl CallKind {
         ReceiveMessages,
     ];
 
-    /// Whether it may be that of every piece of data that somebody sends or receives: no filter stops these.
+    /// True for calls that programs make for every piece of data that they send or receive: no filter stops
+    /// these.
     pub(super) fn moves_data(self) -> bool {
         matches!(
             self,
@@ -112,7 +114,8 @@ impl CallKind {
 }
 
 impl CallKind {
-    /// The call with this number on this processor, or one of a 32-bit program. `None`: none that is of interest here.
+    /// The call with this number on this CPU architecture, or one of a 32-bit program. `None`: it is not
+    /// picked.
     pub(crate) fn numbered(number: u32, is_foreign: bool) -> Option<CallKind> {
         let architecture = match (cfg!(target_arch = "x86_64"), is_foreign) {
             (true, false) => 0,
@@ -136,7 +139,7 @@ impl Call {
         Some(Call { kind, arguments })
     }
 
-    /// The addresses of the paths that it is given, and of what else of its arguments is in memory.
+    /// The addresses of its path arguments, and of its other arguments in memory.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
         let [a, b, c, d, ..] = self.arguments;
         let [first, second] = match self.kind {
@@ -151,25 +154,25 @@ impl Call {
         first.into_iter().chain(second)
     }
 
-    /// Whether it opens a file by its name.
+    /// True if it opens a file by its name.
     pub(crate) fn opens(&self) -> bool {
         matches!(self.kind, Open | OpenAt | OpenAt2 | Creat)
     }
 
-    /// Of umask(mask): the permissions that it takes away.
+    /// For umask(mask): the permissions that it takes away.
     pub(crate) fn mode_mask(&self) -> u32 {
         self.arguments[0] as u32 & 0o777
     }
 }
 
-/// What the codes of the filter are counted from, so that they are hardly those of another one.
+/// Base of the codes of the filter, chosen so that they are hardly those of another filter.
 const CODES: u16 = 0xf10a;
 /// Code of the filter for a clone(2) with `CLONE_UNTRACED`: all calls that the filter picks would fail in the child, which
 /// has no tracer.
 pub(crate) const UNTRACED: u16 = CODES;
 
 impl CallKind {
-    /// What the filter says of such a call.
+    /// The code of the filter for such a call.
     pub(super) fn code(self) -> u16 {
         CODES + self as u16
     }
@@ -179,15 +182,15 @@ impl CallKind {
 pub(super) struct Numbers {
     /// `AUDIT_ARCH_*` (include/uapi/linux/audit.h).
     pub(super) architecture: u32,
-    /// Bits of a number that tell the call: those of x32 have one more.
+    /// Bits of a number that name the call: numbers of x32 have one more.
     pub(super) mask: u32,
     pub(super) calls: &'static [(u32, CallKind)],
-    /// clone(2), where a tracer can change its flags.
+    /// Number of clone(2), on architectures where a tracer can change its flags.
     pub(super) clone: Option<u32>,
 }
 
-/// From arch/x86/entry/syscalls/syscall_{64,32}.tbl and include/uapi/asm-generic/unistd.h.
-/// `socketcall` of old 32-bit programs is not picked apart.
+/// From arch/x86/entry/syscalls/syscall_{64,32}.tbl and include/uapi/asm-generic/unistd.h. `socketcall` of
+/// old 32-bit programs is not decoded.
 pub(super) const ARCHITECTURES: [Numbers; 3] = [
     Numbers {
         architecture: 0xc000_003e,

@@ -1,8 +1,8 @@
 //! The seccomp filter: a classic BPF program over `struct seccomp_data`
 //! (Documentation/userspace-api/seccomp_filter.rst).
 //!
-//! Whatever is not picked is allowed by comparisons of the number alone: the kernel finds that
-//! out beforehand and never runs the program for such a call (its action cache, Linux 5.11).
+//! Calls that are not picked are allowed by comparisons of the number alone: the kernel evaluates these
+//! beforehand and never runs the program for such a call (its action cache, Linux 5.11).
 
 use std::io;
 
@@ -24,9 +24,9 @@ const TRACE: u32 = 0x7ff0_0000;
 const X86_64: u32 = 0xc000_003e;
 const ARM64: u32 = 0xc000_00b7;
 
-/// An open with one of these flags is not of interest: `O_DIRECTORY` (of arm64 and of all others)
-/// and `O_PATH` move no data. A file without a name is made by opening a directory, which is of
-/// interest: [`UNNAMED`].
+/// An open with one of these flags is not of interest: `O_DIRECTORY` (of arm64 and of all others) and
+/// `O_PATH` move no data. A file without a name is made by opening a directory, which is of interest:
+/// [`UNNAMED`].
 const fn left_out(architecture: u32) -> u32 {
     let directory = if architecture == ARM64 {
         0o40_000
@@ -38,8 +38,9 @@ const fn left_out(architecture: u32) -> u32 {
 
 /// `__O_TMPFILE` of include/uapi/asm-generic/fcntl.h.
 pub(crate) const UNNAMED: u32 = 0o20_000_000;
-/// An open with these flags alone is not, either: so GCC opens sources and headers, thousands of them, most
-/// at places where they are not. gzip and xz, which open their input without a terminal, too, have more.
+/// An open with exactly these flags is not of interest either: so GCC opens sources and headers, thousands of
+/// them, most at places where they are not. gzip and xz, which open their input without a terminal, too, set
+/// more flags.
 const AS_GCC: u32 = (libc::O_RDONLY | libc::O_NOCTTY) as u32;
 
 const LOAD: u16 = 0x20;
@@ -49,11 +50,11 @@ const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_SET: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
-/// Open flags that let a file be changed or made: of the library's own opens none has them.
+/// Open flags that change or make a file: the library's own opens have none of them.
 pub(crate) const CHANGES: u32 =
     (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
-/// What of a socket's type is no flag (`SOCK_TYPE_MASK`).
+/// Bits of a socket's type that are no flags (`SOCK_TYPE_MASK`).
 const TYPE: u32 = 0xf;
 
 /// A jump spans at most 255 statements.
@@ -76,7 +77,7 @@ fn program(own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
     let mut program = vec![statement(LOAD, ARCHITECTURE)];
     for numbers in &ARCHITECTURES {
         let section = section(numbers, own_opens, datagrams);
-        // Further than a conditional jump may go.
+        // The target may be further than a conditional jump reaches.
         program.push(jump(JUMP_IF_EQUAL, numbers.architecture, 1, 0));
         program.push(statement(JUMP, section.len() as u32));
         program.extend(section);
@@ -147,8 +148,8 @@ fn verdict(kind: CallKind, picked: u32, architecture: u32, own_opens: &[u32]) ->
     verdict
 }
 
-/// The verdict on socket(domain, type, protocol): any other one has an address, or none at all, when
-/// the next call tells of it.
+/// The verdict on socket(domain, type, protocol): sockets of other kinds have an address, or none at all, at
+/// the next call, which is picked.
 fn datagrams_of_ip(trace: sock_filter) -> Vec<sock_filter> {
     let domain = |domain: i32| domain as u32;
     vec![
@@ -163,9 +164,9 @@ fn datagrams_of_ip(trace: sock_filter) -> Vec<sock_filter> {
     ]
 }
 
-/// Installs the filter in this thread and all that it will start. Without privilege they gain
-/// none from set-user-id programs any more, which a tracer without privilege prevents, too. Of
-/// `socket` only `datagrams` are picked, if at all.
+/// Installs the filter in this thread and all that it will start. Without privilege they gain none from
+/// set-user-id programs any more, which a tracer without privilege prevents, too. `socket` is picked only if
+/// `datagrams` is true, and only for datagrams.
 ///
 /// # Errors
 /// When the kernel has no seccomp filters, or another filter forbids to add one.
@@ -299,7 +300,7 @@ mod tests {
         }
         assert_eq!(made(libc::AF_UNIX, libc::SOCK_DGRAM), ALLOW);
         assert_eq!(made(libc::AF_NETLINK, libc::SOCK_DGRAM), ALLOW);
-        // Without a capture nobody wants them.
+        // They are not picked without a capture.
         let code = TRACE | u32::from(CallKind::Socket.code());
         let picks = |program: &[sock_filter]| program.iter().any(|step| step.k == code);
         assert!(picks(&program(&[], true)) && !picks(&program(&[], false)));
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_that_tell_nothing_are_let_through() {
+    fn opens_of_no_interest_are_let_through() {
         let open = |flags: i32| verdict_on(X86_64, 257, [0, 0, flags as u64, 0, 0, 0]);
         let traced = TRACE | u32::from(CallKind::OpenAt.code());
         assert_eq!(open(0o200_000 | libc::O_CLOEXEC), ALLOW);

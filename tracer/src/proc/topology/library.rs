@@ -1,15 +1,15 @@
-//! Where the C library opens files of its own: locales, its list of libraries, the libraries. Every
+//! Places at which the C library opens files of its own: locales, its list of libraries, the libraries. Every
 //! program does so by the dozen, and a stop for each would cost more than all others together.
 //!
-//! Such an open is known by its instruction. Libraries are mapped anywhere, but always at the
-//! begin of a page, so the place in its page is the same in every process that uses the same file.
-//! It is looked up in the library that this program itself runs on, as most do; programs with
-//! another one are stopped more often, and that is all.
+//! Such an open is recognised by the address of its instruction. Libraries are mapped anywhere, but always at
+//! the begin of a page, so the offset in the page is the same in every process that uses the same file. It is
+//! taken from the library that this program itself runs on, as most do; programs with another one are only
+//! stopped more often.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Bits of an address that tell the place in a page.
+/// Bits of an address that are the offset in a page.
 pub(crate) const IN_PAGE: u32 = 0xfff;
 
 /// `mov $__NR_openat, %eax`, soon followed by `syscall`.
@@ -17,10 +17,10 @@ const LOAD_NUMBER: &[u8] = &[0xb8, 0x01, 0x01, 0x00, 0x00];
 const SYSCALL: &[u8] = &[0x0f, 0x05];
 /// Arguments may be set in between.
 const BETWEEN: usize = 16;
-/// More than the function is long.
+/// A bound on the length of the function.
 const FUNCTION: usize = 256;
 
-/// The places in a page of the instruction pointer after such opens.
+/// Offsets in a page of the instruction pointer after such opens.
 pub(crate) fn own_opens() -> Vec<u32> {
     if !cfg!(target_arch = "x86_64") {
         return Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn own_opens() -> Vec<u32> {
         return Vec::new();
     };
     let mut found = Vec::new();
-    let mut look = |start: u64, length: usize| {
+    let mut read = |start: u64, length: usize| {
         let mut code = vec![0; length];
         if memory.read_exact_at(&mut code, start).is_ok() {
             found
@@ -40,11 +40,11 @@ pub(crate) fn own_opens() -> Vec<u32> {
         }
     };
     for (start, end) in maps.lines().filter_map(loader_code) {
-        look(start, (end - start) as usize);
+        read(start, (end - start) as usize);
     }
-    // What the library opens for itself, as no program does.
+    // The library's own opens use this function, which no program calls.
     if let Some(function) = address_of(c"__open64_nocancel") {
-        look(function, FUNCTION);
+        read(function, FUNCTION);
     }
     found.sort_unstable();
     found.dedup();

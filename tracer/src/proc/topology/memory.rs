@@ -1,4 +1,4 @@
-//! What the arguments of a stopped call point to.
+//! Memory that the arguments of a stopped call point to.
 #![expect(unsafe_code)]
 
 use std::ffi::OsString;
@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt;
 
 /// Longest path that the kernel takes, with its NUL.
 const LONGEST: usize = 4096;
-/// Most paths fit in here; the rest is read when one does not.
+/// Length of the first read, enough for most paths; the rest is read for longer ones.
 const FIRST: usize = 256;
-/// A read must not go on into a page that is not there.
+/// A read must not go on into a page that is not mapped.
 const PAGE: u64 = 4096;
 
-/// Reads `buffer.len()` bytes at `address` of task `tid`, or less. `None`: nothing is there.
+/// Reads `buffer.len()` bytes at `address` of task `tid`, or less. `None`: nothing is mapped there.
 fn read(tid: u32, address: u64, buffer: &mut [u8]) -> Option<usize> {
     let local = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -23,14 +23,14 @@ fn read(tid: u32, address: u64, buffer: &mut [u8]) -> Option<usize> {
         iov_base: address as *mut libc::c_void,
         iov_len: buffer.len(),
     };
-    // SAFETY: writes at most `iov_len` bytes to `buffer`; the remote address is only looked at
-    // in the other process.
+    // SAFETY: writes at most `iov_len` bytes to `buffer`; the remote address is only read in the other
+    // process.
     let read =
         unsafe { libc::process_vm_readv(tid as i32, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(read).ok().filter(|&read| read > 0)
 }
 
-/// The bytes at `address`; fewer than `N` are none.
+/// The bytes at `address`; `None` if fewer than `N` can be read.
 pub(crate) fn bytes_at<const N: usize>(tid: u32, address: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     (read(tid, address, &mut bytes)? == N).then_some(bytes)
@@ -44,10 +44,10 @@ pub(crate) fn some_at(tid: u32, address: u64, most: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether the path, or the smaller thing, at `address` can be read without waiting for a filesystem: its pages are in memory, or swapped
-/// out. Others are of files, and whoever reads them may have to wait for a server. What the kernel took for a system call was read by it
-/// and is there when the call returns.
-pub(crate) fn is_at_hand(tid: u32, address: u64) -> bool {
+/// True if the path, or the smaller object, at `address` can be read without waiting for a filesystem: its
+/// pages are in memory, or swapped out. Other pages are of files, and a read may have to wait for their
+/// server. Arguments that the kernel read for a system call are in memory when it returns.
+pub(crate) fn is_resident(tid: u32, address: u64) -> bool {
     let Ok(pages) = File::open(format!("/proc/{tid}/pagemap")) else {
         return false;
     };
@@ -88,11 +88,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_nobody_has_used_is_not_at_hand() {
+    fn memory_that_nobody_has_used_is_not_resident() {
         let own = std::process::id();
         let used = vec![b'x'; 3 * PAGE as usize];
-        assert!(is_at_hand(own, used.as_ptr() as u64 + 5));
-        assert!(!is_at_hand(own, 8) && !is_at_hand(u32::MAX, 8));
+        assert!(is_resident(own, used.as_ptr() as u64 + 5));
+        assert!(!is_resident(own, 8) && !is_resident(u32::MAX, 8));
         let file = File::open("/proc/self/exe").unwrap();
         // SAFETY: a new mapping, which nothing else knows.
         let mapped = unsafe {
@@ -100,9 +100,9 @@ mod tests {
             let file = std::os::fd::AsRawFd::as_raw_fd(&file);
             libc::mmap(std::ptr::null_mut(), 4096, protection, flags, file, 0)
         };
-        assert!(!is_at_hand(own, mapped as u64));
+        assert!(!is_resident(own, mapped as u64));
         assert_eq!(bytes_at(own, mapped as u64), Some(*b"\x7fELF"));
-        assert!(is_at_hand(own, mapped as u64));
+        assert!(is_resident(own, mapped as u64));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A call as a program of ours in the kernel has told it when it returned.
+//! A call as an eBPF program reported it at its return.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,6 +10,7 @@ use flowtrace_schema::Text;
 use super::super::channels::sockets::{Socket, Transport, address_in};
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::{Call, CallKind};
+use super::bpf_snapshot::{BpfSnapshot, Open};
 use super::bytes::{half, word};
 use super::calls::kind_of;
 use super::format::{
@@ -17,27 +18,26 @@ use super::format::{
     NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, PID, REST, RESULT, SECOND,
     SIX, STATE, TID, TRAFFIC, TYPE,
 };
-use super::moment::{Open, Told};
 use super::pending::{Part, Parts, path};
 
-/// What a call did.
+/// A call and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Called {
     pub(crate) tid: u32,
     pub(crate) call: Call,
     /// A value, or a negative errno.
     pub(crate) result: i64,
-    /// The descriptors that it made or named, as they were then.
-    pub(crate) made: Box<Told>,
-    /// Which of them are sockets, by their inodes.
+    /// The descriptors that it made or named, in their state at the return.
+    pub(crate) made: Box<BpfSnapshot>,
+    /// The sockets among them, by inode.
     pub(crate) sockets: Vec<(u64, Socket)>,
-    /// The names that it was given, from the root of its process on.
+    /// Its path arguments, made absolute in the root of its process.
     pub(crate) names: [Option<PathBuf>; 2],
-    /// The address that was sent to.
+    /// The address that it sent to.
     pub(crate) destination: Option<Destination>,
 }
 
-/// Where datagrams are sent.
+/// Destination of datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     Internet(SocketAddr),
@@ -46,7 +46,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// That of a `sockaddr`. `None`: of another domain, or cut short.
+    /// The destination in a `sockaddr`. `None`: another domain, or truncated.
     fn of(bytes: &[u8]) -> Option<Destination> {
         let family = u16::from_ne_bytes(*bytes.first_chunk()?);
         if i32::from(family) != libc::AF_UNIX {
@@ -70,7 +70,7 @@ struct Address<'a> {
 }
 
 impl Called {
-    /// Of a record that is complete, and the parts before it. `None`: no call that is known.
+    /// Decodes a complete record and the parts before it. `None`: an unknown call.
     pub(super) fn new(record: &[u8], before: &Parts) -> Option<Called> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
         let kind = kind_of(half(record, NUMBER)? as usize)?;
@@ -78,7 +78,7 @@ impl Called {
         for (n, value) in arguments.iter_mut().enumerate() {
             *value = word(record, ARGUMENTS_OF_CALL + 8 * n)?;
         }
-        // Of a socket; those of a pair have none.
+        // The address of a socket; those of a pair have none.
         let address = before.get(ADDRESS).and_then(Address::of);
         let mut open = Vec::with_capacity(1);
         let mut sockets = Vec::new();
@@ -92,7 +92,7 @@ impl Called {
             }
         }
         let traffic = record.get(MOVED..MOVED + 8 * TRAFFIC)?;
-        let mut made = Told::new((pid, tid), false, traffic, open)?;
+        let mut made = BpfSnapshot::new((pid, tid), false, traffic, open)?;
         let fd = made.numbers().into_iter().next();
         if let (Some(opened), Some(fd)) = (before.get(OPENED), fd) {
             made.paths.insert(fd, path(opened));
@@ -113,7 +113,7 @@ impl Called {
     }
 }
 
-/// The path of a name, ended by a NUL, relative to a directory. `None`: that is not known.
+/// The absolute path of a name, ended by a NUL, relative to a directory. `None`: the directory is not known.
 fn absolute(name: Option<&[u8]>, from: Option<OsString>) -> Option<PathBuf> {
     let name = name?;
     let end = name.iter().position(|&byte| byte == 0)?;
@@ -125,7 +125,7 @@ fn absolute(name: Option<&[u8]>, from: Option<OsString>) -> Option<PathBuf> {
 }
 
 fn socket(record: &[u8], address: Option<Address<'_>>) -> Option<Socket> {
-    /// States of include/net/tcp_states.h, which those of other sockets are, too.
+    /// States of include/net/tcp_states.h, which other kinds of sockets use, too.
     const ESTABLISHED: u32 = 1;
     const LISTENS: u32 = 10;
     const CLOSED: u32 = 7;
@@ -181,7 +181,7 @@ fn socket(record: &[u8], address: Option<Address<'_>>) -> Option<Socket> {
 }
 
 impl<'a> Address<'a> {
-    /// As a program has told it.
+    /// Decodes a reported address.
     fn of(part: Part<'a>) -> Option<Address<'a>> {
         Some(Address {
             is_own: part.flags & OWN_ADDRESS != 0,
@@ -190,7 +190,7 @@ impl<'a> Address<'a> {
         })
     }
 
-    /// As ss(8) shows it. `None`: it has no name.
+    /// The name as ss(8) shows it. `None`: it has none.
     fn name(&self) -> Option<Text> {
         const FAMILY_BYTES: usize = 2;
         let name = self

@@ -3,7 +3,7 @@
 use super::format::NUMBERS;
 use crate::proc::topology::{CallKind, IN_PAGE, own_opens};
 
-/// How a call is reported (`enum call_shape` of tracer/bpf/called.bpf.h); 0: not at all.
+/// Forms of reports of calls (`enum call_shape` of tracer/bpf/called.bpf.h); 0: the call is not reported.
 const RETURNED: u8 = 1;
 const GIVEN: u8 = 2;
 const PAIR: u8 = 3;
@@ -21,18 +21,18 @@ const RECEIVED: u8 = 14;
 const SEVERAL_RECEIVED: u8 = 15;
 const WROTE: u8 = 16;
 
-/// For each number of a call how it is reported, those of 32-bit programs behind the others.
+/// The form of the report for each number of a call, with those of 32-bit programs after the others.
 pub(super) fn shapes() -> [u8; 2 * NUMBERS] {
     let mut shapes = [0; 2 * NUMBERS];
     for (number, shape) in shapes.iter_mut().enumerate() {
         *shape = kind_of(number).map_or(0, shape_of);
     }
-    // Only writes into a pipe that the caller can read.
+    // Only writes into a pipe that the caller can read are reported.
     shapes[libc::SYS_write as usize] = WROTE;
     shapes
 }
 
-/// For each place of an instruction in its page, not 0 if files that are opened there are the C library's own.
+/// For each offset of an instruction in its page: not 0 if opens from there are the C library's own.
 pub(super) fn library_opens() -> [u8; IN_PAGE as usize + 1] {
     let mut opens = [0; IN_PAGE as usize + 1];
     for place in own_opens() {

@@ -6,9 +6,9 @@ pub(super) struct Config {
     pub(super) cpus: u32,
     /// Bytes of the ring.
     pub(super) ring_bytes: u32,
-    /// All processes of the machine are reported.
+    /// True if all processes of the machine are reported.
     pub(super) all: bool,
-    /// Open files are reported, and calls that open them.
+    /// True if open files are reported, and calls that open them.
     pub(super) with_files: bool,
     /// Bytes of the arguments of an exec that are reported.
     pub(super) arguments_max: u32,
@@ -30,29 +30,29 @@ impl Config {
     }
 }
 
-/// What a record tells.
+/// Kinds of records.
 pub(super) const FORKED: u32 = 1;
 pub(super) const EXECUTED: u32 = 2;
 pub(super) const ENDED: u32 = 3;
-/// Parts of an exec, which come before it. Each may come in several records.
+/// Parts of an exec, which come before its record. Each part may come in several records.
 pub(super) const EXECUTABLE: u32 = 4;
 pub(super) const DIRECTORY: u32 = 5;
 pub(super) const ARGUMENTS: u32 = 6;
 pub(super) const ENVIRONMENT: u32 = 7;
 /// Job control stops a thread.
 pub(super) const STOPPED: u32 = 8;
-/// The last thread of a process begins to end it: what is open is still there.
+/// The last thread of a process begins to exit: its files are still open.
 pub(super) const EXITING: u32 = 9;
-/// Parts of an exec: the path of what is open as descriptor 0, and so on.
+/// Parts of an exec: the paths of the files open as descriptors 0 and up.
 pub(super) const TARGETS: u32 = 10;
 /// Descriptors that a shell can redirect by one digit.
 pub(super) const NUMBERED: u32 = 10;
-/// A part of a fork, an exec, and the begin of an end: all that is open.
+/// A part of a fork, an exec, and an exit: all open files.
 pub(super) const TABLE: u32 = TARGETS + NUMBERED;
-/// A part of an exec and the begin of an end: the same of the process that has it as a child.
+/// A part of an exec and an exit: all open files of the parent.
 pub(super) const TABLE_OF_PARENT: u32 = TABLE + 1;
-/// Parts of a call, which come before it: the other one of two descriptors; the path of what it opened; the address of a socket; names
-/// that it was given, and the directories that they are relative to.
+/// Parts of a call, which come before its record: the other one of two descriptors; the path of the opened
+/// file; the address of a socket; path arguments, and the directories that they are relative to.
 pub(super) const SECOND: u32 = TABLE_OF_PARENT + 1;
 pub(super) const OPENED: u32 = SECOND + 1;
 pub(super) const ADDRESS: u32 = OPENED + 1;
@@ -65,7 +65,7 @@ pub(super) const LEFT: u32 = CALLED + 1;
 /// Bytes that were written into a pipe whose reading end the writer has.
 pub(super) const PIPED: u32 = LEFT + 1;
 
-/// A record: time, thread, process, what it is, and a number; then what is not common to all.
+/// Offsets in a record: time, thread, process, kind, and a number; then members that depend on the kind.
 pub(super) const AT: usize = 0;
 pub(super) const TID: usize = 8;
 pub(super) const PID: usize = 12;
@@ -73,28 +73,28 @@ pub(super) const WHAT: usize = 16;
 pub(super) const NUMBER: usize = 20;
 pub(super) const REST: usize = 24;
 
-/// Of a fork: ids of the new thread and its process, how many pid namespaces it is in below the first one, and its id in the
-/// innermost.
+/// In a fork: ids of the new thread and its process, number of pid namespaces below the first one, and its id
+/// in the innermost.
 pub(super) const CHILD_TID: usize = REST;
 pub(super) const CHILD_PID: usize = REST + 4;
 pub(super) const LEVEL: usize = REST + 8;
 pub(super) const INNER: usize = REST + 16;
 pub(super) const FORK: usize = REST + 24;
-/// Of an exec and an end: what the thread used, and the most memory of its process, pages.
+/// In an exec and an exit: costs of the thread, and peak of memory of its process, pages.
 pub(super) const COSTS: usize = REST;
 const COST_COUNT: usize = 13;
 pub(super) const PEAK: usize = COSTS + 8 * COST_COUNT;
-/// The processor that it is on.
-pub(super) const PROCESSOR_AT: usize = PEAK + 8;
-/// The clock of that, the one that goes on only while tasks have it, and bits that say what is about them.
-pub(super) const CLOCK: usize = PROCESSOR_AT + 8;
+/// The CPU that it is on.
+pub(super) const CPU_AT: usize = PEAK + 8;
+/// The CPU's clock, its clock that advances only while tasks run, and flags of their state.
+pub(super) const CLOCK: usize = CPU_AT + 8;
 pub(super) const TASK_CLOCK: usize = CLOCK + 8;
 pub(super) const CLOCK_FLAGS: usize = TASK_CLOCK + 8;
-/// Of an exec also the id that the thread had before, and the file mode creation mask.
+/// In an exec also the id that the thread had before, and the file mode creation mask.
 pub(super) const FORMER: usize = CLOCK_FLAGS + 8;
 pub(super) const UMASK: usize = FORMER + 4;
 pub(super) const EXEC: usize = FORMER + 8;
-/// Of an end when it was made, and the wait status as the process's and its own.
+/// In an exit: begin of the thread, and the wait status of the process and of the thread.
 pub(super) const START: usize = CLOCK_FLAGS + 8;
 pub(super) const LEADER_CODE: usize = START + 8;
 pub(super) const GROUP_CODE: usize = LEADER_CODE + 4;
@@ -102,15 +102,15 @@ pub(super) const GROUP_FLAGS: usize = GROUP_CODE + 4;
 pub(super) const END: usize = GROUP_FLAGS + 8;
 /// In [`NUMBER`] of a path: the file has no name any more.
 pub(super) const UNNAMED: u32 = 1;
-/// It never had one: all there is of a path is what the kernel calls it.
+/// The file never had a name: the path is the text that the kernel shows for it.
 pub(super) const DETACHED: u32 = 2;
-/// Of a table: there may be more.
+/// In a table: there may be more descriptors.
 pub(super) const CUT: u32 = 4;
 /// In [`NUMBER`] of a fork: the new process shares the table of descriptors with its maker.
 pub(super) const SHARES: u32 = 1;
 /// In [`NUMBER`] of an exec: the program's calls have the numbers of another architecture.
 pub(super) const FOREIGN: u32 = 1 << 31;
-/// The same, one bit for each part that could not be told.
+/// In [`NUMBER`] of an exec: one bit for each part that could not be reported.
 pub(super) fn missing(part: u32) -> u32 {
     1 << part
 }
@@ -158,9 +158,9 @@ pub(super) const CALL: usize = OTHER_INODE + 8;
 /// In [`NUMBER`] of an address: it is the socket's own, not its peer's.
 pub(super) const OWN_ADDRESS: u32 = 1;
 
-/// Arguments of a call.
+/// Number of arguments of a call.
 pub(super) const SIX: usize = 6;
-/// Numbers of calls are below; those of 32-bit programs are reported as so many more.
+/// Numbers of calls are below; those of 32-bit programs are reported with this offset.
 pub(super) const NUMBERS: usize = 512;
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn records_are_as_in_the_object() {
         let Ok(object) = open(Source::Tests) else {
-            return eprintln!("skipped: no eBPF programs for this processor");
+            return eprintln!("skipped: no eBPF programs for this CPU architecture");
         };
         let types = object.types();
         let same = |structure: &str, base: usize, members: &[(&str, usize, usize)]| {
@@ -205,7 +205,7 @@ mod tests {
             ("involuntary_switches", COSTS + 64, 8),
             ("io", COSTS + 72, 32),
             ("peak_pages", PEAK, 8),
-            ("cpu", PROCESSOR_AT, 8),
+            ("cpu", CPU_AT, 8),
             ("clock", CLOCK, 8),
             ("task_clock", TASK_CLOCK, 8),
             ("clock_flags", CLOCK_FLAGS, 8),

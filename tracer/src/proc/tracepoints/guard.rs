@@ -1,5 +1,6 @@
-//! What is to happen when we are killed: processes that we follow lose their files then, and end, as those that ptrace
-//! follows do; and the views that we serve end, though a thread of ours may just be waiting for an answer from one.
+//! Cleanup if flowtrace is killed: traced processes lose their files then, and are ended, as those under
+//! ptrace are; and the mounts are ended, though a thread of flowtrace may just be waiting for an answer from
+//! one.
 
 #![expect(unsafe_code)]
 
@@ -11,30 +12,30 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::bpf::followed::{self, Followed};
+use crate::bpf::traced_pids::{self, TracedPids};
 use crate::descriptor_table::spawn_apart;
 use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
-/// How long processes are ended that are still there.
+/// Time for which processes that are still there are killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A process of ours that waits for our end. Dropped, it leaves those that are followed alone.
+/// A helper process that waits for the end of flowtrace. If it is dropped, the traced processes go on.
 #[derive(Debug)]
 pub(crate) struct Guard {
     over: Sender<()>,
-    /// Waited for when it has been told.
-    _aside: HelperProcess,
+    /// The helper process, which is waited for once it was asked to end.
+    _helper: HelperProcess,
 }
 
 impl Guard {
-    /// Begins to wait; `processes` are those that are told of at that moment, as `programs` that are held open know,
-    /// `views` the devices of what we serve.
+    /// Starts the helper process. `processes` are the traced ones at the time of flowtrace's end, as the
+    /// `programs`, kept open, know them; `views` the devices of flowtrace's mounts.
     ///
     /// # Errors
-    /// When there is no room for another process.
+    /// When no process can be started.
     pub(super) fn start(
-        processes: &Followed,
+        processes: &TracedPids,
         programs: &[OwnedFd],
         views: &[u64],
     ) -> io::Result<Guard> {
@@ -44,8 +45,8 @@ impl Guard {
             let _ = is_over.recv();
             let _ = UnixStream::from(ours).write_all(&[0]);
         };
-        // Its end tells of ours, at once: among the others it would be closed after programs that take 200 ms.
-        // SAFETY: `leave` holds the end of a channel, which is memory.
+        // The end of this channel shows ours, at once: a channel among the others would be closed after
+        // programs, which takes 200 ms.
         unsafe { spawn_apart(ours.as_fd(), leave) }?;
         drop(ours);
         let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();
@@ -53,7 +54,7 @@ impl Guard {
         kept.sort_unstable();
         let views: Vec<CString> = views.iter().filter_map(|&view| end_of(view)).collect();
         // SAFETY: it makes nothing but system calls, on what was made before.
-        let aside = unsafe {
+        let helper = unsafe {
             HelperProcess::begin(c"flowtrace-guard", Group::Own, &kept, || {
                 if is_silent_end(other.as_raw_fd()) {
                     end(processes, &views);
@@ -62,7 +63,7 @@ impl Guard {
         }?;
         Ok(Guard {
             over,
-            _aside: aside,
+            _helper: helper,
         })
     }
 }
@@ -73,8 +74,8 @@ impl Drop for Guard {
     }
 }
 
-/// Ends what is ours, whatever it does.
-fn end(processes: &Followed, views: &[CString]) {
+/// Kills the traced processes and ends the mounts.
+fn end(processes: &TracedPids, views: &[CString]) {
     let rounds = PATIENCE.as_millis() / PAUSE.as_millis();
     for round in 0..rounds {
         let any = end_all(processes);
@@ -88,20 +89,21 @@ fn end(processes: &Followed, views: &[CString]) {
     }
 }
 
-/// What the kernel has for each FUSE mount (Documentation/filesystems/fuse/fuse.rst, "The control filesystem").
+/// Directory of the kernel's controls of FUSE mounts (Documentation/filesystems/fuse/fuse.rst, "The control
+/// filesystem").
 const CONTROL: &CStr = c"/sys/fs/fuse/connections";
 
-/// The file that ends the view with this device, whatever waits for an answer from it, when it is written to.
+/// The file that ends the mount with this device when it is written to, even if calls wait for its answers.
 fn end_of(view: u64) -> Option<CString> {
     let control = CONTROL.to_str().ok()?;
     CString::new(format!("{control}/{}/abort", libc::minor(view))).ok()
 }
 
-/// Ends the views, of which those who should answer are being killed.
+/// Ends the mounts, whose servers are being killed.
 fn end_views(views: &[CString]) {
     for view in views {
-        // SAFETY: plain system calls, on arguments that outlive them. Where nobody has mounted the control filesystem, it is
-        // mounted for this process alone, which does nothing else any more.
+        // SAFETY: plain system calls, on arguments that outlive them. Where the control filesystem is not
+        // mounted, it is mounted for this process alone, which does nothing else any more.
         unsafe {
             let open = || libc::open(view.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
             let mut end = open();
@@ -121,15 +123,15 @@ fn end_views(views: &[CString]) {
     }
 }
 
-/// Kills all that are followed. Whether there was one.
-fn end_all(processes: &Followed) -> bool {
+/// Kills all traced processes. Returns true if there was one.
+fn end_all(processes: &TracedPids) -> bool {
     let (mut any, mut key) = (false, None);
-    for _ in 0..followed::MOST {
+    for _ in 0..traced_pids::MOST {
         let Some(pid) = processes.next(key.as_ref()) else {
             break;
         };
         key = Some(pid);
-        // Nobody forgets those that are over any more.
+        // Processes that are over are not removed from the map any more.
         if processes.is_alive(pid) {
             // SAFETY: a plain system call.
             any |= unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) } == 0;

@@ -11,73 +11,80 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use flowtrace_schema::MOST_ARGUMENTS;
 
-use crate::bpf::followed::Followed;
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
 use crate::bpf::ring::Ring;
-use crate::bpf::successor::Successor;
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 use crate::bpf::{Kind, Map, attach};
 use crate::linux::in_first_pid_namespace;
 use crate::proc::topology::CHANGES;
 
+mod bpf_snapshot;
 mod bytes;
 mod called;
 mod calls;
 mod format;
 mod guard;
-mod moment;
 mod pending;
 mod record;
 
+pub(crate) use bpf_snapshot::BpfSnapshot;
 pub(crate) use called::{Called, Destination};
 use format::Config;
 pub(crate) use guard::Guard;
-pub(crate) use moment::Told;
 use record::Records;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
-/// Bytes of the ring: 5 000 processes with a kilobyte of arguments each. The kernel clears all of it before the command begins.
+/// Bytes of the ring: enough for 5 000 processes with a kilobyte of arguments each. The kernel clears all of
+/// it before the command begins.
 const SIZE: u32 = 8 << 20;
-/// Bytes of the ring by which we are woken, the least that there may be.
+/// Bytes of the ring that wakes the reader, the least possible.
 const WAKEUP: u32 = 4096;
 
-/// The programs at work.
+/// The running programs.
 #[derive(Debug)]
 pub(super) struct Tracepoints {
     ring: Ring,
     wakeup: Ring,
     /// `None`: all processes of the machine.
-    processes: Option<Followed>,
+    processes: Option<TracedPids>,
     with_files: bool,
     lost: Map,
     records: Records,
-    /// Programs that do not run yet; the one that runs when calls return is the first.
+    /// Programs that do not run yet; the first one is that for returns of calls.
     loaded: Vec<OwnedFd>,
     /// Programs and their links: they run as long as these are open.
-    held: Vec<OwnedFd>,
+    owned: Vec<OwnedFd>,
 }
 
 impl Tracepoints {
-    /// Begins to tell of these processes and all that they fork, or of all of the machine; `with_tables`: also what
-    /// processes have open, and the calls by which they come by that.
+    /// Begins to report these processes and all that they fork, or all of the machine; `with_tables`: also
+    /// the open files of processes, and the calls by which they get files.
     ///
     /// # Errors
-    /// When the kernel refuses such programs, does not say where it keeps what they read, or counts processes
-    /// otherwise than we do.
-    pub(super) fn open(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
+    /// When the kernel refuses such programs, has no description of its types, or numbers processes otherwise
+    /// than we do.
+    pub(super) fn open(
+        processes: Option<TracedPids>,
+        with_tables: bool,
+    ) -> io::Result<Tracepoints> {
         let mut tracepoints = Self::load(processes, with_tables)?;
         tracepoints.begin(None)?;
         Ok(tracepoints)
     }
 
-    /// The same for [`Tracepoints::begin`] to begin.
+    /// Loads the programs for [`Tracepoints::begin`].
     ///
     /// # Errors
-    /// Likewise.
-    pub(super) fn load(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
+    /// As [`Tracepoints::open`].
+    pub(super) fn load(
+        processes: Option<TracedPids>,
+        with_tables: bool,
+    ) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
         let with_files = with_tables;
-        // Shared, because their size is the reader's.
+        // They are shared, because the reader chooses their size.
         let [ring, wakeup] = [SIZE, WAKEUP].map(|size| Map::new(Kind::Ring, 0, size));
         let (ring, wakeup) = (ring?, wakeup?);
         let cpus = crate::cpus::array_length()?;
@@ -98,8 +105,8 @@ impl Tracepoints {
             (".bss.call_shapes", Use::Value(&shapes)),
             (".bss.library_opens", Use::Value(&opens)),
         ];
-        uses.extend(processes.iter().flat_map(Followed::uses));
-        // Those first that the kernel checks longest, but the one for calls before all.
+        uses.extend(processes.iter().flat_map(TracedPids::uses));
+        // Programs that the kernel checks longest come first, after the one for calls.
         let programs: &[&str] = match with_files {
             true => &["called", "executed", "exiting", "forked", "left"],
             false => &["executed", "forked", "left"],
@@ -113,7 +120,7 @@ impl Tracepoints {
             lost: loaded.map(".bss.lost")?,
             records: Records::default(),
             loaded: loaded.programs,
-            held: Vec::new(),
+            owned: Vec::new(),
         })
     }
 
@@ -121,19 +128,19 @@ impl Tracepoints {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn begin(&mut self, returns: Option<&Successor>) -> io::Result<()> {
+    pub(super) fn begin(&mut self, returns: Option<&TailCall>) -> io::Result<()> {
         for (place, program) in self.loaded.drain(..).enumerate() {
             match returns {
-                Some(successor) if self.with_files && place == 0 => successor.set(&program)?,
-                _ => self.held.push(attach(&program)?),
+                Some(tail_call) if self.with_files && place == 0 => tail_call.set(&program)?,
+                _ => self.owned.push(attach(&program)?),
             }
-            self.held.push(program);
+            self.owned.push(program);
         }
         Ok(())
     }
 
-    /// Hands over what was told and not read yet, in its order: all of which the record was begun before this. Whoever asks for a caller
-    /// must not miss its exec for a record of another processor that is just being written.
+    /// Calls `each` with the reported events in their order: all whose record was begun before this call. A
+    /// caller's lookup must not miss its exec because a record of another CPU is just being written.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Event)) {
         self.wakeup.drain(|_| {});
         let records = &mut self.records;
@@ -144,10 +151,10 @@ impl Tracepoints {
         });
     }
 
-    /// Has those that are told of end with us, should we be killed, and the views with these devices. `None`: all of the machine
-    /// are told of, or there is no room for another process.
+    /// Starts a guard: if flowtrace is killed, the reported processes are ended, and the mounts with these
+    /// devices. `None`: all of the machine are reported, or no process can be started.
     pub(super) fn guard(&self, views: &[u64]) -> Option<Guard> {
-        Guard::start(self.processes.as_ref()?, &self.held, views).ok()
+        Guard::start(self.processes.as_ref()?, &self.owned, views).ok()
     }
 
     /// True if open files are reported, and the calls that open them.
@@ -155,28 +162,28 @@ impl Tracepoints {
         self.with_files
     }
 
-    /// Tells of process `pid`, too.
+    /// Reports process `pid`, too.
     pub(super) fn follow(&self, pid: u32) {
         if let Some(processes) = &self.processes {
-            // What finds no room is seen by whoever looks for it in /proc.
+            // If the map is full, the process is found in /proc.
             processes.follow(pid, false);
         }
     }
 
-    /// Process `pid` is over, or of no interest any more: its id may become another one's.
+    /// Process `pid` is over, or of no interest any more: its id may be used again.
     pub(super) fn forget(&self, pid: u32) {
         if let Some(processes) = &self.processes {
             processes.forget(pid);
         }
     }
 
-    /// Records that found no room so far.
+    /// Records for which there was no space so far.
     pub(super) fn dropped(&self) -> u64 {
         self.lost.get(0).map_or(0, |[lost]| lost)
     }
 }
 
-/// Readable when there is much to be read, or something that must be read at once.
+/// Readable when there is much to be read, or an event that must be read at once.
 impl AsFd for Tracepoints {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wakeup.as_fd()

@@ -1,4 +1,4 @@
-//! Parts of what is not complete yet: a call has one or two, an exec a dozen.
+//! Parts of records that are not complete yet: a call has one or two, an exec a dozen.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use super::super::links::DELETED;
 use super::format::{DETACHED, UNNAMED};
 
-/// More of them, and more bytes in one, are not kept to be used again.
+/// Most parts, and most bytes in one, whose memory is kept to be used again.
 const SPARES: usize = 64;
 const SPARE_BYTES: usize = 64 << 10;
 
@@ -16,24 +16,24 @@ const SPARE_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     of: HashMap<u32, Parts>,
-    /// Empty ones, whose memory is used again: there are thousands of calls a second.
+    /// Empty parts, whose memory is used again: there are thousands of calls a second.
     spare: Vec<Parts>,
 }
 
 impl Pending {
-    /// Those of thread `tid`.
+    /// The parts of thread `tid`.
     pub(super) fn of(&mut self, tid: u32) -> &mut Parts {
         let spare = || self.spare.pop().unwrap_or_default();
         self.of.entry(tid).or_insert_with(spare)
     }
 
-    /// Those of thread `tid` that there are; to be handed back.
+    /// Takes the parts of thread `tid`; to be given back ([`Pending::give_back`]).
     pub(super) fn take(&mut self, tid: u32) -> Parts {
         self.of.remove(&tid).unwrap_or_default()
     }
 
-    /// They are not needed any more.
-    pub(super) fn hand_back(&mut self, mut parts: Parts) {
+    /// Keeps the memory of parts that are not needed any more.
+    pub(super) fn give_back(&mut self, mut parts: Parts) {
         if self.spare.len() < SPARES && (1..SPARE_BYTES).contains(&parts.bytes.capacity()) {
             parts.pieces.clear();
             parts.bytes.clear();
@@ -41,11 +41,11 @@ impl Pending {
         }
     }
 
-    /// The same if nothing is left of those of thread `tid`.
+    /// Removes the parts of thread `tid` if none are left.
     pub(super) fn forget_empty(&mut self, tid: u32) {
         if self.of.get(&tid).is_some_and(Parts::is_empty) {
             let parts = self.take(tid);
-            self.hand_back(parts);
+            self.give_back(parts);
         }
     }
 
@@ -55,7 +55,7 @@ impl Pending {
     }
 }
 
-/// The parts of one.
+/// The parts of one record.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     bytes: Vec<u8>,
@@ -73,12 +73,12 @@ struct Piece {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part<'a> {
     pub(super) bytes: &'a [u8],
-    /// As its record has them ([`super::format::NUMBER`]).
+    /// Flags of its record ([`super::format::NUMBER`]).
     pub(super) flags: u32,
 }
 
 impl Parts {
-    /// `bytes` were told as `what`.
+    /// Adds `bytes` that were reported as `what`.
     pub(super) fn add(&mut self, what: u32, flags: u32, bytes: &[u8]) {
         let from = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -86,7 +86,7 @@ impl Parts {
         self.pieces.push(Piece { what, flags, at });
     }
 
-    /// What was told last as `what`.
+    /// The last part that was reported as `what`.
     pub(super) fn get(&self, what: u32) -> Option<Part<'_>> {
         let mut pieces = self.pieces.iter().rev();
         pieces.find(|piece| piece.what == what).map(|piece| Part {
@@ -95,7 +95,7 @@ impl Parts {
         })
     }
 
-    /// All that was told as `what`, in a row.
+    /// All parts that were reported as `what`, joined.
     pub(super) fn joined(&self, what: u32) -> Vec<u8> {
         let pieces = self.pieces.iter().filter(|piece| piece.what == what);
         let bytes: Vec<&[u8]> = pieces.map(|p| &self.bytes[p.at.clone()]).collect();
@@ -111,11 +111,12 @@ impl Parts {
     }
 }
 
-/// A path from its names, the last one first, each ended by a NUL, as the kernel writes it for a link in /proc.
+/// A path from its names, the last one first, each ended by a NUL, in the form that the kernel shows in a
+/// link in /proc.
 pub(super) fn path(part: Part<'_>) -> OsString {
     let names = part.bytes.strip_suffix(b"\0").unwrap_or(part.bytes);
     let has = |flag| part.flags & flag != 0;
-    // An event and the like, which says so itself.
+    // An event or the like, whose text says so itself.
     if has(DETACHED) && names.starts_with(b"[") {
         return OsString::from_vec([b"anon_inode:", names].concat());
     }
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(last, Some((&b"c"[..], 3)));
         assert_eq!(parts.get(2).map(|part| part.flags), Some(5));
         assert!(parts.get(3).is_none() && parts.joined(3).is_empty());
-        pending.hand_back(parts);
+        pending.give_back(parts);
         assert!(pending.of(9).get(1).is_none(), "used again, and empty");
         pending.of(8).forget(1);
         for tid in [8, 9] {

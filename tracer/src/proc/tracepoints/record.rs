@@ -1,4 +1,4 @@
-//! Taking apart what the programs write, and putting the parts of an exec together.
+//! Decoding of the records of the eBPF programs, and joining of the parts of an exec.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,40 +6,40 @@ use std::path::PathBuf;
 use flowtrace_schema::Text;
 
 use super::super::costs::{Costs, Io};
+use super::bpf_snapshot::BpfSnapshot;
 use super::bytes::{half, word};
 use super::called::Called;
 use super::format::{
-    ADDRESS, ARGUMENTS, AT, CALL, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CUT,
-    DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED,
-    FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED, PEAK, PID,
-    PIPED, PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
+    ADDRESS, ARGUMENTS, AT, CALL, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CPU_AT,
+    CUT, DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK,
+    FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED,
+    PEAK, PID, PIPED, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
     TASK_CLOCK, TID, UMASK, WHAT, missing,
 };
-use super::moment::Told;
 use super::pending::{Part, Parts, Pending, path};
 
-/// Bytes of a page, in which the kernel counts memory.
+/// Bytes of a page, the kernel's unit of memory.
 const PAGE: u64 = 4096;
 
-/// What happened.
+/// An event of a process or thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Event {
-    /// When, on `CLOCK_MONOTONIC`, ns.
+    /// Time on `CLOCK_MONOTONIC`, ns.
     pub(in super::super) at_ns: u64,
     pub(in super::super) what: What,
 }
 
-/// Kinds of it.
+/// Kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum What {
     /// Process `by` made process `child`, which another one may have as its child (`CLONE_PARENT`).
     Forked {
         by: u32,
         child: u32,
-        /// The child's number of itself, if it is in a pid namespace below the first one.
+        /// Pid of the child in its own pid namespace, if that is below the first one.
         inner: Option<u32>,
-        /// What its maker had open.
-        maker: Option<Box<Told>>,
+        /// Snapshot of its maker.
+        maker: Option<Box<BpfSnapshot>>,
     },
     /// Process `pid` made a thread.
     ThreadBegan { pid: u32, tid: u32 },
@@ -47,17 +47,17 @@ pub(in super::super) enum What {
     Executed(Box<Executed>),
     /// A thread ended.
     Ended(Box<Ended>),
-    /// The last thread of a process begins to end it.
-    Exiting(Box<Told>),
+    /// The last thread of a process begins to exit.
+    Exiting(Box<BpfSnapshot>),
     /// Job control stopped a thread.
     Stopped { tid: u32 },
-    /// A thread that executed a program while its processor's clock stood still leaves that.
+    /// A thread that executed a program while its CPU's clock stood still leaves the CPU.
     Left { pid: u32, used: Box<Used> },
-    /// A call has returned by which a process may come by files and channels.
+    /// A call by which a process may get files and channels has returned.
     Called(Box<Called>),
 }
 
-/// A new program. What is `None` could not be told.
+/// A new program. Members that could not be reported are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Executed {
     pub(in super::super) pid: u32,
@@ -68,10 +68,10 @@ pub(in super::super) struct Executed {
     /// Strings, each ended by a NUL.
     pub(in super::super) argv: Option<Vec<u8>>,
     pub(in super::super) environ: Option<Vec<u8>>,
-    /// What the thread used before.
+    /// Costs of the thread before.
     pub(in super::super) used: Used,
-    /// What it begins with, if that was asked for.
-    pub(in super::super) moment: Option<Box<Told>>,
+    /// Snapshot at its begin, if that was asked for.
+    pub(in super::super) snapshot: Option<Box<BpfSnapshot>>,
 }
 
 /// The end of a thread.
@@ -79,31 +79,31 @@ pub(in super::super) struct Executed {
 pub(in super::super) struct Ended {
     pub(in super::super) pid: u32,
     pub(in super::super) tid: u32,
-    /// When the thread began, on `CLOCK_MONOTONIC`, ns.
+    /// Begin of the thread on `CLOCK_MONOTONIC`, ns.
     pub(in super::super) start_ns: u64,
-    /// That of its process, if it is the last thread.
+    /// Wait status of its process, if it is the last thread.
     pub(in super::super) wait_status: i32,
     pub(in super::super) used: Used,
 }
 
-/// What a thread used.
+/// Costs of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Used {
-    /// The time on a processor up to the last time that the kernel brought it up to date: up to a tick ago, unless the
-    /// thread ended. User and system time as the ticks found them; the most memory that its process had, in whatever image.
+    /// Time on a CPU up to the kernel's last update: up to a tick ago, unless the thread ended. User and
+    /// system time as counted by ticks; peak of memory of its process in all its images.
     pub(in super::super) costs: Costs,
-    /// When the kernel did so, on the scheduler's clock, ns.
+    /// Time of that update on the scheduler's clock, ns.
     pub(in super::super) counted_at: u64,
-    /// The processor that it is on.
-    pub(in super::super) processor: u32,
-    /// The clock of that, and the scheduler's, when they were last brought up to date, ns; 0: not told.
+    /// The CPU that it is on.
+    pub(in super::super) cpu: u32,
+    /// The CPU's clock, and the scheduler's, at their last update, ns; 0: not reported.
     pub(in super::super) clock_at: u64,
     pub(in super::super) task_clock_at: u64,
-    /// The former stands still until the thread leaves its processor, or has been let go on.
+    /// True if the CPU's clock stands still until the thread leaves its CPU, or was resumed.
     pub(in super::super) is_halted: bool,
 }
 
-/// Bytes written into pipes that are kept for the execs of their readers.
+/// Most bytes written into pipes that are kept for the execs of their readers.
 const PIPED_KEPT: usize = 4 << 20;
 
 /// Parts of records that are not complete yet.
@@ -116,7 +116,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Takes a record; the event that it completes. `None`: it is a part, or cut short.
+    /// Takes a record, and returns the event that it completes. `None`: it is a part, or truncated.
     pub(super) fn take(&mut self, record: &[u8]) -> Option<Event> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
         let number = half(record, NUMBER)?;
@@ -129,7 +129,7 @@ impl Records {
                         by: pid,
                         child,
                         inner: (half(record, LEVEL)? > 0).then_some(inner),
-                        maker: self.moment(tid).map(|mut maker| {
+                        maker: self.snapshot(tid).map(|mut maker| {
                             maker.is_shared = number & SHARES != 0;
                             maker
                         }),
@@ -143,7 +143,7 @@ impl Records {
                 What::Executed(Box::new(self.executed(pid, tid, record)?))
             }
             ENDED if record.len() >= END => What::Ended(Box::new(ended(pid, record)?)),
-            EXITING => What::Exiting(self.moment(tid)?),
+            EXITING => What::Exiting(self.snapshot(tid)?),
             STOPPED => What::Stopped { tid },
             LEFT => What::Left {
                 pid,
@@ -152,7 +152,7 @@ impl Records {
             CALLED if record.len() >= CALL => {
                 let parts = self.pending.take(tid);
                 let called = Called::new(record, &parts);
-                self.pending.hand_back(parts);
+                self.pending.give_back(parts);
                 What::Called(Box::new(called?))
             }
             PIPED => {
@@ -188,28 +188,29 @@ impl Records {
     }
 
     fn executed(&mut self, pid: u32, tid: u32, record: &[u8]) -> Option<Executed> {
-        let mut moment = self.moment(tid);
-        if let Some(moment) = &mut moment {
-            // All of it is unread, so that what was written is what is there.
-            let texts = moment.unread().filter_map(|(fd, inode, unread)| {
+        let mut snapshot = self.snapshot(tid);
+        if let Some(snapshot) = &mut snapshot {
+            // All of it is unread, so that the written bytes are the content.
+            let texts = snapshot.unread().filter_map(|(fd, inode, unread)| {
                 let piped = self.piped.get(&inode)?;
                 let text = std::str::from_utf8(piped).ok()?;
                 (piped.len() == unread as usize).then(|| (fd, text.to_owned()))
             });
-            moment.piped = texts.collect();
+            snapshot.piped = texts.collect();
         }
         let parts = self.pending.take(tid);
-        let executed = executed(pid, record, &parts, moment);
-        self.pending.hand_back(parts);
+        let executed = executed(pid, record, &parts, snapshot);
+        self.pending.give_back(parts);
         executed
     }
 
-    /// What thread `tid` has just told of what its process has open.
-    fn moment(&mut self, tid: u32) -> Option<Box<Told>> {
+    /// The snapshot of its process that thread `tid` has just reported.
+    fn snapshot(&mut self, tid: u32) -> Option<Box<BpfSnapshot>> {
         let parts = self.pending.of(tid);
-        let told = |part: Part<'_>| Told::of_table(tid, part.flags & CUT != 0, part.bytes);
+        let part_of =
+            |part: Part<'_>| BpfSnapshot::of_table(tid, part.flags & CUT != 0, part.bytes);
         let tables = [TABLE, TABLE_OF_PARENT];
-        let [own, of_parent] = tables.map(|part| parts.get(part).and_then(told));
+        let [own, of_parent] = tables.map(|part| parts.get(part).and_then(part_of));
         for part in tables {
             parts.forget(part);
         }
@@ -225,7 +226,7 @@ fn executed(
     pid: u32,
     record: &[u8],
     parts: &Parts,
-    mut moment: Option<Box<Told>>,
+    mut snapshot: Option<Box<BpfSnapshot>>,
 ) -> Option<Executed> {
     let unknown = half(record, NUMBER)?;
     let is_foreign = unknown & FOREIGN != 0;
@@ -234,15 +235,15 @@ fn executed(
     let way = |part| is_known(part).then(|| path(parts.get(part).unwrap_or_default()));
     let argv = all(ARGUMENTS);
     let (exe, cwd) = (way(EXECUTABLE), way(DIRECTORY));
-    if let Some(moment) = &mut moment {
-        moment.arguments = argv.clone().unwrap_or_default();
-        moment.umask = half(record, UMASK);
-        moment.is_foreign = is_foreign;
-        moment.program = exe.clone().map(PathBuf::from);
-        moment.directory = cwd.clone().map(PathBuf::from);
+    if let Some(snapshot) = &mut snapshot {
+        snapshot.arguments = argv.clone().unwrap_or_default();
+        snapshot.umask = half(record, UMASK);
+        snapshot.is_foreign = is_foreign;
+        snapshot.program = exe.clone().map(PathBuf::from);
+        snapshot.directory = cwd.clone().map(PathBuf::from);
         for fd in 0..NUMBERED {
             if let Some(target) = parts.get(TARGETS + fd) {
-                moment.paths.insert(fd.cast_signed(), path(target));
+                snapshot.paths.insert(fd.cast_signed(), path(target));
             }
         }
     }
@@ -254,7 +255,7 @@ fn executed(
         argv,
         environ: all(ENVIRONMENT),
         used: used(record)?,
-        moment,
+        snapshot,
     })
 }
 
@@ -296,7 +297,7 @@ fn used(record: &[u8]) -> Option<Used> {
             threads: 1,
         },
         counted_at: cost(1)?,
-        processor: half(record, PROCESSOR_AT)?,
+        cpu: half(record, CPU_AT)?,
         clock_at: word(record, CLOCK)?,
         task_clock_at: word(record, TASK_CLOCK)?,
         is_halted: half(record, CLOCK_FLAGS)? & IS_HALTED != 0,

@@ -13,9 +13,9 @@ use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::CallKind;
 use crate::stat;
 
-/// `None`, and says so: this process may not.
+/// `None`, with a message: this process may not load programs.
 fn below(root: u32) -> Option<Tracepoints> {
-    let opened = Followed::below(root).and_then(|all| Tracepoints::open(Some(all), true));
+    let opened = TracedPids::below(root).and_then(|all| Tracepoints::open(Some(all), true));
     match opened {
         Ok(tracepoints) => Some(tracepoints),
         Err(error) => {
@@ -25,7 +25,7 @@ fn below(root: u32) -> Option<Tracepoints> {
     }
 }
 
-/// Collects events until `enough` says so.
+/// Collects events until `enough` returns true.
 fn events(tracepoints: &mut Tracepoints, enough: impl Fn(&[Event]) -> bool) -> Vec<Event> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut all = Vec::new();
@@ -44,7 +44,7 @@ fn end_of(pid: u32) -> impl Fn(&[Event]) -> bool {
 }
 
 #[test]
-fn a_program_is_told_with_what_it_runs_and_used() {
+fn a_program_is_reported_with_what_it_runs_and_used() {
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
@@ -93,7 +93,7 @@ fn a_program_is_told_with_what_it_runs_and_used() {
 }
 
 #[test]
-fn a_signal_and_a_removed_program_are_told() {
+fn a_signal_and_a_removed_program_are_reported() {
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
@@ -127,7 +127,7 @@ fn a_signal_and_a_removed_program_are_told() {
 }
 
 #[test]
-fn threads_are_told_each() {
+fn each_thread_is_reported() {
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
@@ -144,7 +144,7 @@ fn threads_are_told_each() {
 }
 
 #[test]
-fn strangers_are_not_told_unless_all_are() {
+fn other_processes_are_not_reported_unless_all_are() {
     let Some(mut none) = below(1) else {
         return;
     };
@@ -153,13 +153,13 @@ fn strangers_are_not_told_unless_all_are() {
     let pid = child.id();
     child.wait().unwrap();
     events(&mut all, end_of(pid));
-    let mut told = Vec::new();
-    none.receive(|event| told.push(event));
-    assert!(!end_of(pid)(&told), "{told:?}");
+    let mut reported = Vec::new();
+    none.receive(|event| reported.push(event));
+    assert!(!end_of(pid)(&reported), "{reported:?}");
 }
 
 #[test]
-fn what_is_open_is_told_at_forks_execs_and_ends() {
+fn open_files_are_reported_at_forks_execs_and_exits() {
     use crate::proc::descriptors::Object;
     use crate::proc::snapshot::ProcessSnapshot;
 
@@ -175,7 +175,7 @@ fn what_is_open_is_told_at_forks_execs_and_ends() {
     drop(writer);
     let mut file = std::fs::File::open(&input).unwrap();
     file.seek(std::io::SeekFrom::Start(3)).unwrap();
-    // The shell runs no program, so that its end is that of the image.
+    // The shell runs no program, so that its exit is that of the image.
     let script = "exec 4>>out; echo longer >&4; read x <&5; kill -9 $$";
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]).current_dir(&directory);
@@ -193,18 +193,18 @@ fn what_is_open_is_told_at_forks_execs_and_ends() {
     let pid = child.id();
     child.wait().unwrap();
     let events = events(&mut tracepoints, end_of(pid));
-    let mut moments = events.iter().filter_map(|event| match &event.what {
+    let mut snapshots = events.iter().filter_map(|event| match &event.what {
         What::Forked { child, maker, .. } if *child == pid => Some(maker.as_deref().unwrap()),
         What::Executed(executed) if executed.pid == pid => {
-            Some(executed.moment.as_deref().unwrap())
+            Some(executed.snapshot.as_deref().unwrap())
         }
-        What::Exiting(moment) if moment.pid == pid => Some(moment),
+        What::Exiting(snapshot) if snapshot.pid == pid => Some(snapshot),
         _ => None,
     });
-    let [fork, exec, end] = [(); 3].map(|()| moments.next().unwrap());
-    let channels = |moment: &Told| moment.channels().unwrap();
-    let pipe = |moment: &Told, fd: i32| {
-        let of_it = channels(moment).into_iter().find(|one| one.fd == fd);
+    let [fork, exec, end] = [(); 3].map(|()| snapshots.next().unwrap());
+    let channels = |snapshot: &BpfSnapshot| snapshot.channels().unwrap();
+    let pipe = |snapshot: &BpfSnapshot, fd: i32| {
+        let of_it = channels(snapshot).into_iter().find(|one| one.fd == fd);
         of_it.map(|one| (one.object, one.direction))
     };
     let ours = crate::proc::descriptors::one(std::process::id(), fd).unwrap();
@@ -219,7 +219,7 @@ fn what_is_open_is_told_at_forks_execs_and_ends() {
     assert_eq!(targets[&0], input.as_os_str());
     assert_eq!(targets[&1], *"/dev/null");
     assert_eq!(exec.state(0), Some((0, 3)));
-    let extent = |moment: &Told, fd| moment.extent(fd).unwrap();
+    let extent = |snapshot: &BpfSnapshot, fd| snapshot.extent(fd).unwrap();
     assert_eq!(extent(exec, 0).1, 10);
     let attributes = exec.attributes(0).unwrap();
     assert_eq!(extent(exec, 0).0.1, attributes.ino);
@@ -269,7 +269,7 @@ fn what_an_exec_reads_itself_is_known() {
         child.wait().unwrap();
         let events = events(&mut tracepoints, end_of(pid));
         let exec = events.iter().find_map(|event| match &event.what {
-            What::Executed(executed) if executed.pid == pid => executed.moment.as_deref(),
+            What::Executed(executed) if executed.pid == pid => executed.snapshot.as_deref(),
             _ => None,
         });
         let exec = exec.unwrap();
@@ -285,7 +285,8 @@ fn what_an_exec_reads_itself_is_known() {
     }
 }
 
-/// The run waits until the kernel has checked the programs, which takes a microsecond for an instruction or more.
+/// The run waits until the kernel has checked the programs, which takes a microsecond for an instruction or
+/// more.
 #[test]
 fn the_kernel_checks_the_programs_soon() {
     const MOST: usize = 15_000;
@@ -296,17 +297,18 @@ fn the_kernel_checks_the_programs_soon() {
         let info = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
         let info = std::fs::read_to_string(info).unwrap();
         let lines = info.lines();
-        let told = lines.filter_map(|line| line.strip_prefix("verified_insns:"));
-        told.map(|count| count.trim().parse::<usize>().unwrap())
+        let reported = lines.filter_map(|line| line.strip_prefix("verified_insns:"));
+        reported
+            .map(|count| count.trim().parse::<usize>().unwrap())
             .sum::<usize>()
     };
-    let all: usize = tracepoints.held.iter().map(checked).sum();
+    let all: usize = tracepoints.owned.iter().map(checked).sum();
     assert!(all < MOST, "{all}");
 }
 
-/// What calls did is told with the descriptors, names and addresses that they concerned.
+/// Calls are reported with their descriptors, names and addresses.
 #[test]
-fn calls_are_told_with_what_they_did() {
+fn calls_are_reported_with_what_they_did() {
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
@@ -346,21 +348,22 @@ fn calls_are_told_with_what_they_did() {
         found
     };
     assert_eq!(opens("new"), [true, false]);
-    // They tell of the generation that the filesystem does, if it has one.
+    // The reported generation is that of the filesystem, if it has one.
     let opened = calls
         .iter()
-        .filter_map(|called| called.made.as_told(called.result as i32));
+        .filter_map(|called| called.made.as_reported(called.result as i32));
     let own = fs::metadata(&same).unwrap().ino();
-    let told = opened
-        .filter(|told| told.ino == own)
-        .map(|told| told.generation);
-    let told: Vec<Option<u32>> = told.collect();
+    let reported = opened
+        .filter(|reported| reported.ino == own)
+        .map(|reported| reported.generation);
+    let reported: Vec<Option<u32>> = reported.collect();
     let asked = stat::generation(&CString::new(same.as_os_str().as_bytes()).unwrap(), own);
-    assert!(!told.is_empty());
+    assert!(!reported.is_empty());
     assert!(
-        told.iter()
-            .all(|told| told.is_none() || asked.is_none() || *told == asked),
-        "{told:?}, {asked:?}"
+        reported
+            .iter()
+            .all(|reported| reported.is_none() || asked.is_none() || *reported == asked),
+        "{reported:?}, {asked:?}"
     );
     let names = |kinds: &[CallKind]| -> Vec<_> {
         let of = calls
@@ -389,9 +392,9 @@ fn calls_are_told_with_what_they_did() {
     assert_eq!(ends[0].object, ends[1].object);
 }
 
-/// The content that a program is told to find in a pipe with `text`, which it has read since; `None`: somebody else could still
-/// add to it.
-fn told_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<String> {
+/// The reported content of a pipe with `text`, which its reader has read since; `None`: somebody else could
+/// still add to it.
+fn content_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<String> {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(text.as_bytes()).unwrap();
     drop(writer);
@@ -403,25 +406,26 @@ fn told_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<Stri
     let pid = child.id();
     child.wait().unwrap();
     let events = events(tracepoints, end_of(pid));
-    let moment = events.iter().find_map(|event| match &event.what {
-        What::Executed(executed) if executed.pid == pid => executed.moment.as_ref(),
+    let snapshot = events.iter().find_map(|event| match &event.what {
+        What::Executed(executed) if executed.pid == pid => executed.snapshot.as_ref(),
         _ => None,
     });
-    let moment = moment.expect("what the program has open");
-    moment.keep_contents();
-    Some(moment.left(0)?.content().unwrap_or_default())
+    let snapshot = snapshot.expect("what the program has open");
+    snapshot.keep_contents();
+    Some(snapshot.left(0)?.content().unwrap_or_default())
 }
 
-/// What nobody can look at any more, for the program has read it and is over: from little to as much as a pipe holds.
+/// Content that cannot be read any more, because the program has read it and is over: from little to as much
+/// as a pipe holds.
 #[test]
-fn what_lies_in_pipes_is_told() {
+fn unread_bytes_of_pipes_are_reported() {
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
     for round in 0..40 {
         let text = "a line\n".repeat(1 + round * 237);
-        // The children of other tests have the end for writing, too, from their fork to their exec.
-        let content = (0..10).find_map(|_| told_of_a_pipe_with(&mut tracepoints, &text));
+        // The children of other tests have the writing end, too, from their fork to their exec.
+        let content = (0..10).find_map(|_| content_of_a_pipe_with(&mut tracepoints, &text));
         let content = content.expect("nobody can add to it");
         assert!(content == text, "{} bytes of {}", content.len(), text.len());
     }

@@ -1,5 +1,5 @@
-//! Following a command of ours without holding it: its own end is waited for as any parent does,
-//! everything else is watched meanwhile.
+//! Running a command without stopping it: its exit is awaited as by any parent, everything else is watched
+//! meanwhile.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,8 +14,8 @@ use crate::proc::children::{self, Change};
 use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 
 impl Watched {
-    /// Tells what has happened until now. Whether there was anything.
-    pub(super) fn tell_observers(&self, observers: &mut Observers) -> bool {
+    /// Reports the events until now. Returns true if there were any.
+    pub(super) fn report_to(&self, observers: &mut Observers) -> bool {
         let (before, observations) = {
             let mut state = self.state();
             let before = state.table.clock.now();
@@ -28,7 +28,8 @@ impl Watched {
         is_any
     }
 
-    /// Follows the tree of process `root`, launched before, until its last process has ended, and tells `observers`.
+    /// Records the tree of process `root`, launched before, until its last process has ended, and reports it
+    /// to `observers`.
     ///
     /// # Errors
     /// When no thread can be started, or waiting itself fails.
@@ -44,7 +45,8 @@ impl Watched {
             thread::Builder::new()
                 .name("processes".into())
                 .spawn_scoped(scope, || {
-                    // A held thread waits for us: on a busy machine behind all the others.
+                    // A throttled thread waits for us: without a priority boost, behind all others on a busy
+                    // machine.
                     let _ahead = Ahead::of_the_command();
                     let signal = Some(ends_with_it.as_fd());
                     self.watch(signal, &mut observers, || over.load(Ordering::Acquire));
@@ -75,8 +77,8 @@ impl Watched {
         Ok(end)
     }
 
-    /// The processes that live when the command has ended, but for those that are about to end with it: helpers that notice
-    /// that nobody needs them any more are no daemons.
+    /// The processes that live when the command has ended, except those that are about to end with it:
+    /// helpers that notice that they are not needed any more are no daemons.
     fn stays_behind(&self) -> Vec<LeftBehind> {
         const GRACE: Duration = Duration::from_millis(100);
         let until = Instant::now() + GRACE;

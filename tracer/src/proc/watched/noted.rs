@@ -1,16 +1,16 @@
-//! What the table notes for observers.
+//! Changes that the table keeps for observers.
 
 use super::observations::{Observation, What};
 use super::table::Table;
 use crate::proc::observer::Tracee;
 
 impl Table {
-    /// From now on changes are noted.
+    /// Changes are kept from now on.
     pub(super) fn be_observed(&mut self) {
         self.observations = Some(Vec::new());
     }
 
-    /// What was noted since the last time.
+    /// Takes the changes since the last call.
     pub(super) fn take_observations(&mut self) -> Vec<Observation> {
         let noted = self.observations.as_mut();
         noted.map(std::mem::take).unwrap_or_default()

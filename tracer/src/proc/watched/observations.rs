@@ -1,12 +1,12 @@
-//! What happened to recorded processes, for others to learn of it: noted while the table is locked, told when it is not, by the
-//! watching thread, which alone may read /proc.
+//! Changes of recorded processes for observers: kept while the table is locked, and reported when it is not,
+//! by the watching thread, which alone may read /proc.
 
 use std::sync::Arc;
 
 use flowtrace_schema::{Upid, Usage};
 
 use crate::proc::observer::Tracee;
-use crate::proc::tracepoints::{Called, Told};
+use crate::proc::tracepoints::{BpfSnapshot, Called};
 
 /// A change, in the words of [`crate::proc::observer::Observer`]. Times are on the recording's clock, ns.
 pub(in super::super) struct Observation {
@@ -15,18 +15,18 @@ pub(in super::super) struct Observation {
     pub(in super::super) what: What,
 }
 
-/// Kinds of it.
+/// Kind of a change.
 pub(in super::super) enum What {
-    /// This one forked it, and had this then.
-    Forked(Tracee, Option<Box<Told>>),
+    /// The first process forked this one; its snapshot at the fork.
+    Forked(Tracee, Option<Box<BpfSnapshot>>),
     ThreadBegan,
     Executed(Box<Executed>),
     ImageOver {
         usage: Box<Usage>,
-        exec: Option<Arc<Told>>,
+        exec: Option<Arc<BpfSnapshot>>,
         by_exec: bool,
     },
-    Exiting(Box<Told>),
+    Exiting(Box<BpfSnapshot>),
     Ended,
     Stopped,
     Called(Box<Called>),
@@ -35,7 +35,7 @@ pub(in super::super) enum What {
 /// A program began.
 pub(in super::super) struct Executed {
     pub(in super::super) prev: Option<Upid>,
-    /// Its environment, of which nothing may be kept but what is asked for.
+    /// Its environment, of which only the selected variables may be kept.
     pub(in super::super) environ: Option<Vec<u8>>,
-    pub(in super::super) moment: Option<Arc<Told>>,
+    pub(in super::super) snapshot: Option<Arc<BpfSnapshot>>,
 }

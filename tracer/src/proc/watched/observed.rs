@@ -1,4 +1,5 @@
-//! Telling others what becomes of the processes. Nobody is held for it: it has happened, and what a process had then is told with it.
+//! Reports to observers. No process is stopped for them: the event has happened, and its snapshot comes with
+//! it.
 
 use flowtrace_schema::Recorder;
 
@@ -7,16 +8,16 @@ use crate::proc::environment::Wanted;
 use crate::proc::inherited::Inherited;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::snapshot::{LiveSnapshot, ProcessSnapshot};
-use crate::proc::tracepoints::Told;
+use crate::proc::tracepoints::BpfSnapshot;
 
-/// Who learns of the processes.
+/// The observers of processes.
 #[derive(Default)]
 pub(crate) struct Observers {
     all: Vec<Box<dyn Observer + Send>>,
     beginnings: Option<Beginnings>,
 }
 
-/// What is needed to record what programs begin with.
+/// State for recording the begins of programs.
 struct Beginnings {
     recorder: Recorder,
     wanted: Wanted,
@@ -24,13 +25,13 @@ struct Beginnings {
 }
 
 impl Observers {
-    /// Tells `observer`, too, from now on.
+    /// Reports to `observer`, too, from now on.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer + Send>) {
         self.all.push(observer);
     }
 
-    /// Records what programs begin with: of environments whether they differ, but for what is `wanted`. Where the
-    /// kernel tells what they have open.
+    /// Records the state at the begin of programs, where the kernel reports their open files. Environments
+    /// are only compared, except for the variables in `wanted`.
     pub(crate) fn record_beginnings(&mut self, recorder: Recorder, wanted: Wanted) {
         self.beginnings = Some(Beginnings {
             recorder,
@@ -39,31 +40,33 @@ impl Observers {
         });
     }
 
-    fn tell(&mut self, mut what: impl FnMut(&mut dyn Observer)) {
+    fn report(&mut self, mut what: impl FnMut(&mut dyn Observer)) {
         for observer in &mut self.all {
             what(observer.as_mut());
         }
     }
 
-    /// Tells that all until this moment was told.
+    /// All events before `until` were reported.
     pub(super) fn complete(&mut self, until: u64) {
-        self.tell(|observer| observer.complete(until));
+        self.report(|observer| observer.complete(until));
     }
 
-    /// Tells what happened.
+    /// Reports changes.
     pub(super) fn deliver(&mut self, observations: Vec<Observation>) {
-        // Before the programs read it.
+        // The content of pipes is read before the programs read it.
         for observation in &observations {
             if let What::Executed(executed) = &observation.what
-                && let Some(moment) = &executed.moment
+                && let Some(snapshot) = &executed.snapshot
             {
-                moment.keep_contents();
+                snapshot.keep_contents();
             }
         }
         for Observation { at, tracee, what } in observations {
             match what {
-                What::Forked(maker, moment) => self.forked(maker, tracee, moment.as_deref(), at),
-                What::ThreadBegan => self.tell(|observer| observer.thread_began(tracee, at)),
+                What::Forked(maker, snapshot) => {
+                    self.forked(maker, tracee, snapshot.as_deref(), at)
+                }
+                What::ThreadBegan => self.report(|observer| observer.thread_began(tracee, at)),
                 What::Executed(executed) => self.executed(tracee, *executed, at),
                 What::ImageOver {
                     usage,
@@ -71,35 +74,37 @@ impl Observers {
                     by_exec,
                 } => {
                     let here = LiveSnapshot(tracee.pid);
-                    let exec = by_exec.then(|| moment_of(exec.as_deref(), &here));
-                    self.tell(|observer| observer.image_over(tracee, &usage, exec, at));
+                    let exec = by_exec.then(|| snapshot_of(exec.as_deref(), &here));
+                    self.report(|observer| observer.image_over(tracee, &usage, exec, at));
                 }
-                What::Exiting(moment) => {
-                    self.tell(|observer| observer.exiting(tracee, true, &*moment, at));
+                What::Exiting(snapshot) => {
+                    self.report(|observer| observer.exiting(tracee, true, &*snapshot, at));
                 }
-                What::Ended => self.tell(|observer| observer.ended(tracee, at)),
-                What::Called(called) => self.tell(|observer| observer.told(tracee, &called, at)),
-                What::Stopped => self.tell(|observer| observer.stopped(tracee, at)),
+                What::Ended => self.report(|observer| observer.ended(tracee, at)),
+                What::Called(called) => {
+                    self.report(|observer| observer.reported(tracee, &called, at))
+                }
+                What::Stopped => self.report(|observer| observer.stopped(tracee, at)),
             }
         }
     }
 
-    fn forked(&mut self, maker: Tracee, child: Tracee, moment: Option<&Told>, at: u64) {
+    fn forked(&mut self, maker: Tracee, child: Tracee, snapshot: Option<&BpfSnapshot>, at: u64) {
         let here = LiveSnapshot(maker.pid);
-        let moment = moment_of(moment, &here);
-        self.tell(|observer| observer.forked(maker, child, moment, at));
+        let snapshot = snapshot_of(snapshot, &here);
+        self.report(|observer| observer.forked(maker, child, snapshot, at));
     }
 
     fn executed(&mut self, tracee: Tracee, executed: Executed, at: u64) {
         let Executed {
             prev,
             environ,
-            moment,
+            snapshot,
         } = executed;
         let here = LiveSnapshot(tracee.pid);
-        let umask = moment.as_ref().and_then(|moment| moment.umask);
-        let moment = moment_of(moment.as_deref(), &here);
-        self.tell(|observer| observer.executed(tracee, prev, moment, at));
+        let umask = snapshot.as_ref().and_then(|snapshot| snapshot.umask);
+        let snapshot = snapshot_of(snapshot.as_deref(), &here);
+        self.report(|observer| observer.executed(tracee, prev, snapshot, at));
         let Some(beginnings) = &mut self.beginnings else {
             return;
         };
@@ -111,15 +116,18 @@ impl Observers {
         } = beginnings;
         let digest = environ.map(|environ| inherited.digest(&environ, wanted));
         let (pid, upid) = (tracee.pid, tracee.upid);
-        inherited.record(recorder, pid, upid, umask, digest, moment);
-        self.tell(|observer| observer.began_with(tracee, moment, at));
+        inherited.record(recorder, pid, upid, umask, digest, snapshot);
+        self.report(|observer| observer.began_with(tracee, snapshot, at));
     }
 }
 
-/// What was told of a moment, or what there is now.
-fn moment_of<'a>(told: Option<&'a Told>, here: &'a LiveSnapshot) -> &'a dyn ProcessSnapshot {
-    match told {
-        Some(told) => told,
+/// The reported snapshot, or the present state.
+fn snapshot_of<'a>(
+    reported: Option<&'a BpfSnapshot>,
+    here: &'a LiveSnapshot,
+) -> &'a dyn ProcessSnapshot {
+    match reported {
+        Some(reported) => reported,
         None => here,
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept of a process while it lives.
+//! State of a process while it lives.
 
 use std::sync::Arc;
 
@@ -8,49 +8,48 @@ use super::super::costs::{Costs, Io};
 use super::super::pidfd::PidFd;
 use super::super::reading::{Image, ProcessCost, ProcessStat, ThreadCost};
 
-/// How an image ended.
+/// Kind of the end of an image.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     Exec,
-    /// With this wait status, if that is known.
+    /// An exit with this wait status, if that is known.
     Exit(Option<i32>),
 }
 
-/// A live process of the machine, be it recorded or not.
+/// A live process of the machine, recorded or not.
 pub(super) struct Process {
-    /// Id of the process that forked it; where it was found in /proc, of the one that it is a
-    /// child of now.
+    /// Id of the process that forked it; if it was found in /proc, of its present parent.
     pub(super) parent: u32,
-    /// When it started, in ticks since boot: with the pid, who it is.
+    /// Start in ticks since boot; with the pid, the identity of the process.
     pub(super) start_ticks: u64,
-    /// How and when the image that it runs began.
+    /// Kind and time of the begin of its image.
     pub(super) origin: Origin,
     pub(super) start_ns: u64,
     /// Address of the program, by which an exec is noticed where none is announced.
     pub(super) start_code: u64,
-    /// Whether what it forks is recorded.
+    /// True if its children are recorded.
     pub(super) followed: bool,
-    /// What it runs, if that was told.
+    /// Its image, if that was reported.
     pub(super) image: Option<Arc<Image>>,
-    /// What is recorded of it.
+    /// Its row in the trace.
     pub(super) row: Option<Row>,
     pub(super) live_threads: u32,
     /// Threads that its image has had.
     pub(super) threads: u32,
-    /// Threads beside the first that were there before we were: their ids are not known.
+    /// Threads other than the first that existed before flowtrace listened: their ids are not known.
     pub(super) unlisted_threads: u32,
-    /// As announced of the thread that ended last.
+    /// Wait status as announced for the thread that ended last.
     pub(super) wait_status: Option<i32>,
-    /// As waited for by us.
+    /// Wait status from our own wait.
     pub(super) reaped: Option<i32>,
-    /// What it had used before its row began.
+    /// Costs before its row began.
     pub(super) before: Costs,
-    /// Its own number of itself, in a pid namespace of its own.
+    /// Its pid in a pid namespace of its own.
     pub(super) inner_pid: Option<u32>,
-    /// How long those threads of the image lived that are over, as part of it; whether the first is one of them.
+    /// Total life in this image of those threads that are over; true if the first is one of them.
     pub(super) lived_ns: u64,
     pub(super) first_is_over: bool,
-    /// What /proc said last that it used.
+    /// Costs of the last reading of /proc.
     pub(super) sampled: Option<ProcessCost>,
 }
 
@@ -62,10 +61,9 @@ pub(super) struct Row {
     pub(super) image: Arc<Image>,
     /// Image that stands for this one in the record of environment variables.
     pub(super) environment: Option<Upid>,
-    /// The row whose image is this one's, too, and is still to be read: what is recorded of both
-    /// is held until then.
+    /// The row with the same image, which is still to be read: records of both are kept until then.
     pub(super) awaits: Option<Upid>,
-    /// Names this process when its pid is another one's.
+    /// Identifies this process even when its pid is used again.
     pub(super) pidfd: Option<PidFd>,
 }
 
@@ -93,20 +91,20 @@ impl Process {
         }
     }
 
-    /// A thread of it, which began then or with the process, is over, or over with the image.
+    /// A thread, which began at `since` or with the process, is over, or over with the image.
     pub(super) fn lived(&mut self, since: Option<u64>, at: u64) {
         let since = since.unwrap_or(0).max(self.start_ns);
         self.lived_ns = self.lived_ns.saturating_add(at.saturating_sub(since));
     }
 
-    /// Whether a process of the same pid that started at `ticks` is this one. Announced times are
-    /// taken a moment after those in /proc, and a pid does not come back within a few ticks.
+    /// True if a process of the same pid that started at `ticks` is this one. Announced times are taken a
+    /// little after those in /proc, and a pid does not come back within a few ticks.
     pub(super) fn started_at(&self, ticks: u64) -> bool {
         self.start_ticks.abs_diff(ticks) <= 3
     }
 
-    /// What the present image used, from all that its process used in the end. Without a record
-    /// of the kernel there is what /proc said last.
+    /// Costs of the present image, from the costs of its process at the end. Without a record of the kernel,
+    /// the last reading of /proc counts.
     pub(super) fn usage(&self, total: Option<&Costs>) -> Usage {
         let before = &self.before;
         if let Some(total) = total {
@@ -132,13 +130,13 @@ impl Process {
                 read_bytes: io(|io| io.read_bytes),
                 write_bytes: io(|io| io.write_bytes),
                 max_rss_bytes: Some(total.max_rss_bytes).filter(|&peak| peak > 0),
-                // Of taskstats are counted those that have ended.
+                // taskstats counts only threads that have ended.
                 threads: Some(match total.io {
                     Some(_) => self.threads,
                     None => total.threads.saturating_sub(before.threads),
                 }),
                 tracer_ns: total.io.map(|_| 0),
-                // Where all is told, the books can be closed.
+                // The time accounting is complete only where all is reported.
                 thread_ns: total.io.map(|_| {
                     let had = total.on_cpu_ns.saturating_add(total.run_queue_ns);
                     let had = had.saturating_sub(before.on_cpu_ns + before.run_queue_ns);
@@ -162,8 +160,8 @@ impl Process {
     }
 }
 
-/// What process `pid` used so far, of which `ended` are its threads that are over. Exact but for
-/// live threads beside the first.
+/// Costs of process `pid` so far, of which `ended` are those of its threads that are over. Exact except for
+/// live threads other than the first.
 pub(super) fn costs_so_far(pid: u32, ended: &Costs) -> Option<Costs> {
     let process = ProcessStat::of(pid)?.cost();
     let (thread, _) = ThreadCost::of(pid, pid)?;

@@ -1,4 +1,4 @@
-//! What is to be read in /proc for a row, and what was read.
+//! Reads of /proc that are due for a row, and their results.
 
 use flowtrace_schema::{ProcessEnd, Record, Upid, Usage};
 
@@ -6,55 +6,55 @@ use super::process::costs_so_far;
 use crate::proc::costs::Costs;
 use crate::proc::reading::{Image, ProcessStat};
 
-/// The process that makes the kernel's threads: the parent of nobody that is followed.
+/// The process that makes the kernel's threads: no parent of a recorded process.
 pub(super) const KTHREADD: u32 = 2;
 
-/// How far ancestors are followed.
+/// Most ancestors that are read.
 pub(super) const GENERATIONS: usize = 64;
 
 /// A row whose image is to be read.
 pub(super) struct Unread {
     pub(super) pid: u32,
-    /// As far as it is known otherwise.
+    /// The image as far as it is known from other sources.
     pub(super) image: Image,
     pub(super) is_read: bool,
     /// Parent that is not in the table.
     pub(super) parent: Option<u32>,
     pub(super) costs: Option<CostsDue>,
-    pub(super) held: Vec<Record>,
+    pub(super) records: Vec<Record>,
     /// Processes forked with this image.
     pub(super) heirs: Vec<u32>,
 }
 
-/// What the process had used when the row began is to be read, too.
+/// Costs of the process at the begin of its row, which are to be read, too.
 pub(super) struct CostsDue {
-    /// What its threads used that are over.
+    /// Costs of its threads that are over.
     pub(super) ended: Costs,
-    /// The end of the image before, of which these are the costs.
+    /// The end of the former image, which has these costs.
     pub(super) previous: Option<ProcessEnd>,
 }
 
-/// What is to be read for a row.
+/// Reads that are due for a row.
 pub(super) struct Task {
     pub(super) row: Upid,
     /// Process whose image it is.
     pub(super) pid: u32,
-    /// To be read with what ended threads used.
+    /// Costs of ended threads; `Some`: those of the process are to be read, too.
     pub(super) costs: Option<Costs>,
     /// Parent from which on ancestors are to be found.
     pub(super) parent: Option<u32>,
 }
 
-/// What was read.
+/// Result of reads.
 pub(super) struct Reading {
     pub(super) image: Image,
     pub(super) costs: Option<Costs>,
-    /// The parent first. `None`: not asked for.
+    /// Ancestors, the parent first. `None`: not asked for.
     pub(super) ancestors: Option<Vec<(u32, ProcessStat)>>,
 }
 
 impl Task {
-    /// The same without what is not the process itself.
+    /// The reads that concern the process itself.
     pub(super) fn of_itself(self) -> Task {
         Task {
             parent: None,
@@ -62,10 +62,10 @@ impl Task {
         }
     }
 
-    /// Reads it. Waits while the process is in an exec.
+    /// Makes the reads. Waits while the process is in an exec.
     pub(super) fn read(&self) -> Reading {
         let mut image = Image::of(self.pid);
-        // Arguments are gone before the executable is; no program has none at all.
+        // The arguments of a process vanish before its executable; no program has none at all.
         image.argv.take_if(|argv| argv.is_empty());
         Reading {
             image,

@@ -1,4 +1,4 @@
-//! What the table hands to the writer: begins and ends of images, and threads.
+//! Records that the table passes to the writer: begins and ends of images, and threads.
 
 use flowtrace_schema::{Loss, ProcessEnd, ProcessStart, Record, ThreadRecord, Tid, Upid, Usage};
 
@@ -12,7 +12,7 @@ use super::table::Table;
 use crate::proc::costs::Costs;
 use crate::proc::observer::Tracee;
 
-/// Whether there is a process of this id.
+/// True if there is a process of this id.
 fn lives(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else {
         return false;
@@ -21,7 +21,7 @@ fn lives(pid: u32) -> bool {
 }
 
 impl Table {
-    /// Costs of what lives still, or of which the end was not seen.
+    /// Records costs of processes that still live, or whose end was not seen.
     pub(super) fn finish(&mut self) {
         self.release_all();
         let (mut running, mut unseen) = (0, 0);
@@ -63,12 +63,12 @@ impl Table {
         let (mut exit_code, mut exit_signal) = (None, None);
         let mut usage = process.usage(total);
         match end {
-            // Of an image that was too brief to be looked at its successor has the costs.
+            // The costs of an image that was too brief to be read are in the next one.
             End::Exec if total.is_none() => usage = Usage::default(),
             End::Exec => (usage.max_rss_bytes, usage.threads) = (None, None),
             End::Exit(status) => {
                 self.living.ends(pid);
-                // That it ran its program was not heard of.
+                // The begin of its program was not reported.
                 if let Some(launching) = self.launching.take_if(|of| of.root == pid)
                     && !launching.begun
                 {
@@ -132,7 +132,7 @@ impl Table {
         self.record_of(row.awaits, Record::ProcessStart(Box::new(start)));
     }
 
-    /// All threads of process `pid` beside one are over.
+    /// All threads of process `pid` except one are over.
     pub(super) fn threads_over(&mut self, pid: u32, upid: Option<Upid>, at: u64) {
         let of_it = self.threads.extract_if(|_, thread| thread.pid == pid);
         for (tid, thread) in of_it.collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! What /proc shows, compared with the table: for what was not announced.
+//! Comparison of /proc with the table, for changes that were not announced.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -13,16 +13,16 @@ use crate::proc::PidFd;
 use crate::proc::costs::Costs;
 use crate::proc::reading::{Image, ProcessStat};
 
-/// What /proc showed at some moment. Read without the lock of the table, so what was announced
-/// meanwhile is newer.
+/// State of /proc at one instant. It was read without the lock of the table, so announcements since then are
+/// newer.
 pub(super) struct Snapshot {
-    /// Processes that were in the table before, by the ticks at which they started.
+    /// Processes that were in the table before, with their start in ticks.
     known: HashMap<u32, u64>,
     found: Vec<(u32, ProcessStat)>,
 }
 
 impl Snapshot {
-    /// Of all processes; `known` are those in the table.
+    /// A snapshot of all processes; `known` are those in the table.
     pub(super) fn of_all(known: HashMap<u32, u64>) -> Snapshot {
         let mut found: Vec<(u32, ProcessStat)> = fs::read_dir("/proc")
             .into_iter()
@@ -36,7 +36,7 @@ impl Snapshot {
         Snapshot { known, found }
     }
 
-    /// Of one that is not in the table.
+    /// A snapshot of a process that is not in the table.
     pub(super) fn of_one(pid: u32) -> Snapshot {
         let found = ProcessStat::of(pid).map(|stat| (pid, stat));
         Snapshot {
@@ -45,7 +45,7 @@ impl Snapshot {
         }
     }
 
-    /// Of those in the table that are `known`.
+    /// A snapshot of the `known` processes of the table.
     pub(super) fn of_known(known: HashMap<u32, u64>) -> Snapshot {
         let stats = known
             .keys()
@@ -68,20 +68,20 @@ impl Snapshot {
 }
 
 impl Table {
-    /// What is in the table.
+    /// The processes of the table.
     pub(super) fn known(&self) -> HashMap<u32, u64> {
         let processes = self.processes.iter();
         processes.map(|(&pid, p)| (pid, p.start_ticks)).collect()
     }
 
-    /// What is recorded.
+    /// The recorded processes.
     pub(super) fn recorded(&self) -> HashMap<u32, u64> {
         let processes = self.processes.iter().filter(|(_, p)| p.row.is_some());
         processes.map(|(&pid, p)| (pid, p.start_ticks)).collect()
     }
 
-    /// Puts what is new in /proc into the table, and ends what is gone. `record`: whoever is
-    /// followed is recorded at once, and its execs are looked for.
+    /// Adds new processes in /proc to the table, and ends those that are gone. `record`: followed processes
+    /// are recorded at once, and their execs are sought.
     pub(super) fn scan(&mut self, seen: &Snapshot, record: bool) {
         self.end_gone(seen);
         for (pid, stat) in &seen.found {
@@ -89,7 +89,7 @@ impl Table {
             let known = self.processes.get(&pid);
             if known.is_some_and(|process| !process.started_at(stat.start_ticks)) {
                 if !seen.known.contains_key(&pid) {
-                    // Younger than what was seen.
+                    // It is younger than the snapshot.
                     continue;
                 }
                 self.is_over(pid, Some(stat));
@@ -109,7 +109,7 @@ impl Table {
         }
     }
 
-    /// Takes in what every recorded process used, and ends those that are gone.
+    /// Updates the costs of every recorded process, and ends those that are gone.
     pub(super) fn sample_recorded(&mut self, seen: &Snapshot) {
         self.end_gone(seen);
         for (pid, stat) in &seen.found {
@@ -126,13 +126,13 @@ impl Table {
         }
     }
 
-    fn sample(&mut self, pid: u32, stat: &ProcessStat, look_for_exec: bool) {
+    fn sample(&mut self, pid: u32, stat: &ProcessStat, check_exec: bool) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
         process.sampled = Some(stat.cost());
         let before = std::mem::replace(&mut process.start_code, stat.start_code);
-        if process.row.is_none() || !look_for_exec {
+        if process.row.is_none() || !check_exec {
             return;
         }
         if before <= 1 || stat.start_code <= 1 || before == stat.start_code {
@@ -154,12 +154,12 @@ impl Table {
         }
     }
 
-    /// Whether process `pid`, as recorded, is over although nobody said so.
+    /// True if process `pid`, as recorded, is over without an announcement.
     pub(super) fn has_ended(&self, pid: u32) -> bool {
         self.processes.get(&pid).is_some_and(is_over)
     }
 
-    /// Recorded processes that are over although nobody said so.
+    /// Recorded processes that are over without an announcement.
     pub(super) fn ended_unannounced(&self) -> HashMap<u32, u64> {
         let processes = self
             .processes
@@ -168,7 +168,7 @@ impl Table {
         processes.map(|(&pid, p)| (pid, p.start_ticks)).collect()
     }
 
-    /// Ends them.
+    /// Ends these processes.
     pub(super) fn reap(&mut self, over: &Snapshot) {
         for (pid, ticks) in &over.known {
             let process = self.processes.get(pid);
@@ -188,25 +188,25 @@ impl Table {
         }
     }
 
-    /// Process `pid` is over; `stat` is what /proc said of it last.
+    /// Process `pid` is over; `stat` is its last state in /proc.
     pub(super) fn is_over(&mut self, pid: u32, stat: Option<&ProcessStat>) {
         let now = self.clock.now();
         let status = stat.and_then(|stat| self.last_words(pid, stat));
         self.ended(pid, status, now, None);
     }
 
-    /// The costs and the wait status of a process that has ended and was not waited for.
+    /// Keeps the costs of a process that has ended and was not waited for, and returns its wait status.
     pub(super) fn last_words(&mut self, pid: u32, stat: &ProcessStat) -> Option<i32> {
         let process = self.processes.get_mut(&pid)?;
         if !stat.is_zombie || !process.started_at(stat.start_ticks) {
             return None;
         }
         process.sampled = Some(stat.cost());
-        // The status of somebody else's process reads as 0. Attributes of a directory of /proc take
-        // no lock of the process.
+        // The status of another user's process reads as 0. Attributes of a directory of /proc take no lock of
+        // the process.
         let owner = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-        let told = geteuid().is_root() || owner == geteuid().as_raw();
-        told.then_some(stat.wait_status)
+        let may_know = geteuid().is_root() || owner == geteuid().as_raw();
+        may_know.then_some(stat.wait_status)
     }
 
     /// Image of process `pid` as recorded.

@@ -1,8 +1,8 @@
-//! The live processes of the machine, and which of them are recorded: the one place that every
-//! source of knowledge changes. Nothing in it reads /proc (see [`super::unread`]).
+//! The live processes of the machine, recorded or not: the one place that all sources update. Nothing in it
+//! reads /proc (see [`super::unread`]).
 //!
-//! Recorded are processes that were asked for (the command of a run, whoever uses a view), what
-//! they fork, and their ancestors. Of the others is kept what may be needed to record them.
+//! Recorded are processes that were asked for (the command of a run, users of a mount), their descendants,
+//! and their ancestors. Of other processes the table keeps what may be needed to record them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::proc::environment::{OfLast, Variables, Wanted};
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, ProcessStat};
 use crate::proc::taskstats::ThreadRecord as ThreadEnd;
-use crate::proc::tracepoints::Told;
+use crate::proc::tracepoints::BpfSnapshot;
 use crate::proc::{Living, PidFd, Upids};
 use crate::rings::Rings;
 
-/// The first process, and the one that makes the kernel's threads: parents of all, of whom
-/// nothing follows.
+/// The first process and the one that makes the kernel's threads are parents of all; being their child has no
+/// meaning.
 const INIT: u32 = 1;
-/// Images that live less are not looked at again when they end by an exec.
+/// Images with a shorter life are not read again when they end by an exec.
 const BRIEF_NS: u64 = 20_000_000;
 
 pub(super) struct Table {
@@ -46,21 +46,21 @@ pub(super) struct Table {
     pub(super) launching: Option<Launching>,
     /// Rows whose image is to be read.
     pub(super) unread: HashMap<Upid, Unread>,
-    /// Those of which nobody was told yet.
+    /// Rows of which no task was given out yet.
     pub(super) due: Vec<Upid>,
-    /// Who must know at once, before its next open, whose data are to come to FUSE.
+    /// The decision for each process, before its next open, if its data go through FUSE.
     pub(super) opens: Option<Arc<Opens>>,
     pub(super) rings: Option<Arc<Rings>>,
-    /// Programs get no privilege by their files.
+    /// True if programs get no privilege by their files.
     pub(super) withholds_privilege: bool,
-    /// What others are to learn of. `None`: nobody asks.
+    /// Changes for observers. `None`: there are no observers.
     pub(super) observations: Option<Vec<Observation>>,
 }
 
 pub(super) struct Launching {
     pub(super) root: u32,
     pub(super) image: Arc<Image>,
-    /// Whether its row began with it already.
+    /// True if its row began at the launch.
     pub(super) begun: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Thread {
 }
 
 impl Table {
-    /// Of the environments of programs, `wanted` says what is recorded.
+    /// An empty table; `wanted` selects the environment variables that are recorded.
     pub(super) fn new(host: HostId, clock: Clock, recorder: Recorder, wanted: Wanted) -> Table {
         Table {
             wanted,
@@ -92,8 +92,8 @@ impl Table {
         }
     }
 
-    /// Process `root` will run the command, as `image`. Its row begins with the exec, or now
-    /// where none will be announced. `stat` is of it while it waits for that.
+    /// Process `root` will run the command, as `image`. Its row begins with the exec, or now where none will
+    /// be announced. `stat` is its state while it waits.
     pub(super) fn launch(
         &mut self,
         root: u32,
@@ -129,12 +129,12 @@ impl Table {
         self.processes.insert(root, process);
     }
 
-    /// Whether process `pid` is the command, not yet known to run its program.
+    /// True if process `pid` is the command, and its exec was not seen yet.
     pub(super) fn is_launching(&self, pid: u32) -> bool {
         self.launching.as_ref().is_some_and(|of| of.root == pid)
     }
 
-    /// It does.
+    /// The exec of the command was seen.
     pub(super) fn launched(&mut self) {
         self.launching = None;
     }
@@ -147,7 +147,7 @@ impl Table {
         self.processes.get(&pid).is_some_and(|p| p.row.is_some())
     }
 
-    /// The process of thread `tid`, if that is known here.
+    /// The process of thread `tid`, if it is known here.
     pub(super) fn process_of(&self, tid: u32) -> Option<u32> {
         if self.processes.contains_key(&tid) {
             return Some(tid);
@@ -167,7 +167,7 @@ impl Table {
         }
     }
 
-    /// Found in /proc.
+    /// Process `pid` was found in /proc.
     pub(super) fn found(&mut self, pid: u32, stat: &ProcessStat) {
         if stat.is_zombie {
             return;
@@ -184,19 +184,19 @@ impl Table {
         self.processes.insert(pid, process);
     }
 
-    /// Whether children of `parent` are recorded. What a followed process leaves behind comes to
-    /// us where we run a command.
+    /// True if children of `parent` are recorded. Orphans of a followed process become our children where we
+    /// run a command.
     fn heirs(&self, parent: u32) -> bool {
         let adopted = parent == std::process::id();
         adopted || (parent != INIT && self.is_followed(parent))
     }
 
-    /// A process was forked, by a process that had this then, if that is known.
+    /// A process was forked; `snapshot` is that of its maker, if known.
     pub(super) fn forked(
         &mut self,
         parent: u32,
         child: u32,
-        moment: Option<Box<Told>>,
+        snapshot: Option<Box<BpfSnapshot>>,
         monotonic_ns: u64,
     ) {
         let at = self.clock.at(monotonic_ns);
@@ -204,7 +204,7 @@ impl Table {
             return;
         }
         if self.processes.contains_key(&child) {
-            // Its end was lost, or is announced late.
+            // The end of the former owner of this pid was lost, or is announced late.
             self.ended(child, None, at, None);
         }
         let ticks = Clock::boot_of(monotonic_ns) / tick_ns();
@@ -242,7 +242,7 @@ impl Table {
             self.note(
                 Tracee::first_of(child, upid),
                 at,
-                What::Forked(maker, moment),
+                What::Forked(maker, snapshot),
             );
         }
         self.processes.insert(child, process);
@@ -260,7 +260,7 @@ impl Table {
         }
     }
 
-    /// Process `pid` runs a new program. `ended` is what its threads used that are over.
+    /// Process `pid` runs a new program. `ended` are the costs of its threads that are over.
     pub(super) fn executed(&mut self, pid: u32, monotonic_ns: u64, ended: &Costs) {
         let at = self.clock.at(monotonic_ns);
         let planned = self.launching.take_if(|of| of.root == pid);
@@ -284,7 +284,7 @@ impl Table {
             return;
         }
         let brief = at.saturating_sub(process.start_ns) < BRIEF_NS;
-        // What the image used can be told until its successor has used something.
+        // The costs of the former image can be read until the next one has used something.
         let previous = process
             .row
             .as_ref()
@@ -315,7 +315,7 @@ impl Table {
         self.processes.insert(pid, process);
     }
 
-    /// A thread ended; of a process the last one ends it. `total` is what all its threads used.
+    /// A thread ended; the last one of a process ends the process. `total` are the costs of all its threads.
     pub(super) fn thread_ended(
         &mut self,
         (pid, tid): (u32, u32),
@@ -343,7 +343,7 @@ impl Table {
         };
         if !known {
             if process.unlisted_threads == 0 {
-                // One of those that an exec swept away.
+                // A thread that an exec ended.
                 return;
             }
             process.unlisted_threads -= 1;
@@ -394,8 +394,8 @@ impl Table {
         let is_ancestor = parent_pid > KTHREADD && parent_pid != std::process::id();
         let is_unknown = is_ancestor && !self.processes.contains_key(&parent_pid);
         let parent = if is_ancestor && generations > 0 {
-            // A younger one is not the parent but has got its pid. What was found in /proc may
-            // seem to have started up to a tick too early.
+            // A younger process is not the parent but has got its pid. A process found in /proc may seem to
+            // have started up to a tick too early.
             let born = self.processes.get(&parent_pid).map(|p| p.start_ns);
             match born.filter(|&born| born <= start_ns + 2 * tick_ns()) {
                 Some(born) => {
@@ -438,7 +438,7 @@ impl Table {
         Some(upid)
     }
 
-    /// Thread `tid` of process `pid` uses a view: the process is recorded, and what it forks.
+    /// Thread `tid` of process `pid` uses a mount: the process is recorded, and its descendants.
     pub(super) fn caller(&mut self, pid: u32, tid: u32) -> Option<Caller> {
         let upid = self.record(pid)?;
         let process = self.processes.get_mut(&pid)?;
@@ -449,8 +449,8 @@ impl Table {
         })
     }
 
-    /// Process `pid` has left nothing but the record of what it used: its end was not announced,
-    /// nor perhaps its begin.
+    /// Only the record of the costs of process `pid` was received: its end was not announced, nor perhaps its
+    /// begin.
     pub(super) fn ended_by_record(&mut self, pid: u32, record: &ThreadEnd, total: &Costs) {
         let now = self.clock.now();
         if !self.processes.contains_key(&pid) {

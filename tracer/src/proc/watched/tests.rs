@@ -1,4 +1,4 @@
-//! The table, told of events in the orders in which they may come.
+//! The table with events in the orders in which they may come.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::proc::costs::Costs;
 use crate::proc::taskstats::ThreadRecord;
 
-/// Ids that no process can have: nothing of them is in /proc.
+/// Ids that no process can have: /proc has nothing of them.
 const SHELL: u32 = 5_000_001;
 const CHILD: u32 = 5_000_002;
 const THREAD: u32 = 5_000_003;
@@ -34,7 +34,7 @@ fn image(argv: &[u8]) -> Image {
 }
 
 impl Case {
-    /// A shell is followed, as if a view had been used by it.
+    /// A shell is followed, as if it had used a mount.
     fn new() -> Case {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("trace.db");
@@ -53,7 +53,7 @@ impl Case {
         case
     }
 
-    /// So many µs after the begin.
+    /// Time that many µs after the begin.
     fn at(&self, us: u64) -> u64 {
         self.began_ns + us * 1000
     }
@@ -64,7 +64,7 @@ impl Case {
         self.read(pid, image(argv));
     }
 
-    /// What process `pid` runs was read, if that was asked for.
+    /// The image of process `pid` was read, if that was asked for.
     fn read(&mut self, pid: u32, image: Image) {
         if let Some(task) = self.table.task_of(pid) {
             self.table.fill(&task, Case::reading(image));
@@ -191,19 +191,19 @@ fn a_record_of_costs_stands_for_dropped_events() {
         name: b"brief".to_vec(),
         costs: Costs::default(),
     };
-    // Of one nothing was announced, of the other the end was not.
+    // Of one process nothing was announced, of the other the end was not.
     let total = Costs::default();
     case.table.ended_by_record(CHILD, &record(CHILD), &total);
     let at = case.table.clock.monotonic_now();
     case.table.forked(SHELL, THREAD, None, at);
     case.table.executed(THREAD, at, &total);
     case.table.ended_by_record(THREAD, &record(THREAD), &total);
-    // One of strangers.
-    let stranger = ThreadRecord {
+    // The record of a thread of an unknown process.
+    let other = ThreadRecord {
         parent: OTHER,
         ..record(OTHER)
     };
-    case.table.ended_by_record(OTHER, &stranger, &total);
+    case.table.ended_by_record(OTHER, &other, &total);
     let rows = case.rows();
     assert_eq!(rows.len(), 4, "{rows:?}");
     assert_eq!(rows[1], "seen 1 0 brief 0 4 -");
@@ -224,7 +224,7 @@ fn a_command_that_was_never_announced_is_recorded() {
     assert!(rows[1].starts_with("exec 0 0 planned"), "{rows:?}");
 }
 
-/// /proc knows nothing of what was in the table: its end is now, how is not known.
+/// A process that is gone from /proc without an announcement ends now, with unknown status.
 #[test]
 fn what_is_gone_from_proc_has_ended() {
     let mut case = Case::new();
@@ -259,7 +259,7 @@ fn children_wait_for_the_image_of_their_parent() {
     );
 }
 
-/// A second exec was announced while the first one was looked at.
+/// A second exec was announced while the first one was read.
 #[test]
 fn what_was_read_too_late_is_of_nobody() {
     let mut case = Case::new();

@@ -1,11 +1,10 @@
-//! What is to be read in /proc, and the records that wait for it.
+//! Reads of /proc that are due, and the records that wait for them.
 //!
-//! The table is filled by threads that answer file requests, so nothing in it reads /proc: a
-//! process in an exec holds `exec_update_lock`, which `stat`, `exe`, `cwd`, `io`, `environ` and
-//! more of its files take, while it closes descriptors, and waits for our answers to that. A row
-//! whose image is not known yet becomes a [`Task`]; whoever may wait does it without the lock of
-//! the table, and hands in a [`Reading`]. Until then the records of the row, and of what was
-//! forked with its image, are held in their order.
+//! The table is filled by threads that answer file requests, so nothing in it reads /proc: a process in an
+//! exec holds `exec_update_lock`, which `stat`, `exe`, `cwd`, `io`, `environ` and more of its files take,
+//! while it closes descriptors, and waits for our answers to that. A row whose image is not known yet becomes
+//! a [`Task`]. A thread that may wait reads it without the lock of the table, and returns a [`Reading`].
+//! Until then the records of the row, and of processes forked with its image, are kept in their order.
 
 use std::sync::Arc;
 
@@ -27,21 +26,22 @@ impl Table {
             is_read: false,
             parent: None,
             costs: None,
-            held: Vec::new(),
+            records: Vec::new(),
             heirs: vec![pid],
         };
         self.unread.insert(row, unread);
         self.due.push(row);
     }
 
-    /// So are what the process had used when the row began, and the end of its image before.
+    /// The costs of the process at the begin of the row, and the end of its image before, are to be read,
+    /// too.
     pub(super) fn await_costs(&mut self, row: Upid, ended: Costs, previous: Option<ProcessEnd>) {
         if let Some(unread) = self.unread.get_mut(&row) {
             unread.costs = Some(CostsDue { ended, previous });
         }
     }
 
-    /// So are its ancestors from `parent` on.
+    /// The ancestors from `parent` on are to be read, too.
     pub(super) fn await_ancestors(&mut self, row: Upid, parent: u32) {
         if let Some(unread) = self.unread.get_mut(&row) {
             unread.parent = Some(parent);
@@ -55,13 +55,13 @@ impl Table {
         }
     }
 
-    /// There is something to be read.
+    /// True if a read is due.
     pub(super) fn has_tasks(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// The next thing to be read, each once. The newest first: when there is more than can be
-    /// read, the oldest is most likely gone.
+    /// The next task, each once. The newest first: when there are more than can be read, the oldest process
+    /// is most likely gone.
     pub(super) fn next_task(&mut self) -> Option<Task> {
         while let Some(row) = self.due.pop() {
             if let Some(unread) = self.unread.get(&row) {
@@ -71,7 +71,7 @@ impl Table {
         None
     }
 
-    /// What is to be read for process `pid`, by itself or by the one that it has its image of.
+    /// The task for process `pid`, of itself or of the process whose image it has.
     pub(super) fn task_of(&self, pid: u32) -> Option<Task> {
         let row = self.processes.get(&pid)?.row.as_ref()?;
         let owner = row.awaits?;
@@ -81,8 +81,8 @@ impl Table {
         Some(Task { pid, costs, ..task })
     }
 
-    /// Takes in what was read for `task`, if all that was announced until after the reading left
-    /// the process with the image that it was read for.
+    /// Enters the result of `task`, if after all announcements until the end of the reading the process still
+    /// has the image that it was read for.
     pub(super) fn fill(&mut self, task: &Task, reading: Reading) {
         let Some(unread) = self.unread.get_mut(&task.row) else {
             return;
@@ -97,14 +97,14 @@ impl Table {
             let Reading { image, costs, .. } = reading;
             if image.is_complete() {
                 unread.image = image;
-                // What the process used is not to be had of a child of it.
+                // The costs of the process cannot be read of its child.
                 unread.is_read |= is_own || unread.costs.is_none();
             } else {
                 let known = &mut unread.image;
                 known.exe = image.exe.or(known.exe.take());
                 known.argv = image.argv.or(known.argv.take());
                 known.cwd = image.cwd.or(known.cwd.take());
-                // Of what is not there any more the kernel may still tell the name.
+                // The kernel may still report the name of a process that is gone.
                 unread.is_read |= process.origin != Origin::Exec;
             }
             if is_own
@@ -138,12 +138,12 @@ impl Table {
         let Some(unread) = self.unread.get_mut(&row) else {
             return;
         };
-        let start = unread.held.iter_mut().find_map(|record| match record {
+        let start = unread.records.iter_mut().find_map(|record| match record {
             Record::ProcessStart(start) if start.upid == row => Some(start),
             _ => None,
         });
-        // A younger one is not the parent but has got its pid. What was found in /proc may seem to
-        // have started up to a tick too early.
+        // A younger process is not the parent but has got its pid. A process found in /proc may seem to have
+        // started up to a tick too early.
         let born = self.processes.get(&parent_pid).map(|p| p.start_ns);
         let Some((start, born)) = start.zip(born) else {
             return;
@@ -155,7 +155,7 @@ impl Table {
         let (pid, start_ns) = (start.pid, start.start_ns);
         let parent = self.record(parent_pid);
         if let Some(unread) = self.unread.get_mut(&row) {
-            for record in &mut unread.held {
+            for record in &mut unread.records {
                 if let Record::ProcessStart(start) = record
                     && start.upid == row
                 {
@@ -172,10 +172,10 @@ impl Table {
         }
     }
 
-    /// Hands a record of a row to the writer, or holds it until what the row awaits is there.
+    /// Passes a record of a row to the writer, or keeps it until the reads that the row awaits are made.
     pub(super) fn record_of(&mut self, awaits: Option<Upid>, record: Record) {
         match awaits.and_then(|row| self.unread.get_mut(&row)) {
-            Some(unread) => unread.held.push(record),
+            Some(unread) => unread.records.push(record),
             None => self.recorder.record(record),
         }
     }
@@ -188,7 +188,7 @@ impl Table {
         self.release(row);
     }
 
-    /// The kernel told the name of what process `pid` ran, which has ended.
+    /// The kernel reported the name of the program of process `pid`, which has ended.
     pub(super) fn name(&mut self, pid: u32, name: &[u8]) {
         let row = self.processes.get(&pid).and_then(|p| p.row.as_ref());
         if let Some(row) = row
@@ -200,7 +200,7 @@ impl Table {
         }
     }
 
-    /// Whatever could not be read will not be.
+    /// Reads that were not made will not be.
     pub(super) fn release_all(&mut self) {
         let mut rows: Vec<Upid> = self.unread.keys().copied().collect();
         rows.sort_unstable();
@@ -212,7 +212,7 @@ impl Table {
         }
     }
 
-    /// Hands over what was held for row `row`, if nothing is to be read for it any more.
+    /// Passes the kept records of row `row` to the writer, if no read is due for it any more.
     fn release(&mut self, row: Upid) {
         let is_done = |unread: &Unread| unread.is_read && unread.parent.is_none();
         if !self.unread.get(&row).is_some_and(is_done) {
@@ -227,12 +227,12 @@ impl Table {
         if self.withholds_privilege && wants_privilege(&unread.image) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
-        // Of an image that was too brief to be looked at its successor has the costs.
+        // The costs of an image that was too brief to be read are in the next one.
         if let Some(end) = unread.costs.and_then(|due| due.previous) {
             self.recorder.record(Record::ProcessEnd(Box::new(end)));
         }
         let image = Arc::new(unread.image);
-        for mut record in unread.held {
+        for mut record in unread.records {
             if let Record::ProcessStart(start) = &mut record {
                 start.exe.clone_from(&image.exe);
                 start.argv.clone_from(&image.argv);

@@ -19,12 +19,12 @@ use crate::net::senders::Watch;
 use crate::opens::Opens;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
+use crate::proc::fd_tracker::{By, FdTracker};
 use crate::proc::lifetimes::{End, Lifetimes};
 use crate::proc::observer::ChannelLookup;
 use crate::proc::rings::Feed;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
-use crate::proc::wiring::{By, Wiring};
 
 impl Run<'_> {
     /// Follows the command, which is seized already.
@@ -37,7 +37,7 @@ impl Run<'_> {
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
         let start_layer = |opens| {
-            let calls = CallSource::of_held(root, self.options.sample_hertz > 0);
+            let calls = CallSource::of_ptraced(root, self.options.sample_hertz > 0);
             let calls = calls.map_err(|error| Error::KernelLayer(error.to_string()))?;
             let scheduler = started.scheduler.take();
             self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
@@ -59,7 +59,7 @@ impl Run<'_> {
         if !topology {
             recording.recorder.lost(Loss::TopologyLeftOut, 1);
         }
-        lifetimes.observe(Box::new(Wiring::new(
+        lifetimes.observe(Box::new(FdTracker::new(
             HOST,
             recording.recorder.clone(),
             channels.clone(),
@@ -70,7 +70,7 @@ impl Run<'_> {
                     .iter()
                     .map(|mount| (&*mount.at, &*mount.source)),
             ),
-            if topology { By::Calls } else { By::Looks },
+            if topology { By::Calls } else { By::Snapshots },
             kernel.as_ref().map(KernelLayer::descriptions),
         )));
         if let Some(kernel) = &kernel {
@@ -96,7 +96,7 @@ impl Run<'_> {
             lifetimes.observe(Box::new(Follow(namespaces)));
         }
         let sampler = match &kernel {
-            Some(kernel) if kernel.tells_waits() => None,
+            Some(kernel) if kernel.reports_waits() => None,
             _ => self.sampler(recording, channels),
         };
         if let Some(sampler) = &sampler {

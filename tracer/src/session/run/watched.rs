@@ -11,7 +11,7 @@ use super::notice::Notice;
 use super::options::{Following, RunOptions};
 use super::report::Background;
 use super::setup::{Run, Started};
-use crate::bpf::followed::Followed;
+use crate::bpf::traced_pids::TracedPids;
 use crate::kernel::{CallSource, KernelLayer};
 use crate::memory;
 use crate::mounting;
@@ -19,12 +19,12 @@ use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::channels::Registry;
 use crate::proc::children;
+use crate::proc::fd_tracker::{By, FdTracker};
 use crate::proc::lifetimes::End;
 use crate::proc::reading::Image;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
 use crate::proc::watched::{Feed, Observers, Ready, Watched, Whose};
-use crate::proc::wiring::{By, Wiring};
 use crate::side_by_side::both;
 
 /// True if ptrace is not wanted, or certain to be refused.
@@ -45,16 +45,16 @@ impl EbpfEvents {
     /// Begins to report process `root` and all that it forks. `None` if not all requested events can be
     /// reported.
     pub(super) fn start(root: u32, topology: bool, calls: bool, waits: bool) -> Option<EbpfEvents> {
-        let processes = Followed::below(root).ok()?;
-        let of_calls = || CallSource::of_followed(processes.clone(), waits);
+        let processes = TracedPids::below(root).ok()?;
+        let of_calls = || CallSource::of_traced(processes.clone(), waits);
         let (ready, calls) = both(
             || Ready::load(Some(processes.clone()), topology),
             || calls.then(of_calls).transpose(),
         );
         // The events of calls began before: the last event of a call has to be one of its effects.
         let calls = calls.ok()?;
-        let successor = calls.as_ref().and_then(CallSource::successor);
-        let feed = ready?.begin(successor)?;
+        let tail_call = calls.as_ref().and_then(CallSource::tail_call);
+        let feed = ready?.begin(tail_call)?;
         Some(EbpfEvents { feed, calls })
     }
 
@@ -146,7 +146,7 @@ impl Run<'_> {
             let scheduler = started.scheduler.take();
             self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
         };
-        watched.tell_rings(Arc::clone(&self.rings));
+        watched.report_rings_to(Arc::clone(&self.rings));
         if started.mounts.namespace == Some(Namespace::User) {
             watched.withhold_privilege();
         }
@@ -172,7 +172,7 @@ impl Run<'_> {
         let namespaces = started.namespaces.take();
         if layer == ProcessLayer::Ebpf {
             watched.be_observed();
-            let mut wiring = Wiring::new(
+            let mut tracker = FdTracker::new(
                 HOST,
                 recording.recorder.clone(),
                 channels.clone(),
@@ -186,8 +186,8 @@ impl Run<'_> {
                 By::Kernel,
                 kernel.as_ref().map(KernelLayer::descriptions),
             );
-            wiring.launch(root);
-            observers.observe(Box::new(wiring));
+            tracker.launch(root);
+            observers.observe(Box::new(tracker));
             observers
                 .record_beginnings(recording.recorder.clone(), self.options.environment.clone());
             if let Some(senders) = namespaces.as_ref().and_then(|all| all.senders()) {
@@ -197,7 +197,7 @@ impl Run<'_> {
                 observers.observe(Box::new(kernel.feed()));
             }
             sampler = match &kernel {
-                Some(kernel) if kernel.tells_waits() => None,
+                Some(kernel) if kernel.reports_waits() => None,
                 _ => self.sampler(recording, channels),
             };
             if let Some(sampler) = &sampler {

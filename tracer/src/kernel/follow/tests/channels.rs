@@ -36,7 +36,7 @@ fn pipe(stage: &mut Stage, tid: u32, inode: u64) {
     for fd in [3, 4] {
         let target = Target::Channel(inode);
         let close_on_exec = false;
-        stage.change(Change::Holds {
+        stage.change(Change::Descriptor {
             tid,
             fd,
             target,

@@ -10,20 +10,20 @@ use super::*;
 const SIZE: usize = 1 << 20;
 const SLEEPS: usize = 20;
 
-/// Each processor is idle meanwhile, unless another program uses it.
+/// Each CPU is idle meanwhile, unless another program uses it.
 #[test]
-fn sleeps_are_told_on_each_processor() {
+fn sleeps_are_reported_on_each_cpu() {
     if let Err(error) = Switches::open(SIZE) {
         eprintln!("skipped: programs in the kernel: {error}");
         return;
     }
-    let processors = crate::cpus::array_length().unwrap() as usize;
+    let cpus = crate::cpus::array_length().unwrap() as usize;
     for named in [NAMED, 0] {
-        for processor in 0..processors {
+        for cpu in 0..cpus {
             let mut switches = Switches::open_with(SIZE, named).unwrap();
-            let sleeper = std::thread::spawn(move || sleeps_on(processor));
+            let sleeper = std::thread::spawn(move || sleeps_on(cpu));
             if let Some(own) = sleeper.join().unwrap() {
-                told_of_sleeps(&mut switches, own);
+                records_sleeps(&mut switches, own);
             }
         }
     }
@@ -47,10 +47,10 @@ fn id() -> u32 {
     gettid().as_raw().unsigned_abs()
 }
 
-/// `None`: there is no such processor.
-fn sleeps_on(processor: usize) -> Option<u32> {
+/// `None`: there is no such CPU.
+fn sleeps_on(cpu: usize) -> Option<u32> {
     let mut only = CpuSet::new();
-    only.set(processor).ok()?;
+    only.set(cpu).ok()?;
     sched_setaffinity(Pid::from_raw(0), &only).ok()?;
     for _ in 0..SLEEPS {
         std::thread::sleep(Duration::from_millis(3));
@@ -68,16 +68,16 @@ fn of(switches: &mut Switches, tid: u32) -> Vec<Sample> {
     samples
 }
 
-fn told_of_sleeps(switches: &mut Switches, own: u32) {
+fn records_sleeps(switches: &mut Switches, own: u32) {
     const INTERRUPTIBLE: u16 = 1;
     let samples = of(switches, own);
     let count = |is_it: &dyn Fn(&Sample) -> bool| samples.iter().filter(|s| is_it(s)).count();
     let sleeps = |sample: &Sample| matches!(sample.what, What::Leaves { state, .. } if sample.tid == own && state == INTERRUPTIBLE);
     let runs = |sample: &Sample| matches!(sample.what, What::Leaves { next, .. } if next == own);
-    let told = [count(&sleeps), count(&runs)];
+    let counts = [count(&sleeps), count(&runs)];
     assert!(
-        told.iter().all(|&count| count >= SLEEPS),
-        "{told:?} {samples:?}"
+        counts.iter().all(|&count| count >= SLEEPS),
+        "{counts:?} {samples:?}"
     );
     let left = samples.iter().filter(|sample| sample.tid == own);
     let left = left
@@ -87,7 +87,7 @@ fn told_of_sleeps(switches: &mut Switches, own: u32) {
 }
 
 #[test]
-fn states_are_told_as_the_tracepoint_does() {
+fn states_are_reported_as_by_the_tracepoint() {
     let reported = sched::state::reported;
     assert_eq!(reported(0, 0), 0);
     assert_eq!(reported(0x2001, 0), 1, "freezable");
@@ -116,9 +116,9 @@ fn whatever_is_cut_short_is_none() {
     }
 }
 
-/// Of calls that are told by themselves nothing is told here.
+/// Calls with records of their own are left out here.
 #[test]
-fn the_call_that_a_thread_waits_in_is_told() {
+fn the_call_that_a_thread_waits_in_is_reported() {
     let mut switches = match Switches::open(SIZE) {
         Ok(switches) => switches,
         Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),

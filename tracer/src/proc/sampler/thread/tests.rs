@@ -26,7 +26,7 @@ fn child(program: &str, arguments: &[&str]) -> (Child, Thread) {
     (child, thread)
 }
 
-/// Takes samples until the thread does what it will do for long.
+/// Takes samples until the thread's state is stable.
 fn settle(thread: &mut Thread, ids: &mut u64, now: &mut u64, expected: Activity) {
     for _ in 0..2000 {
         *now += PERIOD;
@@ -46,20 +46,20 @@ fn a_thread_that_does_not_move_is_left_alone_and_counted() {
     let (mut ids, mut now) = (0, 0);
     settle(&mut thread, &mut ids, &mut now, Activity::Sleep);
     let before = ids;
-    let (mut looks, mut rounds) = (0, 0);
+    let (mut reads, mut rounds) = (0, 0);
     while rounds < 400 {
         rounds += 1;
         now += PERIOD;
         if !thread.rests() {
-            looks += 1;
+            reads += 1;
             let sampled = thread.sample(now, ROUND, &mut ids, &NoChannels);
             assert!(matches!(sampled, Sampled::Same));
         }
     }
     assert_eq!(ids, before, "one interval");
     assert!(
-        (50..200).contains(&looks),
-        "{looks} looks in {rounds} rounds"
+        (50..200).contains(&reads),
+        "{reads} reads in {rounds} rounds"
     );
     let samples = thread.interval.as_ref().unwrap().samples;
     assert!(
@@ -67,7 +67,7 @@ fn a_thread_that_does_not_move_is_left_alone_and_counted() {
         "{samples} samples"
     );
     assert!(thread.overdue().is_some());
-    assert!(thread.overdue().is_none(), "recorded a moment ago");
+    assert!(thread.overdue().is_none(), "recorded just now");
 
     child.kill().unwrap();
     child.wait().unwrap();
@@ -110,7 +110,7 @@ fn who_ran_in_between_waits_anew() {
 }
 
 #[test]
-fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
+fn a_stop_begins_when_it_was_reported_and_ends_halfway_between_two_samples() {
     let (mut child, mut thread) = child("cat", &[]);
     let (mut ids, mut now) = (0, 0);
     settle(&mut thread, &mut ids, &mut now, Activity::Channel);
@@ -131,7 +131,7 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     assert_eq!(read.op, Some("read"));
     assert_eq!(read.objects.len(), 1);
     assert_eq!(read.end_ns, now + 3);
-    assert!(thread.stops(now + 4, &mut ids).is_none(), "told twice");
+    assert!(thread.stops(now + 4, &mut ids).is_none(), "reported twice");
     now += PERIOD;
     let halted = thread.sample(now, ROUND, &mut ids, &NoChannels);
     assert!(matches!(halted, Sampled::Same));
@@ -149,7 +149,7 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     );
     assert_eq!(thread.interval.as_ref().unwrap().start_ns, halted.end_ns);
 
-    // Who samples was stopped, too, and looks when both go on.
+    // The sampler was stopped, too, and takes a sample when both go on.
     now += 3 * PERIOD;
     stop();
     thread.stops(now, &mut ids);
@@ -161,7 +161,7 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     assert_eq!(halted.activity, Activity::Stopped);
     assert_eq!(halted.end_ns, now - PERIOD / 2);
 
-    // And that is told after the look.
+    // The stop is reported after the sample.
     let before = now;
     now += 1_000 * PERIOD;
     stop();
@@ -181,7 +181,7 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     child.wait().unwrap();
 }
 
-/// The exec is heard of after the look that saw what the new program does.
+/// The exec is reported after the sample that saw the new program.
 #[test]
 fn what_is_seen_after_an_exec_is_of_the_new_program() {
     let (mut child, mut thread) = child("cat", &[]);
@@ -202,7 +202,7 @@ fn what_is_seen_after_an_exec_is_of_the_new_program() {
 }
 
 #[test]
-fn running_is_told_from_wanting_to() {
+fn running_is_distinguished_from_waiting_for_a_cpu() {
     let had = |on_cpu_ns, run_queue_ns| {
         Some(Scheduled {
             on_cpu_ns,
@@ -217,7 +217,7 @@ fn running_is_told_from_wanting_to() {
 }
 
 #[test]
-fn what_a_thread_did_while_nobody_looked_for_long_is_not_known() {
+fn the_activity_of_a_thread_that_was_not_sampled_for_long_is_unknown() {
     let (mut child, mut thread) = child("sh", &["-c", "while :; do :; done"]);
     let (mut ids, mut now) = (0, 0);
     settle(&mut thread, &mut ids, &mut now, Activity::Running);

@@ -1,4 +1,4 @@
-//! The kernel's announcements on their way to the table, in the order in which they were made.
+//! Announcements of the kernel on their way to the table, in the order in which they were made.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -11,16 +11,16 @@ use crate::proc::connector::{Connector, Event, What};
 use crate::proc::costs::Costs;
 use crate::proc::taskstats::{Taskstats, ThreadRecord};
 
-/// After how many events handled the queues of the kernel are emptied again: they may be short.
+/// Number of handled events after which the queues of the kernel are emptied again: they may be short.
 const TURN: usize = 16;
 
-/// What was announced and not handled yet.
+/// Announcements that were not handled yet.
 pub(crate) struct Announced {
     connector: Connector,
     /// Only with privileges.
     taskstats: Option<Taskstats>,
     events: VecDeque<Event>,
-    /// What was used by ended threads of processes whose end was not handled yet.
+    /// Costs of ended threads of processes whose end was not handled yet.
     costs: HashMap<u32, Pending>,
     sweeps: u64,
     events_dropped: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Announced {
 #[derive(Default)]
 struct Pending {
     costs: Costs,
-    /// The one of the last thread, with the sweep before which it came.
+    /// The record of the last thread, with the sweep before which it came.
     last: Option<(ThreadRecord, u64)>,
 }
 
@@ -61,10 +61,10 @@ impl Announced {
         self.connector.as_fd().try_clone_to_owned()
     }
 
-    /// Tells `table` all that was announced until now.
+    /// Enters all announcements until now into `table`.
     pub(super) fn pump(&mut self, table: &mut Table) {
         self.fill();
-        // What is announced meanwhile is not of interest to whoever asks now.
+        // Announcements that come meanwhile are not of interest to the caller.
         for handled in 1..=self.events.len() {
             let Some(event) = self.events.pop_front() else {
                 break;
@@ -76,9 +76,8 @@ impl Announced {
         }
     }
 
-    /// Empties the queues of the kernel: events first, so that the costs of what they end are
-    /// there. A failing socket is as one that is empty: what is missed shows as processes without
-    /// an end.
+    /// Empties the queues of the kernel: events first, so that the costs of the exits among them are there. A
+    /// failing socket counts as an empty one: the effect is processes without an end.
     fn fill(&mut self) {
         let events = &mut self.events;
         let _ = self.connector.receive(|event| {
@@ -122,7 +121,7 @@ impl Announced {
         }
     }
 
-    /// Counts what was dropped. True: there was something, and the table may be wrong.
+    /// Counts dropped announcements. Returns true if there were some, so that the table may be wrong.
     pub(super) fn count_losses(&mut self, table: &Table) -> bool {
         let dropped = self.connector.dropped();
         let events = dropped.saturating_sub(self.events_dropped);
@@ -137,13 +136,13 @@ impl Announced {
         events > 0
     }
 
-    /// Looks for what only the records of costs know, because the event was dropped. To be called
-    /// after [`Announced::pump`], now and then.
+    /// Finds processes that only the records of costs show, because the event was dropped. To be called after
+    /// [`Announced::pump`], now and then.
     pub(super) fn sweep(&mut self, table: &mut Table) {
         self.sweeps += 1;
         let sweeps = self.sweeps;
-        // Events of what was recorded before the last sweep have been handled, but the one of the
-        // exit itself, which may take its time.
+        // Events of processes with records before the last sweep have been handled, except the one of the
+        // exit itself, which may be late.
         let due = self.costs.extract_if(|pid, pending| {
             let Some((_, since)) = &pending.last else {
                 return false;

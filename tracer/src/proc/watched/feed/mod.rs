@@ -1,4 +1,4 @@
-//! What the kernel tells of processes, on its way to the table, in the order in which it happened.
+//! The kernel's reports of processes on their way to the table, in the order of the events.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,35 +6,36 @@ use std::os::fd::OwnedFd;
 use flowtrace_schema::ProcessLayer;
 
 use super::table::Table;
-use crate::bpf::followed::Followed;
-use crate::bpf::successor::Successor;
+use crate::bpf::tail_call::TailCall;
+use crate::bpf::traced_pids::TracedPids;
 use crate::proc::tracepoints::{Guard, Tracepoints};
 
 mod announced;
 mod clocks;
-mod told;
+mod tracepoints;
 
 use announced::Announced;
-use told::Told;
+use tracepoints::TracepointFeed;
 
-/// Environment variable: set, programs are not asked though they could tell.
+/// Environment variable: if set, eBPF programs are not used.
 const BY_CONNECTOR: &str = "FLOWTRACE_PROCESSES_BY_CONNECTOR";
 
-/// What was told and not handled yet.
+/// Reports that were not handled yet.
 pub(crate) enum Feed {
-    /// By programs of ours, with all that can be known.
-    Told(Box<Told>),
-    /// By the proc connector, and taskstats where that may be had.
+    /// From eBPF programs, with all that can be known.
+    Tracepoints(Box<TracepointFeed>),
+    /// From the proc connector, and from taskstats where that can be had.
     Announced(Announced),
 }
 
-/// Programs of ours that are to tell.
+/// eBPF programs that are loaded and do not report yet.
 pub(crate) struct Ready(Tracepoints);
 
 impl Ready {
-    /// Those, where they may be had, that tell of these processes and all that they fork, or of all of the machine; `with_tables`: also
-    /// of what processes have open, where that can be told ([`Feed::contents`] says so).
-    pub(crate) fn load(processes: Option<Followed>, with_tables: bool) -> Option<Ready> {
+    /// Loads the programs, where that is possible, that report these processes and all that they fork, or all
+    /// of the machine; `with_tables`: also the open files of processes, where that is possible
+    /// ([`Feed::reports_files`]).
+    pub(crate) fn load(processes: Option<TracedPids>, with_tables: bool) -> Option<Ready> {
         if std::env::var_os(BY_CONNECTOR).is_some() {
             return None;
         }
@@ -43,77 +44,80 @@ impl Ready {
         all.flatten().or_else(lifetimes).map(Ready)
     }
 
-    /// Listens to them from now on; what is run when a call returns is the successor of that.
-    pub(crate) fn begin(self, returns: Option<&Successor>) -> Option<Feed> {
+    /// Begins to report; the program for returns of calls becomes a tail call of `returns`.
+    pub(crate) fn begin(self, returns: Option<&TailCall>) -> Option<Feed> {
         let Ready(mut tracepoints) = self;
         tracepoints.begin(returns).ok()?;
-        Some(Feed::Told(Box::new(Told::new(tracepoints))))
+        Some(Feed::Tracepoints(Box::new(TracepointFeed::new(
+            tracepoints,
+        ))))
     }
 }
 
 impl Feed {
-    /// Has the processes of a command, and the views with these devices, end with us, should we be killed, where processes are
-    /// told of.
+    /// Starts a guard: if flowtrace is killed, the processes of a command are ended, and the mounts with
+    /// these devices. `None`: there are no eBPF programs.
     pub(crate) fn guard(&self, views: &[u64]) -> Option<Guard> {
         match self {
-            Feed::Told(told) => told.guard(views),
+            Feed::Tracepoints(tracepoints) => tracepoints.guard(views),
             Feed::Announced(_) => None,
         }
     }
 
     /// True if open files are reported, and the calls that open them.
     pub(crate) fn reports_files(&self) -> bool {
-        matches!(self, Feed::Told(told) if told.reports_files())
+        matches!(self, Feed::Tracepoints(tracepoints) if tracepoints.reports_files())
     }
 
-    /// The same to the kernel's announcements.
+    /// Begins to listen to the kernel's announcements.
     ///
     /// # Errors
-    /// When it makes none here.
+    /// When the kernel makes none here.
     pub(super) fn announced() -> io::Result<Feed> {
         Announced::open().map(Feed::Announced)
     }
 
     pub(super) fn layer(&self) -> ProcessLayer {
         match self {
-            Feed::Told(_) => ProcessLayer::Tracepoints,
+            Feed::Tracepoints(_) => ProcessLayer::Tracepoints,
             Feed::Announced(_) => ProcessLayer::Connector,
         }
     }
 
-    /// Whether the kernel tells what each process used.
+    /// True if the kernel reports the costs of each process.
     pub(super) fn has_costs(&self) -> bool {
         match self {
-            Feed::Told(_) => true,
+            Feed::Tracepoints(_) => true,
             Feed::Announced(announced) => announced.has_costs(),
         }
     }
 
-    /// A descriptor that is readable when something was told, or when there is much of it.
+    /// A descriptor that is readable when something was reported, or when there is much of it.
     pub(super) fn signal(&self) -> io::Result<OwnedFd> {
         match self {
-            Feed::Told(told) => told.signal(),
+            Feed::Tracepoints(tracepoints) => tracepoints.signal(),
             Feed::Announced(announced) => announced.signal(),
         }
     }
 
-    /// Tells `table` all that was told until now.
+    /// Enters all reports until now into `table`.
     pub(super) fn pump(&mut self, table: &mut Table) {
         match self {
-            Feed::Told(told) => told.pump(table),
+            Feed::Tracepoints(tracepoints) => tracepoints.pump(table),
             Feed::Announced(announced) => announced.pump(table),
         }
     }
 
-    /// Counts what was dropped. True: there was something, and the table may be wrong.
+    /// Counts dropped reports. Returns true if there were some, so that the table may be wrong.
     pub(super) fn count_losses(&mut self, table: &Table) -> bool {
         match self {
-            Feed::Told(told) => told.count_losses(table),
+            Feed::Tracepoints(tracepoints) => tracepoints.count_losses(table),
             Feed::Announced(announced) => announced.count_losses(table),
         }
     }
 
-    /// Looks for what only one of several sources knows. To be called after [`Feed::pump`], now and then.
+    /// Finds processes that only one of several sources knows. To be called after [`Feed::pump`], now and
+    /// then.
     pub(super) fn sweep(&mut self, table: &mut Table) {
         if let Feed::Announced(announced) = self {
             announced.sweep(table);

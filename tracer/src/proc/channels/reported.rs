@@ -1,4 +1,4 @@
-//! Channels by calls of which the kernel tells what they did.
+//! Channels from calls whose result the kernel reports.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use super::super::tracepoints::Called;
 use super::Channels;
 
 impl Channels {
-    /// A process came by the channels among these descriptors.
-    pub(crate) fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    /// A process got the channels among these descriptors.
+    pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         let made = &*called.made;
         let found = made.channels().unwrap_or_default();
         {
@@ -28,6 +28,6 @@ impl Channels {
                 }
             }
         }
-        self.hold_all(tracee.pid, &found, || made.traffic(), now);
+        self.add_all(tracee.pid, &found, || made.traffic(), now);
     }
 }

@@ -1,4 +1,4 @@
-//! A process at a moment, as a program of ours in the kernel has told it.
+//! State of a process at one instant, as an eBPF program reported it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -30,19 +30,19 @@ const PAGE: u64 = 4096;
 /// Bits of a minor number within the kernel (include/linux/kdev_t.h).
 const MINOR_BITS: u32 = 20;
 
-/// What a process had open at its fork, its exec, or its end.
+/// The open files of a process at its fork, exec, or exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct BpfSnapshot {
     /// The process, and the thread that made the call.
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    /// At a fork: the new process has the same table of descriptors.
+    /// At a fork: true if the new process has the same table of descriptors.
     pub(super) is_shared: bool,
-    /// At an exec: the program's calls have the numbers of another architecture.
+    /// At an exec: true if the program's calls have the numbers of another architecture.
     pub(crate) is_foreign: bool,
-    /// There may be more than is told.
+    /// True if there may be more descriptors than reported.
     is_cut: bool,
-    /// By their numbers, in order.
+    /// Open files by descriptor, in ascending order.
     open: Vec<(i32, Open)>,
     /// At an exec and an open: the paths of the first descriptors.
     pub(crate) paths: BTreeMap<i32, OsString>,
@@ -52,11 +52,11 @@ pub(crate) struct Told {
     pub(super) directory: Option<PathBuf>,
     /// At an exec: the file mode creation mask.
     pub(crate) umask: Option<u32>,
-    /// Content of its pipes without a writer, as far as it was seen to be written, and as far as it is known.
+    /// Content of its pipes without a writer, as far as known from writes that were seen.
     pub(super) piped: BTreeMap<i32, String>,
     contents: OnceLock<BTreeMap<i32, String>>,
-    /// Of the process that has it as a child.
-    pub(super) of_parent: Option<Box<Told>>,
+    /// The snapshot of the process that is its parent.
+    pub(super) of_parent: Option<Box<BpfSnapshot>>,
 }
 
 /// A descriptor.
@@ -67,36 +67,36 @@ pub(super) struct Open {
     kind: u32,
     device: u64,
     inode: u64,
-    /// `None`: the filesystem has none.
+    /// Generation of the inode; `None`: the filesystem has none.
     generation: Option<u32>,
     position: u64,
     size: u64,
-    /// Of a pipe: how many bytes it may hold, and does, if nobody can add to it.
+    /// Size of a pipe's buffer, and its unread bytes if nobody can add to them.
     capacity: u64,
     left: Option<u32>,
 }
 
-impl Told {
-    /// From what the record of a table tells. `None`: it is cut short.
-    pub(super) fn of_table(tid: u32, is_cut: bool, table: &[u8]) -> Option<Told> {
+impl BpfSnapshot {
+    /// Decodes the record of a table. `None`: it is truncated.
+    pub(super) fn of_table(tid: u32, is_cut: bool, table: &[u8]) -> Option<BpfSnapshot> {
         let entries = table.get(ENTRIES..)?.chunks_exact(ENTRY);
         let open = entries.filter_map(Open::read).collect();
-        Told::new((half(table, PROCESS)?, tid), is_cut, table, open)
+        BpfSnapshot::new((half(table, PROCESS)?, tid), is_cut, table, open)
     }
 
-    /// Of a process and one of its threads. `None`: `traffic` is cut short.
+    /// A snapshot of a process and one of its threads. `None`: `traffic` is truncated.
     pub(super) fn new(
         (pid, tid): (u32, u32),
         is_cut: bool,
         traffic: &[u8],
         mut open: Vec<(i32, Open)>,
-    ) -> Option<Told> {
+    ) -> Option<BpfSnapshot> {
         let traffic = |index: usize| word(traffic, 8 * index);
-        // Of a number that is told twice the last one holds.
+        // If a descriptor was reported twice, the last report holds.
         open.reverse();
         open.sort_by_key(|(fd, _)| *fd);
         open.dedup_by_key(|(fd, _)| *fd);
-        Some(Told {
+        Some(BpfSnapshot {
             pid,
             tid,
             is_shared: false,
@@ -128,8 +128,8 @@ impl Told {
         })
     }
 
-    /// Keeps the content of pipes without a writer: as it was written, or as it is there now. May wait for the process,
-    /// if that is in an exec.
+    /// Reads the content of pipes without a writer: as it was written, or as it is there now. May wait for
+    /// the process, if that is in an exec.
     pub(crate) fn keep_contents(&self) {
         let contents = self.unread().filter_map(|(fd, ..)| {
             let piped = self.piped.get(&fd).cloned();
@@ -138,13 +138,13 @@ impl Told {
         let _ = self.contents.set(contents.collect());
     }
 
-    /// Whether a call that made one descriptor has opened a pipe with a name, or one that is open already.
+    /// True if a call that made one descriptor has opened a named pipe, or a pipe that is open already.
     pub(crate) fn is_fifo(&self) -> bool {
         let mut open = self.open.iter();
         open.any(|(_, open)| open.kind & libc::S_IFMT == libc::S_IFIFO)
     }
 
-    /// Whether the call that gave descriptor `fd` made the file.
+    /// True if the call that returned descriptor `fd` made the file.
     pub(crate) fn is_created(&self, fd: i32) -> bool {
         /// `FMODE_CREATED` of include/linux/fs.h.
         const CREATED: u32 = 0x10_0000;
@@ -163,7 +163,7 @@ impl Told {
 }
 
 impl Open {
-    /// What an entry of a table tells, by its number. `None`: it is cut short.
+    /// Decodes an entry of a table, with its descriptor. `None`: it is truncated.
     pub(super) fn read(entry: &[u8]) -> Option<(i32, Open)> {
         let device = half(entry, DEVICE)?;
         let minor = device & ((1 << MINOR_BITS) - 1);
@@ -185,7 +185,7 @@ impl Open {
         Some((half(entry, DESCRIPTOR)?.cast_signed(), open))
     }
 
-    /// Whether an inode of its number is it, as far as generations are known.
+    /// True if an inode of the same number is this one, as far as generations are known.
     fn is_of_generation(&self, found: Option<u32>) -> bool {
         let both = self.generation.zip(found);
         both.is_none_or(|(own, found)| own == found)
@@ -200,7 +200,7 @@ impl Open {
     }
 }
 
-impl ProcessSnapshot for Told {
+impl ProcessSnapshot for BpfSnapshot {
     fn shares_descriptors(&self) -> Option<bool> {
         Some(self.is_shared)
     }
@@ -214,7 +214,7 @@ impl ProcessSnapshot for Told {
         Some(match open.kind & libc::S_IFMT {
             libc::S_IFIFO | libc::S_IFSOCK => Target::Channel(open.inode),
             libc::S_IFCHR => Target::Terminal,
-            // What has no name has no type either.
+            // A file without a name has no type either.
             0 => Target::Event,
             _ => Target::File,
         })
@@ -225,10 +225,10 @@ impl ProcessSnapshot for Told {
             let open = self.open(fd)?;
             let channel = open.channel(fd).and_then(|channel| channel.text());
             let path = || self.paths.get(&fd).cloned();
-            let look = || Some(links::target(self.pid, fd)?.into_os_string());
+            let link = || Some(links::target(self.pid, fd)?.into_os_string());
             channel
                 .or_else(path)
-                .or_else(look)
+                .or_else(link)
                 .or(Some(OsString::new()))
         })
     }
@@ -244,13 +244,14 @@ impl ProcessSnapshot for Told {
         Some(((open.device, open.inode), open.size))
     }
 
-    /// The kernel's own numbers do not tell all, nor what each filesystem makes of them: so it is looked for under the name, and
-    /// by the descriptor where another device has that name, or makes up its number. Not by the descriptor first: a process
-    /// that has ended meanwhile makes the kernel take all that was looked at of it out of its cache.
+    /// The kernel's own numbers are not the attributes that each filesystem reports. So the file is read
+    /// under its name, and by its descriptor where another device has that name, or makes up its number. The
+    /// name comes first: reading the descriptor of a process that has ended meanwhile makes the kernel drop
+    /// all its cached /proc entries.
     fn attributes(&self, fd: i32) -> Option<Attributes> {
         let open = self.regular(fd)?;
-        // Since it was told of it may be gone, and its number another file's. What is there is asked who it is after it was
-        // looked at: one that comes in between is not taken for it.
+        // Since the report the file may be gone, and its number another file's. So its identity is checked
+        // after its attributes were read: a file that was made in between is not mistaken for it.
         let it_is = |name: &CStr| {
             let found = stat::known(AT_FDCWD, name).ok()?;
             let is_it = found.ino == open.inode
@@ -275,20 +276,20 @@ impl ProcessSnapshot for Told {
         })
     }
 
-    fn as_told(&self, fd: i32) -> Option<Attributes> {
+    fn as_reported(&self, fd: i32) -> Option<Attributes> {
         let open = self.regular(fd)?;
         let inode = (open.device, open.inode);
         Some(Attributes {
             generation: open.generation,
-            ..Attributes::told(inode, open.kind, open.size)
+            ..Attributes::reported(inode, open.kind, open.size)
         })
     }
 
     fn channels(&self) -> Option<Vec<Descriptor>> {
-        let told = self.open.iter();
-        let mut all: Vec<_> = told.filter_map(|(fd, open)| open.channel(*fd)).collect();
+        let open = self.open.iter();
+        let mut all: Vec<_> = open.filter_map(|(fd, open)| open.channel(*fd)).collect();
         if self.is_cut {
-            // Of one that has ended meanwhile nothing more is known.
+            // Nothing more is known of a process that has ended meanwhile.
             let last = self.open.last().map_or(-1, |(fd, _)| *fd);
             let mut others = descriptors::of(self.pid).unwrap_or_default();
             others.retain(|other| other.fd > last);

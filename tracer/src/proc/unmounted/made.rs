@@ -1,9 +1,9 @@
-//! Whether an open made its file, where the name means something else than to us: in another mount namespace, or
-//! below another root.
+//! Decides if an open made its file, for processes in another mount namespace or below another root, whose
+//! names mean other files than ours.
 //!
-//! At its begin nobody can say whether the file is there without a look at the program's own paths, which may lead through
-//! our views and wait for ourselves. Afterwards the file tells: one that was just made has the moment of its
-//! birth as all its times, and the trace has not seen it before.
+//! At its begin this is unknown without a lookup of the program's own path, which may lead through mounts of
+//! flowtrace and wait for ourselves. Afterwards the file shows it: all times of a file that was just made are
+//! its birth time, and the trace has not seen it before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::stat::Attributes;
 
-/// The times of files are those of the last tick of the kernel, which may lie before the call.
+/// Times of files are those of the last tick of the kernel, which may lie before the call.
 const TICK: Duration = Duration::from_millis(20);
 
-/// From where paths are looked up.
+/// Root and mount namespace in which paths are looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Home {
     namespace: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// That of a task, as long as it lives.
+    /// Those of a task, as long as it lives.
     pub(super) fn of(tid: u32) -> Option<Home> {
         let link = |name: &str| fs::read_link(format!("/proc/{tid}/{name}")).ok();
         Some(Home {
@@ -32,10 +32,10 @@ impl Home {
     }
 }
 
-/// Whether a file, which was empty when it had been opened, was made no longer than this ago.
+/// True if a file, which was empty when it had been opened, was made at most `ago_ns` ago.
 pub(super) fn is_fresh(attributes: &Attributes, ago_ns: u64) -> bool {
     let born = attributes.birth.unwrap_or(attributes.changed);
-    // Without a birth one that was emptied is known by having been read before.
+    // Without a birth time, a file that was only truncated is recognised by an older time of reading.
     let accessed = attributes.birth.map_or(attributes.accessed, |_| born);
     let is_untouched = [attributes.modified, attributes.changed, accessed]
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn is_fresh(attributes: &Attributes, ago_ns: u64) -> bool {
             born.nanoseconds,
         ))
         .and_then(|born| SystemTime::now().duration_since(born).ok());
-    // A birth that lies ahead is that of another clock.
+    // A birth time in the future is of another clock.
     is_untouched && age.is_some_and(|age| age <= Duration::from_nanos(ago_ns) + TICK)
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use crate::stat;
 
     #[test]
-    fn a_file_that_was_just_made_is_told_from_one_that_was_there() {
+    fn a_file_that_was_just_made_is_distinguished_from_one_that_was_there() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("x");
         let file = fs::File::create(&path).unwrap();

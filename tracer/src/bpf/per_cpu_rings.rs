@@ -1,10 +1,10 @@
 //! Rings of records of one size, one for each CPU, that programs write without a helper and without a lock.
 //!
-//! A record is a slot of an array that both sides have mapped. The writer takes the next slot of its CPU (`take_slot` of
-//! tracer/bpf/calls.bpf.c), and last writes which round of the ring it is in: by that alone the reader knows that the
-//! slot is complete, whatever else runs on that CPU in between. The kernel's own ring ([`super::ring`]) takes a lock and
-//! two helpers for a record, which is most of what recording a call costs, but takes records of all sizes and can wake
-//! the reader.
+//! A record is a slot of an array that both sides have mapped. The writer takes the next slot of its CPU
+//! (`take_slot` of tracer/bpf/calls.bpf.c), and writes the number of its round of the ring last: by this
+//! number the reader knows that the slot is complete, whatever else runs on that CPU in between. The kernel's
+//! own ring ([`super::ring`]) takes a lock and two helpers for a record, which is most of the cost of
+//! recording a call, but takes records of all sizes and can wake the reader.
 //!
 //! For x86-64, where stores are seen in the order in which they are made.
 #![expect(unsafe_code)]
@@ -19,42 +19,42 @@ use super::object::Use;
 /// Bytes of a slot (`struct slot` of tracer/bpf/events.h), as a power of 2: a cache line.
 const SLOT_BITS: u32 = 6;
 pub(crate) const SLOT: usize = 1 << SLOT_BITS;
-/// In a slot, the word with the writer's mark, and in its upper half the round.
+/// In a slot, the word with the writer's mark in its lower half and the round in its upper half.
 const MARK: usize = 12;
 /// Bits of the writer's mark.
 const MARK_BITS: i32 = 16;
 
-/// CPUs that programs have room for (`MAX_CPUS`).
+/// Most CPUs that the programs support (`MAX_CPUS`).
 const CPUS: usize = 1024;
-/// Bytes of the state of a ring (`struct ring_state`), and the place of the number of slots that were read.
+/// Bytes of the state of a ring (`struct ring_state`), and the offset of the number of slots that were read.
 const STATE: usize = 128;
 const READ: usize = 64;
 
 /// All rings.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct PerCpuRings {
     slots: Mapped,
     states: Mapped,
     /// Slots of a ring, as a power of 2.
     bits: u32,
     cpus: u32,
-    /// Slots that were read of each.
+    /// Slots that were read of each ring.
     read: Vec<u64>,
 }
 
-impl Lanes {
-    /// A ring of `size` bytes, a power of 2 of at least 16 KiB, for each of so many CPUs.
+impl PerCpuRings {
+    /// A ring of `size` bytes, a power of 2 of at least 16 KiB, for each of `cpus` CPUs.
     ///
     /// # Errors
-    /// When the kernel refuses, or there are more CPUs than the programs have room for.
-    pub(crate) fn new(cpus: u32, size: usize) -> io::Result<Lanes> {
+    /// When the kernel refuses, or there are more CPUs than the programs support.
+    pub(crate) fn new(cpus: u32, size: usize) -> io::Result<PerCpuRings> {
         if cpus as usize > CPUS {
             return Err(io::Error::other(format!(
                 "{cpus} CPUs are more than {CPUS}"
             )));
         }
         let bits = (size >> SLOT_BITS).ilog2();
-        Ok(Lanes {
+        Ok(PerCpuRings {
             slots: Mapped::new(SLOT, cpus << bits)?,
             states: Mapped::new(STATE * CPUS, 1)?,
             bits,
@@ -76,8 +76,8 @@ impl Lanes {
         ]
     }
 
-    /// Hands over what waits, with its mark, processor by processor; returns how much of a ring was in use at most, from 0 to 1. Behind
-    /// a record that is being written others may be complete: they come the next time.
+    /// Calls `record` with each waiting record and its mark, CPU by CPU. Returns the largest used fraction of
+    /// a ring, from 0 to 1. Complete records after one that is still being written come the next time.
     pub(crate) fn drain(&mut self, mut record: impl FnMut(u16, &[u8; SLOT])) -> f64 {
         let mut most = 0;
         for cpu in 0..self.cpus as usize {
@@ -91,7 +91,8 @@ impl Lanes {
                 if mark >> MARK_BITS != round(at, self.bits) {
                     break;
                 }
-                // SAFETY: whoever wrote it has said that it is complete, and does not write there until we have told that it is read.
+                // SAFETY: its writer has marked it complete, and does not write there until it is reported as
+                // read.
                 record(mark as u16, unsafe { slot.cast().as_ref() });
                 at += 1;
             }
@@ -106,7 +107,7 @@ impl Lanes {
     }
 }
 
-/// What the upper half of a mark has in slot `at`: never that of the round before, nor 0 in the first.
+/// The upper half of the mark in slot `at`: never that of the round before, nor 0 in the first round.
 fn round(at: u64, bits: u32) -> u32 {
     ((at >> bits) as u32).wrapping_add(1) & 0xffff
 }

@@ -1,4 +1,4 @@
-//! Which file a call means, and which paths need no look.
+//! Paths of the files that calls name, and paths that need no check.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,12 +9,12 @@ use flowtrace_schema::is_system_path;
 use super::super::links;
 use super::Tracee;
 
-/// The absolute path that a call means, links not followed.
+/// The absolute path that a call names, links not followed.
 pub(super) fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
     named(tracee, directory, path).map(|path| without_dots(&path))
 }
 
-/// The same with the dots that the call has in it.
+/// The absolute path with the dots that the call has in it.
 pub(super) fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
     let path = Path::new(path);
     if path.is_absolute() {
@@ -54,7 +54,7 @@ pub(super) fn has_dots(path: &[u8]) -> bool {
     path.windows(2).any(|part| part == b"/." || part == b"//")
 }
 
-/// What the kernel makes up.
+/// True for paths of files that the kernel makes up.
 pub(super) fn is_kernels(path: &[u8]) -> bool {
     [&b"/proc/"[..], b"/sys/", b"/dev/"]
         .iter()
@@ -62,7 +62,7 @@ pub(super) fn is_kernels(path: &[u8]) -> bool {
         && is_system_path(path)
 }
 
-/// `/dev/fd/3`, `/dev/stdin`, `/proc/self/fd/3`.
+/// True for `/dev/fd/3`, `/dev/stdin`, `/proc/self/fd/3`.
 pub(super) fn stands_for_descriptor(path: &[u8]) -> bool {
     path.starts_with(b"/dev/fd/")
         || path.starts_with(b"/dev/std")

@@ -1,4 +1,4 @@
-//! Files that a program has open from its begin on: how far each has come at the begin and at the end.
+//! Files that programs inherit open: position and size at the begin and at the end.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use super::super::observer::Tracee;
 use super::super::snapshot::{LiveSnapshot, ProcessSnapshot};
 use crate::stat::Attributes;
 
-/// Files that programs have open from their begin on, by process.
+/// Files that programs inherited open, by process.
 #[derive(Debug, Default)]
 pub(super) struct InheritedFiles {
-    pub(super) held: HashMap<u32, Vec<InheritedFile>>,
-    /// Of each process that was forked, by whom.
+    pub(super) files: HashMap<u32, Vec<InheritedFile>>,
+    /// Parent of each forked process.
     pub(super) parents: HashMap<u32, u32>,
-    /// Files that had another name already when the programs that were over were told of.
+    /// Files that had another name already when the end of their program was reported.
     pub(super) late: Vec<Late>,
 }
 
-/// A file that a program has open from its begin on.
+/// A file that a program inherited open.
 #[derive(Debug)]
 pub(super) struct InheritedFile {
     pub(super) fd: i32,
@@ -28,35 +28,35 @@ pub(super) struct InheritedFile {
     pub(super) path: PathBuf,
     /// Device and inode.
     pub(super) inode: (u64, u64),
-    /// The same as moments tell it.
-    pub(super) told: (u64, u64),
-    /// Access mode and whether it appends.
+    /// Device and inode as snapshots have them.
+    pub(super) reported: (u64, u64),
+    /// Access mode and `O_APPEND`.
     pub(super) flags: i32,
     pub(super) since_ns: u64,
     pub(super) then: Extent,
-    /// How it is at the end; `None`: not looked at, or not to be seen.
+    /// State at the end; `None`: not read, or unknown.
     pub(super) now: Option<Extent>,
-    /// What its children moved.
+    /// Bytes that the program's children moved.
     pub(super) by_children: u64,
 }
 
-/// A file of which is not known how it was when its program was over.
+/// A file whose state at the end of its program is unknown.
 #[derive(Debug)]
 pub(super) struct Late {
-    pub(super) held: InheritedFile,
+    pub(super) file: InheritedFile,
     pub(super) tracee: Tracee,
     pub(super) usage: Usage,
     pub(super) end_ns: u64,
 }
 
-/// How far an open file has come, bytes.
+/// Position and size of an open file, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) position: u64,
     pub(super) size: u64,
 }
 
-/// What a program moved through a file, as one call.
+/// The bytes that a program moved through a file, as one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) file: FileId,
@@ -64,7 +64,7 @@ pub(super) struct Moved {
     pub(super) op: Op,
     /// Begin of the program.
     pub(super) since_ns: u64,
-    /// Position then.
+    /// Position at that time.
     pub(super) offset: u64,
     pub(super) bytes: u64,
     /// Size of the file at the end of the program, bytes.
@@ -82,24 +82,24 @@ impl InheritedFiles {
         &mut self,
         (pid, fd): (u32, i32),
         (flags, position): (u32, u64),
-        (file, path, attributes, told): (FileId, &Path, &Attributes, (u64, u64)),
+        (file, path, attributes, reported): (FileId, &Path, &Attributes, (u64, u64)),
         now: u64,
     ) {
         let (flags, inode) = (flags as i32, (attributes.dev, attributes.ino));
-        let held = self.held.entry(pid).or_default();
+        let files = self.files.entry(pid).or_default();
         // `> out 2>&1` is one open file.
-        if held
+        if files
             .iter()
-            .any(|held| (held.inode, held.flags) == (inode, flags))
+            .any(|file| (file.inode, file.flags) == (inode, flags))
         {
             return;
         }
-        held.push(InheritedFile {
+        files.push(InheritedFile {
             fd,
             file,
             path: path.to_owned(),
             inode,
-            told,
+            reported,
             flags,
             since_ns: now,
             then: Extent::of(flags, position, attributes.size),
@@ -109,14 +109,14 @@ impl InheritedFiles {
     }
 
     /// A program is about to end: its descriptors are still there, unless it closed them.
-    pub(super) fn look(&mut self, pid: u32, moment: &dyn ProcessSnapshot) {
+    pub(super) fn check(&mut self, pid: u32, snapshot: &dyn ProcessSnapshot) {
         let parent = self.parents.get(&pid).copied();
-        for held in self.held.get_mut(&pid).into_iter().flatten() {
-            held.look(moment, parent);
+        for file in self.files.get_mut(&pid).into_iter().flatten() {
+            file.check(snapshot, parent);
         }
     }
 
-    /// A program is over and used this: what it moved.
+    /// A program is over and used `usage`. Returns the bytes that it moved.
     pub(super) fn over(
         &mut self,
         tracee: Tracee,
@@ -124,25 +124,25 @@ impl InheritedFiles {
         exec: Option<&dyn ProcessSnapshot>,
         now: u64,
     ) -> Vec<Moved> {
-        /// Files that were removed are never found.
+        /// Bound on files that are not found: those that were removed never are.
         const MOST_LATE: usize = 1 << 10;
         let pid = tracee.pid;
         let mut found = Vec::new();
         let parent = self.parents.get(&pid).copied();
-        for mut held in self.held.remove(&pid).unwrap_or_default() {
-            held.look(exec.unwrap_or(&LiveSnapshot(pid)), parent);
-            if held.now.is_none() {
+        for mut file in self.files.remove(&pid).unwrap_or_default() {
+            file.check(exec.unwrap_or(&LiveSnapshot(pid)), parent);
+            if file.now.is_none() {
                 if self.late.len() == MOST_LATE {
                     self.late.remove(0);
                 }
                 self.late.push(Late {
-                    held,
+                    file,
                     tracee,
                     usage: *usage,
                     end_ns: now,
                 });
-            } else if let Some(moved) = held.moved(usage) {
-                self.moved_below(pid, held.inode, moved.bytes);
+            } else if let Some(moved) = file.moved(usage) {
+                self.moved_below(pid, file.inode, moved.bytes);
                 found.push(moved);
             }
         }
@@ -151,21 +151,21 @@ impl InheritedFiles {
 
     /// A process is over.
     pub(super) fn ended(&mut self, pid: u32) {
-        self.held.remove(&pid);
+        self.files.remove(&pid);
         self.parents.remove(&pid);
     }
 
-    /// Tells all above `pid` that have the same file what it moved.
+    /// Adds the bytes that `pid` moved to all its ancestors that have the same file.
     pub(super) fn moved_below(&mut self, pid: u32, inode: (u64, u64), bytes: u64) {
         let mut at = pid;
-        // Each has an older parent, but ids are used again.
+        // The chain ends at the oldest process, but ids are used again: so it is bounded.
         for _ in 0..self.parents.len() {
             let Some(&parent) = self.parents.get(&at) else {
                 return;
             };
-            for held in self.held.get_mut(&parent).into_iter().flatten() {
-                if held.inode == inode {
-                    held.by_children = held.by_children.saturating_add(bytes);
+            for file in self.files.get_mut(&parent).into_iter().flatten() {
+                if file.inode == inode {
+                    file.by_children = file.by_children.saturating_add(bytes);
                 }
             }
             at = parent;
@@ -174,7 +174,7 @@ impl InheritedFiles {
 }
 
 impl Extent {
-    /// What is appended goes to the end, wherever the position is.
+    /// The state; the position of a file in append mode is its end.
     fn of(flags: i32, position: u64, size: u64) -> Extent {
         let appends = flags & libc::O_APPEND != 0;
         Extent {
@@ -185,15 +185,15 @@ impl Extent {
 }
 
 impl InheritedFile {
-    /// Takes note of how the file is now, once: by the descriptor of its process, by one of its
-    /// parent, who mostly waits with it open, or by its name.
-    pub(super) fn look(&mut self, moment: &dyn ProcessSnapshot, parent: Option<u32>) {
+    /// Records the present state of the file, once: by the descriptor of its process, by one of its parent,
+    /// which mostly waits with the file open, or by its name.
+    pub(super) fn check(&mut self, snapshot: &dyn ProcessSnapshot, parent: Option<u32>) {
         if self.now.is_none() {
-            let own = self.seen_at(self.told, moment, self.fd);
+            let own = self.seen_at(self.reported, snapshot, self.fd);
             let of_parent = || {
                 let parent = parent?;
-                match moment.of_parent(parent) {
-                    Some(parent) => self.seen_in(self.told, parent),
+                match snapshot.of_parent(parent) {
+                    Some(parent) => self.seen_in(self.reported, parent),
                     None => self.seen_in(self.inode, &LiveSnapshot(parent)),
                 }
             };
@@ -201,19 +201,24 @@ impl InheritedFile {
         }
     }
 
-    /// How the file is, if descriptor `fd` is it, which this kind of moments calls `inode`.
-    fn seen_at(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot, fd: i32) -> Option<Extent> {
-        let (_, size) = moment.extent(fd).filter(|(found, _)| *found == inode)?;
-        let (flags, position) = moment.state(fd)?;
+    /// The state of the file, if descriptor `fd` is open on it; snapshots of this kind name it `inode`.
+    fn seen_at(
+        &self,
+        inode: (u64, u64),
+        snapshot: &dyn ProcessSnapshot,
+        fd: i32,
+    ) -> Option<Extent> {
+        let (_, size) = snapshot.extent(fd).filter(|(found, _)| *found == inode)?;
+        let (flags, position) = snapshot.state(fd)?;
         (flags as i32 == self.flags).then(|| Extent::of(self.flags, position, size))
     }
 
-    fn seen_in(&self, inode: (u64, u64), moment: &dyn ProcessSnapshot) -> Option<Extent> {
-        let mut numbers = moment.numbers().into_iter();
-        numbers.find_map(|fd| self.seen_at(inode, moment, fd))
+    fn seen_in(&self, inode: (u64, u64), snapshot: &dyn ProcessSnapshot) -> Option<Extent> {
+        let mut numbers = snapshot.numbers().into_iter();
+        numbers.find_map(|fd| self.seen_at(inode, snapshot, fd))
     }
 
-    /// A name tells of a size alone, and so of what was written at the end.
+    /// The state by name: only the size is known, which is the position of a writer at the end.
     pub(super) fn seen_by_name(&self) -> Option<Extent> {
         let found = match near::behind(&self.path) {
             Found::Is(there) => Some(there.attributes),

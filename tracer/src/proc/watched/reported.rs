@@ -1,4 +1,4 @@
-//! What the table makes of events that tell all: execs with what is run, ends with what was used.
+//! Updates of the table by complete events: execs with their image, exits with their costs.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::proc::environment::stands_for;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::Image;
 use crate::proc::topology::CallKind;
-use crate::proc::tracepoints::{Called, Told};
+use crate::proc::tracepoints::{BpfSnapshot, Called};
 
 impl Table {
-    /// Whether a thread that began then may be one of process `pid` as it is in the table: its id may be
-    /// another one's by now.
+    /// True if a thread that began at `monotonic_ns` may be one of process `pid` as it is in the table: the
+    /// id may be another one's by now.
     pub(super) fn may_be(&self, pid: u32, monotonic_ns: u64) -> bool {
-        /// Both are cut off to ticks, at moments that differ a little.
+        /// Both are rounded down to ticks, at slightly different times.
         const SLACK: u64 = 3;
         let ticks = Clock::boot_of(monotonic_ns) / tick_ns();
         let process = self.processes.get(&pid);
         process.is_some_and(|process| ticks + SLACK >= process.start_ticks)
     }
 
-    /// Whether there is a process with this number that is not just being started.
+    /// True if there is a process with this pid that is not just being started.
     pub(super) fn is_there(&self, pid: u32) -> bool {
         self.processes.contains_key(&pid) && !self.is_launching(pid)
     }
 
-    /// Process `pid`, which was just forked, has this number in its own pid namespace.
+    /// Process `pid`, which was just forked, has pid `inner` in its own pid namespace.
     pub(super) fn numbers_itself(&mut self, pid: u32, inner: Option<u32>) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.inner_pid = inner;
@@ -47,8 +47,9 @@ impl Table {
         }
     }
 
-    /// For how much longer the program of process `pid` has lived by then, with all its threads, than it had a processor or waited for
-    /// one, when that was `had_ns` for all programs of the process.
+    /// The difference between the life of the program of process `pid` until then, summed over its threads,
+    /// and the time that it had a CPU or waited for one, if that was `had_ns` for all programs of the
+    /// process.
     pub(super) fn lived_beyond(&self, pid: u32, had_ns: u64, monotonic_ns: u64) -> u64 {
         let Some(process) = self.processes.get(&pid) else {
             return u64::MAX;
@@ -59,11 +60,11 @@ impl Table {
         lives.saturating_sub(had_ns.saturating_sub(before))
     }
 
-    /// The last thread of process `moment.pid` begins to end it.
-    pub(super) fn exiting(&mut self, moment: Box<Told>, monotonic_ns: u64) {
-        if let Some(thread) = self.tracee(moment.tid) {
+    /// The last thread of process `snapshot.pid` begins to exit.
+    pub(super) fn exiting(&mut self, snapshot: Box<BpfSnapshot>, monotonic_ns: u64) {
+        if let Some(thread) = self.tracee(snapshot.tid) {
             let at = self.clock.at(monotonic_ns);
-            self.note(thread, at, What::Exiting(moment));
+            self.note(thread, at, What::Exiting(snapshot));
         }
     }
 
@@ -101,7 +102,7 @@ impl Table {
         }
     }
 
-    /// Process `pid` runs a new program, with this environment. `so_far` is what it used before.
+    /// Process `pid` runs a new program, with this environment. `so_far` are its costs before.
     pub(super) fn executed_as(
         &mut self,
         pid: u32,
@@ -109,18 +110,20 @@ impl Table {
         mut image: Image,
         environ: Option<Vec<u8>>,
         so_far: &Costs,
-        moment: Option<Arc<Told>>,
+        snapshot: Option<Arc<BpfSnapshot>>,
     ) {
         let at = self.clock.at(monotonic_ns);
         let is_first = self.launching.take_if(|of| of.root == pid).is_some();
-        let is_foreign = moment.as_ref().is_some_and(|moment| moment.is_foreign);
+        let is_foreign = snapshot
+            .as_ref()
+            .is_some_and(|snapshot| snapshot.is_foreign);
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
         if !std::mem::take(&mut process.first_is_over) {
             process.lived(None, at);
         }
-        // Of the other threads, which are gone, the ends may be told later.
+        // The exits of the other threads, which are gone, may be reported later.
         let late = self.threads.values().filter(|thread| thread.pid == pid);
         for thread in late {
             process.lived(Some(thread.start_ns), at);
@@ -131,7 +134,7 @@ impl Table {
             let usage = process.usage(Some(so_far));
             let over = What::ImageOver {
                 usage: Box::new(usage),
-                exec: moment.clone(),
+                exec: snapshot.clone(),
                 by_exec: true,
             };
             self.note(Tracee::first_of(pid, row.upid), at, over);
@@ -191,7 +194,7 @@ impl Table {
             let executed = Executed {
                 prev: (!is_first).then_some(before.upid),
                 environ,
-                moment,
+                snapshot,
             };
             let tracee = Tracee::first_of(pid, upid);
             self.note(tracee, at, What::Executed(Box::new(executed)));

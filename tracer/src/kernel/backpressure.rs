@@ -1,8 +1,10 @@
-//! Between the thread that empties the rings and those that want something of it: an end, or room in the rings.
+//! Signals between the thread that empties the rings and threads that wait for it: for free space in the
+//! rings, or for its end.
 //!
-//! What a program in the kernel finds no room for would be lost. So it stops whoever makes calls while a ring is half
-//! full ([`super::programs`]), after the call, and the tracer keeps the thread until the ring was emptied and not too much of
-//! what was in it is still to be joined. The slowest of all then sets the pace, and nothing is lost.
+//! A record without space in its ring would be lost. So an eBPF program stops a thread that makes calls while
+//! a ring is half full ([`super::programs`]), after the call, and the tracer keeps the thread stopped until
+//! the ring was emptied and little of its content is still to be joined. The slowest part then sets the pace,
+//! and nothing is lost.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,13 +15,13 @@ use std::time::{Duration, Instant};
 use nix::poll::PollFd;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Longest time that a thread is kept. Whatever keeps the reader that long is better met by losses, which are
-/// counted, than by a command that hangs.
+/// Longest time that a thread is kept stopped. If the reader is behind for longer, losses, which are counted,
+/// are better than a command that hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// The state that both sides share.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Backpressure {
     wake: EventFd,
     ends: AtomicBool,
     state: Mutex<State>,
@@ -28,19 +30,19 @@ pub(super) struct Room {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often the rings were emptied.
+    /// Number of times that the rings were emptied.
     emptied: u64,
-    /// Little of what was in them is still to be joined.
+    /// True if little of their content is still to be joined.
     keeps_up: bool,
-    /// Nobody empties them any more.
+    /// True if the rings will not be emptied any more.
     over: bool,
 }
 
-impl Room {
+impl Backpressure {
     /// # Errors
     /// When there are no descriptors left.
-    pub(super) fn new() -> io::Result<Room> {
-        Ok(Room {
+    pub(super) fn new() -> io::Result<Backpressure> {
+        Ok(Backpressure {
             wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             ends: AtomicBool::new(false),
             state: Mutex::default(),
@@ -48,7 +50,7 @@ impl Room {
         })
     }
 
-    /// Waits until the rings have room.
+    /// Waits until the rings have free space.
     pub(super) fn wait(&self) {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.state();
@@ -64,31 +66,32 @@ impl Room {
         }
     }
 
-    /// The reader has looked: whether it emptied the rings, and whether what it read is joined about as fast.
-    pub(super) fn looked(&self, emptied: bool, keeps_up: bool) {
+    /// The reader has read the rings. `emptied`: all of them; `keeps_up`: its samples are joined about as
+    /// fast as they come.
+    pub(super) fn rings_read(&self, emptied: bool, keeps_up: bool) {
         let mut state = self.state();
         state.emptied += u64::from(emptied);
         state.keeps_up = keeps_up;
         self.changed.notify_all();
     }
 
-    /// The reader is to look for the last time.
+    /// Makes the reader read for the last time.
     pub(super) fn end(&self) {
         self.ends.store(true, Ordering::Release);
         let _ = self.wake.write(1);
     }
 
-    /// Whether it is.
+    /// True if the reader is to read for the last time.
     pub(super) fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// What becomes readable when the reader is to look at once.
+    /// Readable when the reader is to read at once.
     pub(super) fn wakes(&self) -> PollFd<'_> {
         PollFd::new(self.wake.as_fd(), nix::poll::PollFlags::POLLIN)
     }
 
-    /// It is about to.
+    /// The reader is about to read.
     pub(super) fn woken(&self) {
         let _ = self.wake.read();
     }
@@ -98,8 +101,8 @@ impl Room {
     }
 }
 
-/// Held by the reader: whatever ends it, nobody waits for it any more.
-pub(super) struct Reading<'a>(pub(super) &'a Room);
+/// Kept by the reader: when it ends, however it does, no thread waits for it any more.
+pub(super) struct Reading<'a>(pub(super) &'a Backpressure);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
@@ -116,34 +119,34 @@ mod tests {
 
     #[test]
     fn whoever_waits_goes_on_when_the_rings_are_empty_and_the_rest_is_joined() {
-        let room = Arc::new(Room::new().unwrap());
-        room.looked(true, true);
-        let (tell, told) = channel();
+        let backpressure = Arc::new(Backpressure::new().unwrap());
+        backpressure.rings_read(true, true);
+        let (sender, receiver) = channel();
         let waiting = {
-            let room = Arc::clone(&room);
+            let backpressure = Arc::clone(&backpressure);
             std::thread::spawn(move || {
-                room.wait();
-                tell.send(()).unwrap();
+                backpressure.wait();
+                sender.send(()).unwrap();
             })
         };
-        // It asks to be looked for.
-        while room.wake.read().is_err() {
+        // The thread asks for a read.
+        while backpressure.wake.read().is_err() {
             std::thread::yield_now();
         }
-        room.looked(true, false);
-        room.looked(false, false);
-        assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
-        room.looked(false, true);
-        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        backpressure.rings_read(true, false);
+        backpressure.rings_read(false, false);
+        assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
+        backpressure.rings_read(false, true);
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap();
         waiting.join().unwrap();
     }
 
     #[test]
     fn nobody_waits_for_a_reader_that_is_gone() {
-        let room = Room::new().unwrap();
-        drop(Reading(&room));
-        room.wait();
-        room.end();
-        assert!(room.ends());
+        let backpressure = Backpressure::new().unwrap();
+        drop(Reading(&backpressure));
+        backpressure.wait();
+        backpressure.end();
+        assert!(backpressure.ends());
     }
 }

@@ -1,4 +1,4 @@
-//! What programs of ours in the kernel tell.
+//! Events of the eBPF programs.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,44 +16,45 @@ use crate::proc::reading::Image;
 use crate::proc::taskstats::Taskstats;
 use crate::proc::tracepoints::{Ended, Event, Executed, Guard, Tracepoints, What};
 
-pub(crate) struct Told {
+pub(crate) struct TracepointFeed {
     tracepoints: Tracepoints,
     events: VecDeque<Event>,
-    /// Processes that are over, with the moment: their numbers may be others' already, of whose forks was not heard yet.
+    /// Processes that are over, with the time: their ids may be used already by others whose forks were not
+    /// read yet.
     over: VecDeque<(u32, u64)>,
     clocks: Clocks,
-    /// Of processes that live.
+    /// State of living processes.
     known: HashMap<u32, Known>,
-    /// Where they are to be had, records of ended threads: the peak of memory of a program alone.
+    /// Records of ended threads, where they can be had: only the peak of memory of a program is used.
     taskstats: Option<Taskstats>,
     peaks: HashMap<u32, u64>,
     dropped: u64,
 }
 
-/// How often an end is looked for that must come, and how long it is waited for in between.
-const LOOKS_FOR_END: usize = 10;
+/// Number of reads in which an exit is awaited that must come, and the pause between them.
+const READS_FOR_END: usize = 10;
 const SOON: Duration = Duration::from_micros(200);
-/// How long a number is watched after the end of its process, ns.
+/// Time for which an id is watched after the end of its process, ns.
 const KEPT_NS: u64 = 1_000_000_000;
 
-/// What is kept of a process.
+/// State of a process.
 #[derive(Default)]
 struct Known {
-    /// What its ended threads used.
+    /// Costs of its ended threads.
     ended: Costs,
     /// User and system time before the present program, ns.
     split: (u64, u64),
-    /// The most memory of all its programs before this one, bytes.
+    /// Peak of memory of all its programs before this one, bytes.
     peak_before: u64,
-    /// What it had a processor for and the kernel counts as waiting for one, ns.
+    /// Time that it had a CPU for and the kernel counts as waiting for one, ns.
     as_waiting_ns: u64,
-    /// Its program began while its processor's clock stood still: when, and what its thread had used by then.
+    /// If its program began while its CPU's clock stood still: the time, and the costs of its thread by then.
     halted: Option<(u64, u64)>,
 }
 
-impl Told {
-    pub(super) fn new(mut tracepoints: Tracepoints) -> Told {
-        Told {
+impl TracepointFeed {
+    pub(super) fn new(mut tracepoints: Tracepoints) -> TracepointFeed {
+        TracepointFeed {
             clocks: Clocks::of(&mut tracepoints),
             tracepoints,
             events: VecDeque::new(),
@@ -91,7 +92,7 @@ impl Told {
                     table.forked(by, child, maker, at_ns);
                     table.numbers_itself(child, inner);
                 }
-                What::Exiting(moment) => table.exiting(moment, at_ns),
+                What::Exiting(snapshot) => table.exiting(snapshot, at_ns),
                 What::Stopped { tid } => table.stopped(tid, at_ns),
                 What::Left { pid, used } => {
                     if let Some(known) = self.known.get_mut(&pid) {
@@ -108,21 +109,22 @@ impl Told {
     }
 
     fn receive(&mut self) {
-        self.clocks.look();
+        self.clocks.read();
         let events = &mut self.events;
         let before = events.len();
         self.tracepoints.receive(|event| events.push_back(event));
-        // Of what has ended by then, the records are there already.
+        // The records of threads that have ended by then are there already.
         let is_end = |event: &Event| matches!(event.what, What::Ended(_));
         if self.events.range(before..).any(is_end) {
             self.receive_peaks();
         }
     }
 
-    /// A process gets its number while another one of the run has it still, as far as was heard: the kernel tells of an end when the task is
-    /// off its processor for good, and by then its parent may have gone on and started the next.
+    /// A process gets its id while, as far as was read, another one of the run still has it: the kernel
+    /// reports an exit when the task is off its CPU for good, and by then its parent may have gone on and
+    /// started the next.
     fn end_former(&mut self, pid: u32, at_ns: u64, table: &mut Table) {
-        let mut looks = 0;
+        let mut reads = 0;
         while table.is_there(pid) {
             let is_its = |event: &Event| match &event.what {
                 What::Ended(end) => end.pid == pid && end.start_ns < at_ns,
@@ -135,9 +137,9 @@ impl Told {
                     what: What::Ended(end),
                     at_ns: ended_ns,
                 }) => self.ended(&end, ended_ns.min(at_ns), table),
-                _ if looks == LOOKS_FOR_END => return,
+                _ if reads == READS_FOR_END => return,
                 _ => {
-                    looks += 1;
+                    reads += 1;
                     sleep(SOON);
                     self.receive();
                 }
@@ -145,7 +147,7 @@ impl Told {
         }
     }
 
-    /// Has the programs forget whose number nobody of the run has got by now.
+    /// Removes ids from the programs' map that no process of the run has got by now.
     fn forget(&mut self, table: &Table) {
         while let Some(&(pid, at_ns)) = self.over.front()
             && self
@@ -177,7 +179,7 @@ impl Told {
         let mut used = executed.used.costs;
         let mut since_counted = self.clocks.since_counted(&executed.used, at_ns);
         if executed.used.clock_at == 0 {
-            // Without the clocks of its processor that is a guess.
+            // Without the clocks of its CPU this is an estimate.
             let counted = [known.ended, used].map(|costs| costs.on_cpu_ns + costs.run_queue_ns);
             let not_counted = table.lived_beyond(pid, counted.iter().sum(), at_ns);
             since_counted = since_counted.min(not_counted.try_into().unwrap_or(i64::MAX));
@@ -202,8 +204,8 @@ impl Told {
             cwd: executed.cwd,
             ..Image::default()
         };
-        let moment = executed.moment.map(Arc::from);
-        table.executed_as(pid, at_ns, image, executed.environ, &so_far, moment);
+        let snapshot = executed.snapshot.map(Arc::from);
+        table.executed_as(pid, at_ns, image, executed.environ, &so_far, snapshot);
     }
 
     fn ended(&mut self, end: &Ended, at_ns: u64, table: &mut Table) {
@@ -234,8 +236,9 @@ impl Told {
 }
 
 impl Known {
-    /// The thread that executed its program has left its processor, for which it is charged so much by now. Who has to leave it while its clock
-    /// stands still is charged with the time from then on as waiting for one (`rq_clock_skip_update` of kernel/sched/sched.h).
+    /// The thread that executed its program has left its CPU, and is charged `on_cpu_ns` by now. A thread
+    /// that leaves its CPU while the clock stands still is charged with the time from then on as waiting for
+    /// one (`rq_clock_skip_update` of kernel/sched/sched.h).
     fn left(&mut self, on_cpu_ns: u64, at_ns: u64) {
         if let Some((began_ns, then)) = self.halted.take() {
             let had = then.saturating_add(at_ns.saturating_sub(began_ns));
@@ -243,7 +246,7 @@ impl Known {
         }
     }
 
-    /// The costs of the process so far with what it had a processor for.
+    /// The costs of the process so far, with the CPU time that was counted as waiting.
     fn put_right(&self, costs: Costs) -> Costs {
         let as_waiting = self.as_waiting_ns.min(costs.run_queue_ns);
         Costs {
@@ -253,14 +256,15 @@ impl Known {
         }
     }
 
-    /// The peak of the present program, where that of all is `peak`; 0: it may be one before it that had this.
+    /// The peak of the present program, where that of all is `peak`; 0: the peak may be that of a program
+    /// before.
     fn own_peak(&self, peak: u64) -> u64 {
         if peak > self.peak_before { peak } else { 0 }
     }
 
-    /// The costs of a process so far with the time that was counted in whole ticks as user and system time made up to the exact sum,
-    /// as the kernel does it for `getrusage` (`cputime_adjust` of kernel/sched/cputime.c): of all threads together, for
-    /// a short one has no tick, or one that is longer than itself.
+    /// The costs of a process so far, with user and system time, which were counted in whole ticks, scaled to
+    /// the exact sum, as the kernel does it for `getrusage` (`cputime_adjust` of kernel/sched/cputime.c): of
+    /// all threads together, because a short one has no tick, or one that is longer than itself.
     fn made_up(&self, costs: Costs) -> Costs {
         let exact = costs.on_cpu_ns;
         let ticks = u128::from(costs.user_ns) + u128::from(costs.sys_ns);
@@ -269,7 +273,7 @@ impl Known {
             _ if ticks == 0 => 0,
             _ => (u128::from(exact) * u128::from(costs.sys_ns) / ticks) as u64,
         };
-        // Neither is less than the programs before had.
+        // Neither is less than that of the programs before.
         let (user_before, sys_before) = self.split;
         let user_ns = exact.saturating_sub(sys_ns.max(sys_before));
         let user_ns = user_ns.max(user_before).min(exact);
@@ -303,7 +307,7 @@ mod tests {
         assert_eq!(of(700, 4_000, 0), (700, 0));
         assert_eq!(of(9_000, 8_000, 4_000), (6_000, 3_000));
         assert_eq!(of(u64::MAX, u64::MAX, 0), (u64::MAX, 0));
-        // What was user time before an exec stays that.
+        // User time before an exec stays user time.
         let mut known = Known::default();
         let mut next = |on_cpu_ns, user_ns, sys_ns| {
             let found = known.made_up(costs(on_cpu_ns, user_ns, sys_ns));
@@ -315,7 +319,7 @@ mod tests {
         assert_eq!(next(2_000, 4_000, 4_000), (1_000, 1_000));
     }
     #[test]
-    fn what_was_halted_counts_as_on_a_processor() {
+    fn what_was_halted_counts_as_on_a_cpu() {
         let mut known = Known::default();
         let right = |known: &Known, on_cpu_ns, run_queue_ns| {
             let right = known.put_right(Costs {

@@ -1,10 +1,9 @@
-//! Files outside the traced directories: that they were opened, and how.
+//! Unmounted files: the opens of files outside the traced directories.
 //!
-//! An open is resolved after it succeeded, from the descriptor that it gave: then inode and path
-//! are exact, whatever links and namespaces the name went through. A system file that is only
-//! read is taken at its word instead and the program goes on at once, for programs open
-//! such files by the hundred. What a program moves through a file that it got as an open descriptor
-//! ([`inherited`]) is one row of its own.
+//! An open is resolved after it succeeded, from its descriptor: then inode and path are exact, whatever links
+//! and namespaces the name went through. An open of a system file that is only read is recorded by its name
+//! instead, and the program goes on at once, because programs open such files by the hundred. The bytes that
+//! a program moves through a file that it inherited open ([`inherited`]) are one row.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -30,48 +29,48 @@ mod inherited_files;
 mod made;
 mod names;
 mod paths;
-mod told;
+mod reported;
 
 use inherited_files::InheritedFiles;
 use made::{Home, is_fresh};
 pub(crate) use names::NameChange;
 use paths::{full_path, has_dots, is_kernels, is_plain_read, named, stands_for_descriptor};
 
-/// System files that are remembered; then the memory starts anew.
+/// Most system files that are remembered; then the table is emptied.
 const REMEMBERED: usize = 1 << 16;
 
-/// Records the files outside.
-pub(crate) struct Outside {
+/// Records unmounted files.
+pub(crate) struct UnmountedFiles {
     host: HostId,
     files: Arc<FileTable>,
     ring: CallRing,
-    /// Whoever wants to know what descriptors stand for.
-    told: Option<Descriptions>,
+    /// Receiver of the kinds of files that descriptors stand for.
+    descriptions: Option<Descriptions>,
     views: Views,
-    /// System files by their path; `None`: there is none.
+    /// System files by path; `None`: there is none.
     system: HashMap<OsString, Option<FileId>>,
-    /// Other files by theirs, to keep the names right.
+    /// Other files by path, to follow renames.
     names: HashMap<PathBuf, FileId>,
-    /// What these are in their filesystem (device, inode), and how large they were when last seen.
+    /// Device and inode of these files, and their size when last seen.
     sizes: HashMap<FileId, ((u64, u64), u64)>,
-    /// From where the first process looks paths up, as we do.
+    /// Root and mount namespace of the first process, which are ours.
     home: Option<Home>,
-    /// Files of which the kernel told: with the birth of a file more is known to tell it from others, but not of what is gone when it
-    /// is looked at.
+    /// Files by the identity that the kernel reported. The birth time distinguishes them better, but is not
+    /// known of files that were gone when they were read.
     inodes: HashMap<Inode, FileId>,
-    /// What programs got as open descriptors, where nobody else sees what they move.
+    /// Files that programs inherited open, where nothing else records their calls.
     inherited: Option<InheritedFiles>,
-    /// To be told what the first program of the run has open, until it begins.
+    /// Receiver of the files that the first program of the run has open; `None` once it has begun.
     first: Option<Descriptions>,
 }
 
-/// An inode as the kernel itself tells it apart: device, number, and generation, where its filesystem has one. Without it the next file
-/// that has the number is known by being made alone.
+/// Identity of an inode as the kernel reports it: device, number, and generation where the filesystem has
+/// one. Without generation, a new file of the same number is known by being made alone.
 type Inode = (u64, u64, Option<u32>);
 
-/// Which inode the kernel told of.
-fn inode(told: &Attributes) -> Inode {
-    (told.dev, told.ino, told.generation)
+/// Identity from reported attributes.
+fn inode(attributes: &Attributes) -> Inode {
+    (attributes.dev, attributes.ino, attributes.generation)
 }
 
 /// A name that may not be looked up ([`near`]).
@@ -81,28 +80,28 @@ struct Unseen;
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) flags: u32,
-    /// It makes the file if it succeeds. `None`: that is to be seen by the file.
+    /// True if the open makes the file if it succeeds. `None`: only the file will show it.
     pub(crate) creates: Option<bool>,
     pub(crate) start_ns: u64,
 }
 
-impl Outside {
-    /// `follows`: what programs were handed is to be looked at when they end.
+impl UnmountedFiles {
+    /// `follows`: the files that programs inherit open are checked when they end.
     pub(crate) fn new(
         host: HostId,
         files: Arc<FileTable>,
         recorder: &Recorder,
         views: Views,
-        told: Option<Descriptions>,
+        descriptions: Option<Descriptions>,
         follows: bool,
-    ) -> Outside {
-        Outside {
+    ) -> UnmountedFiles {
+        UnmountedFiles {
             host,
             files,
             ring: recorder.call_ring(),
-            inherited: (follows && told.is_none()).then(InheritedFiles::default),
-            first: told.clone(),
-            told,
+            inherited: (follows && descriptions.is_none()).then(InheritedFiles::default),
+            first: descriptions.clone(),
+            descriptions,
             views,
             system: HashMap::new(),
             names: HashMap::new(),
@@ -112,8 +111,8 @@ impl Outside {
         }
     }
 
-    /// Whether this open needs no look at its result, because it is none of ours or because it was
-    /// recorded from its name alone. `result`: its descriptor, where it was made already.
+    /// True if this open needs no check of its result, because it concerns no unmounted file or was recorded
+    /// by its name alone. `result`: its descriptor, where it was made already.
     pub(crate) fn is_settled(
         &mut self,
         tracee: Tracee,
@@ -127,7 +126,7 @@ impl Outside {
             return false;
         }
         if is_kernels(bytes) {
-            // What stands for a descriptor may be a pipe.
+            // The name that stands for a descriptor may lead to a pipe.
             return !stands_for_descriptor(bytes);
         }
         if has_dots(bytes) {
@@ -144,10 +143,10 @@ impl Outside {
             },
         };
         if let Some(file) = file {
-            if let Some(told) = &self.told {
+            if let Some(descriptions) = &self.descriptions {
                 match result {
-                    Some(fd) => told.opened(tracee.tid, fd, file, flags, now),
-                    None => told.opens(tracee.tid, file, flags, now),
+                    Some(fd) => descriptions.opened(tracee.tid, fd, file, flags, now),
+                    None => descriptions.opens(tracee.tid, file, flags, now),
                 }
             }
             self.record(tracee, Op::Open, file, flags, (now, now));
@@ -155,13 +154,13 @@ impl Outside {
         true
     }
 
-    /// The first process begins, which sees the views.
+    /// The first process begins, which sees the mounts.
     pub(crate) fn begun(&mut self, pid: u32) {
         self.views.seen_by(pid);
         self.home = Home::of(pid);
     }
 
-    /// Something is going to be mounted here: whether that hides a part of a view.
+    /// Returns true if a mount that is going to be made hides a part of a mount of flowtrace.
     pub(crate) fn mounting(
         &mut self,
         tracee: Tracee,
@@ -173,7 +172,7 @@ impl Outside {
         full_path(tracee, directory, path).is_some_and(|path| self.views.cover(&path))
     }
 
-    /// `Err`: it cannot be looked at by its name.
+    /// `Err`: the name may not be looked up.
     fn system_file(&mut self, path: &OsStr, now: u64) -> Result<Option<FileId>, Unseen> {
         if self.system.len() >= REMEMBERED {
             self.system.clear();
@@ -188,12 +187,13 @@ impl Outside {
         Ok(file)
     }
 
-    /// Whether this open is for a view to tell of, so that its result is not looked at either.
+    /// True if this open is recorded by a mount, so that its result is not checked either.
     pub(crate) fn is_in_view(&self, tracee: Tracee, directory: Option<i32>, path: &OsStr) -> bool {
         named(tracee, directory, path).is_some_and(|path| self.views.settle(&path))
     }
 
-    /// Whether an open that may make the file finds none, so that it will make it. `None`: that cannot be said before.
+    /// True if an open that may make the file finds none, so that it will make it. `None`: this cannot be
+    /// known before.
     pub(crate) fn is_absent(
         &self,
         tracee: Tracee,
@@ -208,7 +208,7 @@ impl Outside {
         }
     }
 
-    /// An open succeeded, and this is what it gave.
+    /// An open succeeded and gave this file.
     pub(crate) fn opened(
         &mut self,
         tracee: Tracee,
@@ -227,7 +227,7 @@ impl Outside {
         self.record_open(tracee, fd, &open, path, attributes, now);
     }
 
-    /// The same where it is known whether the file was made by it. Returns the file, if it is one of those outside.
+    /// Records an open of which is known whether it made the file. Returns the file, if it is unmounted.
     fn record_open(
         &mut self,
         tracee: Tracee,
@@ -238,8 +238,8 @@ impl Outside {
         now: u64,
     ) -> Option<FileId> {
         let file = self.found(path, attributes, open.flags, now)?;
-        if let Some(told) = &self.told {
-            told.opened(tracee.tid, fd, file, open.flags, now);
+        if let Some(descriptions) = &self.descriptions {
+            descriptions.opened(tracee.tid, fd, file, open.flags, now);
         }
         let op = if open.creates == Some(true) {
             Op::Create
@@ -250,7 +250,7 @@ impl Outside {
         Some(file)
     }
 
-    /// Whether an open of which nobody could say before whether it would make the file has made it.
+    /// True if an open made its file, of which this could not be known at its entry.
     fn is_made_elsewhere(
         &self,
         tracee: Tracee,
@@ -259,7 +259,7 @@ impl Outside {
         attributes: &Attributes,
         now: u64,
     ) -> bool {
-        // Nor is it known where a program is that has gone too deep.
+        // A process in a directory with too long a path has an unknown path, too.
         let is_nameless = path.as_os_str().is_empty();
         let may_make = open.flags & libc::O_CREAT as u32 != 0 && attributes.size == 0;
         may_make
@@ -268,14 +268,15 @@ impl Outside {
             && (open.creates.is_none() || is_nameless || self.is_foreign(tracee))
     }
 
-    /// Whether a process looks paths up in another mount namespace than the first, or below another root.
+    /// True if a process looks up paths in another mount namespace than the first process, or below another
+    /// root.
     fn is_foreign(&self, tracee: Tracee) -> bool {
         let homes = self.home.as_ref().zip(Home::of(tracee.tid));
         homes.is_some_and(|(ours, theirs)| *ours != theirs)
     }
 
-    /// The file that is open under this path, if it is one of those outside; one that was removed, if it was
-    /// seen before or is made without a name.
+    /// The file that is open under this path, if it is unmounted. A file without a name counts if it was seen
+    /// before, or is made without a name.
     fn found(
         &mut self,
         path: &Path,
@@ -302,7 +303,7 @@ impl Outside {
         if is_system {
             self.system.insert(name.to_owned(), Some(file));
         }
-        // What is made where the machine has its files may be a result, and grows.
+        // A file made where the machine has its system files may be a result, and grows.
         let is_named = !is_system || !is_plain_read(flags);
         if is_named && self.names.get(path) != Some(&file) {
             self.names.insert(path.to_owned(), file);
@@ -310,7 +311,7 @@ impl Outside {
         Some(file)
     }
 
-    /// A file has these attributes now.
+    /// Records the present attributes of a file.
     fn seen(&mut self, file: FileId, attributes: &Attributes) {
         let now = ((attributes.dev, attributes.ino), attributes.size);
         if self.sizes.insert(file, now).is_some_and(|then| then != now) {
@@ -335,8 +336,8 @@ impl Outside {
     }
 }
 
-/// Files have grown since they were opened.
-impl Drop for Outside {
+/// Records the sizes of files at the end: they have grown since they were opened.
+impl Drop for UnmountedFiles {
     fn drop(&mut self) {
         for (path, file) in std::mem::take(&mut self.names) {
             let same = |found: &Attributes| {

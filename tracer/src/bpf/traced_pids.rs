@@ -12,47 +12,47 @@ use super::{Kind, Map};
 /// Most processes that are traced at a time (`max_entries` of `traced_pids` in tracer/bpf/common.bpf.h).
 pub(crate) const MOST: u32 = 1 << 16;
 
-/// State of a process in [`Followed`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers of this
-/// architecture.
+/// State of a process in [`TracedPids`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers
+/// of this architecture.
 pub(crate) const NATIVE: u64 = 0;
-/// Its calls have those of another architecture.
+/// The calls of the process have the numbers of another architecture.
 pub(crate) const FOREIGN: u64 = 1;
-/// Its last thread has begun to exit: a process that still acts under this id is another one.
+/// The last thread of the process has begun to exit: a process that still acts under this id is another one.
 pub(crate) const OVER: u64 = 2;
 
 /// The traced processes, by id, each with [`NATIVE`], [`FOREIGN`] or [`OVER`]. Programs that see forks add the
 /// children themselves.
 #[derive(Clone, Debug)]
-pub(crate) struct Followed(Arc<Inner>);
+pub(crate) struct TracedPids(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     processes: Map,
-    /// How often one stopped to be [`NATIVE`]: as long as this is the same, a process that was need not be looked up
-    /// again.
+    /// Number of processes that stopped to be [`NATIVE`]: as long as it stays the same, a process that was
+    /// need not be looked up again.
     changes: Mapped,
 }
 
-impl Followed {
+impl TracedPids {
     /// No process.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(crate) fn new() -> io::Result<Followed> {
-        Ok(Followed(Arc::new(Inner {
+    pub(crate) fn new() -> io::Result<TracedPids> {
+        Ok(TracedPids(Arc::new(Inner {
             processes: Map::new(Kind::Hash, size_of::<u64>(), MOST)?,
             changes: Mapped::new(size_of::<u64>(), 1)?,
         })))
     }
 
-    /// Process `root`, and where programs see forks all its descendants.
+    /// Process `root`, and all its descendants where programs see forks.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(crate) fn below(root: u32) -> io::Result<Followed> {
-        let followed = Followed::new()?;
-        followed.follow(root, false);
-        Ok(followed)
+    pub(crate) fn below(root: u32) -> io::Result<TracedPids> {
+        let traced = TracedPids::new()?;
+        traced.follow(root, false);
+        Ok(traced)
     }
 
     /// Traces process `pid` from now on, unless the map is full.
@@ -64,7 +64,7 @@ impl Followed {
         }
     }
 
-    /// Stops to trace process `pid`: its id may become that of another one.
+    /// Stops tracing process `pid`: its id may be used again.
     pub(crate) fn forget(&self, pid: u32) {
         self.0.processes.remove(pid);
         self.changed();
@@ -87,12 +87,12 @@ impl Followed {
         self.0.processes.as_fd()
     }
 
-    /// True if `pid` is still the traced process. Takes no memory.
+    /// True if `pid` is still the traced process. Allocates no memory.
     pub(crate) fn is_alive(&self, pid: u32) -> bool {
         self.0.processes.get(pid).is_ok_and(|[state]| state != OVER)
     }
 
-    /// The process after this one, in no order, or the first one. Takes no memory.
+    /// The process after `pid`, in no order, or the first one. Allocates no memory.
     pub(crate) fn next(&self, pid: Option<&u32>) -> Option<u32> {
         self.0.processes.next_key(pid)
     }

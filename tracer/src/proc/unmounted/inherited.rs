@@ -1,9 +1,9 @@
-//! Files outside that a program got as open descriptors: what it moved through them.
+//! Bytes that programs move through unmounted files that they inherited open.
 //!
-//! Whoever opens a file need not be who uses it: a shell opens `{ sort in; } > out`, Python opens what
-//! it hands to `subprocess.run(…, stdout=file)`. Position and size of the file when the program begins and when it ends tell whether
-//! something was moved meanwhile; the process's own counts, which never are its children's, tell
-//! whether it may have been the one, and what its children moved is taken off.
+//! The process that opens a file is often not the one that uses it: a shell opens `{ sort in; } > out`,
+//! Python opens the file of `subprocess.run(…, stdout=file)`. Position and size of the file at the begin and
+//! at the end of the program show whether something was moved meanwhile. The counters of the process, which
+//! exclude its children, show whether it can have done so; the bytes that its children moved are subtracted.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,11 +13,11 @@ use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
 use super::super::snapshot::ProcessSnapshot;
 use super::inherited_files::Moved;
 use super::paths::is_kernels;
-use super::{Outside, Tracee, inode};
+use super::{Tracee, UnmountedFiles, inode};
 use crate::kernel::{Descriptions, Inherited};
 use crate::stat::Attributes;
 
-impl Outside {
+impl UnmountedFiles {
     /// A process was forked.
     pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee) {
         if let Some(inherited) = &mut self.inherited {
@@ -25,41 +25,42 @@ impl Outside {
         }
     }
 
-    /// A program begins with these descriptors.
-    pub(crate) fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        if let Some(told) = self.first.take() {
-            self.inherited(&told, tracee, moment, now);
+    /// A program begins with the descriptors of `snapshot`.
+    pub(crate) fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        if let Some(descriptions) = self.first.take() {
+            self.inherited(&descriptions, tracee, snapshot, now);
         }
         if self.inherited.is_none() {
             return;
         }
-        for (fd, target) in moment.targets() {
+        for (fd, target) in snapshot.targets() {
             let path = Path::new(&target);
-            if let Some((file, attributes)) = self.held(path, fd, moment, now)
+            if let Some((file, attributes)) = self.opened_as(path, fd, snapshot, now)
                 && let Some(inherited) = &mut self.inherited
-                && let Some(state) = moment.state(fd)
-                && let Some((told, _)) = moment.extent(fd)
+                && let Some(state) = snapshot.state(fd)
+                && let Some((reported, _)) = snapshot.extent(fd)
             {
-                let found = (file, path, &attributes, told);
+                let found = (file, path, &attributes, reported);
                 inherited.begins((tracee.pid, fd), state, found, now);
             }
         }
     }
 
-    /// The first program of the run begins. Of what it has open no call told; of what others get, the calls do.
+    /// The first program of the run begins. No call reported its open descriptors; those of later programs
+    /// are reported by calls.
     fn inherited(
         &mut self,
-        told: &Descriptions,
+        descriptions: &Descriptions,
         tracee: Tracee,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) {
         let mut before: Vec<Inherited> = Vec::new();
-        for (fd, target) in moment.targets() {
-            if let Some((file, _)) = self.held(Path::new(&target), fd, moment, now)
-                && let Some((flags, position)) = moment.state(fd)
+        for (fd, target) in snapshot.targets() {
+            if let Some((file, _)) = self.opened_as(Path::new(&target), fd, snapshot, now)
+                && let Some((flags, position)) = snapshot.state(fd)
             {
-                // What is open in the same way at the same place is taken for one.
+                // Two descriptors of one file with equal flags and position count as one.
                 let is_same =
                     |b: &&Inherited| (b.file, b.flags, b.position) == (file, flags, position);
                 let inherited = Inherited {
@@ -69,41 +70,41 @@ impl Outside {
                     position,
                     same_as: before.iter().find(is_same).map(|same| same.fd),
                 };
-                told.inherited(tracee.tid, inherited, now);
+                descriptions.inherited(tracee.tid, inherited, now);
                 before.push(inherited);
             }
         }
     }
 
-    /// The file outside that is open as descriptor `fd`, if it is one.
-    fn held(
+    /// The unmounted file that is open as descriptor `fd`.
+    fn opened_as(
         &mut self,
         path: &Path,
         fd: i32,
-        moment: &dyn ProcessSnapshot,
+        snapshot: &dyn ProcessSnapshot,
         now: u64,
     ) -> Option<(FileId, Attributes)> {
         let name = path.as_os_str().as_bytes();
         if !path.is_absolute() || self.views.cover(path) || is_kernels(name) {
             return None;
         }
-        let attributes = self.attributes(moment, fd)?;
+        let attributes = self.attributes(snapshot, fd)?;
         let file = self.found(path, &attributes, libc::O_RDONLY as u32, now)?;
-        if let Some(told) = moment.as_told(fd) {
-            self.inodes.insert(inode(&told), file);
+        if let Some(reported) = snapshot.as_reported(fd) {
+            self.inodes.insert(inode(&reported), file);
         }
         Some((file, attributes))
     }
 
     /// A process is about to end.
-    pub(crate) fn exiting(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot) {
+    pub(crate) fn exiting(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot) {
         if let Some(inherited) = &mut self.inherited {
-            inherited.look(tracee.pid, moment);
+            inherited.check(tracee.pid, snapshot);
         }
     }
 
-    /// A program is over and used this. What it wrote is put at its end, behind all that it read, and what it read
-    /// at its begin. `exec`: the moment at which the next one begins, if it ends by that.
+    /// A program is over and used `usage`. Its writes count as at its end, behind all that it read, its reads
+    /// as at its begin. `exec`: the snapshot at the exec that ended it, if one did.
     pub(crate) fn image_over(
         &mut self,
         tracee: Tracee,
@@ -119,23 +120,23 @@ impl Outside {
         }
     }
 
-    /// A file has another name: looks for it again, if it was not found under the one that it had.
-    pub(super) fn look_again(&mut self, file: FileId, path: &Path) {
+    /// A file has a new name: checks it again if it was not found under its former one.
+    pub(super) fn check_again(&mut self, file: FileId, path: &Path) {
         let Some(inherited) = &mut self.inherited else {
             return;
         };
         let mut found = Vec::new();
         inherited.late.retain_mut(|late| {
-            if late.held.file != file {
+            if late.file.file != file {
                 return true;
             }
-            path.clone_into(&mut late.held.path);
-            late.held.now = late.held.seen_by_name();
-            found.extend(late.held.moved(&late.usage).map(|moved| {
-                let of = (late.tracee, late.held.inode, late.end_ns);
+            path.clone_into(&mut late.file.path);
+            late.file.now = late.file.seen_by_name();
+            found.extend(late.file.moved(&late.usage).map(|moved| {
+                let of = (late.tracee, late.file.inode, late.end_ns);
                 (of, moved)
             }));
-            late.held.now.is_none()
+            late.file.now.is_none()
         });
         for ((tracee, inode, end_ns), moved) in found {
             if let Some(inherited) = &mut self.inherited {

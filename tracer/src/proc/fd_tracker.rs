@@ -1,5 +1,5 @@
-//! From the events of the tree to what it is wired with: channels ([`super::channels`]) and files
-//! outside the traced directories ([`super::outside`]).
+//! Turns the events of the process tree into channels ([`super::channels`]) and unmounted files
+//! ([`super::unmounted`]).
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::descriptors;
 use super::links;
 use super::near;
 use super::observer::{Observer, Tracee};
-use super::outside::{NameChange, Open, Outside};
 use super::reading;
 use super::snapshot::ProcessSnapshot;
-use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_at_hand, path_at};
+use super::topology::{Call, CallKind, UNNAMED, bytes_at, is_resident, path_at};
 use super::tracepoints::Called;
+use super::unmounted::{NameChange, Open, UnmountedFiles};
 use super::views::Views;
 use crate::file_table::FileTable;
 use crate::kernel::Descriptions;
@@ -26,29 +26,29 @@ use crate::kernel::Descriptions;
 const CHANGES_MOUNT: u64 =
     libc::MS_REMOUNT | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_SHARED | libc::MS_UNBINDABLE;
 
-/// By what is known what processes come to hold.
+/// Source of the knowledge about descriptors of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// Stops at the calls that the filter in the command picks, and looks at what held processes have.
+    /// Stops at the calls that the filter in the command picks, and snapshots of stopped processes.
     Calls,
-    /// The same looks alone.
-    Looks,
-    /// What the kernel tells of forks, execs, ends and calls: nobody is held.
+    /// Snapshots alone.
+    Snapshots,
+    /// Forks, execs, exits and calls reported by the kernel: no process is stopped.
     Kernel,
 }
 
-/// Sees descriptors and calls.
-pub(crate) struct Wiring {
+/// Tracks the descriptors of processes and the calls that make them.
+pub(crate) struct FdTracker {
     recorder: Recorder,
     channels: Channels,
-    outside: Outside,
-    /// Whoever wants to know what descriptors stand for.
-    told: Option<Descriptions>,
+    unmounted: UnmountedFiles,
+    /// Receiver of the kinds of files that descriptors stand for.
+    descriptions: Option<Descriptions>,
     by: By,
-    /// Calls whose return is waited for, by thread.
+    /// Calls whose return is awaited, by thread.
     pending: HashMap<u32, Pending>,
-    /// Processes that changed their root or namespaces, or whose forebears did: a path of theirs
-    /// is not one of ours.
+    /// Processes that changed their root or namespaces, or whose ancestors did: their paths may name other
+    /// files than ours.
     elsewhere: HashSet<u32>,
 }
 
@@ -58,18 +58,18 @@ enum Pending {
     Pair(u64),
     Accept,
     Bind(i32),
-    /// A socket, and where the address is that it is to reach, with its length.
+    /// A socket, and the address (with its length) of the `sockaddr` that it connects to.
     Connect(i32, (u64, u64)),
     Open(Open),
-    /// What it names is read when it returns.
+    /// The names that the call has are read when it returns.
     Unread(Call, u64),
     Names(NameChange),
-    /// Something is mounted over a part of a view.
+    /// Something is mounted over a part of a mount of flowtrace.
     Mount,
 }
 
-impl Wiring {
-    /// Sees what is to be seen of files that are in none of `views`.
+impl FdTracker {
+    /// A tracker of the files that are in none of `views`.
     pub(crate) fn new(
         host: HostId,
         recorder: Recorder,
@@ -77,17 +77,24 @@ impl Wiring {
         files: Arc<FileTable>,
         views: Views,
         by: By,
-        told: Option<Descriptions>,
-    ) -> Wiring {
-        let follows = by != By::Looks;
+        descriptions: Option<Descriptions>,
+    ) -> FdTracker {
+        let follows = by != By::Snapshots;
         let mut channels = Channels::new(registry, recorder.clone());
         if by == By::Kernel {
             channels.see_calls();
         }
-        Wiring {
+        FdTracker {
             channels,
-            outside: Outside::new(host, files, &recorder, views, told.clone(), follows),
-            told,
+            unmounted: UnmountedFiles::new(
+                host,
+                files,
+                &recorder,
+                views,
+                descriptions.clone(),
+                follows,
+            ),
+            descriptions,
             recorder,
             by,
             pending: HashMap::new(),
@@ -95,12 +102,13 @@ impl Wiring {
         }
     }
 
-    /// The command is going to run as process `pid`, which waits: where nobody is held it may have ended when its begin is told.
+    /// The command is going to run as process `pid`, which waits. Where processes are not stopped, it may
+    /// have ended when its begin is reported.
     pub(crate) fn launch(&mut self, pid: u32) {
-        self.outside.begun(pid);
+        self.unmounted.begun(pid);
     }
 
-    /// What to wait for at the return of a call.
+    /// The work to do at the return of a call; `None`: nothing.
     fn enter(&mut self, tracee: Tracee, call: Call, now: u64) -> Option<Pending> {
         let [a, b, c, d, e, _] = call.arguments;
         let fd = |argument: u64| argument as i32;
@@ -117,36 +125,36 @@ impl Wiring {
             CallKind::UnlinkAt => self.removing(tracee, Some(fd(a)), b),
             CallKind::Rename => {
                 let (from, to) = (path(a)?, path(b)?);
-                let outside = &self.outside;
-                let change = outside.renaming(tracee, (None, &from), (None, &to), false);
+                let unmounted = &self.unmounted;
+                let change = unmounted.renaming(tracee, (None, &from), (None, &to), false);
                 change.map(Pending::Names)
             }
             CallKind::RenameAt => {
-                // renameat has no flags, but 0 in that place only by chance.
+                // renameat has no flags: another argument may equal RENAME_EXCHANGE only by chance.
                 let exchange = e as u32 == libc::RENAME_EXCHANGE;
                 let (from, to) = (path(b)?, path(d)?);
                 let (from, to) = ((Some(fd(a)), &*from), (Some(fd(c)), &*to));
-                let change = self.outside.renaming(tracee, from, to, exchange);
+                let change = self.unmounted.renaming(tracee, from, to, exchange);
                 change.map(Pending::Names)
             }
             CallKind::Link => {
                 let (from, to) = (path(a)?, path(b)?);
                 let change = self
-                    .outside
+                    .unmounted
                     .linking(tracee, Some((None, &from)), (None, &to));
                 change.map(Pending::Names)
             }
             CallKind::LinkAt => {
                 let (from, to) = (path(b)?, path(d)?);
                 let (from, to) = (Some((Some(fd(a)), &*from)), (Some(fd(c)), &*to));
-                self.outside.linking(tracee, from, to).map(Pending::Names)
+                self.unmounted.linking(tracee, from, to).map(Pending::Names)
             }
             CallKind::Pipe => Some(Pending::Pair(a)),
             CallKind::SocketPair => Some(Pending::Pair(d)),
             CallKind::Bind => Some(Pending::Bind(fd(a))),
             CallKind::Connect => Some(Pending::Connect(fd(a), (b, c))),
             CallKind::Accept => Some(Pending::Accept),
-            // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
+            // Handled where processes are recorded ([`super::lifetimes`]), and by the observer of flows.
             CallKind::Umask
             | CallKind::Socket
             | CallKind::SendTo
@@ -164,11 +172,11 @@ impl Wiring {
             CallKind::AsyncIo | CallKind::Ring => None,
             CallKind::Mount if d & CHANGES_MOUNT != 0 => None,
             CallKind::Mount => {
-                let hides = self.outside.mounting(tracee, None, &path(b)?);
+                let hides = self.unmounted.mounting(tracee, None, &path(b)?);
                 hides.then_some(Pending::Mount)
             }
             CallKind::MoveMount => {
-                let hides = self.outside.mounting(tracee, Some(fd(c)), &path(d)?);
+                let hides = self.unmounted.mounting(tracee, Some(fd(c)), &path(d)?);
                 hides.then_some(Pending::Mount)
             }
         }
@@ -185,14 +193,14 @@ impl Wiring {
         let elsewhere = self.elsewhere.contains(&tracee.pid);
         let path = path_at(tracee.tid, path)?;
         if !elsewhere
-            && (self.outside.is_settled(tracee, &path, flags, None, now)
-                || self.outside.is_in_view(tracee, directory, &path))
+            && (self.unmounted.is_settled(tracee, &path, flags, None, now)
+                || self.unmounted.is_in_view(tracee, directory, &path))
         {
             return None;
         }
         let is_absent = || match elsewhere {
             true => None,
-            false => self.outside.is_absent(tracee, directory, &path),
+            false => self.unmounted.is_absent(tracee, directory, &path),
         };
         let open = Open {
             flags,
@@ -202,7 +210,7 @@ impl Wiring {
         Some(Pending::Open(open))
     }
 
-    /// What there is to do now that a call, whose arguments could not be read at its entry, has succeeded.
+    /// The work to do now that a call, whose arguments could not be read at its entry, has succeeded.
     fn read_late(&mut self, tracee: Tracee, call: Call, start_ns: u64) -> Option<Pending> {
         if !call.opens() {
             return self.enter(tracee, call, start_ns);
@@ -215,19 +223,19 @@ impl Wiring {
         }))
     }
 
-    /// An open of which the kernel has told.
-    fn told_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
+    /// An open that the kernel reported.
+    fn reported_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
         if called.made.is_fifo() {
-            self.told_channels(tracee, called, now);
+            self.reported_channels(tracee, called, now);
         } else {
-            self.outside.told(tracee, called, flags, now);
+            self.unmounted.reported(tracee, called, flags, now);
         }
     }
 
-    fn told_channels(&mut self, tracee: Tracee, called: &Called, now: u64) {
-        self.channels.told(tracee, called, now);
-        if let Some(told) = &self.told {
-            told.came_by(tracee, called, now);
+    fn reported_channels(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        self.channels.reported(tracee, called, now);
+        if let Some(descriptions) = &self.descriptions {
+            descriptions.came_by(tracee, called, now);
         }
     }
 
@@ -236,14 +244,14 @@ impl Wiring {
             return None;
         }
         let path = path_at(tracee.tid, path)?;
-        let change = self.outside.removing(tracee, directory, &path);
+        let change = self.unmounted.removing(tracee, directory, &path);
         change.map(Pending::Names)
     }
 
     fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
         self.channels.made(tracee, descriptors, now);
-        if let Some(told) = &self.told {
-            told.made(tracee, descriptors, now);
+        if let Some(descriptions) = &self.descriptions {
+            descriptions.made(tracee, descriptors, now);
         }
     }
 
@@ -254,15 +262,15 @@ impl Wiring {
         if attributes.mode & libc::S_IFMT == libc::S_IFIFO {
             self.made(tracee, &[fd], now);
         } else {
-            // The kernel does not tell a path of more than a page.
+            // The kernel reports no path of more than a page.
             let path = links::target(tracee.tid, fd).unwrap_or_default();
-            self.outside
+            self.unmounted
                 .opened(tracee, fd, open, &path, &attributes, now);
         }
     }
 }
 
-/// The flags of a call that opens a file.
+/// Open flags of a call that opens a file.
 fn flags_of(tracee: Tracee, call: Call) -> Option<u32> {
     let [_, b, c, ..] = call.arguments;
     Some(match call.kind {
@@ -273,7 +281,8 @@ fn flags_of(tracee: Tracee, call: Call) -> Option<u32> {
     })
 }
 
-/// Whether an open with these flags makes its file if it succeeds. `None`: if there is none.
+/// True if an open with these flags makes its file if it succeeds. `None`: it makes the file only if there is
+/// none.
 fn creates(flags: u32) -> Option<bool> {
     let has = |flag: i32| flags & flag as u32 == flag as u32;
     match has(libc::O_CREAT) {
@@ -283,10 +292,10 @@ fn creates(flags: u32) -> Option<bool> {
     }
 }
 
-impl Observer for Wiring {
-    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        self.channels.forked(parent, child, moment, now);
-        self.outside.forked(parent, child);
+impl Observer for FdTracker {
+    fn forked(&mut self, parent: Tracee, child: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        self.channels.forked(parent, child, snapshot, now);
+        self.unmounted.forked(parent, child);
         if self.elsewhere.contains(&parent.pid) {
             self.elsewhere.insert(child.pid);
         }
@@ -298,7 +307,7 @@ impl Observer for Wiring {
 
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, _now: u64) {
         if prev.is_none() && self.by != By::Kernel {
-            self.outside.begun(tracee.pid);
+            self.unmounted.begun(tracee.pid);
         }
         if prev.is_none() && self.by == By::Calls {
             let filters = |pid| reading::filters_of(pid).unwrap_or(0);
@@ -310,9 +319,9 @@ impl Observer for Wiring {
         }
     }
 
-    fn began_with(&mut self, tracee: Tracee, moment: &dyn ProcessSnapshot, now: u64) {
-        self.channels.executed(tracee, moment, now);
-        self.outside.began_with(tracee, moment, now);
+    fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+        self.channels.executed(tracee, snapshot, now);
+        self.unmounted.began_with(tracee, snapshot, now);
     }
 
     fn image_over(
@@ -323,7 +332,7 @@ impl Observer for Wiring {
         now: u64,
     ) {
         self.channels.image_over(tracee, usage, exec);
-        self.outside.image_over(tracee, usage, exec, now);
+        self.unmounted.image_over(tracee, usage, exec, now);
     }
 
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
@@ -331,7 +340,7 @@ impl Observer for Wiring {
         let pending = match near::may_serve()
             && !call
                 .addresses()
-                .all(|address| is_at_hand(tracee.tid, address))
+                .all(|address| is_resident(tracee.tid, address))
         {
             true => Some(Pending::Unread(call, now)),
             false => self.enter(tracee, call, now),
@@ -353,8 +362,8 @@ impl Observer for Wiring {
         if let (Pending::Connect(fd, address), true) = (&pending, in_progress) {
             if let Some(address) = sockets::address_at(tracee.tid, *address) {
                 self.channels.connecting(tracee, *fd, address, now);
-                if let Some(told) = &self.told {
-                    told.made(tracee, &[*fd], now);
+                if let Some(descriptions) = &self.descriptions {
+                    descriptions.made(tracee, &[*fd], now);
                 }
             }
             return;
@@ -384,36 +393,36 @@ impl Observer for Wiring {
                 self.made(tracee, &[fd], now);
             }
             Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
-            // Read by now.
+            // Its names were read by now.
             Pending::Unread(..) => {}
-            Pending::Names(change) => self.outside.changed(change, now),
+            Pending::Names(change) => self.unmounted.changed(change, now),
             Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
         }
     }
 
-    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+    fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         let [_, b, c, d, e, _] = called.call.arguments;
         let name = |place: usize| called.names[place].as_deref().map(Path::as_os_str);
         match called.call.kind {
-            CallKind::Open => self.told_open(tracee, called, b as u32, now),
-            CallKind::OpenAt => self.told_open(tracee, called, c as u32, now),
+            CallKind::Open => self.reported_open(tracee, called, b as u32, now),
+            CallKind::OpenAt => self.reported_open(tracee, called, c as u32, now),
             CallKind::Creat => {
                 let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-                self.told_open(tracee, called, flags as u32, now);
+                self.reported_open(tracee, called, flags as u32, now);
             }
-            // Its flags are in memory: of those that matter here the open file has all but one.
+            // The flags of openat2 are in memory; the open file has all that matter here but one.
             CallKind::OpenAt2 => {
                 let flags = called.made.state(called.result as i32);
                 let flags = flags.map_or(0, |(flags, _)| flags);
-                self.told_open(tracee, called, flags, now);
+                self.reported_open(tracee, called, flags, now);
             }
             CallKind::UnlinkAt if c as i32 & libc::AT_REMOVEDIR != 0 => {}
             CallKind::Unlink | CallKind::UnlinkAt => {
                 if !self.elsewhere.contains(&tracee.pid)
                     && let Some(path) = name(0)
-                    && let Some(change) = self.outside.removing(tracee, None, path)
+                    && let Some(change) = self.unmounted.removing(tracee, None, path)
                 {
-                    self.outside.changed(change, now);
+                    self.unmounted.changed(change, now);
                 }
             }
             CallKind::Rename | CallKind::RenameAt => {
@@ -421,22 +430,22 @@ impl Observer for Wiring {
                     called.call.kind == CallKind::RenameAt && e as u32 == libc::RENAME_EXCHANGE;
                 if let (Some(from), Some(to)) = (name(0), name(1)) {
                     let (from, to) = ((None, from), (None, to));
-                    let mut change = self.outside.renaming(tracee, from, to, exchange);
-                    // The process may be gone, and with it where it looked.
+                    let mut change = self.unmounted.renaming(tracee, from, to, exchange);
+                    // The process may be gone, and with it its root and mount namespace.
                     if let Some(NameChange::Renamed { is_foreign, .. }) = &mut change {
                         *is_foreign |= self.elsewhere.contains(&tracee.pid);
                     }
                     if let Some(change) = change {
-                        self.outside.changed(change, now);
+                        self.unmounted.changed(change, now);
                     }
                 }
             }
             CallKind::Link | CallKind::LinkAt => {
                 let from = name(0).map(|from| (None, from));
                 if let Some(to) = name(1)
-                    && let Some(change) = self.outside.linking(tracee, from, (None, to))
+                    && let Some(change) = self.unmounted.linking(tracee, from, (None, to))
                 {
-                    self.outside.changed(change, now);
+                    self.unmounted.changed(change, now);
                 }
             }
             CallKind::Pipe
@@ -447,14 +456,14 @@ impl Observer for Wiring {
             | CallKind::SendTo
             | CallKind::SendMessage
             | CallKind::ReceiveMessage
-            | CallKind::ReceiveMessages => self.told_channels(tracee, called, now),
+            | CallKind::ReceiveMessages => self.reported_channels(tracee, called, now),
             CallKind::Splice => self.channels.splices(tracee.pid),
             CallKind::ChangeView => {
                 self.elsewhere.insert(tracee.pid);
             }
             CallKind::Mount if d & CHANGES_MOUNT != 0 => {}
             CallKind::Mount | CallKind::MoveMount => {
-                if name(0).is_some_and(|path| self.outside.mounting(tracee, None, path)) {
+                if name(0).is_some_and(|path| self.unmounted.mounting(tracee, None, path)) {
                     self.recorder.lost(Loss::MountsInside, 1);
                 }
             }
@@ -462,10 +471,10 @@ impl Observer for Wiring {
         }
     }
 
-    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn ProcessSnapshot, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, last: bool, snapshot: &dyn ProcessSnapshot, now: u64) {
         if last {
-            self.channels.exiting(tracee.pid, moment, now);
-            self.outside.exiting(tracee, moment);
+            self.channels.exiting(tracee.pid, snapshot, now);
+            self.unmounted.exiting(tracee, snapshot);
         }
     }
 
@@ -473,7 +482,7 @@ impl Observer for Wiring {
         self.pending.remove(&tracee.tid);
         if tracee.tid == tracee.pid {
             self.channels.ended(tracee.pid);
-            self.outside.ended(tracee);
+            self.unmounted.ended(tracee);
             self.elsewhere.remove(&tracee.pid);
         }
     }

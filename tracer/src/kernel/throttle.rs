@@ -1,5 +1,5 @@
-//! Holding back whoever makes more calls than can be joined to files, where ptrace does not follow processes: they are seized for that moment
-//! alone (ptrace(2), `PTRACE_SEIZE`), which neither they nor their parents notice.
+//! Throttles threads that make more calls than can be joined to files, where ptrace does not trace processes:
+//! they are seized for a short time (ptrace(2), `PTRACE_SEIZE`), which neither they nor their parents notice.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -8,29 +8,30 @@ use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::room::PATIENCE;
+use super::backpressure::PATIENCE;
 use super::sample::Sample;
 use crate::proc;
 
-/// Of so many samples one is looked at.
+/// One sample in this many is counted.
 const STEP: usize = 64;
-/// Those are busy that made most of them, in percent, together; but no more than so many at a time.
+/// Threads count as busy that made this part of the samples, in percent, together; but no more than [`BUSY`]
+/// at a time.
 const MOST: usize = 90;
 const BUSY: usize = 256;
-/// Fewer samples at a time are no storm.
+/// With fewer samples at a time no thread is stopped.
 const STORM: usize = 10_000;
 
-/// The threads that are held. All calls must come from one thread, which is the tracer of those; they go on when it ends.
+/// The stopped threads. All calls must come from one thread, which is their tracer; they go on when it ends.
 #[derive(Debug, Default)]
-pub(super) struct Hold {
-    /// Who made most of the last calls.
+pub(super) struct Throttle {
+    /// The threads that made most of the last calls.
     busy: Vec<Pid>,
-    held: Vec<Pid>,
+    stopped: Vec<Pid>,
     since: Option<Instant>,
 }
 
-impl Hold {
-    /// These came out of the rings at one time.
+impl Throttle {
+    /// These samples came out of the rings at one time.
     pub(super) fn saw(&mut self, samples: &[Sample]) {
         self.busy.clear();
         if samples.len() < STORM {
@@ -53,38 +54,41 @@ impl Hold {
         }
     }
 
-    /// Holds those that are busy, unless some are held for too long. Who is traced already, or gone, is not held.
+    /// Stops the busy threads, unless some are stopped for too long. A thread that is traced already, or
+    /// gone, is left out.
     pub(super) fn stop(&mut self) {
         if self.since.is_some_and(|since| since.elapsed() > PATIENCE) {
             return self.release();
         }
         for tid in std::mem::take(&mut self.busy) {
             if ptrace::seize(tid, ptrace::Options::empty()).is_ok() {
-                // Of one that ends meanwhile it fails.
+                // Fails for a thread that ends meanwhile.
                 let _ = ptrace::interrupt(tid);
-                self.held.push(tid);
+                self.stopped.push(tid);
                 self.since.get_or_insert_with(Instant::now);
             }
         }
     }
 
-    /// Lets all go on. Those that have not come to their stop yet are let go by a later call.
+    /// Resumes all stopped threads. Those that have not come to their stop yet are resumed by a later call.
     pub(super) fn release(&mut self) {
-        self.held.retain(|&tid| !let_go(tid));
-        if self.held.is_empty() {
+        self.stopped.retain(|&tid| !let_go(tid));
+        if self.stopped.is_empty() {
             self.since = None;
         }
     }
 }
 
-/// Whether thread `tid` is not held any more. A signal that was about to be delivered is.
+/// Resumes thread `tid`; returns true if it is not stopped any more. A signal that was about to be delivered
+/// is delivered.
 fn let_go(tid: Pid) -> bool {
-    /// `PTRACE_EVENT_STOP` of include/uapi/linux/ptrace.h, which is where a thread that was interrupted stops.
+    /// `PTRACE_EVENT_STOP` of include/uapi/linux/ptrace.h: the stop of an interrupted thread.
     const INTERRUPTED: i32 = 128;
     let info = ptrace::getsiginfo(tid).ok();
     let signal = info.filter(|info| info.si_code >> 8 != INTERRUPTED);
     let signal = signal.and_then(|info| Signal::try_from(info.si_signo).ok());
-    // The tracer is this thread, not all of us. One that has not come to its stop yet is not to be forgotten.
+    // The tracer is this thread, not the process. A thread that has not come to its stop yet stays in the
+    // list.
     let own = || nix::unistd::gettid().as_raw().cast_unsigned();
     let is_ours = || proc::tracer_of(tid.as_raw().cast_unsigned()) == Some(own());
     ptrace::detach(tid, signal).is_ok() || !is_ours()
@@ -129,28 +133,28 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut hold = Hold::default();
-        hold.saw(&calls_of(child.id(), STORM / 2));
-        hold.stop();
-        assert!(hold.held.is_empty(), "no storm");
+        let mut throttle = Throttle::default();
+        throttle.saw(&calls_of(child.id(), STORM / 2));
+        throttle.stop();
+        assert!(throttle.stopped.is_empty(), "no storm");
         let mut samples = calls_of(child.id(), STORM);
         samples.extend(calls_of(1, STEP));
-        hold.saw(&samples);
-        hold.stop();
-        if hold.held.is_empty() {
+        throttle.saw(&samples);
+        throttle.stop();
+        if throttle.stopped.is_empty() {
             eprintln!("skipped: ptrace is not allowed here");
             child.kill().unwrap();
             child.wait().unwrap();
             return;
         }
-        assert_eq!(hold.held.len(), 1, "the first process does nothing");
+        assert_eq!(throttle.stopped.len(), 1, "the first process does nothing");
         becomes(child.id(), |state| state == 't');
-        // A signal is not lost meanwhile, and what is already held is not held twice.
-        hold.saw(&samples);
-        hold.stop();
-        assert_eq!(hold.held.len(), 1);
-        while !hold.held.is_empty() {
-            hold.release();
+        // A signal is not lost meanwhile, and a stopped thread is not stopped twice.
+        throttle.saw(&samples);
+        throttle.stop();
+        assert_eq!(throttle.stopped.len(), 1);
+        while !throttle.stopped.is_empty() {
+            throttle.release();
         }
         becomes(child.id(), |state| state != 't');
         drop(child.stdin.take());
@@ -159,7 +163,7 @@ mod tests {
         assert!(rest.is_empty() && child.wait().unwrap().success());
     }
 
-    /// It may come to its stop late, when it was already to be let go.
+    /// A thread may come to its stop when it is already to be resumed.
     #[test]
     fn whoever_is_let_go_at_once_goes_on() {
         let mut child = Command::new("sh")
@@ -168,11 +172,11 @@ mod tests {
             .unwrap();
         let samples = calls_of(child.id(), STORM);
         for _ in 0..300 {
-            let mut hold = Hold::default();
-            hold.saw(&samples);
-            hold.stop();
-            while !hold.held.is_empty() {
-                hold.release();
+            let mut throttle = Throttle::default();
+            throttle.saw(&samples);
+            throttle.stop();
+            while !throttle.stopped.is_empty() {
+                throttle.release();
             }
             assert_eq!(proc::tracer_of(child.id()), None);
         }
@@ -182,18 +186,18 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_not_held() {
+    fn a_process_that_is_gone_is_not_stopped() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut hold = Hold::default();
-        hold.saw(&calls_of(child.id(), STORM));
-        hold.stop();
+        let mut throttle = Throttle::default();
+        throttle.saw(&calls_of(child.id(), STORM));
+        throttle.stop();
         child.kill().unwrap();
         child.wait().unwrap();
-        while !hold.held.is_empty() {
-            hold.release();
+        while !throttle.stopped.is_empty() {
+            throttle.release();
         }
-        hold.saw(&calls_of(child.id(), STORM));
-        hold.stop();
-        assert!(hold.held.is_empty());
+        throttle.saw(&calls_of(child.id(), STORM));
+        throttle.stop();
+        assert!(throttle.stopped.is_empty());
     }
 }

@@ -1,23 +1,24 @@
-//! A program that another one at the same tracepoint goes on with, instead of being at that tracepoint by itself: with two of them the kernel takes
-//! its slow way to both, at each call of the machine.
+//! A tail call: one eBPF program continues with another one, which is not attached to the tracepoint by
+//! itself. With two programs at a tracepoint the kernel takes its slow path to both, at each call of the
+//! machine.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::{Kind, Map};
 
-/// Nothing at first.
+/// The target of a tail call; none at first.
 #[derive(Debug)]
-pub(crate) struct Successor(Map);
+pub(crate) struct TailCall(Map);
 
-impl Successor {
+impl TailCall {
     /// # Errors
     /// When the kernel refuses.
-    pub(crate) fn new() -> io::Result<Successor> {
-        Map::new(Kind::Programs, size_of::<u32>(), 1).map(Successor)
+    pub(crate) fn new() -> io::Result<TailCall> {
+        Map::new(Kind::Programs, size_of::<u32>(), 1).map(TailCall)
     }
 
-    /// From now on it is this one, which is made for the same tracepoint.
+    /// Makes `program`, which is made for the same tracepoint, the target from now on.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -26,7 +27,7 @@ impl Successor {
     }
 }
 
-impl AsFd for Successor {
+impl AsFd for TailCall {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -41,12 +42,12 @@ mod tests {
 
     #[test]
     fn it_runs_after_the_program_once_there_is_one() {
-        let successor = match Successor::new() {
-            Ok(successor) => successor,
+        let tail_call = match TailCall::new() {
+            Ok(tail_call) => tail_call,
             Err(error) => return eprintln!("skipped: eBPF programs: {error}"),
         };
         let object = objects::open(Source::Tests).unwrap();
-        let uses = [("tail_call", Use::Shared(successor.as_fd()))];
+        let uses = [("tail_call", Use::Shared(tail_call.as_fd()))];
         let mut loaded = object.load(&["first", "second"], &uses).unwrap();
         let counts = loaded.map(".bss.counts").unwrap();
         let [first, second] = &loaded.programs[..] else {
@@ -54,7 +55,7 @@ mod tests {
         };
         run(first).unwrap();
         assert_eq!(counts.get(0).unwrap(), [1, 0]);
-        successor.set(second).unwrap();
+        tail_call.set(second).unwrap();
         run(first).unwrap();
         assert_eq!(counts.get(0).unwrap(), [2, 1]);
     }

@@ -1,4 +1,4 @@
-//! A process that lets go of what we hold, so that we need not wait for it.
+//! A helper process that closes descriptors in place of flowtrace, which then need not wait for it.
 #![expect(unsafe_code)]
 
 use std::io::{self, PipeWriter};
@@ -6,22 +6,23 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use crate::helper_process::{Group, HelperProcess, is_silent_end};
 
-/// While it lives another process holds the same descriptors.
+/// While it lives, a helper process has the same descriptors open.
 #[must_use]
 #[derive(Debug)]
-pub(super) struct Parting {
-    /// Its end tells the other one.
+pub(super) struct DeferredClose {
+    /// Its end makes the helper process exit.
     _ours: PipeWriter,
 }
 
-/// Has another process hold these descriptors until what is returned is dropped: whoever closes them here before is not the
-/// last, and for tracepoints of perf only the last has to wait until no processor uses them any more, some 0.2 s in all.
+/// Keeps these descriptors open in a helper process until the result is dropped. A close here before is then
+/// not the last one, and only the last close of perf's tracepoints waits until no CPU uses them any more,
+/// some 0.2 s in all.
 ///
 /// # Errors
 /// When no process can be made.
-pub(super) fn leave_to_another(held: &[BorrowedFd<'_>]) -> io::Result<Parting> {
+pub(super) fn leave_to_another(open: &[BorrowedFd<'_>]) -> io::Result<DeferredClose> {
     let (other, ours) = io::pipe()?;
-    let mut kept: Vec<RawFd> = held.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut kept: Vec<RawFd> = open.iter().map(AsRawFd::as_raw_fd).collect();
     kept.push(other.as_raw_fd());
     kept.sort_unstable();
     let wait = || {
@@ -29,7 +30,7 @@ pub(super) fn leave_to_another(held: &[BorrowedFd<'_>]) -> io::Result<Parting> {
     };
     // SAFETY: it reads from a pipe that it keeps, and nothing else.
     unsafe { HelperProcess::begin(c"flowtrace-close", Group::Own, &kept, wait) }?.leave();
-    Ok(Parting { _ours: ours })
+    Ok(DeferredClose { _ours: ours })
 }
 
 #[cfg(test)]
@@ -42,19 +43,19 @@ mod tests {
     fn another_is_the_last_to_let_go() {
         let (reader, writer) = io::pipe().unwrap();
         let (mut other_reader, other_writer) = io::pipe().unwrap();
-        let parting = leave_to_another(&[writer.as_fd()]).unwrap();
+        let deferred = leave_to_another(&[writer.as_fd()]).unwrap();
         drop(writer);
         drop(other_writer);
-        // What it was not given it does not hold.
+        // The helper process does not have descriptors that were not passed to it.
         assert_eq!(io::Read::read(&mut other_reader, &mut [0]).unwrap(), 0);
-        let (told, ended) = std::sync::mpsc::channel();
+        let (sender, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut reader = reader;
-            told.send(io::Read::read(&mut reader, &mut [0]).unwrap())
+            sender.send(io::Read::read(&mut reader, &mut [0]).unwrap())
         });
         let soon = Duration::from_millis(100);
         assert!(ended.recv_timeout(soon).is_err(), "it has let go too soon");
-        drop(parting);
+        drop(deferred);
         assert_eq!(ended.recv().unwrap(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Names of files outside that are removed, changed and added.
+//! Removals, renames and new names of unmounted files.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use flowtrace_schema::FileKind;
 
 use super::super::near::{self, Found, There, real};
 use super::paths::full_path;
-use super::{Inode, Outside};
+use super::{Inode, UnmountedFiles};
 use crate::file_table::NameIn;
 use crate::proc::observer::Tracee;
 
-/// A change of names at its entry.
+/// A change of names, at the entry of its call.
 #[derive(Debug)]
 pub(crate) enum NameChange {
     Removed(PathBuf),
@@ -19,18 +19,18 @@ pub(crate) enum NameChange {
         from: PathBuf,
         to: PathBuf,
         exchange: bool,
-        /// By a process whose paths may lead elsewhere than ours.
+        /// True if paths of the process may name other files than ours.
         is_foreign: bool,
     },
-    /// Of a file that was recorded: under the name `from`, or without one (`O_TMPFILE`).
+    /// A new name of a recorded file: one with the name `from`, or without one (`O_TMPFILE`).
     Linked {
         from: Option<PathBuf>,
         to: PathBuf,
     },
 }
 
-impl Outside {
-    /// The change that a call is going to make, if it concerns a name that was recorded.
+impl UnmountedFiles {
+    /// The change that a removing call is going to make, if it concerns a recorded name.
     pub(crate) fn removing(
         &self,
         tracee: Tracee,
@@ -42,7 +42,7 @@ impl Outside {
             .then_some(NameChange::Removed(path))
     }
 
-    /// The same of a rename.
+    /// The change of a rename.
     pub(crate) fn renaming(
         &self,
         tracee: Tracee,
@@ -63,7 +63,7 @@ impl Outside {
         })
     }
 
-    /// The same of another name for a file, the first of which is not always known.
+    /// The change of a call that gives a file another name; its first name is not always known.
     pub(crate) fn linking(
         &self,
         tracee: Tracee,
@@ -125,18 +125,18 @@ impl Outside {
 
     fn linked(&mut self, from: Option<&Path>, to: &Path, now: u64) {
         let known = match near::at(to) {
-            // A link to a link is none to what that leads to.
+            // A hard link to a symbolic link does not name the target of that.
             Found::Is(there) if !there.attributes.is_regular() => None,
             Found::Is(There {
                 attributes: found, ..
             }) => {
-                // Who was gone when its file was looked at left what the kernel told of that.
-                let is_it = |told: &Inode| (told.0, told.1) == (found.dev, found.ino);
-                let told = || self.inodes.iter().find(|(told, _)| is_it(told));
-                let told = || told().map(|(_, &file)| file);
-                self.files.known_inode(&found).or_else(told)
+                // A file that was gone when it was read is known by the identity that the kernel reported.
+                let is_it = |known: &Inode| (known.0, known.1) == (found.dev, found.ino);
+                let known = || self.inodes.iter().find(|(known, _)| is_it(known));
+                let known = || known().map(|(_, &file)| file);
+                self.files.known_inode(&found).or_else(known)
             }
-            // The new name is gone already, or not to be looked up.
+            // The new name is gone already, or may not be looked up.
             Found::Nothing | Found::Unknown => self.names.get(from.unwrap_or(to)).copied(),
         };
         if let Some(file) = known {
@@ -146,7 +146,7 @@ impl Outside {
         }
     }
 
-    /// Whether a rename that somebody succeeded in is one of the names that we know by these paths.
+    /// True if a rename that succeeded is one of the names that we have for these paths.
     fn is_renamed(&self, from: &Path, to: &Path, exchange: bool) -> bool {
         if !exchange {
             return matches!(near::at(from), Found::Nothing);
@@ -169,7 +169,7 @@ impl Outside {
             .chain(replaced.map(|file| (file, from)))
         {
             self.names.insert(path.to_owned(), file);
-            self.look_again(file, path);
+            self.check_again(file, path);
         }
         self.files.renamed(
             NameIn::full_path(from.as_os_str()),
@@ -183,14 +183,14 @@ impl Outside {
         self.names.contains_key(path) || self.system.contains_key(path.as_os_str())
     }
 
-    /// Whether a name was recorded, as it is or with its links followed, as far as these can be followed now: after the call the
-    /// kernel has it all in its cache.
+    /// True if a name was recorded, as it is or with its links followed, as far as these can be followed now:
+    /// after the call the kernel has them all in its cache.
     fn may_be_recorded(&self, path: &Path) -> bool {
         !self.views.cover(path)
             && (self.is_recorded(path) || real(path).is_none_or(|path| self.is_recorded(&path)))
     }
 
-    /// The path under which it was.
+    /// The path under which it was recorded.
     fn recorded(&self, path: PathBuf) -> PathBuf {
         match self.is_recorded(&path) {
             true => path,
@@ -215,7 +215,7 @@ mod tests {
     fn renaming_a_directory_renames_what_is_known_below() {
         let recorder = Recorder::nowhere();
         let files = Arc::new(FileTable::new(recorder.clone()));
-        let mut outside = Outside::new(
+        let mut unmounted = UnmountedFiles::new(
             HostId(1),
             files,
             &recorder,
@@ -223,17 +223,17 @@ mod tests {
             None,
             true,
         );
-        outside.names.insert("/a/b/c".into(), FileId(1));
-        outside.names.insert("/ab".into(), FileId(2));
+        unmounted.names.insert("/a/b/c".into(), FileId(1));
+        unmounted.names.insert("/ab".into(), FileId(2));
         let change = NameChange::Renamed {
             from: "/a".into(),
             to: "/z".into(),
             exchange: false,
             is_foreign: false,
         };
-        outside.changed(change, 5);
-        assert_eq!(outside.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
-        assert_eq!(outside.names.get(Path::new("/ab")), Some(&FileId(2)));
-        assert_eq!(outside.names.len(), 2);
+        unmounted.changed(change, 5);
+        assert_eq!(unmounted.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
+        assert_eq!(unmounted.names.get(Path::new("/ab")), Some(&FileId(2)));
+        assert_eq!(unmounted.names.len(), 2);
     }
 }

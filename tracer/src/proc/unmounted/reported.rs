@@ -1,0 +1,56 @@
+//! Opens that the kernel reports. The program does not wait, so the file may be gone when it is read.
+
+use std::path::Path;
+
+use super::super::snapshot::ProcessSnapshot;
+use super::super::topology::UNNAMED;
+use super::super::tracepoints::Called;
+use super::{Open, Tracee, UnmountedFiles, inode};
+use crate::stat::Attributes;
+
+impl UnmountedFiles {
+    /// The kernel reported an open with these flags.
+    pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
+        let (fd, made) = (called.result as i32, &*called.made);
+        let Some(reported) = made.as_reported(fd) else {
+            return;
+        };
+        // The path may be too long for the report.
+        let path = made.paths.get(&fd).cloned().unwrap_or_default();
+        let creates = made.is_created(fd) || flags & UNNAMED != 0;
+        if !creates && self.is_settled(tracee, &path, flags, Some(fd), now) {
+            return;
+        }
+        let path = Path::new(&path);
+        if self.views.see(path, &reported) {
+            return;
+        }
+        if creates {
+            self.inodes.remove(&inode(&reported));
+            self.files.forget_inode(&reported);
+        }
+        let open = Open {
+            flags,
+            creates: Some(creates),
+            start_ns: now,
+        };
+        let attributes = self.attributes(made, fd).unwrap_or(reported);
+        let file = self.record_open(tracee, fd, &open, path, &attributes, now);
+        if let Some(file) = file {
+            self.inodes.insert(inode(&reported), file);
+        }
+    }
+
+    /// Attributes of the file that is open as descriptor `fd` in `snapshot`: for a file that was seen before,
+    /// or is gone, those that the kernel reported.
+    pub(super) fn attributes(&self, snapshot: &dyn ProcessSnapshot, fd: i32) -> Option<Attributes> {
+        let Some(reported) = snapshot.as_reported(fd) else {
+            return snapshot.attributes(fd);
+        };
+        if let Some(&file) = self.inodes.get(&inode(&reported)) {
+            self.files.is_also(&reported, file);
+            return Some(reported);
+        }
+        Some(snapshot.attributes(fd).unwrap_or(reported))
+    }
+}
