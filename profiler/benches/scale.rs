@@ -169,17 +169,17 @@ fn generate(path: &Path, calls: u64, processes: u64) {
         }
         // In the order of time, as calls come.
         for i in 0..each {
-            let moment = at + 2 + i * 900 / each;
+            let instant = at + 2 + i * 900 / each;
             for (image, inputs, files) in &jobs {
                 for &file in inputs {
-                    s.call(*image, file, Op::Read, None, Some(4096), moment);
+                    s.call(*image, file, Op::Read, None, Some(4096), instant);
                 }
                 for &file in files {
-                    s.call(*image, file, Op::Write, None, Some(4096), moment);
+                    s.call(*image, file, Op::Write, None, Some(4096), instant);
                 }
                 if inputs.is_empty() {
-                    s.call(*image, files[0], Op::Read, None, Some(4096), moment);
-                    s.call(*image, files[1], Op::Getattr, None, None, moment);
+                    s.call(*image, files[0], Op::Read, None, Some(4096), instant);
+                    s.call(*image, files[1], Op::Getattr, None, None, instant);
                 }
             }
         }

@@ -24,10 +24,10 @@ mod programs;
 mod way;
 
 pub use access::{Access, Part, Relation, Return};
-pub use activity::{Activity, Doing, HeldEnd, Side, Span};
+pub use activity::{Activity, Doing, OpenEnd, Side, Span};
 pub(crate) use descent::Descent;
 pub use ends::ChannelEnds;
-pub use file::{File, View, ViewUse};
+pub use file::{File, MountCosts, MountUse};
 pub use ids::{FileIndex, ProcessId};
 pub use names::Names;
 pub use process::{Image, Moved, Process};
@@ -78,7 +78,7 @@ pub struct Workflow {
     /// Processes at each end of a pipe or socket.
     pub ends: ChannelEnds,
     /// Waits of calls on traced mounts.
-    pub view: View,
+    pub mount: MountCosts,
     /// Waits of processes that polled for a file or a lock; in order.
     pub polls: Vec<Poll>,
     /// Sums over the captured packets; `None`: nothing was captured.

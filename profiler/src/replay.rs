@@ -38,14 +38,14 @@ pub struct Workload {
     /// and locks, and on files that cannot be placed.
     pub left_out: u64,
     /// Recorded time that is not played.
-    pub held: Held,
+    pub not_played: NotPlayed,
     /// Warnings about the trace, such as that it is not complete.
     pub warnings: Vec<String>,
 }
 
 /// Time of the recorded processes that is not played, because it was no work; sums over all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct NotPlayed {
     /// Time ready to run and waiting for a CPU, ns.
     pub run_queue_ns: i64,
     /// Time stopped by the tracer, ns.

@@ -20,7 +20,7 @@ use flowtrace_schema::{HostRow, StorageRow};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
-use crate::model::{FileCalls, FileIndex, ProcessId, Programs, ViewUse};
+use crate::model::{FileCalls, FileIndex, MountUse, ProcessId, Programs};
 
 /// Number of [`State`]s.
 pub const STATES: usize = 13;
@@ -180,7 +180,7 @@ pub struct Instance {
     /// Working directory of its last image.
     pub cwd: Option<Arc<str>>,
     /// Time accounting of its images, summed.
-    pub books: Books,
+    pub accounting: TimeAccounting,
     /// The part of its machine that it may use; `None`: all.
     pub confined: Option<Arc<Confined>>,
 }
@@ -188,8 +188,8 @@ pub struct Instance {
 impl Instance {
     /// Time on a CPU, ns: as the kernel accounted it, else from samples.
     pub fn cpu_ns(&self) -> f64 {
-        match self.books.is_complete {
-            true => self.books.on_cpu_ns as f64,
+        match self.accounting.is_complete {
+            true => self.accounting.on_cpu_ns as f64,
             false => self.totals[State::Cpu as usize],
         }
     }
@@ -242,7 +242,7 @@ pub struct Part {
 
 /// Sums over the images of a process of the times that the kernel counted; thread time, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Books {
+pub struct TimeAccounting {
     /// On a CPU.
     pub on_cpu_ns: i64,
     /// Ready to run.
@@ -283,7 +283,7 @@ pub struct Books {
     /// Number of times that a thread had to give up its CPU to others.
     pub involuntary_switches: i64,
     /// Calls on files of traced mounts that flowtrace answered, and not the kernel.
-    pub view: ViewUse,
+    pub mount: MountUse,
 }
 
 /// A pipe or socket and the processes at its ends.
@@ -301,10 +301,10 @@ pub struct Channel {
     pub readers: Vec<(ProcessId, i64, i64)>,
     /// Processes that kept a pipe open for writing and wrote nothing, as `sleep` in `(sleep 9; echo) | cat`:
     /// the pipe's reader waits until they end or another process writes.
-    pub write_keepers: Vec<(ProcessId, i64, i64)>,
+    pub write_holders: Vec<(ProcessId, i64, i64)>,
     /// Processes that kept it open for reading and read nothing, as `sleep` in `seq 99999 | (sleep 9; wc)`:
     /// the pipe's writer waits meanwhile.
-    pub read_keepers: Vec<(ProcessId, i64, i64)>,
+    pub read_holders: Vec<(ProcessId, i64, i64)>,
     /// Of a network connection, the times in which a process waited to read data that was on its way: the
     /// sender was blocked writing, or had closed the connection. Ordered by receiver, then time; those of one
     /// receiver do not overlap.
@@ -371,7 +371,7 @@ pub struct Timeline {
     pub only_runs: Vec<bool>,
     /// Waits for storage by step, split by the fate of their requests; empty: not recorded.
     pub storage: Vec<StorageRow>,
-    /// Time of a call's way to flowtrace and back, ns ([`crate::model::View`]).
+    /// Time of a call's way to flowtrace and back, ns ([`crate::model::MountCosts`]).
     pub way_ns: Option<i64>,
     /// Storage of the traced files.
     pub place: Place,

@@ -66,7 +66,7 @@ fn the_writer_waits_for_the_shell_alone() {
     let timeline = timeline::read(&trace, &workflow).unwrap();
     let waits = waits(&workflow, &timeline);
     let of_seq = waits.waits.iter().filter(|wait| wait.waiter == "seq");
-    let blockers: Vec<_> = of_seq.filter_map(|wait| wait.culprit.as_deref()).collect();
+    let blockers: Vec<_> = of_seq.filter_map(|wait| wait.blocker.as_deref()).collect();
     assert_eq!(blockers, ["loop.sh"], "{:?}", waits.waits);
 }
 

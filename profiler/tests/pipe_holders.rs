@@ -40,13 +40,13 @@ fn a_reader_waits_for_who_sleeps_before_the_first_byte() {
     let found = waits(&workflow, &timeline::read(&trace, &workflow).unwrap());
     let of_sort = |name: &str| -> f64 {
         let waits = found.waits.iter().filter(|wait| wait.waiter == "sort");
-        let for_it = waits.filter(|wait| wait.culprit.as_deref() == Some(name));
+        let for_it = waits.filter(|wait| wait.blocker.as_deref() == Some(name));
         for_it.map(|wait| wait.ns / 1e6).sum()
     };
     assert!((of_sort("sleep") - 590.0).abs() < 12.0, "{:?}", found.waits);
     assert!((of_sort("seq") - 10.0).abs() < 8.0, "{:?}", found.waits);
     let first = &found.causes[0];
-    assert_eq!(first.culprit.as_deref(), Some("sleep"));
+    assert_eq!(first.blocker.as_deref(), Some("sleep"));
     assert_eq!(first.root, Root::Doing(State::Sleep));
     let outside = found
         .causes

@@ -58,7 +58,7 @@ fn polling(is_found: bool) -> (CriticalPath, f64, Vec<(Option<String>, Root)>) {
     let of_work = of_work.map_or(0.0, |one| one.ns as f64 / 1e6);
     let found = waits(&workflow, &timeline::read(&trace, &workflow).unwrap());
     let causes = found.causes.into_iter();
-    let causes = causes.map(|cause| (cause.culprit, cause.root)).collect();
+    let causes = causes.map(|cause| (cause.blocker, cause.root)).collect();
     (critical, of_work, causes)
 }
 

@@ -172,7 +172,7 @@ fn who_waits_for_a_process_waits_for_what_it_ran() {
     let found = waits(&run.workflow, &run.timeline);
     let of = |blocker: &str| {
         let all = found.waits.iter();
-        let all = all.filter(|wait| wait.culprit.as_deref() == Some(blocker));
+        let all = all.filter(|wait| wait.blocker.as_deref() == Some(blocker));
         all.map(|wait| wait.ns / MS as f64).sum::<f64>()
     };
     let (work, sleep) = (of("w.sh"), of("sleep"));

@@ -38,7 +38,7 @@ fn half_the_work_leaves_the_stop_as_it_is() {
     let found = waits(&workflow, &timeline::read(&trace, &workflow).unwrap());
     let stopped = found.waits.iter().find(|wait| wait.kind == Kind::Stopped);
     let stopped = stopped.expect("a wait of its own kind");
-    assert_eq!((stopped.waiter.as_str(), &stopped.culprit), ("burn", &None));
+    assert_eq!((stopped.waiter.as_str(), &stopped.blocker), ("burn", &None));
     assert!((stopped.ns / 1e6 - 1000.0).abs() < 5.0, "{stopped:?}");
 
     let step = path

@@ -179,14 +179,14 @@ fn the_critical_path_and_the_waits_agree_that_nobody_sent_the_token() {
             .iter()
             .find(|wait| wait.kind == Kind::Place)
             .unwrap();
-        assert_eq!((place.waiter.as_str(), &place.culprit), ("tool", &None));
+        assert_eq!((place.waiter.as_str(), &place.blocker), ("tool", &None));
         assert!((place.ns - 1.48e9).abs() < 5e7, "{place:?}");
         let cause = found
             .causes
             .iter()
             .find(|cause| cause.root == Root::NoPlace)
             .unwrap();
-        assert_eq!(cause.culprit, None);
+        assert_eq!(cause.blocker, None);
         assert!(found.causes.iter().all(|cause| cause.root != Root::Outside));
         // The make without a token waited for a child, the one that it would start: it is never idle for want
         // of input.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::replay::{Held, Totals, plan, play};
+use flowtrace_profiler::replay::{NotPlayed, Totals, plan, play};
 use flowtrace_render::units::{bytes, counted, duration, short_count};
 use flowtrace_schema::Trace;
 
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         }
     })?;
     let (recorded, recorded_ns) = (workload.recorded, workload.recorded_ns);
-    let (left_out, delays) = (workload.left_out, workload.held);
+    let (left_out, delays) = (workload.left_out, workload.not_played);
     let warnings = workload.warnings.clone();
     let root = output::resolved(&args.into);
     let (taken, played, failed, used) = play(workload, &root).map_err(|error| {
@@ -145,7 +145,7 @@ fn time(ns: u64) -> String {
 }
 
 /// Reason why a replay takes less time than its recording where CPUs were busy.
-fn not_played(delays: &Held) -> String {
+fn not_played(delays: &NotPlayed) -> String {
     let times = [delays.cpu_ns, delays.run_queue_ns, delays.tracer_ns];
     let of = times.map(|ns| ns as f64).iter().sum::<f64>().max(1.0);
     let share = |ns: i64| format!("{:.0} %", ns as f64 / of * 100.0);

@@ -77,7 +77,7 @@ fn as_json(
         "waits": waits.waits.iter().map(|wait| json!({
             "waiter": wait.waiter,
             "kind": wait.kind.name(),
-            "culprit": wait.culprit,
+            "culprit": wait.blocker,
             "channel": wait.channel,
             "ns": wait.ns as i64,
             "waits": wait.waits,
@@ -85,7 +85,7 @@ fn as_json(
             "is_orchestrator": wait.is_orchestrator,
         })).collect::<Vec<_>>(),
         "root_causes": waits.causes.iter().map(|cause| json!({
-            "culprit": cause.culprit,
+            "culprit": cause.blocker,
             "it": cause.root.text(),
             "ns": cause.ns as i64,
             "waiters": cause.waiters.iter()
@@ -141,7 +141,7 @@ fn csv(waits: &Waits, out: &mut dyn Write) -> std::io::Result<()> {
         csv.row(vec![
             Value::Text(wait.waiter.clone()),
             Value::Text(wait.kind.name().into()),
-            text(&wait.culprit),
+            text(&wait.blocker),
             text(&wait.channel),
             Value::Integer(wait.ns as i64),
             Value::Integer(wait.waits as i64),

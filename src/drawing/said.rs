@@ -90,7 +90,7 @@ pub(super) fn passed_as_arguments(workflow: &Workflow, part: &Dag) {
             more => format!("{}, +{more} more", shown.join(", ")),
         }
     };
-    for passed in arguments::handed(workflow, &processes.collect())
+    for passed in arguments::passed_on(workflow, &processes.collect())
         .iter()
         .take(NAMED)
     {

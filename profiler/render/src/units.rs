@@ -46,7 +46,7 @@ pub fn duration(ns: i64) -> String {
 }
 
 /// A time for people: the duration since `begins_ns`, from which they count, or until it.
-pub fn moment(at_ns: i64, begins_ns: i64) -> String {
+pub fn since_begin(at_ns: i64, begins_ns: i64) -> String {
     duration(at_ns.saturating_sub(begins_ns))
 }
 

@@ -8,11 +8,11 @@ pub mod algorithm;
 pub mod cause;
 pub mod chart;
 pub mod facts;
+mod mount;
 mod resource;
 mod rests;
 mod result;
 pub mod tasks;
-mod view;
 pub mod windows;
 
 pub use resource::{Confidence, Resource};

@@ -238,7 +238,7 @@ fn findings(
 }
 
 fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
-    let instant = |ns| units::moment(ns, timeline.begins_ns);
+    let instant = |ns| units::since_begin(ns, timeline.begins_ns);
     Finding {
         kind: "late start",
         step: Some(one.name.clone()),

@@ -36,7 +36,7 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     };
     let lacked = match cause.resource {
         Resource::Cpu => format!("CPU{cores}"),
-        Resource::Processors => format!("it waited for a CPU{cores}"),
+        Resource::Cpus => format!("it waited for a CPU{cores}"),
         Resource::Limit => match &cause.limit {
             Some(limit) => format!("it waited for a CPU{cores}: {}", limit.text()),
             None => format!(
@@ -44,7 +44,7 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
             ),
         },
         Resource::Disk => "storage".into(),
-        Resource::View => {
+        Resource::Mount => {
             "file calls, slow because they are traced; with --no-mount they are not".into()
         }
         Resource::Memory => "memory".into(),
@@ -94,7 +94,7 @@ pub(crate) fn nothing(result: &Bottlenecks) -> String {
 }
 
 /// The number of observations that a verdict rests on, in words.
-pub fn looks(samples: u64, timeline: &Timeline) -> String {
+pub fn samples_of(samples: u64, timeline: &Timeline) -> String {
     match samples {
         0 => "from totals alone".into(),
         _ if timeline.exact => "exact".into(),

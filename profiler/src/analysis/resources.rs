@@ -165,7 +165,7 @@ fn machines(result: &mut Resources, timeline: &Timeline, sequential: f64, capaci
     let (mut run, mut whole) = ([0.0; 7], 0.0);
     for host in counters.hosts() {
         let (mut own, mut length) = ([0.0; 7], 0.0);
-        for pair in counters.looks(host).windows(2) {
+        for pair in counters.sample_times(host).windows(2) {
             let (from, to) = (pair[0], pair[1]);
             let seconds = (to - from) as f64 / 1e9;
             if seconds <= 0.0 {

@@ -51,7 +51,7 @@ pub fn together(
     processes: impl Iterator<Item = ProcessId>,
 ) -> Option<Threads> {
     let waited = |&id: &ProcessId| {
-        let accounting = &timeline.instance(id).books;
+        let accounting = &timeline.instance(id).accounting;
         accounting.thread_lock_ns > 0 && accounting.is_complete
     };
     let (mut life, mut lives, mut work, mut idle) = (0, 0, 0, 0);
@@ -67,7 +67,7 @@ pub fn together(
     };
     for id in processes.filter(waited) {
         let instance = timeline.instance(id);
-        let accounting = &instance.books;
+        let accounting = &instance.accounting;
         found.processes += 1;
         found.most = found.most.max(accounting.threads);
         found.waited_ns += accounting.thread_wait_ns;

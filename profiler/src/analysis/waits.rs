@@ -39,7 +39,7 @@ pub enum Kind {
     /// Job control had stopped the process.
     Stopped,
     /// The process was ready to run, but all CPUs were in use.
-    Processor,
+    Cpu,
     /// Anything else.
     Other,
 }
@@ -55,7 +55,7 @@ impl Kind {
             State::Lock => Some(Kind::Lock),
             State::Sleep => Some(Kind::Sleep),
             State::Stopped => Some(Kind::Stopped),
-            State::Queue => Some(Kind::Processor),
+            State::Queue => Some(Kind::Cpu),
             State::Other => Some(Kind::Other),
             State::Cpu | State::Tracer | State::Unknown => None,
         }
@@ -73,7 +73,7 @@ impl Kind {
             Kind::Place => "job slot",
             Kind::Sleep => "sleep",
             Kind::Stopped => "stopped",
-            Kind::Processor => "processor",
+            Kind::Cpu => "processor",
             Kind::Other => "other",
         }
     }
@@ -87,7 +87,7 @@ pub struct Wait {
     /// Kind of the wait.
     pub kind: Kind,
     /// Rule that it waited for; `None`: not a process, or not known which.
-    pub culprit: Option<String>,
+    pub blocker: Option<String>,
     /// Kind of the channel.
     pub channel: Option<String>,
     /// Time waited, summed over the processes, ns.
@@ -221,7 +221,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
             |((waiter, kind, blocker, channel, is_orchestrator), sum)| Wait {
                 waiter,
                 kind,
-                culprit: blocker,
+                blocker,
                 channel,
                 ns: sum.ns,
                 waits: sum.waits,

@@ -155,7 +155,7 @@ impl Sheet {
             (Cell::Null, _) => "-".into(),
             (Cell::Text(text), _) => units::plain(text),
             (Cell::Integer(n), Unit::Ns) => units::duration(*n),
-            (Cell::Integer(n), Unit::At(begins)) => units::moment(*n, begins),
+            (Cell::Integer(n), Unit::At(begins)) => units::since_begin(*n, begins),
             (Cell::Integer(0), Unit::Bytes) => "-".into(),
             (Cell::Integer(n), Unit::Bytes) => units::bytes(*n),
             (Cell::Integer(n), Unit::Rate) => format!("{}/s", units::bytes(*n)),

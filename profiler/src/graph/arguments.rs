@@ -9,7 +9,7 @@ use crate::model::{ProcessId, Workflow};
 
 /// Data that a shell may have passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct PassedOn {
     /// The shell.
     pub by: ProcessId,
     /// Processes that had answered it by then.
@@ -20,12 +20,12 @@ pub struct Handed {
 
 /// Data that shells may have passed on to some of `processes` as arguments, where the shells are not among
 /// these themselves.
-pub fn handed(workflow: &Workflow, processes: &HashSet<ProcessId>) -> Vec<Handed> {
+pub fn passed_on(workflow: &Workflow, processes: &HashSet<ProcessId>) -> Vec<PassedOn> {
     let is_shell = |id: ProcessId| {
         let mut images = workflow.images(id).iter();
         images.any(|image| runner_of(image.exe.as_deref(), &image.rule) == Some(Runner::Shell))
     };
-    let mut found: BTreeMap<ProcessId, Handed> = BTreeMap::new();
+    let mut found: BTreeMap<ProcessId, PassedOn> = BTreeMap::new();
     for &to in processes {
         let process = workflow.process(to);
         let by = process.parent.filter(|by| !processes.contains(by));
@@ -39,13 +39,13 @@ pub fn handed(workflow: &Workflow, processes: &HashSet<ProcessId>) -> Vec<Handed
         if from.is_empty() {
             continue;
         }
-        let handed = found.entry(by).or_insert_with(|| Handed {
+        let passed = found.entry(by).or_insert_with(|| PassedOn {
             by,
             from: BTreeSet::new(),
             to: BTreeSet::new(),
         });
-        handed.from.extend(from);
-        handed.to.insert(to);
+        passed.from.extend(from);
+        passed.to.insert(to);
     }
     found.into_values().collect()
 }
@@ -97,8 +97,8 @@ mod tests {
             }],
             ..Workflow::default()
         };
-        let of = |ids: &[u32]| handed(&workflow, &ids.iter().map(|&id| ProcessId(id)).collect());
-        let expected = Handed {
+        let of = |ids: &[u32]| passed_on(&workflow, &ids.iter().map(|&id| ProcessId(id)).collect());
+        let expected = PassedOn {
             by: ProcessId(0),
             from: BTreeSet::from([ProcessId(2)]),
             to: BTreeSet::from([ProcessId(3)]),

@@ -87,7 +87,7 @@ pub(super) fn add_accesses(
     found.shrink_to_fit();
     workflow.accesses = found;
     workflow.returns = returns.found();
-    workflow.view = answers.found();
+    workflow.mount = answers.found();
     Ok((lookups, refused, parts))
 }
 

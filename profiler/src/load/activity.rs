@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
 use super::grants::Grants;
-use crate::model::{Activity, ChannelEnds, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
+use crate::model::{Activity, ChannelEnds, Doing, OpenEnd, ProcessId, Side, Span, Workflow};
 
 /// Reads the samples and the ends of channels. Few analyses need them, and a trace may have many.
 ///
@@ -65,11 +65,11 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activ
         found.of_process[spans[0].process.0 as usize] = at..next;
         at = next;
     }
-    let ends_of = |ends: &[ChannelEndRow]| -> Vec<HeldEnd> {
+    let ends_of = |ends: &[ChannelEndRow]| -> Vec<OpenEnd> {
         let open = |end: &ChannelEndRow| {
             let image = &workflow.images[*images.get(&end.upid)?];
             let to_ns = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
-            Some(HeldEnd {
+            Some(OpenEnd {
                 channel: end.channel_id,
                 process: image.process,
                 reads: end.direction != "write",
@@ -80,7 +80,7 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activ
                 is_doubtful: end.used == Some(0) && end.at_most_bytes.is_some_and(|most| most > 0),
             })
         };
-        let mut open: Vec<HeldEnd> = ends.iter().filter_map(open).collect();
+        let mut open: Vec<OpenEnd> = ends.iter().filter_map(open).collect();
         open.sort_by_key(|end| (end.channel, end.process, end.from_ns));
         open
     };

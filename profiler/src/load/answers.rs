@@ -11,7 +11,7 @@ use flowtrace_schema::{CallRow, FileLayer, Op, RunRow};
 
 use super::Places;
 use crate::distribution::Distribution;
-use crate::model::{View, ViewUse, Workflow};
+use crate::model::{MountCosts, MountUse, Workflow};
 
 /// No device answers as quickly: an answer in less time came from memory, ns.
 const LEAST_DEVICE_NS: i64 = 50_000;
@@ -28,7 +28,7 @@ type Thread = (i64, i64);
 
 /// Sums up the answers while the calls go by.
 pub(super) struct Answers {
-    view: View,
+    mount: MountCosts,
     /// Time at which the last answer of each thread was there.
     answered_ns: HashMap<Thread, i64>,
     between: Distribution,
@@ -47,9 +47,9 @@ impl Answers {
             workflow.processes.len()
         };
         Answers {
-            view: View {
+            mount: MountCosts {
                 way_ns: None,
-                of: vec![ViewUse::default(); count],
+                of: vec![MountUse::default(); count],
             },
             answered_ns: HashMap::new(),
             between: Distribution::default(),
@@ -61,7 +61,7 @@ impl Answers {
     pub(super) fn add(&mut self, call: &CallRow, places: &Places) {
         let Some(upid) = call.upid else { return };
         let process = places.process(upid);
-        let of_process = process.and_then(|id| self.view.of.get_mut(id.0 as usize));
+        let of_process = process.and_then(|id| self.mount.of.get_mut(id.0 as usize));
         let Some(sum) = of_process else { return };
         sum.calls += 1;
         match call.duration_ns {
@@ -89,12 +89,12 @@ impl Answers {
         self.last.1 = answered.max(self.last.1);
     }
 
-    pub(super) fn found(self) -> View {
+    pub(super) fn found(self) -> MountCosts {
         let is_known = self.between.count >= LEAST_CALLS;
         let way_ns = self.between.quantile(SHORTEST).filter(|_| is_known);
-        View {
+        MountCosts {
             way_ns,
-            ..self.view
+            ..self.mount
         }
     }
 }
@@ -145,9 +145,12 @@ mod tests {
                 *at += took + if n % 10 == 0 { 5_000_000 } else { 6_000 };
             }
         }
-        let view = answers.found();
-        assert!((5_900..=6_100).contains(&view.way_ns.unwrap()), "{view:?}");
-        let sum = view.of[0];
+        let mount = answers.found();
+        assert!(
+            (5_900..=6_100).contains(&mount.way_ns.unwrap()),
+            "{mount:?}"
+        );
+        let sum = mount.of[0];
         assert_eq!((sum.calls, sum.slow_ns), (4_000, 40 * 300_000));
         assert_eq!(sum.quick_ns, 3_960 * 2_000);
     }

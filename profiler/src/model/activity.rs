@@ -12,10 +12,10 @@ pub struct Activity {
     /// The channels of the waits in [`Doing::Channels`], with the side waited at.
     pub channels: Vec<(i64, Side)>,
     /// Processes at the ends of channels, in the order of channels, then processes.
-    pub ends: Vec<HeldEnd>,
+    pub ends: Vec<OpenEnd>,
     /// Processes that had an end of a pipe or FIFO open and moved nothing through it, as far as is known, in
     /// the same order.
-    pub idle_ends: Vec<HeldEnd>,
+    pub idle_ends: Vec<OpenEnd>,
     /// Places in `spans` of every process.
     pub(crate) of_process: Vec<Range<u32>>,
     /// Times at which a thread of a process was seen to change to another state, or to be in the same state
@@ -75,7 +75,7 @@ pub enum Side {
 
 /// A channel end: a process's open descriptor of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldEnd {
+pub struct OpenEnd {
     /// The channel.
     pub channel: i64,
     /// The process.
@@ -121,17 +121,17 @@ impl Activity {
     }
 
     /// Processes that had an end of a channel open.
-    pub fn ends_of(&self, channel: i64) -> &[HeldEnd] {
+    pub fn ends_of(&self, channel: i64) -> &[OpenEnd] {
         of_channel(&self.ends, channel)
     }
 
     /// Processes that had an end of a channel open and moved nothing through it.
-    pub fn idle_ends_of(&self, channel: i64) -> &[HeldEnd] {
+    pub fn idle_ends_of(&self, channel: i64) -> &[OpenEnd] {
         of_channel(&self.idle_ends, channel)
     }
 }
 
-fn of_channel(ends: &[HeldEnd], channel: i64) -> &[HeldEnd] {
+fn of_channel(ends: &[OpenEnd], channel: i64) -> &[OpenEnd] {
     let from = ends.partition_point(|end| end.channel < channel);
     let count = ends[from..].partition_point(|end| end.channel == channel);
     &ends[from..from + count]

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 /// Waits of calls on traced mounts, where flowtrace answers them and not the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct MountCosts {
     /// Shortest time of a call's way to flowtrace and back in this run, ns; `None`: not known, because too
     /// few calls followed each other.
     pub way_ns: Option<i64>,
     /// By process; empty where the kernel answers.
-    pub of: Vec<ViewUse>,
+    pub of: Vec<MountUse>,
 }
 
 /// The calls of a process on traced mounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ViewUse {
+pub struct MountUse {
     /// Number of calls.
     pub calls: i64,
     /// Time in answers that were too quick for a device to have taken part, ns.

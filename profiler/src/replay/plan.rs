@@ -57,10 +57,10 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         let queued: i64 = images.iter().filter_map(|i| i.run_queue_ns).sum();
         let traced: i64 = images.iter().filter_map(|i| i.tracer_ns).sum();
         let cpu_ns = process.cpu_ns.unwrap_or(0);
-        let held = &mut planner.workload.held;
-        held.run_queue_ns = held.run_queue_ns.saturating_add(queued);
-        held.tracer_ns = held.tracer_ns.saturating_add(traced);
-        held.cpu_ns = held.cpu_ns.saturating_add(cpu_ns);
+        let not_played = &mut planner.workload.not_played;
+        not_played.run_queue_ns = not_played.run_queue_ns.saturating_add(queued);
+        not_played.tracer_ns = not_played.tracer_ns.saturating_add(traced);
+        not_played.cpu_ns = not_played.cpu_ns.saturating_add(cpu_ns);
         let actor = &mut planner.workload.actors[id.0 as usize];
         actor.parent = process.parent.map(|parent| parent.0 as usize);
         // All events of the process in order: begin, end, act.

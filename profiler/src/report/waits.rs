@@ -22,7 +22,8 @@ struct Row {
     rule: usize,
     kind: &'static str,
     /// Rule that it waited for; `None`: not a process, or not known.
-    culprit: Option<usize>,
+    #[serde(rename = "culprit")]
+    blocker: Option<usize>,
     /// Kind of the channel.
     channel: Option<String>,
     ns: i64,
@@ -38,7 +39,7 @@ pub(super) fn of(workflow: &Workflow, timeline: &Timeline, numbers: &Numbers) ->
     let row = |wait: Wait| Row {
         rule: numbers.get(&wait.waiter),
         kind: wait.kind.name(),
-        culprit: wait.culprit.map(|name| numbers.get(&name)),
+        blocker: wait.blocker.map(|name| numbers.get(&name)),
         channel: wait.channel,
         ns: wait.ns as i64,
         waits: wait.waits,

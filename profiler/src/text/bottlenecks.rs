@@ -6,7 +6,7 @@ use flowtrace_render::{blocks, units};
 use crate::analysis::advice::{Advice, Demand};
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Subject, Without};
-use crate::analysis::phrases::{MATTERS, looks, nothing, percent, want, who};
+use crate::analysis::phrases::{MATTERS, nothing, percent, samples_of, want, who};
 use crate::text::unseen::unseen;
 use crate::timeline::Timeline;
 
@@ -39,7 +39,7 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
         [(from, to)] => format!(", {}", span(*from, *to)),
         _ => String::new(),
     };
-    let samples = looks(cause.samples, timeline);
+    let samples = samples_of(cause.samples, timeline);
     format!(
         "{name} limited the run for {} of it ({} of {length}{when}): {} · confidence {}, {samples}",
         percent(cause.share),
@@ -99,7 +99,7 @@ pub fn text(
     if timeline.is_partial {
         out += &format!(
             "  judged up to {}: what came later is not complete{}\n",
-            units::moment(result.span.1, timeline.begins_ns),
+            units::since_begin(result.span.1, timeline.begins_ns),
             if timeline.is_live { " yet" } else { "" }
         );
     }
@@ -144,7 +144,7 @@ fn table(result: &Bottlenecks, timeline: &Timeline) -> String {
     ]);
     for found in result.found.iter().take(SHOWN) {
         let is_step = matches!(found.subject, Subject::Tasks(_));
-        let blamed = match found.culprit {
+        let blamed = match found.blocker {
             Some(task) if !is_step => result.tasks.tasks[task].name(),
             None => "the channel".into(),
             _ => String::new(),
@@ -222,8 +222,8 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
             .collect();
         out += &format!("  {name:<label$} {cells} {}\n", percent(bar.share));
     }
-    let begin = units::moment(from, chart.begins_ns);
-    let end = units::moment(to, chart.begins_ns);
+    let begin = units::since_begin(from, chart.begins_ns);
+    let end = units::since_begin(to, chart.begins_ns);
     let gap = columns.saturating_sub(begin.chars().count() + end.chars().count());
     out += &format!("  {:<label$} {begin}{:gap$}{end}\n", "", "");
     if !bars.is_empty() {

@@ -361,7 +361,7 @@ fn steps(facts: &Facts<'_>, style: Style, begins_ns: i64) -> String {
         let command = step.command.unwrap_or(step.rule);
         let line = format!(
             "{:>9} {:>9} {:>7}  {}{note}",
-            units::moment(step.from_ns, begins_ns),
+            units::since_begin(step.from_ns, begins_ns),
             units::duration(step.ns),
             percent(step.ns, facts.length_ns),
             units::plain(command),

@@ -73,7 +73,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
         }
         table.row(vec![
             (at + 1).to_string(),
-            units::moment(phase.from, begins_ns),
+            units::since_begin(phase.from, begins_ns),
             units::duration(phase.to - phase.from),
             units::duration(phase.ideal_ns),
             bound(phase.bound).into(),

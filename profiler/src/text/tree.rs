@@ -123,7 +123,7 @@ fn line(
     };
     let numbers = format!(
         "{:>9} {:>10} {:>9} {:>7} {:>7}{of_sockets}  ",
-        units::moment(start, begins_ns),
+        units::since_begin(start, begins_ns),
         shown(sum(Process::duration_ns), units::duration),
         shown(sum(|p| p.cpu_ns), units::duration),
         moved(sum(|p| p.read_bytes)),

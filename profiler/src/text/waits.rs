@@ -31,7 +31,7 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
         .filter(|cause| cause.ns > 0.02 * length)
     {
         Some(cause) => {
-            let reason = match (&cause.culprit, cause.root) {
+            let reason = match (&cause.blocker, cause.root) {
                 (Some(who), root @ Root::EachOther) => {
                     format!(" for {}: {}", units::plain(who), root.text())
                 }
@@ -61,7 +61,7 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
         ),
         None => {
             let mut own = waits.waits.iter().filter(|wait| !wait.is_orchestrator);
-            let longest = own.find(|wait| wait.culprit.is_none() && wait.ns > 0.02 * length);
+            let longest = own.find(|wait| wait.blocker.is_none() && wait.ns > 0.02 * length);
             let longest = longest.map(|wait| {
                 let waiter = units::plain(&wait.waiter);
                 let time = units::duration(wait.ns as i64);
@@ -136,7 +136,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
         };
         table.row(vec![
             units::shorten(&units::plain(&wait.waiter), 32),
-            units::shorten(&units::plain(wait.culprit.as_deref().unwrap_or(nobody)), 32),
+            units::shorten(&units::plain(wait.blocker.as_deref().unwrap_or(nobody)), 32),
             kind,
             units::duration(wait.ns as i64),
             units::count(wait.processes as i64),
@@ -166,7 +166,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
             .map(|(name, _)| units::shorten(&units::plain(name), 24))
             .collect();
         table.row(vec![
-            units::shorten(&units::plain(cause.culprit.as_deref().unwrap_or("?")), 32),
+            units::shorten(&units::plain(cause.blocker.as_deref().unwrap_or("?")), 32),
             cause.root.text().into(),
             units::duration(cause.ns as i64),
             waiters.join(", "),
@@ -201,7 +201,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
             units::duration(idle),
             units::counted(waits.idle.len() as i64, "stretch", "stretches"),
             units::duration(to - from),
-            units::moment(from, timeline.begins_ns)
+            units::since_begin(from, timeline.begins_ns)
         );
     }
     out += &format!("\n  next: flowtrace bottlenecks {trace}\n");

@@ -82,7 +82,7 @@ pub(super) fn add_channels(
         }
     };
     add(&workflow.ends.idle, |channel| {
-        (&mut channel.write_keepers, &mut channel.read_keepers)
+        (&mut channel.write_holders, &mut channel.read_holders)
     });
     add(&workflow.ends.active, |channel| {
         (&mut channel.writers, &mut channel.readers)
@@ -148,7 +148,7 @@ fn under_way(channel: &Channel, readings: &[Side], writings: &[Side]) -> Vec<Und
         let receiver = reading[0].0;
         let waits: Vec<(i64, i64)> = reading.iter().map(|&(_, from, to)| (from, to)).collect();
         // Processes that may send the data, with the times in which each had it open.
-        let others = channel.writers.iter().chain(&channel.write_keepers);
+        let others = channel.writers.iter().chain(&channel.write_holders);
         let mut senders: BTreeMap<ProcessId, Vec<(i64, i64)>> = BTreeMap::new();
         for &(other, from, to) in others.filter(|side| side.0 != receiver) {
             senders.entry(other).or_default().push((from, to));
@@ -222,8 +222,8 @@ impl Channel {
     /// writer, waits.
     pub(super) fn kept(&self, process: ProcessId, reads: bool, from: i64, to: i64) -> Kept {
         let sides = match reads {
-            true => [&self.writers, &self.write_keepers],
-            false => [&self.readers, &self.read_keepers],
+            true => [&self.writers, &self.write_holders],
+            false => [&self.readers, &self.read_holders],
         };
         let overlap = |side: &&Side| side.1 < to && side.2 > from;
         let mut kept = Kept::default();

@@ -45,7 +45,7 @@ impl Counters {
     }
 
     /// The times at which a machine was sampled, ns.
-    pub fn looks(&self, host: i64) -> &[i64] {
+    pub fn sample_times(&self, host: i64) -> &[i64] {
         self.sampled.get(&host).map_or(&[], Vec::as_slice)
     }
 
@@ -75,7 +75,7 @@ impl Counters {
                 .get(after.saturating_sub(1))
                 .map(|&(_, value)| value as f64)
         };
-        let times = self.looks(host);
+        let times = self.sample_times(host);
         let next = times.partition_point(|&t| t <= at);
         let Some(&before) = next.checked_sub(1).and_then(|i| times.get(i)) else {
             return stored(*times.first()?);

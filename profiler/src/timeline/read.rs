@@ -12,7 +12,7 @@ use super::channels::{Kept, add_channels, add_under_way, open_sides};
 use super::limit::confined;
 use super::machine::Counters;
 use super::threads::{Seen, seen};
-use super::{Books, Instance, LockWait, Piece, Place, STATES, Shares, State, Timeline};
+use super::{Instance, LockWait, Piece, Place, STATES, Shares, State, TimeAccounting, Timeline};
 use crate::load::{Grants, is_single};
 use crate::managers::{Runner, runner_of};
 use crate::model::{FileIndex, Image, ProcessId, Programs, Workflow};
@@ -88,7 +88,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         begins_ns: workflow.begins_ns(),
         programs: Programs::of(workflow),
         span: (begin.unwrap_or(0).min(end), end),
-        way_ns: workflow.view.way_ns,
+        way_ns: workflow.mount.way_ns,
         place: Place::of(traced.map(|directory| directory.filesystem.as_deref())),
         file_calls: workflow.file_calls(),
         exact: parts.exact,
@@ -131,7 +131,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             Some(&(false, true)) => State::Out,
             _ => State::Other,
         };
-        let view = workflow.view.of.get(id.0 as usize);
+        let mount = workflow.mount.of.get(id.0 as usize);
         let mut instance = Instance {
             process: id,
             from: process.start_ns,
@@ -142,10 +142,10 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             samples: 0,
             host: None,
             cwd: None,
-            books: Books {
+            accounting: TimeAccounting {
                 is_complete: true,
-                view: view.copied().unwrap_or_default(),
-                ..Books::default()
+                mount: mount.copied().unwrap_or_default(),
+                ..TimeAccounting::default()
             },
             confined: confined.get(id.0 as usize).cloned().flatten(),
         };
@@ -158,7 +158,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             let nothing = TimesRow::default();
             let row = times.get(&image.upid).copied().unwrap_or(&nothing);
             let rows = samples.get(&image.upid).copied().unwrap_or(&[]);
-            add_accounting(&mut instance.books, row, rows, until - image.start_ns);
+            add_accounting(&mut instance.accounting, row, rows, until - image.start_ns);
             instance.host = row.host.clone().or(instance.host);
             instance.cwd = row.cwd.clone().or(instance.cwd);
             let kept = |channel: i64, is_read: bool, from: i64, to: i64| {
@@ -245,7 +245,7 @@ fn by_sample(rows: &[PolledRow]) -> HashMap<i64, &[PolledRow]> {
 }
 
 /// Adds the time accounting of an image that lived for `life` ns.
-fn add_accounting(sums: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64) {
+fn add_accounting(sums: &mut TimeAccounting, row: &TimesRow, samples: &[SampleRow], life: i64) {
     let known = [
         row.on_cpu_ns,
         row.run_queue_ns,

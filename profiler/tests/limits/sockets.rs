@@ -94,7 +94,7 @@ fn the_first_of_two_links_is_slow_and_named_in_the_direction_of_the_data() {
         let cause = &waits.causes[0];
         if kind == ChannelKind::Tcp {
             assert_eq!(cause.root, Root::Network);
-            assert_eq!(cause.culprit.as_deref(), Some("reader → ocr"));
+            assert_eq!(cause.blocker.as_deref(), Some("reader → ocr"));
             let waiters: Vec<&str> = cause
                 .waiters
                 .iter()

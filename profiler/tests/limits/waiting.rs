@@ -33,7 +33,7 @@ fn a_chain_of_waits_ends_at_who_computes() {
         .map(|w| {
             (
                 w.waiter.as_str(),
-                w.culprit.as_deref(),
+                w.blocker.as_deref(),
                 w.kind,
                 (w.ns / 1e6) as i64,
             )
@@ -43,7 +43,7 @@ fn a_chain_of_waits_ends_at_who_computes() {
     assert!(direct.contains(&("third", Some("second"), Kind::LateWriter, 2000)));
     assert_eq!(found.causes.len(), 1);
     let cause = &found.causes[0];
-    assert_eq!(cause.culprit.as_deref(), Some("first"));
+    assert_eq!(cause.blocker.as_deref(), Some("first"));
     assert_eq!(cause.root, Root::Doing(State::Cpu));
     assert!(
         (cause.ns - 4e9).abs() < 1e6,
@@ -62,8 +62,8 @@ fn who_released_a_lock_is_who_was_waited_for() {
     let found = waits(&run.workflow, &run.timeline);
     let wait = &found.waits[0];
     assert_eq!((wait.waiter.as_str(), wait.kind), ("waiter", Kind::Lock));
-    assert_eq!(wait.culprit.as_deref(), Some("owner"));
-    assert_eq!(found.causes[0].culprit.as_deref(), Some("owner"));
+    assert_eq!(wait.blocker.as_deref(), Some("owner"));
+    assert_eq!(found.causes[0].blocker.as_deref(), Some("owner"));
     assert_eq!(found.causes[0].root, Root::Doing(State::Cpu));
 }
 
@@ -76,7 +76,7 @@ fn a_parent_waits_for_the_child_that_waits_for_time() {
     });
     let found = waits(&run.workflow, &run.timeline);
     let cause = &found.causes[0];
-    assert_eq!(cause.culprit.as_deref(), Some("helper"));
+    assert_eq!(cause.blocker.as_deref(), Some("helper"));
     assert_eq!(cause.root, Root::Doing(State::Sleep));
     assert_eq!(found.idle, [(500_000_000, 2_000_000_000)]);
 }

@@ -1,6 +1,6 @@
 //! The resource that a bottleneck lacks, the blocker, and the confidence in both.
 
-use super::{Bottleneck, Bottlenecks, Cause, Subject, view};
+use super::{Bottleneck, Bottlenecks, Cause, Subject, mount};
 use crate::analysis::bottlenecks::{Confidence, Resource};
 use crate::intervals::union;
 use crate::timeline::{Limit, Part, STATES, Shares, State, Timeline, sum_of};
@@ -67,7 +67,7 @@ pub(super) fn of_tasks(
         subject: Subject::Tasks(members.to_vec()),
         ns,
         share: ns as f64 / length,
-        culprit: busiest,
+        blocker: busiest,
         resource: lacking(result, timeline, members, &sums, &intervals),
         by_single,
         mean,
@@ -132,7 +132,7 @@ pub(super) fn of_edges(
         subject: Subject::Edges(members.to_vec()),
         ns,
         share: ns as f64 / length,
-        culprit: blocker,
+        blocker,
         resource,
         by_single: false,
         mean,
@@ -150,10 +150,10 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
             Subject::Edges(edges) => edges.clone(),
             Subject::Tasks(_) => Vec::new(),
         };
-        let same = causes.iter_mut().find(|cause| match found.culprit {
+        let same = causes.iter_mut().find(|cause| match found.blocker {
             Some(_) => {
                 let key = (cause.task, cause.resource, cause.at_work.is_some());
-                key == (found.culprit, found.resource, found.by_single)
+                key == (found.blocker, found.resource, found.by_single)
             }
             None => cause.task.is_none() && cause.edges == edges,
         });
@@ -165,7 +165,7 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
                 cause.confidence = cause.confidence.min(found.confidence);
             }
             None => causes.push(Cause {
-                task: found.culprit,
+                task: found.blocker,
                 edges,
                 resource: found.resource,
                 intervals: found.intervals.clone(),
@@ -240,7 +240,7 @@ pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
     let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let (mut had, mut wanted) = (0.0, 0.0);
     for instance in &timeline.instances {
-        let accounting = &instance.books;
+        let accounting = &instance.accounting;
         let active = sum_of(&instance.totals, State::is_active);
         let by_accounting = (accounting.is_complete && active > 0.0).then(|| {
             let wanted = (accounting.on_cpu_ns + accounting.run_queue_ns) as f64;
@@ -306,8 +306,8 @@ fn lacking(
 ) -> Resource {
     let limit = limit(result, timeline, members);
     match resource(timeline, sums, intervals, limit.as_ref()) {
-        Resource::Disk if view::is_cost(result, timeline, members, sums, intervals) => {
-            Resource::View
+        Resource::Disk if mount::is_cost(result, timeline, members, sums, intervals) => {
+            Resource::Mount
         }
         other => other,
     }
@@ -389,13 +389,13 @@ fn lacks(
         return Some(Resource::Limit);
     }
     let Some(cpus) = timeline.cpus().map(|cpus| cpus as f64) else {
-        return Some(Resource::Processors);
+        return Some(Resource::Cpus);
     };
     let idle = busy(timeline, intervals).map_or(0.0, |busy| cpus * (1.0 - busy));
     if idle >= IDLE.max(0.4 * cpus) && waited >= IDLE {
         return Some(Resource::Limit);
     }
-    (of_run > 1.25 * cpus).then_some(Resource::Processors)
+    (of_run > 1.25 * cpus).then_some(Resource::Cpus)
 }
 
 /// Pressure on memory within intervals, `length` ns in all: ns in which some task waited for memory, if

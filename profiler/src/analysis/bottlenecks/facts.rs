@@ -67,7 +67,8 @@ pub struct BottleneckFact {
     pub name: String,
     pub kind: &'static str,
     pub resource: &'static str,
-    pub culprit: Option<String>,
+    #[serde(rename = "culprit")]
+    pub blocker: Option<String>,
     pub ns: i64,
     pub share: f64,
     pub mean: f64,
@@ -135,7 +136,7 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
                 name: subject_name(result, &found.subject),
                 kind: found.kind(),
                 resource: found.resource.name(),
-                culprit: found.culprit.map(name),
+                blocker: found.blocker.map(name),
                 ns: found.ns,
                 share: found.share,
                 mean: found.mean,

@@ -6,14 +6,14 @@ pub enum Resource {
     /// The step computed.
     Cpu,
     /// The step was ready to compute and waited for a CPU for much of the time.
-    Processors,
+    Cpus,
     /// The step waited for a CPU while others were idle: an affinity mask or a quota keeps it from them.
     Limit,
     /// The step waited for storage.
     Disk,
     /// The step waited for the answers to its file calls. The calls are so many that their way through the
     /// traced mount explains the wait: a cost of tracing.
-    View,
+    Mount,
     /// The step waited for pages of memory.
     Memory,
     /// The step waited for locks.
@@ -37,10 +37,10 @@ impl Resource {
     pub const fn name(self) -> &'static str {
         match self {
             Resource::Cpu => "CPU",
-            Resource::Processors => "processors",
+            Resource::Cpus => "processors",
             Resource::Limit => "CPU limit",
             Resource::Disk => "disk",
-            Resource::View => "traced view",
+            Resource::Mount => "traced view",
             Resource::Memory => "memory",
             Resource::Lock => "lock",
             Resource::Sleep => "sleep",

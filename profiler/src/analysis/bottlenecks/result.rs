@@ -46,7 +46,7 @@ pub struct Bottleneck {
     pub share: f64,
     /// The blocker: the task itself, or for a full pipe the task that does not empty it. `None`: the
     /// channel itself is slow.
-    pub culprit: Option<usize>,
+    pub blocker: Option<usize>,
     /// The resource that the blocker lacked.
     pub resource: Resource,
     /// True for a task of which single instances limit the run, while others have nothing to do.

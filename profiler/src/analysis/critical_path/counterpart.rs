@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::waits::{Waits, slack_ns};
-use crate::model::{Doing, HeldEnd, ProcessId, Side, Span};
+use crate::model::{Doing, OpenEnd, ProcessId, Side, Span};
 
 impl Waits<'_> {
     /// The process that ended a wait at channels, among those that had the other side open when the wait
@@ -88,7 +88,7 @@ impl Waits<'_> {
         process: ProcessId,
         (at, count): (u32, u32),
         side: Side,
-    ) -> impl Iterator<Item = &HeldEnd> {
+    ) -> impl Iterator<Item = &OpenEnd> {
         let waited = self.activity.channels(at, count).iter();
         waited
             .filter(move |(_, waited)| *waited == side)
@@ -136,7 +136,7 @@ impl Waits<'_> {
 }
 
 /// True if a process that waits at this side of a channel waits for that end.
-fn is_other_side(end: &HeldEnd, side: Side) -> bool {
+fn is_other_side(end: &OpenEnd, side: Side) -> bool {
     match side {
         Side::Read => end.writes,
         Side::Write => end.reads,

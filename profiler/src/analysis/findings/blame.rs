@@ -9,7 +9,7 @@ use super::stragglers::distinction;
 use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Resource};
 use crate::analysis::bound::Bound;
-use crate::analysis::phrases::{looks as samples, of_its, percent, who};
+use crate::analysis::phrases::{of_its, percent, samples_of, who};
 use crate::analysis::serial::Work;
 use crate::analysis::threads::together;
 use crate::intervals::minus;
@@ -68,7 +68,7 @@ impl<'a> Blame<'a> {
             .flat_map(|&task| result.tasks.tasks[task].members.iter().copied())
             .collect();
         let share = percent(ns as f64 / timeline.length().max(1) as f64);
-        let samples = samples(cause.samples, timeline);
+        let samples = samples_of(cause.samples, timeline);
         Some(Blame {
             bound,
             result,
@@ -121,8 +121,8 @@ impl<'a> Blame<'a> {
             Resource::Cpu => self.computes(),
             // All CPUs are taken: only more of them, or less work, would help.
             // Without tracing the calls would not wait.
-            Resource::Processors
-            | Resource::View
+            Resource::Cpus
+            | Resource::Mount
             | Resource::Stopped
             | Resource::Tracer
             | Resource::Other => None,
@@ -231,7 +231,7 @@ impl<'a> Blame<'a> {
             "{} of the {} for which it is the bottleneck, {}",
             units::duration(waited),
             units::duration(self.ns),
-            samples(self.cause.samples, self.bound.timeline)
+            samples_of(self.cause.samples, self.bound.timeline)
         )
     }
 
@@ -261,7 +261,7 @@ impl<'a> Blame<'a> {
         /// Least share of the time for that.
         const MUCH: f64 = 0.1;
         let timeline = self.bound.timeline;
-        let is_single = |part: &Part| timeline.instance(part.process).books.threads <= 1;
+        let is_single = |part: &Part| timeline.instance(part.process).accounting.threads <= 1;
         let slept = self.spent(|state| state == State::Sleep);
         if self.cause.resource == Resource::Sleep
             || self.cause.task.is_none()
@@ -275,7 +275,7 @@ impl<'a> Blame<'a> {
             "{} of the {} for which it is the bottleneck, {}",
             units::duration(slept),
             units::duration(self.ns),
-            samples(self.cause.samples, timeline)
+            samples_of(self.cause.samples, timeline)
         )))
     }
 
@@ -477,7 +477,7 @@ fn is_between_threads(timeline: &Timeline, parts: &[Part]) -> bool {
     let accounts = || {
         parts
             .iter()
-            .map(|part| &timeline.instance(part.process).books)
+            .map(|part| &timeline.instance(part.process).accounting)
     };
     let all: i64 = accounts().map(|one| one.lock_ns).sum();
     accounts().map(|one| one.thread_lock_ns).sum::<i64>() * 2 > all
@@ -486,6 +486,6 @@ fn is_between_threads(timeline: &Timeline, parts: &[Part]) -> bool {
 fn faults(timeline: &Timeline, parts: &[Part]) -> String {
     let faults = parts
         .iter()
-        .map(|part| timeline.instance(part.process).books.major_faults);
+        .map(|part| timeline.instance(part.process).accounting.major_faults);
     units::short_count(faults.sum())
 }

@@ -65,8 +65,8 @@ pub(super) fn outside(
 /// process that had it may be gone while its data is still on its way.
 fn is_outside(channel: &Channel, process: ProcessId, state: State) -> bool {
     let others = match state {
-        State::In => [&channel.writers, &channel.write_keepers],
-        State::Out => [&channel.readers, &channel.read_keepers],
+        State::In => [&channel.writers, &channel.write_holders],
+        State::Out => [&channel.readers, &channel.read_holders],
         _ => return false,
     };
     let mut others = others.into_iter().flatten();

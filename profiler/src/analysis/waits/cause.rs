@@ -46,7 +46,7 @@ impl Root {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
     /// Rule that is charged; `None`: no process of the run.
-    pub culprit: Option<String>,
+    pub blocker: Option<String>,
     /// Activity of that rule during the waits.
     pub root: Root,
     /// Time that steps waited for it, ns.

@@ -129,8 +129,8 @@ impl<'a> Search<'a> {
                 };
                 let channel = &self.timeline.channels[channel as usize];
                 let (sides, holders) = match state {
-                    State::In => (&channel.writers, &channel.write_keepers),
-                    _ => (&channel.readers, &channel.read_keepers),
+                    State::In => (&channel.writers, &channel.write_holders),
+                    _ => (&channel.readers, &channel.read_holders),
                 };
                 // A shell that merely keeps an end open is not the blocker if there is another process.
                 let is_shell = |id: ProcessId| self.timeline.instance(id).is_orchestrator;
@@ -354,7 +354,7 @@ impl<'a> Search<'a> {
                 let mut waiters: Vec<(String, f64)> = waiters.into_iter().collect();
                 waiters.sort_by(|a, b| b.1.total_cmp(&a.1));
                 Cause {
-                    culprit: blocker,
+                    blocker,
                     root,
                     ns: waiters.iter().map(|(_, ns)| ns).sum(),
                     waiters,

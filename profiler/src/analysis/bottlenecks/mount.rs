@@ -43,18 +43,18 @@ impl Answers {
         };
         for process in processes {
             let instance = timeline.instance(process);
-            let accounting = &instance.books;
-            let view = accounting.view;
+            let accounting = &instance.accounting;
+            let mount = accounting.mount;
             all.waited_ns += sum_of(&instance.totals, State::is_storage);
-            all.slow_ns += view.slow_ns as f64;
-            all.sync_ns += view.sync_ns as f64;
-            all.quick_ns += view.quick_ns as f64;
+            all.slow_ns += mount.slow_ns as f64;
+            all.sync_ns += mount.sync_ns as f64;
+            all.quick_ns += mount.quick_ns as f64;
             if let Some((ways_ns, way_ns)) = all.ways_ns.as_mut().zip(timeline.way_ns) {
                 // flowtrace waits for a CPU before it answers, as the caller does before it goes on. On a
                 // busy machine that is most of the way.
                 let turns = accounting.voluntary_switches + accounting.involuntary_switches;
-                let queued = accounting.run_queue_ns as f64 / turns.max(view.calls).max(1) as f64;
-                *ways_ns += view.calls as f64 * (way_ns as f64 + queued);
+                let queued = accounting.run_queue_ns as f64 / turns.max(mount.calls).max(1) as f64;
+                *ways_ns += mount.calls as f64 * (way_ns as f64 + queued);
             }
         }
         all
