@@ -5,7 +5,7 @@
 //!
 //! No pass over a trace may cost more than n log n of its rows: four times as many rows take at most five times as
 //! long. The figures are CPU time of each command in a process of its own; the growth is the exponent e in time ~ n^e,
-//! shown where the larger trace takes long enough to tell. `FLOWTRACE=PROGRAM` measures another build.
+//! shown where the larger trace takes long enough to see it. `FLOWTRACE=PROGRAM` measures another build.
 
 use std::ffi::OsString;
 use std::path::Path;

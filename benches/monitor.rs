@@ -5,12 +5,12 @@
 //!     cargo bench --bench monitor -- agent 20 2            so many pairs of jobs of so many seconds
 //!
 //! *collector*: agents made of the real protocol, each with a socket and a name of its own, in one process; the real
-//! `flowtrace collect` in another, whose processor time counts. Two thirds of the counters of a machine change between
-//! samples, once a second. All must end exact. The bar: 20 % of a processor.
+//! `flowtrace collect` in another, whose CPU time counts. Two thirds of the counters of a machine change between
+//! samples, once a second. All must end exact. The bar: 20 % of a CPU.
 //!
 //! *agent*: a job that computes, as much work each time, with a real `flowtrace agent` beside it and without, in turns; which of
-//! a pair comes first alternates. The slowdown is the median over pairs of the ratio of their processor times (of the job and of
-//! all that the agent used: on a machine with a processor to spare its time is not the job's, on a full one it is). And a job that is
+//! a pair comes first alternates. The slowdown is the median over pairs of the ratio of their CPU times (of the job and of
+//! all that the agent used: on a machine with a CPU to spare its time is not the job's, on a full one it is). And a job that is
 //! bound by the network: it sends over one connection through a link of 1 Gbit/s that the agent's datagrams share, with the agent and with
 //! the agent stopped, in turns: the median of what the rate loses. The link is the loopback of a network namespace of the bench's own, held
 //! to that rate by the kernel (tc-tbf(8)); this part needs root, ip and tc. The bar: 0.5 % of either.
@@ -206,7 +206,7 @@ fn collector(count: usize, seconds: u64) -> Result<bool, String> {
     for one in &mut agents {
         let mut stream = TcpStream::connect(collecting.address).map_err(|e| e.to_string())?;
         let last = one.totals.clone();
-        let told = one.agent.conclude(now, [9; 16], &last, |message| {
+        let concluded = one.agent.conclude(now, [9; 16], &last, |message| {
             stream.write_all(&(message.len() as u16).to_le_bytes())?;
             stream.write_all(message)?;
             let mut length = [0; 2];
@@ -215,7 +215,7 @@ fn collector(count: usize, seconds: u64) -> Result<bool, String> {
             stream.read_exact(&mut answer)?;
             Ok((!answer.is_empty()).then_some(answer))
         });
-        told.map_err(|e| format!("last totals: {e}"))?;
+        concluded.map_err(|e| format!("last totals: {e}"))?;
     }
     let status = collecting.child.wait().map_err(|e| e.to_string())?;
     let mut rest = String::new();
@@ -232,7 +232,7 @@ fn collector(count: usize, seconds: u64) -> Result<bool, String> {
         figures().map_err(|e| format!("cannot read the trace: {e}"))?;
     let is_good = used <= COLLECTOR_BAR_PERCENT && exact == count as i64 && status.success();
     println!(
-        "{nodes} agents, {samples} samples ({rows} rows), {exact} with exact last totals: collector {used:.1} % of a processor ({}: {COLLECTOR_BAR_PERCENT} %) at {:.0} samples a second, {each:.0} µs each",
+        "{nodes} agents, {samples} samples ({rows} rows), {exact} with exact last totals: collector {used:.1} % of a CPU ({}: {COLLECTOR_BAR_PERCENT} %) at {:.0} samples a second, {each:.0} µs each",
         if is_good { "met" } else { "missed" },
         sent as f64 / took
     );
@@ -242,7 +242,7 @@ fn collector(count: usize, seconds: u64) -> Result<bool, String> {
 /// Counters of a simulated machine, as many as a machine has.
 const COUNTERS: u8 = 40;
 
-/// Processor time of a process so far.
+/// CPU time of a process so far.
 fn processor_seconds(pid: u32) -> Result<f64, String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|e| e.to_string())?;
     let rest = text.rsplit_once(')').ok_or("no such process")?.1;
@@ -252,7 +252,7 @@ fn processor_seconds(pid: u32) -> Result<f64, String> {
     Ok((user + system) / 100.0)
 }
 
-/// A job: how long it took, and its processor time, seconds.
+/// A job: how long it took, and its CPU time, seconds.
 type Cost = (f64, f64);
 
 /// The word by which the bench calls itself in a namespace of its own.
@@ -278,7 +278,7 @@ fn beside_computing(pairs: u64, seconds: u64) -> Result<bool, String> {
         cpus.push(watched.1 / plain.1 - 1.0);
     }
     let time = median(&mut times) * 100.0;
-    let is_good = told("computing, processor time", pairs, seconds, &mut cpus);
+    let is_good = judged("computing, CPU time", pairs, seconds, &mut cpus);
     println!("  its duration {time:+.2} %");
     collecting.ended();
     Ok(is_good)
@@ -300,14 +300,14 @@ fn beside_sending(pairs: u64, seconds: u64) -> Result<bool, String> {
     let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
     let collecting = collecting(scratch.path(), 0)?;
     let (mut lost, rate) = sending(pairs, seconds, (collecting.address, scratch.path()))?;
-    let is_good = told("sending, rate", pairs, seconds, &mut lost);
+    let is_good = judged("sending, rate", pairs, seconds, &mut lost);
     println!("  {:.1} MB/s through the link", rate / 1e6);
     collecting.ended();
     Ok(is_good)
 }
 
 /// Prints what a job loses by an agent, and whether that is below the bar.
-fn told(what: &str, pairs: u64, seconds: u64, lost: &mut [f64]) -> bool {
+fn judged(what: &str, pairs: u64, seconds: u64, lost: &mut [f64]) -> bool {
     let middle = median(lost) * 100.0;
     let is_met = middle <= AGENT_BAR_PERCENT;
     println!(

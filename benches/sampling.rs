@@ -5,7 +5,7 @@
 //!
 //! The figures are flowtrace's own: the counters `flowtrace.cpu` and `flowtrace.sampler_cpu` of the
 //! trace, which are CPU time as the kernel counts it. They are taken between two samples of the
-//! machine, after all processes were started. The bar: at most 2 % of a processor.
+//! machine, after all processes were started. The bar: at most 2 % of a CPU.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -63,7 +63,7 @@ fn bench(processes: u32, seconds: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// CPU time per time, in percent of a processor, and samples per thread and second.
+/// CPU time per time, in percent of a CPU, and samples per thread and second.
 struct Figures {
     all: f64,
     sampler: Option<f64>,
@@ -106,7 +106,7 @@ impl Figures {
         let sampler = self.sampler.map_or(String::new(), |percent| {
             let judged = if percent <= BAR_PERCENT { "met" } else { "missed" };
             format!(
-                ", sampling {percent:.2} % of a processor at {:.1} samples a second ({judged}: {BAR_PERCENT} %)",
+                ", sampling {percent:.2} % of a CPU at {:.1} samples a second ({judged}: {BAR_PERCENT} %)",
                 self.rate
             )
         });

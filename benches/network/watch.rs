@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::programs::Program;
 use crate::{FLOWTRACE, recording};
 
-/// Largest share of a processor.
+/// Largest share of a CPU.
 const BAR: f64 = 0.05;
 
 /// Whether looking on costs no more than it may.
@@ -32,7 +32,7 @@ pub(crate) fn run(program: Program, rate: u64, seconds: u64, options: &[&str]) -
     let share = used.cpu_s / used.wall_s;
     let holds = share <= BAR && used.succeeded;
     println!(
-        "  {:6} {:36} {packets} packets in {:.0} s, {looks} answers: {:.2} s of CPU, {:.1} % of a processor, {} MiB{}",
+        "  {:6} {:36} {packets} packets in {:.0} s, {looks} answers: {:.2} s of CPU, {:.1} % of a CPU, {} MiB{}",
         program.name(),
         options.join(" "),
         used.wall_s,

@@ -18,7 +18,7 @@
 //!   file call: what is left to `flowtrace` is the cost of recording calls alone;
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `kernel`: `flowtrace run --layer kernel`, reads and writes known from tracepoints;
-//! - `kernel-perf`: the same with the tracepoints read from perf's rings, not by programs in the kernel;
+//! - `kernel-perf`: the same with the tracepoints read from perf's rings, not by eBPF programs;
 //! - `kernel-unmounted`: the same with nothing mounted (`--no-mount`): files as those outside of traced directories
 //!   are seen;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
@@ -27,7 +27,7 @@
 //!   io_uring;
 //! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
 //!   nothing there: what following processes by ptrace costs at least;
-//! - `ptrace`: `processes` with `--ptrace`, where as root programs in the kernel would tell of them; `told`: `processes` with
+//! - `ptrace`: `processes` with `--ptrace`, where as root eBPF programs would report them; `reported`: `processes` with
 //!   `--no-ptrace --no-topology`, lifetimes alone;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
@@ -126,7 +126,7 @@ fn bench(options: &Options) -> Result<(), String> {
 
 fn say_conditions(options: &Options, places: &Places, workloads: &[Workload]) {
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    println!("{cpus} processors, {} rounds, medians", options.rounds);
+    println!("{cpus} CPUs, {} rounds, medians", options.rounds);
     if workloads.iter().any(Workload::is_fio) {
         println!("{}", fio::conditions(&places.fio));
     }
@@ -169,7 +169,7 @@ const WAYS: [Way; 18] = [
     Way::CachedDevice,
     Way::Stops,
     Way::Ptrace,
-    Way::Told,
+    Way::Reported,
     Way::Bindfs,
     Way::Strace,
     Way::StraceProcesses,

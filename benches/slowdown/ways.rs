@@ -36,7 +36,7 @@ pub(crate) enum Way {
     CachedDevice,
     Stops,
     Ptrace,
-    Told,
+    Reported,
     Bindfs,
     Strace,
     StraceProcesses,
@@ -59,7 +59,7 @@ impl Way {
             Way::CachedDevice => "cached-device",
             Way::Stops => "stops",
             Way::Ptrace => "ptrace",
-            Way::Told => "told",
+            Way::Reported => "reported",
             Way::Bindfs => "bindfs",
             Way::Strace => "strace",
             Way::StraceProcesses => "strace-processes",
@@ -99,7 +99,7 @@ impl Way {
             Way::Device => recorded(&DEVICE),
             Way::CachedDevice => recorded(&[&CACHED[..], &DEVICE].concat()),
             Way::Ptrace => unmounted(&["--ptrace"]),
-            Way::Told => unmounted(&["--no-ptrace", "--no-topology"]),
+            Way::Reported => unmounted(&["--no-ptrace", "--no-topology"]),
             Way::Bindfs => {
                 let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
                 let script = ["sh", "-c", BINDFS, "bindfs"];
@@ -129,7 +129,7 @@ impl Way {
             | Way::Device
             | Way::Stops
             | Way::Ptrace
-            | Way::Told => None,
+            | Way::Reported => None,
             Way::Kernel | Way::KernelPerf | Way::KernelUnmounted => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();
                 let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");

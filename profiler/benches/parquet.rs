@@ -56,7 +56,7 @@ fn main() {
     );
     let rows = written.rows as f64;
     println!(
-        "{} rows in {} files in {seconds:.1} s: {:.2} million a second, {:.2} µs of processor each",
+        "{} rows in {} files in {seconds:.1} s: {:.2} million a second, {:.2} µs of CPU time each",
         written.rows,
         written.files,
         rate / 1e6,
@@ -82,7 +82,7 @@ fn main() {
     }
 }
 
-/// Seconds of processor of this process.
+/// Seconds of CPU time of this process.
 fn cpu() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("own usage");
     [usage.user_time(), usage.system_time()]

@@ -3,7 +3,7 @@
 //! `cargo bench -p flowtrace-profiler --bench scale` makes a trace of 2.25 million calls, 5 000 processes
 //! and 15 000 files, the size of the largest Montage of the ParaTrac paper; `-- large` one of 50 million
 //! calls and 100 000 processes; `-- N` one of N calls. Each analysis runs in a process of its own, so
-//! that its memory is its own; the best of three, of a large trace the only one. The cost per call is that of the processor, which other
+//! that its memory is its own; the best of three, of a large trace the only one. The cost per call is in CPU time, which other
 //! work on the machine hardly changes. Beside them networkx builds the same graph and pandas
 //! computes the same table, where `PYTHON` (default python3) has them.
 
@@ -82,7 +82,7 @@ fn main() {
     }
 }
 
-/// Seconds, MiB and seconds of processor of one analysis in a process of its own.
+/// Seconds, MiB and seconds of CPU time of one analysis in a process of its own.
 fn child(what: &str, path: &Path) -> [f64; 3] {
     let own = std::env::current_exe().expect("own name");
     let output = Command::new(own)

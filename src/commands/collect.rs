@@ -243,7 +243,7 @@ mod tests {
         );
         assert!(!has(HostCounter::DiskReads) && !has(HostCounter::NetSendBytes));
         assert!(Counters::default().has(HostCounter::NetSendBytes as u8));
-        assert!(counters("cpu,processor").unwrap_err().contains("processor"));
+        assert!(counters("cpu,gpu").unwrap_err().contains("gpu"));
     }
 
     #[test]

@@ -460,11 +460,11 @@ static int stop_child(void) {
   CHECK(pipe(seen) == 0);
   pid_t pid = child();
   int status;
-  char told;
+  char byte;
   if (pid == 0) {
     for (int i = 0; i < 3; i++) {
       raise(i == 1 ? SIGTSTP : SIGSTOP);
-      CHECK(read(seen[0], &told, 1) == 1);
+      CHECK(read(seen[0], &byte, 1) == 1);
     }
     _exit(4);
   }

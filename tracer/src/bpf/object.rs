@@ -568,7 +568,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_program_and_a_missing_map_is_named() {
         let Ok(object) = open(Source::Tests) else {
-            return eprintln!("skipped: no eBPF programs for this processor");
+            return eprintln!("skipped: no eBPF programs for this CPU architecture");
         };
         if Types::of_kernel().is_err() {
             return eprintln!("skipped: types of the kernel");

@@ -62,7 +62,7 @@ pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
     };
     let programs = || programs::Programs::open(TracedPids::below(own)?, options);
     if programs().is_ok() {
-        return Ok("tracepoints, read by programs in the kernel");
+        return Ok("tracepoints, read by eBPF programs");
     }
     perf::Rings::open(own, perf::SMALLEST, false)?;
     Ok("tracepoints, read from perf's rings")

@@ -1,0 +1,151 @@
+//! Names, comments and documentation use the terms of docs/glossary.md.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const GLOSSARY: &str = "docs/glossary.md";
+/// Sources of the kernel layer that its own descriptors go with, in their old words.
+const TO_BE_REPLACED: [&str; 4] = [
+    "tracer/src/kernel/mod.rs",
+    "tracer/src/kernel/follow",
+    "tracer/src/kernel/table",
+    "tracer/src/kernel/strangers",
+];
+/// The words themselves, and data.
+const NOT_READ: [&str; 3] = [GLOSSARY, "docs/montage", "tests/words.rs"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The words in bold in the left column of the glossary's last table, each as its single words.
+fn refused() -> Vec<Vec<String>> {
+    let glossary = fs::read_to_string(root().join(GLOSSARY)).unwrap();
+    let (_, table) = glossary
+        .split_once("| not | but |")
+        .expect("the table of words that are not used");
+    let left = table.lines().filter_map(|line| line.split('|').nth(1));
+    let bold = left.flat_map(|cell| cell.split("**").skip(1).step_by(2));
+    bold.map(|words| words.split(' ').map(str::to_owned).collect())
+        .collect()
+}
+
+/// Single words in lower case: of `TracedPids` and `traced_pids` these are `traced` and `pids`.
+fn words(line: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    let mut before = ' ';
+    for letter in line.chars() {
+        if !letter.is_alphabetic() || (before.is_lowercase() && letter.is_uppercase()) {
+            all.push(String::new());
+        }
+        if letter.is_alphabetic() {
+            all.last_mut().unwrap().extend(letter.to_lowercase());
+        }
+        before = letter;
+    }
+    all.retain(|word| !word.is_empty());
+    all
+}
+
+/// A line of a source without what is in quotes, which JSON keys and other formats are, and without the kernel's names.
+fn without_strings(line: &str) -> String {
+    let line = &line
+        .replace("smp_processor_id", "")
+        .replace("trace_processor", "");
+    let comment = line
+        .find("//")
+        .filter(|&at| line[..at].matches('"').count() % 2 == 0);
+    let (code, comment) = line.split_at(comment.unwrap_or(line.len()));
+    let code: Vec<&str> = code.split('"').step_by(2).collect();
+    format!("{} {comment}", code.join(" "))
+}
+
+/// Files below a directory with one of these endings.
+fn files(directory: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files(&path, endings, found);
+        } else if path
+            .extension()
+            .is_some_and(|ending| endings.iter().any(|it| ending == *it))
+        {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn words_of_earlier_versions_are_not_used() {
+    let refused = refused();
+    assert!(refused.len() > 10, "{refused:?}");
+    let mut all = Vec::new();
+    for directory in [
+        "src",
+        "schema",
+        "profiler",
+        "tracer",
+        "tests",
+        "benches",
+        "fuzz/fuzz_targets",
+        "docs",
+    ] {
+        files(
+            &root().join(directory),
+            &["rs", "c", "h", "md", "sql"],
+            &mut all,
+        );
+    }
+    all.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|file| root().join(file)));
+    let mut found = BTreeSet::new();
+    for path in all {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        if TO_BE_REPLACED
+            .iter()
+            .chain(&NOT_READ)
+            .any(|skipped| name.starts_with(skipped))
+        {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let is_source = !name.ends_with(".md");
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = if is_source {
+                without_strings(line)
+            } else {
+                line.to_owned()
+            };
+            let words = words(&line);
+            for term in &refused {
+                if words.windows(term.len()).any(|window| window == term) {
+                    found.insert(format!("{name}:{number}: {}", term.join(" ")));
+                }
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "words that {GLOSSARY} refuses, with what to say instead:\n{}",
+        found.into_iter().collect::<Vec<_>>().join("\n")
+    );
+}
+
+#[test]
+fn names_are_taken_apart() {
+    assert_eq!(
+        words("fn traced_pids(TracedPids)"),
+        ["fn", "traced", "pids", "traced", "pids"]
+    );
+    assert_eq!(
+        without_strings(r#"let a = "told"; // told"#).contains("told"),
+        true
+    );
+    assert_eq!(
+        without_strings(r#"let a = "told";"#).contains("told"),
+        false
+    );
+}
