@@ -163,7 +163,7 @@ fn collector(count: usize, seconds: u64) -> Result<bool, String> {
     while began.elapsed() < warm + Duration::from_secs(seconds) {
         if from.is_none() && began.elapsed() >= warm {
             let sent: u64 = agents.iter().map(|one| one.agent.sent()).sum();
-            from = Some((Instant::now(), processor_seconds(pid)?, sent));
+            from = Some((Instant::now(), cpu_seconds(pid)?, sent));
         }
         for one in &mut agents {
             while let Ok(length) = one.socket.recv(&mut buffer) {
@@ -198,7 +198,7 @@ fn collector(count: usize, seconds: u64) -> Result<bool, String> {
     }
     let (from, cpu, sent_before) = from.ok_or("too short")?;
     let took = from.elapsed().as_secs_f64();
-    let cpu = processor_seconds(pid)? - cpu;
+    let cpu = cpu_seconds(pid)? - cpu;
     let used = cpu / took * 100.0;
     // On a machine that is too busy for the bench they send less than they would.
     let sent = agents.iter().map(|one| one.agent.sent()).sum::<u64>() - sent_before;
@@ -243,7 +243,7 @@ fn collector(count: usize, seconds: u64) -> Result<bool, String> {
 const COUNTERS: u8 = 40;
 
 /// CPU time of a process so far.
-fn processor_seconds(pid: u32) -> Result<f64, String> {
+fn cpu_seconds(pid: u32) -> Result<f64, String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|e| e.to_string())?;
     let rest = text.rsplit_once(')').ok_or("no such process")?.1;
     let mut fields = rest.split_whitespace().skip(11);
@@ -370,7 +370,7 @@ fn one_job(
         None => None,
         Some((address, directory)) => {
             let child = watching(address, directory)?;
-            Some((processor_seconds(child.id())?, child))
+            Some((cpu_seconds(child.id())?, child))
         }
     };
     let (began, cpu) = (Instant::now(), own_seconds(UsageWho::RUSAGE_SELF));
@@ -378,7 +378,7 @@ fn one_job(
     let took = began.elapsed().as_secs_f64();
     let mut used = own_seconds(UsageWho::RUSAGE_SELF) - cpu;
     if let Some((before, mut child)) = agent {
-        used += processor_seconds(child.id())? - before;
+        used += cpu_seconds(child.id())? - before;
         let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
         let _ = child.wait();
     }

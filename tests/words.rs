@@ -52,7 +52,8 @@ fn words(line: &str) -> Vec<String> {
 fn without_strings(line: &str) -> String {
     let line = &line
         .replace("smp_processor_id", "")
-        .replace("trace_processor", "");
+        .replace("trace_processor", "")
+        .replace("MPI_Get_processor_name", "");
     let comment = line
         .find("//")
         .filter(|&at| line[..at].matches('"').count() % 2 == 0);
