@@ -50,10 +50,15 @@ fn words(line: &str) -> Vec<String> {
 
 /// A line of a source without what is in quotes, which JSON keys and other formats are, and without the kernel's names.
 fn without_strings(line: &str) -> String {
-    let line = &line
-        .replace("smp_processor_id", "")
-        .replace("trace_processor", "")
-        .replace("MPI_Get_processor_name", "");
+    let foreign = [
+        "smp_processor_id",
+        "trace_processor",
+        "Get_processor_name",
+        "MAX_PROCESSOR_NAME",
+    ];
+    let line = foreign
+        .iter()
+        .fold(line.to_owned(), |line, name| line.replace(name, ""));
     let comment = line
         .find("//")
         .filter(|&at| line[..at].matches('"').count() % 2 == 0);
