@@ -18,7 +18,6 @@
 //!   file call: what is left to `flowtrace` is the cost of recording calls alone;
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `kernel`: `flowtrace run --layer kernel`, reads and writes known from tracepoints;
-//! - `kernel-perf`: the same with the tracepoints read from perf's rings, not by eBPF programs;
 //! - `kernel-unmounted`: the same with nothing mounted (`--no-mount`): files as those outside of traced directories
 //!   are seen;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
@@ -162,7 +161,6 @@ const WAYS: [Way; 18] = [
     Way::Unlogged,
     Way::Flowtrace,
     Way::Kernel,
-    Way::KernelPerf,
     Way::KernelUnmounted,
     Way::Cached,
     Way::Device,

@@ -29,7 +29,6 @@ pub(crate) enum Way {
     Unlogged,
     Flowtrace,
     Kernel,
-    KernelPerf,
     KernelUnmounted,
     Cached,
     Device,
@@ -52,7 +51,6 @@ impl Way {
             Way::Unlogged => "unlogged",
             Way::Flowtrace => "flowtrace",
             Way::Kernel => "kernel",
-            Way::KernelPerf => "kernel-perf",
             Way::KernelUnmounted => "kernel-unmounted",
             Way::Cached => "cached",
             Way::Device => "device",
@@ -89,11 +87,6 @@ impl Way {
             Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
             Way::Kernel => recorded(&["--layer", "kernel"]),
-            Way::KernelPerf => {
-                let mut line = vec!["env".to_owned(), "FLOWTRACE_CALLS_BY_PERF=1".to_owned()];
-                line.extend(recorded(&["--layer", "kernel"]));
-                line
-            }
             Way::KernelUnmounted => unmounted(&["--layer", "kernel"]),
             Way::Cached => recorded(&CACHED),
             Way::Device => recorded(&DEVICE),
@@ -130,7 +123,7 @@ impl Way {
             | Way::Stops
             | Way::Ptrace
             | Way::Reported => None,
-            Way::Kernel | Way::KernelPerf | Way::KernelUnmounted => {
+            Way::Kernel | Way::KernelUnmounted => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();
                 let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");
                 let found = doctor.map(|d| String::from_utf8_lossy(&d.stdout).lines().any(works));

@@ -1,5 +1,5 @@
-//! With `--layer kernel` a trace has the reads and writes that strace sees, call by call, recorded by the
-//! eBPF programs and by perf's rings. Long: see tests/long.
+//! With `--layer kernel` a trace has the reads and writes that strace sees, call by call, recorded by
+//! eBPF programs. Long: see tests/long.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -17,8 +17,7 @@ use crate::support::{
     PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, need_python, run_in, shared, tree,
 };
 
-/// Offset, result and length of a call. The length is unknown if it is only in the program's memory, which is
-/// not read with perf's rings.
+/// Offset, result and length of a call.
 type Call = (Option<u64>, String, Option<u64>);
 /// The calls on each file, by its name and their kind.
 type Calls = BTreeMap<(String, &'static str), Vec<Call>>;
@@ -92,17 +91,13 @@ impl Work<'_> {
         (calls, took)
     }
 
-    fn by_flowtrace(&self, scratch: &Scratch, by_perf: bool) -> (Calls, Names, Duration) {
+    fn by_flowtrace(&self, scratch: &Scratch) -> (Calls, Names, Duration) {
         // As long as the other names, because compilers write the name into their output.
-        let name = if by_perf { "byperf" } else { "kernel" };
-        let job = self.place(scratch, name);
-        let path = scratch.join(format!("{name}.db"));
+        let job = self.place(scratch, "kernel");
+        let path = scratch.join("kernel.db");
         let mut run = run_in(&job, &path);
         run.args(["--layer", "kernel", "--"]).args(self.argv);
         run.envs(self.variables.iter().copied());
-        if by_perf {
-            run.env("FLOWTRACE_CALLS_BY_PERF", "1");
-        }
         let took = finish(&mut run).expect(0).duration;
         let trace = Trace::open_complete(&path);
         let mut names = Names::default();
@@ -152,28 +147,19 @@ impl Work<'_> {
         let (theirs, strace) = self.by_strace(&scratch);
         let count: usize = theirs.values().map(Vec::len).sum();
         assert!(count >= least, "only {count} calls to compare");
-        let mut ratios = Vec::new();
-        for by_perf in [false, true] {
-            let (ours, names, took) = self.by_flowtrace(&scratch, by_perf);
-            ratios.push(took.as_secs_f64() / native);
-            let lengths = ours.values().flatten().map(|(_, _, length)| length);
-            let unknown = lengths.filter(|length| length.is_none()).count();
-            assert!(
-                by_perf || unknown == 0,
-                "{what}: {unknown} lengths are not known"
-            );
-            let differences = differences(&names.merge(&theirs), &names.merge(&ours));
-            let how = if by_perf { "perf" } else { "programs" };
-            assert!(
-                differences.is_empty(),
-                "{what}, by {how}:\n{}",
-                differences.join("\n")
-            );
-        }
+        let (ours, names, took) = self.by_flowtrace(&scratch);
+        let lengths = ours.values().flatten().map(|(_, _, length)| length);
+        let unknown = lengths.filter(|length| length.is_none()).count();
+        assert_eq!(unknown, 0, "{what}: lengths are not known");
+        let differences = differences(&names.merge(&theirs), &names.merge(&ours));
+        assert!(
+            differences.is_empty(),
+            "{what}:\n{}",
+            differences.join("\n")
+        );
         eprintln!(
-            "{what}: {count} calls are the same; native {native:.2} s, programs {:.2}, perf {:.2}, strace {:.2} times that",
-            ratios[0],
-            ratios[1],
+            "{what}: {count} calls are the same; native {native:.2} s, flowtrace {:.2}, strace {:.2} times that",
+            took.as_secs_f64() / native,
             strace.as_secs_f64() / native
         );
     }

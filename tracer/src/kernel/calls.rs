@@ -1,145 +1,99 @@
-//! Sources of records of calls.
+//! The source of records of calls.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::dropped::Dropped;
-use super::perf::{self, Ring, Rings};
+use super::perf;
 use super::programs::{Options, Programs};
+use super::sample::Sample;
 use crate::bpf::tail_call::TailCall;
 use crate::bpf::traced_pids::TracedPids;
 
-/// Environment variable: if set, calls are recorded by perf's rings though eBPF programs could.
-const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
 /// Environment variable: if set, threads are not throttled when rings fill up.
 const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
 
-/// A source of records of calls.
-pub(crate) enum CallSource {
-    Perf(Box<Rings>),
-    Programs(Programs),
-}
+/// Records of calls by eBPF programs.
+pub(crate) struct CallSource(Programs);
 
 impl CallSource {
     /// Records the calls of process `pid`, which has not run its program yet, and of all that it will fork,
     /// where each process is stopped by ptrace when it is reported; `blocking`: also calls that may block.
-    /// Uses eBPF programs, or perf's rings where programs are refused, or perf is asked for.
     ///
     /// # Errors
-    /// When neither is possible.
+    /// When the kernel refuses the programs.
     pub(crate) fn of_ptraced(pid: u32, blocking: bool) -> io::Result<CallSource> {
-        let size = perf::size_of_rings()?;
         let options = Options {
-            size,
+            size: perf::size_of_rings()?,
             blocking,
-            throttles: !is_set(MAY_DROP),
+            throttles: !may_drop(),
             are_named: false,
         };
-        let programs = || Programs::open(TracedPids::below(pid)?, options);
-        if !are_by_perf()
-            && let Ok(programs) = programs()
-        {
-            return Ok(CallSource::Programs(programs));
-        }
-        let rings = Rings::open(pid, size, blocking)?;
-        Ok(CallSource::Perf(Box::new(rings)))
+        Programs::open(TracedPids::below(pid)?, options).map(CallSource)
     }
 
     /// Records the calls of processes that other eBPF programs trace. Their reports of a call must come after
     /// the records made here, so they are to be attached later.
     ///
     /// # Errors
-    /// When programs are refused, or perf is asked for.
+    /// When the kernel refuses the programs.
     pub(crate) fn of_traced(traced: TracedPids, blocking: bool) -> io::Result<CallSource> {
-        if are_by_perf() {
-            return Err(io::Error::other("calls are to be recorded by perf's rings"));
-        }
         let options = Options {
             size: perf::size_of_rings()?,
             blocking,
             throttles: false,
             are_named: true,
         };
-        Programs::open(traced, options).map(CallSource::Programs)
+        Programs::open(traced, options).map(CallSource)
     }
 
     /// The tail call after each return of a call.
-    pub(crate) fn tail_call(&self) -> Option<&TailCall> {
-        match self {
-            CallSource::Perf(_) => None,
-            CallSource::Programs(programs) => Some(programs.tail_call()),
-        }
+    pub(crate) fn tail_call(&self) -> &TailCall {
+        self.0.tail_call()
     }
 
     /// Other records have the calls that only may block.
     pub(super) fn leave_out_blocking(&self) {
-        if let CallSource::Programs(programs) = self {
-            programs.leave_out_blocking();
-        }
-    }
-
-    /// True if it reports the descriptors in messages.
-    pub(super) fn reports_messages(&self) -> bool {
-        matches!(self, CallSource::Programs(_))
+        self.0.leave_out_blocking();
     }
 
     /// The map that processes are to be entered into; `None`: that is not needed.
     pub(super) fn processes(&self) -> Option<TracedPids> {
-        match self {
-            CallSource::Perf(_) => None,
-            CallSource::Programs(programs) => programs.processes(),
-        }
+        self.0.processes()
     }
 
     /// True if each process is stopped by ptrace until its changes are reported.
     pub(super) fn are_of_ptraced(&self) -> bool {
-        match self {
-            CallSource::Perf(_) => true,
-            CallSource::Programs(programs) => programs.processes().is_some(),
-        }
+        self.0.processes().is_some()
     }
 
     /// True if threads that fill the rings are to be throttled by the reader.
     pub(super) fn needs_throttle(&self) -> bool {
-        !self.are_of_ptraced() && !is_set(MAY_DROP)
+        !self.are_of_ptraced() && !may_drop()
     }
 
-    pub(super) fn rings(&self) -> &[Ring] {
-        match self {
-            CallSource::Perf(rings) => &rings.rings,
-            CallSource::Programs(_) => &[],
-        }
+    /// Calls `take` with the waiting records. Returns how many were dropped since the last time.
+    pub(super) fn drain(&mut self, take: impl FnMut(Sample)) -> u64 {
+        self.0.drain(take)
     }
 
-    /// True if the rings fill so fast that they are to be emptied at once again; perf's rings signal that
-    /// themselves.
+    /// True if the rings fill so fast that they are to be emptied at once again.
     pub(super) fn fill_fast(&self) -> bool {
         /// Used fraction of a ring at a read.
         const MUCH: f64 = 0.375;
-        matches!(self, CallSource::Programs(programs) if programs.used() > MUCH)
+        self.0.used() > MUCH
     }
 
     /// All descriptors that keep the tracepoints open.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        match self {
-            CallSource::Perf(rings) => rings.descriptors().collect(),
-            CallSource::Programs(programs) => programs.descriptors().collect(),
-        }
+        self.0.descriptors().collect()
     }
 
     pub(super) fn lost_entries(&self) -> Dropped {
-        match self {
-            CallSource::Perf(rings) => rings.lost_entries(),
-            CallSource::Programs(programs) => programs.lost_entries(),
-        }
+        self.0.lost_entries()
     }
 }
 
-/// True if perf's rings are asked for.
-pub(super) fn are_by_perf() -> bool {
-    is_set(BY_PERF)
-}
-
-fn is_set(name: &str) -> bool {
-    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+fn may_drop() -> bool {
+    std::env::var_os(MAY_DROP).is_some_and(|value| !value.is_empty())
 }

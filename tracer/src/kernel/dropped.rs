@@ -3,7 +3,7 @@
 /// Entries of calls that the kernel dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dropped {
-    /// Entries of calls that move data; with perf's rings, which do not distinguish calls, all.
+    /// Entries of calls that move data.
     pub(super) data: u64,
     /// Entries of other calls.
     pub(super) others: u64,

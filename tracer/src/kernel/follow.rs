@@ -62,9 +62,8 @@ pub(super) struct Follower {
     unplaced: u64,
     excluded: u64,
     strangers: Strangers,
-    /// Open files that messages carry, and whether these are told.
+    /// Open files that messages carry.
     passing: Passing,
-    reports_messages: bool,
     accounts: Accounts,
     channel_rows: ChannelRows,
     /// Images of which /proc counted other calls than were seen.
@@ -105,18 +104,9 @@ impl Follower {
             excluded: 0,
             strangers: Strangers::new(clock, views),
             passing: Passing::default(),
-            reports_messages: false,
             channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
             accounts: Accounts::new(channels),
             unreconciled: 0,
-        }
-    }
-
-    /// What messages carry is told.
-    pub(super) fn with_messages(self, reports_messages: bool) -> Follower {
-        Follower {
-            reports_messages,
-            ..self
         }
     }
 
@@ -323,7 +313,7 @@ impl Follower {
         match call.does {
             Does::Data(data) => {
                 thread.count_data(done, data);
-                let is_told = self.reports_messages && self.dropped == 0;
+                let is_told = self.dropped == 0;
                 if data.receives_descriptors() && result >= 0 && !is_told {
                     thread.table.borrow_mut().receives = true;
                 }

@@ -7,7 +7,7 @@
 //! FUSE opens (opens) -------------------- notes --+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`programs`], or where that is refused [`perf`] and [`tracefs`], talk to the kernel. [`merge`] puts the
+//! [`programs`], and for wakings [`perf`] and [`tracefs`], talk to the kernel. [`merge`] puts the
 //! samples of all CPUs in the order of time. [`follow`] joins calls to files by the descriptors of each
 //! process ([`table`]). [`waits`] derives the state of each thread at any time from the records of the
 //! scheduler ([`sched`]). Opens, closes and names are still recorded by FUSE.
@@ -17,7 +17,6 @@ mod block;
 mod by_id;
 mod calls;
 mod channel_rows;
-mod decode;
 mod deferred_close;
 mod dropped;
 mod feed;
@@ -60,10 +59,6 @@ pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
         throttles: false,
         are_named: false,
     };
-    let programs = || programs::Programs::open(TracedPids::below(own)?, options);
-    if programs().is_ok() {
-        return Ok("tracepoints, read by eBPF programs");
-    }
-    perf::Rings::open(own, perf::SMALLEST, false)?;
-    Ok("tracepoints, read from perf's rings")
+    programs::Programs::open(TracedPids::below(own)?, options)?;
+    Ok("tracepoints, read by eBPF programs")
 }

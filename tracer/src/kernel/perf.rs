@@ -1,20 +1,16 @@
 //! Rings of tracepoint records, one for each CPU (perf_event_open(2)).
 //!
-//! The events of calls belong to one process and are inherited by all that it forks; those of the scheduler
-//! are of the whole machine. Those of one kind and CPU share a ring. Records without space are dropped by the
-//! kernel, which counts them.
+//! Wakings, and requests to devices, of the whole machine. Those of one CPU share a ring. Records without space
+//! are dropped by the kernel, which counts them.
 #![expect(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::decode::Decode;
-use super::dropped::Dropped;
-use super::programs::Switches;
-use super::sample::{Decoder, Sample};
+use super::sample::Sample;
 use super::tracefs::TraceFs;
-use super::{block, sched, syscalls};
+use super::{block, sched};
 use crate::cpus;
 use crate::mapping::Mapping;
 use crate::memory;
@@ -33,8 +29,6 @@ const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_RAW: u64 = 1 << 10;
-const FORMAT_LOST: u64 = 1 << 4;
-const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_WATERMARK: u64 = 1 << 14;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 8;
@@ -74,7 +68,9 @@ struct Attributes {
 #[derive(Debug)]
 pub(crate) struct Rings {
     pub(super) rings: Vec<Ring>,
-    pub(super) decoder: Decode,
+    decoder: sched::Decoder,
+    /// `None`: the kernel has no such tracepoints.
+    requests: Option<Box<block::Decoder>>,
     /// The events, which live as long as these are open, except the first one of each ring, which is in the
     /// ring.
     events: Vec<OwnedFd>,
@@ -94,59 +90,29 @@ pub(super) struct Ring {
 }
 
 impl Rings {
-    /// Begins to record the calls of process `pid` and of all that it will fork, into rings of
-    /// `size` bytes, a power of 2 of pages.
+    /// Begins to record the wakeups of threads, and, where the kernel can, the stages of requests to devices,
+    /// other than those of idle tasks, which eBPF programs record ([`super::programs`]).
     ///
     /// # Errors
-    /// When the kernel has no such tracepoints, or this process may not use them.
-    /// With `blocking`, also the entries of calls that may block.
-    pub(super) fn open(pid: u32, size: usize, blocking: bool) -> io::Result<Rings> {
-        let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
-        let enter = tracefs.format("raw_syscalls/sys_enter");
-        let enter = enter.map_err(|e| named(&e, "tracepoint sys_enter"))?;
-        let exit = tracefs.format("raw_syscalls/sys_exit");
-        let exit = exit.map_err(|e| named(&e, "tracepoint sys_exit"))?;
-        let decoder = Decode::Calls(Decoder::new(&enter, &exit)?);
-        let entries = syscalls::filter_of_entries(blocking);
-        let returns = syscalls::filter_of_returns(blocking);
-        Self::joined(decoder, size, |cpu| {
-            let first = event(enter.id, Some(pid), cpu, size)?;
-            set_filter(&first, &entries)?;
-            let second = event(exit.id, Some(pid), cpu, size)?;
-            set_filter(&second, &returns)?;
-            Ok(vec![first, second])
-        })
-    }
-
-    /// Begins to record the threads that run on each CPU of the machine, their wakeups, and, where the kernel
-    /// can, the stages of requests to devices. `programs`: leaves out records that these programs make.
-    ///
-    /// Events that belong to processes would record their own switches alone, but not which thread runs after
-    /// another one (that takes two more records for each switch), nor a thread after it has dropped its
-    /// events at its end; and each fork would copy them for every CPU.
-    ///
-    /// # Errors
-    /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
-    pub(super) fn open_scheduler(programs: Option<&Switches>) -> io::Result<Rings> {
+    /// When the kernel has no such tracepoints, or this process may not use them; and in a pid namespace, whose
+    /// ids are not those of the scheduler.
+    pub(super) fn open() -> io::Result<Rings> {
         crate::linux::in_first_pid_namespace()?;
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
-        let switch = tracefs.format("sched/sched_switch");
-        let switch = switch.map_err(|e| named(&e, "tracepoint sched_switch"))?;
         let waking = tracefs.format("sched/sched_waking");
         let waking = waking.map_err(|e| named(&e, "tracepoint sched_waking"))?;
         let requests = block::Decoder::open(&tracefs).ok().map(Box::new);
-        let mut events: Vec<(u64, bool)> = vec![(waking.id, programs.is_some())];
-        events.extend(programs.is_none().then_some((switch.id, false)));
+        let mut events: Vec<(u64, bool)> = vec![(waking.id, true)];
         if let Some(requests) = &requests {
             let [queued, issued, done] = requests.ids();
-            events.extend([(queued, false), (issued, false), (done, programs.is_some())]);
+            events.extend([(queued, false), (issued, false), (done, true)]);
         }
-        let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
         let size = size_of_scheduler_rings()?;
-        Self::joined(decoder, size, |cpu| {
-            let event = |&(id, with_idle): &(u64, bool)| {
-                let event = event(id, None, cpu, size)?;
-                if with_idle {
+        let decoder = sched::Decoder::new(&waking)?;
+        Self::joined(decoder, requests, size, |cpu| {
+            let event = |&(id, without_idle): &(u64, bool)| {
+                let event = event(id, cpu, size)?;
+                if without_idle {
                     set_filter(&event, NOT_BY_IDLE)?;
                 }
                 Ok(event)
@@ -157,7 +123,8 @@ impl Rings {
 
     /// Several events of each CPU in one ring.
     fn joined(
-        decoder: Decode,
+        decoder: sched::Decoder,
+        requests: Option<Box<block::Decoder>>,
         size: usize,
         open: impl Fn(u32) -> io::Result<Vec<OwnedFd>>,
     ) -> io::Result<Rings> {
@@ -184,6 +151,7 @@ impl Rings {
         Ok(Rings {
             rings,
             decoder,
+            requests,
             events,
         })
     }
@@ -192,17 +160,19 @@ impl Rings {
 impl Rings {
     /// True if requests to devices are recorded, too.
     pub(super) fn reports_requests(&self) -> bool {
-        matches!(self.decoder, Decode::Scheduler(_, Some(_)))
+        self.requests.is_some()
     }
 
     /// Calls `take` with the waiting records, and adds the number of dropped ones in between to `lost`.
     pub(super) fn drain(&mut self, mut take: impl FnMut(Sample), lost: &mut u64) {
         for ring in &mut self.rings {
-            let decoder = &self.decoder;
-            ring.drain(
-                |body| decoder.decode(body).into_iter().for_each(&mut take),
-                lost,
-            );
+            let (decoder, requests) = (&self.decoder, &self.requests);
+            let sample = |body: &[u8]| {
+                let request = || requests.as_ref()?.decode(body);
+                let sample = decoder.decode(body).or_else(request);
+                sample.into_iter().for_each(&mut take);
+            };
+            ring.drain(sample, lost);
         }
     }
 
@@ -211,28 +181,9 @@ impl Rings {
         let first = self.rings.iter().map(|ring| ring.descriptor.as_fd());
         first.chain(self.events.iter().map(AsFd::as_fd))
     }
-
-    /// Number of records of the first events that the kernel dropped so far: for rings of calls these are
-    /// entries.
-    pub(super) fn lost_entries(&self) -> Dropped {
-        Dropped {
-            data: self.rings.iter().map(Ring::lost).sum(),
-            others: 0,
-        }
-    }
 }
 
 impl Ring {
-    /// Number of records of its first event that the kernel dropped, also those after the last record in the
-    /// ring, which the ring does not report.
-    fn lost(&self) -> u64 {
-        let mut counts = [0u8; 16];
-        match nix::unistd::read(&self.descriptor, &mut counts) {
-            Ok(16) => lost_in(&counts).unwrap_or(0),
-            _ => 0,
-        }
-    }
-
     fn map(descriptor: OwnedFd, size: usize) -> io::Result<Ring> {
         let page = 4096;
         let memory = Mapping::shared(descriptor.as_fd(), 0, size + page);
@@ -331,16 +282,15 @@ fn lost_in(body: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(body.get(8..16)?.try_into().ok()?))
 }
 
-/// An event of one process and its descendants, or of all.
-fn event(tracepoint: u64, pid: Option<u32>, cpu: u32, ring: usize) -> io::Result<OwnedFd> {
+/// An event of all processes.
+fn event(tracepoint: u64, cpu: u32, ring: usize) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: TYPE_TRACEPOINT,
         size: size_of::<Attributes>() as u32,
         config: tracepoint,
         sample_period: 1,
         sample_type: SAMPLE_TID | SAMPLE_TIME | SAMPLE_RAW,
-        read_format: FORMAT_LOST,
-        flags: FLAG_WATERMARK | FLAG_USE_CLOCKID | pid.map_or(0, |_| FLAG_INHERIT),
+        flags: FLAG_WATERMARK | FLAG_USE_CLOCKID,
         wakeup: (ring / 4) as u32,
         clockid: libc::CLOCK_MONOTONIC,
         ..Attributes::default()
@@ -350,8 +300,7 @@ fn event(tracepoint: u64, pid: Option<u32>, cpu: u32, ring: usize) -> io::Result
         libc::syscall(
             libc::SYS_perf_event_open,
             &raw const attributes,
-            // -1: of any process.
-            pid.map_or(-1, |pid| pid as libc::pid_t),
+            -1,
             cpu as libc::c_int,
             -1,
             OPEN_CLOEXEC,

@@ -89,9 +89,7 @@ impl KernelLayer {
             channel_calls,
         } = watched;
         let scheduler = scheduler.map(|scheduler| {
-            if scheduler.reports_calls() {
-                calls.leave_out_blocking();
-            }
+            calls.leave_out_blocking();
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
             let requests = scheduler.reports_requests();
             let waits = Waits::new(Arc::clone(&channels), tracer, requests);
@@ -99,7 +97,6 @@ impl KernelLayer {
         });
         let (scheduler, waits) = scheduler.unzip();
         let reports_waits = waits.is_some();
-        let reports_messages = calls.reports_messages();
         let processes = calls.processes();
         let inbox = Arc::new(Inbox::new(calls.are_of_ptraced()));
         let backpressure = Arc::new(Backpressure::new()?);
@@ -133,7 +130,6 @@ impl KernelLayer {
                 Box::new(move |call| ring.push(call))
             });
             let follower = Follower::new(clock, views, channels, sink);
-            let follower = follower.with_messages(reports_messages);
             Joiner::new(recorder, inbox, opens, follower, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);
@@ -273,15 +269,9 @@ impl Reader {
         let mut lost = 0;
         if calls {
             self.calls_read_ns = clock.now();
-        }
-        match &mut self.calls {
-            _ if !calls => {}
-            CallSource::Perf(rings) => {
-                rings.drain(|sample| samples.push(timed(sample, clock)), &mut lost);
-            }
-            CallSource::Programs(programs) => {
-                lost = programs.drain(|sample| samples.push(timed(sample, clock)));
-            }
+            lost = self
+                .calls
+                .drain(|sample| samples.push(timed(sample, clock)));
         }
         let scheduler = self.scheduler.as_mut();
         let lost_switches = scheduler.map_or(0, |scheduler| {
@@ -300,8 +290,7 @@ impl Reader {
 
     fn all_rings(&self) -> impl Iterator<Item = &Ring> {
         let scheduler = self.scheduler.iter();
-        let scheduler = scheduler.flat_map(|scheduler| &scheduler.rings().rings);
-        self.calls.rings().iter().chain(scheduler)
+        scheduler.flat_map(|scheduler| &scheduler.rings().rings)
     }
 
     /// Sleeps until there is something to do. `ended`: rings that give no more signals when they fill,

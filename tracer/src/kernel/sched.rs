@@ -40,32 +40,24 @@ pub(super) mod state {
 /// Offsets of the fields.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
-    switch: u64,
     waking: u64,
     kind: Field,
     flags: Field,
     by: Field,
-    previous: Field,
-    state: Field,
-    next: Field,
     woken: Field,
 }
 
 impl Decoder {
-    /// For tracepoints of these formats.
+    /// For a tracepoint of this format.
     ///
     /// # Errors
     /// When a field is missing, or has another size than in all kernels so far.
-    pub(super) fn new(switch: &Format, waking: &Format) -> io::Result<Decoder> {
+    pub(super) fn new(waking: &Format) -> io::Result<Decoder> {
         Ok(Decoder {
-            switch: switch.id,
             waking: waking.id,
-            kind: switch.field("common_type", 2)?,
+            kind: waking.field("common_type", 2)?,
             flags: waking.field("common_flags", 1)?,
             by: waking.field("common_pid", 4)?,
-            previous: switch.field("prev_pid", 4)?,
-            state: switch.field("prev_state", size_of::<libc::c_long>())?,
-            next: switch.field("next_pid", 4)?,
             woken: waking.field("pid", 4)?,
         })
     }
@@ -76,27 +68,17 @@ impl Decoder {
         let raw = raw(body)?;
         let kind = u64::from(u16::from_ne_bytes(bytes(raw, self.kind.offset)?));
         let id = |field: Field| bytes(raw, field.offset).map(u32::from_ne_bytes);
-        let (tid, what) = if kind == self.switch {
-            let state = u64::from_ne_bytes(bytes(raw, self.state.offset)?) as u16;
-            let next = id(self.next)?;
-            let ran_ns = None;
-            let what = What::Leaves {
-                state,
-                next,
-                ran_ns,
-            };
-            (id(self.previous)?, what)
-        } else if kind == self.waking {
-            let [flags] = bytes(raw, self.flags.offset)?;
-            let in_interrupt = flags & IN_INTERRUPT != 0;
-            let by = id(self.by)?;
-            (id(self.woken)?, What::Woken { by, in_interrupt })
-        } else {
+        if kind != self.waking {
             return None;
+        }
+        let [flags] = bytes(raw, self.flags.offset)?;
+        let what = What::Woken {
+            by: id(self.by)?,
+            in_interrupt: flags & IN_INTERRUPT != 0,
         };
         Some(Sample {
             at,
-            tid,
+            tid: id(self.woken)?,
             number: 0,
             what,
         })
@@ -112,14 +94,8 @@ mod tests {
         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
 
     fn decoder() -> Decoder {
-        let switch = format!(
-            "ID: 7\n{COMMON}\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\
-             \tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n\
-             \tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-        );
         let waking = format!("ID: 9\n{COMMON}\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n");
-        let [switch, waking] = [switch, waking].map(|text| Format::parse(&text).unwrap());
-        Decoder::new(&switch, &waking).unwrap()
+        Decoder::new(&Format::parse(&waking).unwrap()).unwrap()
     }
 
     fn body(kind: u16, flags: u8, by: u32, rest: &[u8]) -> Vec<u8> {
@@ -135,27 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn switches_and_wakings_are_distinguished() {
-        let rest = [
-            &41u32.to_ne_bytes()[..],
-            &[0; 4],
-            &0x102u64.to_ne_bytes(),
-            &42u32.to_ne_bytes(),
-        ]
-        .concat();
-        let whole = body(7, 0, 41, &rest);
-        let switch = decoder().decode(&whole).unwrap();
-        assert_eq!((switch.at, switch.tid), (1_000, 41));
-        let (state, next) = (0x102, 42);
-        let ran_ns = None;
-        assert_eq!(
-            switch.what,
-            What::Leaves {
-                state,
-                next,
-                ran_ns
-            }
-        );
+    fn wakings_are_decoded() {
+        let whole = body(9, 0, 5, &6u32.to_ne_bytes());
         for length in 0..whole.len() {
             assert_eq!(decoder().decode(&whole[..length]), None, "{length}");
         }

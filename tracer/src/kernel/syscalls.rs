@@ -343,15 +343,6 @@ impl Numbers {
     pub(super) fn does(&self, number: u32) -> Option<Does> {
         *self.0.get(number as usize)?
     }
-
-    /// Removes the addresses from the arguments of a call, if the values there were not read.
-    pub(super) fn forget_addresses(&self, number: u32, arguments: &mut [u64; 6]) {
-        for address in self.does(number).into_iter().flat_map(Does::addresses) {
-            if arguments[address] != 0 {
-                arguments[address] = UNKNOWN;
-            }
-        }
-    }
 }
 
 /// The calls that move data or descriptors, by their number.
@@ -403,38 +394,6 @@ pub(super) fn of_three_arguments() -> impl Iterator<Item = libc::c_long> {
     OF_THREE_ARGUMENTS.iter().copied()
 }
 
-/// The kernel's filter for [`entries`].
-pub(super) fn filter_of_entries(blocking: bool) -> CString {
-    filter(entries(blocking))
-}
-
-/// The kernel's filter for [`returns`].
-pub(super) fn filter_of_returns(blocking: bool) -> CString {
-    filter(returns(blocking))
-}
-
-/// Condition that `id` is one of the numbers, with as few comparisons as there are runs of them.
-fn filter(wanted: impl Iterator<Item = libc::c_long>) -> CString {
-    let mut numbers: Vec<_> = wanted.collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut runs: Vec<(libc::c_long, libc::c_long)> = Vec::new();
-    for number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => runs.push((number, number)),
-        }
-    }
-    let terms: Vec<String> = runs
-        .iter()
-        .map(|(first, last)| match first == last {
-            true => format!("id=={first}"),
-            false => format!("(id>={first}&&id<={last})"),
-        })
-        .collect();
-    CString::new(terms.join("||")).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -447,26 +406,5 @@ mod tests {
         }
         assert_eq!(numbers.does(libc::SYS_getpid as u32), None);
         assert_eq!(numbers.does(u32::MAX), None);
-    }
-
-    #[test]
-    fn the_filter_names_every_call_once() {
-        let filter = filter_of_entries(false).into_string().unwrap();
-        let count = |text: &str| -> usize {
-            text.split("||")
-                .map(|term| {
-                    let numbers: Vec<usize> = term
-                        .split(|c: char| !c.is_ascii_digit())
-                        .filter_map(|digits| digits.parse().ok())
-                        .collect();
-                    numbers.last().unwrap() - numbers.first().unwrap() + 1
-                })
-                .sum()
-        };
-        assert_eq!(count(&filter), CALLS.len());
-        let returns = filter_of_returns(false).into_string().unwrap();
-        assert!(count(&returns) < count(&filter));
-        let all = filter_of_entries(true).into_string().unwrap();
-        assert!(count(&all) > CALLS.len() + 20, "{all}");
     }
 }

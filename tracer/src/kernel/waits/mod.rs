@@ -362,7 +362,7 @@ impl Waits {
             return reason.clone().with_waker(has_waker);
         }
         let foreign = self.processes.get(&thread.pid).is_some_and(|p| p.foreign);
-        // Perf's rings record all calls as if they were of this architecture.
+        // A call by int 0x80 is one of the other architecture, which its process is not.
         let is_known = |&(number, _): &(u32, _)| is_foreign(number) == foreign;
         let blocked = Blocked {
             pid: thread.pid,

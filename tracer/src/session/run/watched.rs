@@ -53,7 +53,7 @@ impl EbpfEvents {
         );
         // The events of calls began before: the last event of a call has to be one of its effects.
         let calls = calls.ok()?;
-        let tail_call = calls.as_ref().and_then(CallSource::tail_call);
+        let tail_call = calls.as_ref().map(CallSource::tail_call);
         let feed = ready?.begin(tail_call)?;
         Some(EbpfEvents { feed, calls })
     }

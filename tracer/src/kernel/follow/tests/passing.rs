@@ -126,7 +126,6 @@ fn who_has_received_may_still_use_closed_numbers() {
 #[test]
 fn after_a_loss_any_message_may_have_carried_something() {
     let mut stage = stage();
-    stage.follower.reports_messages = true;
     for (missed, fd) in [(0, 100_003), (1, 100_004)] {
         stage.call(RECEIVER, libc::SYS_recvmsg, &[100_000, 0, 0], 1);
         stage.read(RECEIVER, fd, 10);
