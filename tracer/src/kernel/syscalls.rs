@@ -2,7 +2,6 @@
 //! that this is built for; files of programs of another one are served by FUSE ([`super::opens`]), and only
 //! the calls in which they wait are recorded, by numbers from [`FOREIGN`] on.
 
-use std::ffi::CString;
 
 use crate::proc::sampler::calls::{Abi, Call, Waits};
 
@@ -102,21 +101,6 @@ pub(super) fn reported_value(argument: u64) -> Option<u64> {
     match argument {
         0 | UNKNOWN => None,
         more => Some(more - 1),
-    }
-}
-
-impl Does {
-    /// Arguments that are addresses of lengths or offsets.
-    fn addresses(self) -> impl Iterator<Item = usize> {
-        let places = match self {
-            Does::Data(Data {
-                length: Length::Vector | Length::Message,
-                ..
-            }) => [Some(1), None],
-            Does::Moves(moves) => [moves.from_offset, moves.to_offset],
-            _ => [None, None],
-        };
-        places.into_iter().flatten()
     }
 }
 
