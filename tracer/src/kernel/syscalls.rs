@@ -2,7 +2,6 @@
 //! that this is built for; files of programs of another one are served by FUSE ([`super::opens`]), and only
 //! the calls in which they wait are recorded, by numbers from [`FOREIGN`] on.
 
-
 use crate::proc::sampler::calls::{Abi, Call, Waits};
 
 use flowtrace_schema::Op;
