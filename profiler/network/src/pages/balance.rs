@@ -168,7 +168,7 @@ pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
     match verdict {
         Ok(Verdict::Balanced) => line.push_str(", and the processes are balanced"),
         Ok(Verdict::Loaded(_)) => {
-            line.push_str(", and a loaded process costs too little to stand out")
+            line.push_str(", and a loaded process costs too little to stand out");
         }
         Ok(Verdict::Unsure(reason)) => {
             line.push_str(&format!("; no process can be named: {reason}"));

@@ -47,6 +47,7 @@ impl Guard {
         };
         // The end of this channel shows ours, at once: a channel among the others would be closed after
         // programs, which takes 200 ms.
+        // SAFETY: `leave` has the end of a channel, which is memory.
         unsafe { spawn_apart(ours.as_fd(), leave) }?;
         drop(ours);
         let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();

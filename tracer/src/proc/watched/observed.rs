@@ -64,7 +64,7 @@ impl Observers {
         for Observation { at, tracee, what } in observations {
             match what {
                 What::Forked(maker, snapshot) => {
-                    self.forked(maker, tracee, snapshot.as_deref(), at)
+                    self.forked(maker, tracee, snapshot.as_deref(), at);
                 }
                 What::ThreadBegan => self.report(|observer| observer.thread_began(tracee, at)),
                 What::Executed(executed) => self.executed(tracee, *executed, at),
@@ -82,7 +82,7 @@ impl Observers {
                 }
                 What::Ended => self.report(|observer| observer.ended(tracee, at)),
                 What::Called(called) => {
-                    self.report(|observer| observer.reported(tracee, &called, at))
+                    self.report(|observer| observer.reported(tracee, &called, at));
                 }
                 What::Stopped => self.report(|observer| observer.stopped(tracee, at)),
             }
