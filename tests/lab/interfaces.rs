@@ -51,7 +51,7 @@ fn an_interface_that_is_deleted_is_reported() {
             ip link del gone
             sleep 1'"#;
     let error = succeeds(&scratch, 1, script);
-    assert!(error.contains("lost: what passed gone after"), "{error}");
+    assert!(error.contains("lost: packets of gone after"), "{error}");
     let trace = scratch.join("gone.db");
     let lost = "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'interface_gone'";
     assert_eq!(number(&trace, lost), 1);
