@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use flowtrace_net::import::{Input, import};
 use flowtrace_profiler::clocks;
 use flowtrace_profiler::fuzzing::analyses;
-use flowtrace_net::import::{Input, import};
 
 thread_local! {
     static DIRECTORY: tempfile::TempDir = tempfile::tempdir().unwrap();

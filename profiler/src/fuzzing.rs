@@ -12,6 +12,7 @@ use crate::analysis::advice::advice;
 use crate::analysis::bottlenecks::{self, Options};
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::findings;
+use crate::analysis::ideal::{self, Capacities};
 use crate::analysis::resources::{Capacity, resources};
 use crate::analysis::serial::serial;
 use crate::analysis::statistics::calls::load_and_gather;
@@ -67,6 +68,16 @@ fn processes(trace: &Trace) -> Result<()> {
         Capacity::default(),
     );
     text::resources::text(&found, &timeline);
+    let capacities = Capacities {
+        disk_read: 1e8,
+        disk_write: 1e8,
+        network: None,
+        memory: None,
+    };
+    let phases = ideal::phases(&timeline, &[]);
+    let skews = ideal::receive_skew(trace, &phases)?;
+    let found = ideal::ideal(&workflow, &timeline, &capacities, &phases, &skews);
+    found.map(|found| text::ideal::text(&found, &capacities, timeline.begins_ns));
     let report = report::gather(&workflow, trace, Limits::default())?;
     report.write_html(&mut sink())?;
     Ok(())
@@ -74,16 +85,35 @@ fn processes(trace: &Trace) -> Result<()> {
 
 fn packets(trace: &Trace) -> Result<()> {
     if let Ok(run) = crate::packets::load(trace, &Selection::default())? {
-        for page in [
-            pages::overview(&run),
-            pages::matrix(&run),
-            pages::balance(&run),
-            pages::court(&run),
-            pages::series(&run, true),
-            pages::period(&run),
-        ] {
-            page.text(true);
+        let pages = [
+            pages::overview,
+            pages::matrix,
+            pages::topology,
+            pages::changes,
+            pages::iterations,
+            pages::stationary,
+            pages::cdf,
+            pages::peaks,
+            pages::period,
+            pages::court,
+            pages::records,
+            pages::balance,
+            pages::bias,
+            pages::application,
+            pages::messages,
+            pages::decomposition,
+            pages::component,
+            pages::slowdown,
+            pages::pop,
+            pages::critical_path,
+            pages::state,
+        ];
+        for page in pages {
+            page(&run).text(true);
         }
+        pages::series(&run, true).text(true);
+        pages::spectrum(&run, true).text(true);
+        pages::predict(&run, &run).text(true);
     }
     Ok(())
 }
@@ -122,6 +152,20 @@ mod tests {
         };
         let failed: Vec<u64> = (1..=count).filter(fails).collect();
         assert!(failed.is_empty(), "seeds {failed:?}");
+        analyses(&path);
+    }
+
+    /// The greatest time that is read, and the least result: what is compared with them is no overflow.
+    #[test]
+    fn numbers_at_the_bounds_are_survived() {
+        let (_directory, path) = montage_file(2, false);
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch(
+            "UPDATE process SET end_ns = 1 << 58, user_ns = 1 << 57;
+             UPDATE call SET result = -9223372036854775808 WHERE rowid % 2;",
+        )
+        .unwrap();
+        drop(db);
         analyses(&path);
     }
 }

@@ -26,37 +26,54 @@ use support::{FLOWTRACE, Scratch, prints};
 const MEGABYTES: u64 = 128;
 const SECONDS: u64 = 60;
 
-/// Every command that reads a trace: `T` is the damaged trace, `W` an undamaged one.
+/// Every command that reads a trace: `T` is the damaged trace, `W` the same trace before it was damaged, `O` an
+/// undamaged trace of another recording.
 const COMMANDS: &[&[&str]] = &[
     &["summary", "T"],
     &["summary", "T", "--json"],
     &["tree", "T"],
     &["tree", "T", "--full"],
     &["tree", "T", "--json"],
+    &["tree", "T", "--format", "dot"],
     &["dag", "T"],
     &["dag", "T", "--format", "text"],
     &["dag", "T", "--by", "process"],
     &["dag", "T", "--format", "graphml"],
+    &["dag", "T", "--reduce", "--width", "rate"],
+    &["dag", "T", "--max-nodes", "5"],
+    &["dag", "T", "--within", "0..1"],
     &["critical-path", "T"],
     &["critical-path", "T", "--full"],
     &["critical-path", "T", "--json"],
+    &["critical-path", "T", "--format", "csv"],
+    &["critical-path", "T", "--what-if", "mAdd=0.5"],
     &["bottlenecks", "T"],
     &["bottlenecks", "T", "--json"],
     &["bottlenecks", "T", "--format", "csv"],
     &["bottlenecks", "T", "--cores", "4"],
+    &["bottlenecks", "T", "--by", "host", "--window", "0.1"],
+    &["bottlenecks", "T", "--format", "svg"],
     &["waits", "T"],
     &["waits", "T", "--json"],
+    &["waits", "T", "--format", "csv"],
     &["resources", "T"],
     &["resources", "T", "--json"],
     &["resources", "T", "W"],
+    &["resources", "T", "--format", "csv"],
+    &["resources", "T", "--format", "svg"],
     &["ideal", "T", "--disk-read", "100", "--disk-write", "100"],
     &["stats", "T"],
     &["stats", "T", "calls"],
     &["stats", "T", "cdf"],
     &["stats", "T", "hist", "--of", "life"],
     &["stats", "T", "hist", "--of", "file-size"],
+    &["stats", "T", "hist", "--of", "request-size"],
+    &["stats", "T", "hist", "--of", "process-bytes"],
+    &["stats", "T", "cdf", "--format", "svg"],
     &["stats", "T", "throughput", "--bins", "100"],
+    &["stats", "T", "throughput", "--format", "svg"],
     &["stats", "T", "sequentiality"],
+    &["stats", "T", "sequentiality", "--by", "file", "--full"],
     &["stats", "T", "levels"],
     &["stats", "T", "rereads"],
     &["stats", "T", "unread"],
@@ -73,12 +90,61 @@ const COMMANDS: &[&[&str]] = &[
     &["network", "balance", "T"],
     &["network", "period", "T"],
     &["network", "court", "T"],
-    &["network", "latency", "T"],
+    &["network", "overview", "T"],
+    &["network", "peers", "T"],
+    &["network", "topology", "T"],
+    &["network", "changes", "T"],
+    &["network", "iterations", "T"],
+    &["network", "stationary", "T"],
+    &["network", "cdf", "T"],
+    &["network", "slowdown-cdf", "T", "--at", "100=0.5"],
+    &["network", "trigger", "T"],
+    &["network", "peaks", "T"],
+    &["network", "components", "T"],
+    &["network", "records", "T"],
+    &["network", "bias", "T"],
+    &["network", "multiload", "T"],
+    &["network", "imbalance", "T"],
+    &["network", "decomposition", "T"],
+    &["network", "slowdown", "T"],
+    &["network", "pop", "T"],
+    &["network", "critical-path", "T"],
+    &["network", "what-if", "T", "--no-latency"],
+    &["network", "state", "T"],
+    &["network", "placement", "T"],
+    &["network", "component", "T"],
+    &[
+        "network", "latency", "T", "--from", "10.0.0.1", "--to", "10.0.0.2",
+    ],
+    &[
+        "network",
+        "bandwidth",
+        "T",
+        "--from",
+        "10.0.0.1",
+        "--to",
+        "10.0.0.2",
+    ],
+    &["network", "predict", "--base", "W", "T"],
+    &["network", "predict", "--base", "T", "W"],
+    &["network", "topology", "T", "--format", "dot"],
+    &["network", "matrix", "T", "--format", "graphml"],
+    &["network", "matrix", "T", "--by", "endpoint"],
+    &["network", "peers", "T", "--by", "process"],
+    &["network", "series", "T", "--format", "svg"],
+    &["network", "cdf", "T", "--format", "svg"],
+    &["network", "period", "T", "--within", "0..1"],
+    &["network", "overview", "T", "--last", "1"],
     &["network", "messages", "T"],
     &["network", "series", "T"],
     &["network", "spectrum", "T"],
     &["generate", "T"],
     &["generate", "T", "--format", "cwl"],
+    &["generate", "T", "--format", "shell"],
+    &["generate", "T", "--format", "snakemake"],
+    &["generate", "T", "--format", "dagman"],
+    &["generate", "T", "--format", "pegasus"],
+    &["generate", "T", "--format", "dax"],
     &["check", "T"],
     &["check", "T", "--kind", "edges", "--declared", "edges"],
     &["report", "T", "-o", "o.html", "--force"],
@@ -92,9 +158,12 @@ const COMMANDS: &[&[&str]] = &[
     &["export", "T", "gml"],
     &["export", "T", "cytoscape"],
     &["replay", "T", "--into", "played"],
-    &["merge", "-q", "--force", "-o", "m.db", "T", "W"],
+    &["merge", "-q", "--force", "-o", "m.db", "T", "O"],
     &["compare", "T", "W"],
     &["compare", "W", "T"],
+    &[
+        "compare", "T", "W", "--format", "html", "-o", "o.html", "--force",
+    ],
 ];
 
 fn asked(name: &str, default: u64) -> u64 {
@@ -138,19 +207,18 @@ fn templates(directory: &Path) -> Vec<Vec<u8>> {
         if !is_cut {
             support::store_rules(&path);
         }
-        // One file, without a write-ahead log next to it.
-        let db = rusqlite::Connection::open(&path).unwrap();
-        db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
-        drop(db);
-        found.push(fs::read(&path).unwrap());
+        found.push(one_file(&path));
         drop(scratch);
     }
-    fs::write(directory.join("a.pcap"), frames::talk(150)).unwrap();
-    prints(
-        directory,
-        &["import", "-q", "--force", "-o", "packets.db", "a.pcap"],
-    );
-    found.push(fs::read(directory.join("packets.db")).unwrap());
+    for capture in [frames::talk(150), frames::ring(40)] {
+        fs::write(directory.join("a.pcap"), capture).unwrap();
+        prints(
+            directory,
+            &["import", "-q", "--force", "-o", "packets.db", "a.pcap"],
+        );
+        found.push(one_file(&directory.join("packets.db")));
+    }
+    found.extend(build(directory));
     // Traces of real runs, if the variable names a directory of some.
     if let Some(more) = std::env::var_os("FLOWTRACE_DAMAGED_TEMPLATES") {
         let files = fs::read_dir(more)
@@ -159,6 +227,31 @@ fn templates(directory: &Path) -> Vec<Vec<u8>> {
         found.extend(files.map(|path| fs::read(path).unwrap()));
     }
     found
+}
+
+/// A trace as one file, without a write-ahead log next to it.
+fn one_file(path: &Path) -> Vec<u8> {
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
+    drop(db);
+    fs::read(path).unwrap()
+}
+
+/// Trace of a real build, which `generate` and `check` can read; `None` if nothing can be traced here.
+fn build(directory: &Path) -> Option<Vec<u8>> {
+    let makefile =
+        "all: c\na:\n\tseq 99 > a\nb: a\n\tsort -R a > b\nc: b\n\ttail -n 9 b | sort | uniq > c\n";
+    fs::write(directory.join("Makefile"), makefile).unwrap();
+    let trace = directory.join("build.db");
+    let output = support::run_in(directory, &trace)
+        .args(["--", "make", "-s"])
+        .output()
+        .unwrap();
+    let is_traced = output.status.success();
+    if !is_traced {
+        support::skip("a traced build among the damaged traces: no command can be traced");
+    }
+    is_traced.then(|| one_file(&trace))
 }
 
 /// Capture of two machines that talk, in the newer format (pcapng).
@@ -231,6 +324,8 @@ fn every_command_survives_damaged_traces() {
         let mut choose = spoil::seeded(seed);
         let template = &templates[choose(templates.len())];
         fs::write(directory.join("whole.db"), template).unwrap();
+        let other = &templates[choose(templates.len())];
+        fs::write(directory.join("other.db"), other).unwrap();
         let damaged = directory.join("damaged.db");
         fs::write(&damaged, template).unwrap();
         spoil::trace(&damaged, &mut choose);
@@ -256,6 +351,7 @@ fn of_damaged(command: &[&'static str]) -> Vec<&'static str> {
     let put = |word: &&'static str| match *word {
         "T" => "damaged.db",
         "W" => "whole.db",
+        "O" => "other.db",
         word => word,
     };
     command.iter().map(put).collect()
@@ -268,7 +364,9 @@ fn one_text_of_many_rows_is_in_memory_once() {
     let scratch = Scratch::new();
     fs::write(scratch.join("edges"), "a\tb\n").unwrap();
     let template = &templates(&scratch)[0];
-    fs::write(scratch.join("whole.db"), template).unwrap();
+    for name in ["whole.db", "other.db"] {
+        fs::write(scratch.join(name), template).unwrap();
+    }
     let damaged = scratch.join("damaged.db");
     fs::write(&damaged, template).unwrap();
     let db = rusqlite::Connection::open(&damaged).unwrap();
@@ -328,7 +426,10 @@ fn every_command_survives_damaged_captures() {
         let commands: Vec<_> = COMMANDS.iter().filter(of_packets).collect();
         for _ in 0..3 {
             let command = commands[choose(commands.len())];
-            let put = |word: &&'static str| if *word == "T" { "c.db" } else { word };
+            let put = |word: &&'static str| match *word {
+                "T" | "W" => "c.db",
+                word => word,
+            };
             let arguments: Vec<&str> = command.iter().map(put).collect();
             survives(directory, &arguments, bytes, &what);
         }

@@ -89,3 +89,36 @@ pub(crate) fn talk(rounds: u32) -> Vec<u8> {
     }
     pcap(&captured)
 }
+
+/// A capture of four machines, each of which sends to the next, `rounds` times; one answers late.
+#[allow(dead_code)] // Not every test that makes frames uses this.
+pub(crate) fn ring(rounds: u32) -> Vec<u8> {
+    let mut captured = Vec::new();
+    let mut at = 1_700_000_000_000_000_000;
+    for i in 0..rounds {
+        let payload = if i % 10 == 0 { 1400 } else { 1000 };
+        for host in 1..=4 {
+            let (a, b) = ([10, 0, 0, host], [10, 0, 0, host % 4 + 1]);
+            let (sent, got) = (1 + 1400 * i, 1 + 20 * i);
+            let segment = Segment {
+                ports: (4000, 80),
+                seq: sent,
+                ack: got,
+                flags: 24,
+                payload,
+            };
+            captured.push((at, segment.frame(a, b)));
+            let answer = Segment {
+                ports: (80, 4000),
+                seq: got,
+                ack: sent + payload as u32,
+                flags: 24,
+                payload: 20,
+            };
+            let late = if host == 3 { 900_000 } else { 0 };
+            captured.push((at + 150_000 + late, answer.frame(b, a)));
+            at += 2_500_000;
+        }
+    }
+    pcap(&captured)
+}

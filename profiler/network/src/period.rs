@@ -127,7 +127,7 @@ fn active(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> ((i64, i64), i64) {
         let counts = rir::binned(pairs.iter().flatten().copied(), span, bin);
         let (from, to) = stationary::trimmed(&counts, 1.0);
         let next = (span.0 + from as i64 * bin, span.0 + to as i64 * bin);
-        let is_still = next.1 - next.0 > (span.1 - span.0) * 97 / 100;
+        let is_still = next.1 - next.0 > (span.1 - span.0) / 100 * 97;
         if next.1 <= next.0 {
             break;
         }

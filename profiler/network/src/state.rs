@@ -175,7 +175,7 @@ impl Direction {
         let sent = Sent {
             t_ns: packet.t_ns,
             out_ns: i64::MAX,
-            bytes: f64::from(packet.payload + header * frames),
+            bytes: f64::from(packet.payload) + f64::from(header) * f64::from(frames),
             lost: 0.0,
             under_way,
             is_waiting: self.has_more
@@ -640,6 +640,20 @@ mod tests {
         let sent: Vec<Sent> = direction.finished().collect();
         // Bytes after the first segment.
         assert_eq!(carried(&sent, 30 * MS), Some(3.0 * 1500.0 / 0.03));
+    }
+
+    /// A damaged trace may give sizes that no network has.
+    #[test]
+    fn the_largest_sizes_are_no_overflow() {
+        let mut direction = Direction::default();
+        for (payload, wire) in [(1, 1500), (u32::MAX - 1000, u32::MAX)] {
+            direction.sends(&Packet {
+                payload,
+                wire,
+                ..Packet::default()
+            });
+        }
+        assert_eq!(direction.finished().count(), 2);
     }
 
     /// Bursts at the speed of memory that a token bucket passes say nothing about the link.

@@ -276,7 +276,7 @@ fn head(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
 fn chain(facts: &Facts<'_>) -> String {
     let mut links: Vec<(&str, Vec<i64>)> = Vec::new();
     for step in &facts.steps {
-        if step.ns * 1000 < facts.length_ns * TINY {
+        if step.ns < facts.length_ns / 1000 * TINY {
             // One process may be short, as one of many of a rule that is long in all.
             match links.last_mut() {
                 Some((rule, upids)) if *rule == step.rule => upids.push(step.upid),
@@ -322,7 +322,7 @@ fn rules(facts: &Facts<'_>, style: Style) -> String {
     );
     for rule in facts.rules.iter().take(most) {
         let gain = facts.length_ns - rule.if_halved_ns;
-        let halved = match gain * 1000 >= facts.length_ns {
+        let halved = match gain >= facts.length_ns / 1000 {
             true => format!(
                 "{} (−{})",
                 units::duration(rule.if_halved_ns),
@@ -390,7 +390,7 @@ fn more(all: usize, shown: usize, one: &str, many: &str, rest: &str) -> String {
 }
 
 fn tail(facts: &Facts<'_>) -> String {
-    let slack = |s: &&SlackFacts<'_>| s.slack_ns.is_some_and(|ns| ns * 100 <= facts.length_ns);
+    let slack = |s: &&SlackFacts<'_>| s.slack_ns.is_some_and(|ns| ns <= facts.length_ns / 100);
     let near = facts.slack.iter().filter(slack).count() as i64;
     let unneeded = facts.slack.iter().filter(|s| s.slack_ns.is_none()).count() as i64;
     let waits = facts.waits_sampled_ns + facts.waits_inferred_ns;

@@ -63,7 +63,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
         uneven += &skew(at + 1, phase).unwrap_or_default();
         if let Some(ns) = phase
             .receive_skew_ns
-            .filter(|ns| ns * 50 >= phase.to - phase.from)
+            .filter(|ns| *ns >= (phase.to - phase.from) / 50)
         {
             uneven += &format!(
                 "  phase {}: the last flow into a machine ended {} after the mean of its flows\n",
@@ -112,7 +112,7 @@ fn skew(number: usize, phase: &Phase) -> Option<String> {
     let all: i64 = phase.machines.iter().map(|one| one.ended_ns).sum();
     let others = all.checked_sub(last.ended_ns)?.checked_div(count - 1)?;
     let late = last.ended_ns - others;
-    if late * 50 < phase.to - phase.from {
+    if late < (phase.to - phase.from) / 50 {
         return None;
     }
     let share = |of: fn(&Machine) -> i64| {

@@ -26,6 +26,9 @@ const LEAST: usize = 3;
 const ODD_PERCENT: usize = 10;
 /// Most adjacent bursts that are a multiple only together.
 const MOST_TOGETHER: usize = 4;
+/// Most messages for each segment: 256 bytes each where segments have 64 kB. More follow from a length that is not
+/// true, and would need memory without a bound.
+const MOST_EACH: u64 = 256;
 /// Bytes that every receiver accepts at once, ten segments (RFC 6928). Less than that did not wait, so
 /// that its pushes are those of the program.
 const TAKEN_AT_ONCE: u64 = 10 * 1448;
@@ -35,6 +38,10 @@ const TAKEN_AT_ONCE: u64 = 10 * 1448;
 pub(super) fn counted(pieces: &[Piece]) -> Option<Vec<Message>> {
     let bursts: Vec<&[Piece]> = pieces.chunk_by(|_, next| !next.is_free).collect();
     let size = size(&bursts)?;
+    let segments: u64 = pieces.iter().map(|p| u64::from(p.message.segments)).sum();
+    if bytes(pieces) / size > MOST_EACH * segments {
+        return None;
+    }
     let mut found = Vec::with_capacity(pieces.len());
     let (first, rest) = bursts.split_first()?;
     with_greeting(first, size, &mut found);
@@ -153,6 +160,16 @@ mod tests {
             assert_eq!(pair[1].seq, end, "none is lost");
         }
         assert_eq!((found[1].segments, found[1].sent_ns), (3, (1000, 1002)));
+    }
+
+    #[test]
+    fn a_length_that_is_not_true_is_not_divided() {
+        let mut made: Vec<&[u64]> = vec![&[1], &[7_240, 7_240, 5_520]];
+        made.extend([&[20_000][..]; 10]);
+        made.push(&[20_000, 12_768, 7_232]);
+        assert!(counted(&pieces(&made)).is_some());
+        made.push(&[4_000_000_000; 2]);
+        assert!(counted(&pieces(&made)).is_none());
     }
 
     #[test]

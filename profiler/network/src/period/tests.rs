@@ -153,3 +153,10 @@ fn too_little_is_unknown() {
         Verdict::Unknown(_)
     ));
 }
+
+#[test]
+fn the_longest_span_is_no_overflow() {
+    let span = (-1 << 58, 1 << 58);
+    let times = (0..64).map(|k| span.0 + k * (1 << 53)).collect();
+    assert_eq!(estimate(&[times], span).span_ns.0, span.0);
+}

@@ -191,10 +191,11 @@ impl Pass {
         let file = call.file_id.and_then(|id| self.places.file(id));
         if call.result < 0 {
             of_op.failed += 1;
-            let key = (op as u8, -call.result, rule);
+            let errno = call.result.saturating_neg();
+            let key = (op as u8, errno, rule);
             let failed = self.failed.entry(key).or_insert_with(|| Failed {
                 op,
-                errno: -call.result,
+                errno,
                 rule: self.rules.get(rule as usize).cloned(),
                 count: 0,
                 latency_ns: 0,

@@ -41,7 +41,7 @@ pub(super) fn findings(out: &mut Layout, workflow: &Workflow, verdict: &Verdict,
 /// The steps of the critical path by the time spent in them.
 pub fn critical_path(workflow: &Workflow, path: &CriticalPath) -> Option<String> {
     let mut steps = path.by_rule(workflow);
-    steps.retain(|step| step.ns * 50 >= path.length_ns());
+    steps.retain(|step| step.ns >= path.length_ns() / 50);
     if steps.is_empty() {
         return None;
     }
