@@ -73,7 +73,7 @@ fn answers_say_what_they_leave_out() {
     let said = flowtrace(&scratch, &["network", "matrix", "udp.db"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(
-        said.contains("it holds 1 flow of UDP, 2 packets, 150 B"),
+        said.contains("it has 1 flow of UDP, 2 packets, 150 B"),
         "{said}"
     );
 }

@@ -180,7 +180,7 @@ fn the_user_gets_a_message() {
     command.current_dir(stage.scratch.dir("job"));
     let finished = start(&mut command).wait(LIMIT).expect(0);
     assert!(
-        finished.stderr.contains("runs on untraced: sleep 1.5"),
+        finished.stderr.contains("run on untraced: sleep 1.5"),
         "{}",
         finished.stderr
     );
