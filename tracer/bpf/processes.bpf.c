@@ -100,6 +100,12 @@ int BPF_PROG(executed, struct task_struct *task_at, int former_tid)
 		report_open_files_of_parent(s, task);
 	}
 	struct exec_event *e = &s->record.exec;
+	/*
+	 * Before the clocks are read, while at an exit it is after that: the reader compares the clocks by exits, and
+	 * computes by execs. If the host of a virtual machine takes the CPU away in between, an image is then charged
+	 * too little, never all that time.
+	 */
+	u64 at = bpf_ktime_get_ns();
 	u64 state = state_of(task);
 	s->record.head.number = (state == COMPAT ? COMPAT_EXEC : 0) | s->missing;
 	set_state(s->record.head.pid, state);
@@ -108,7 +114,7 @@ int BPF_PROG(executed, struct task_struct *task_at, int former_tid)
 		s->halted_thread = s->record.head.tid;
 	e->former_tid = former_tid;
 	e->umask = task->fs->umask;
-	emit(s, EXECUTED, sizeof *e);
+	emit_at(s, at, EXECUTED, sizeof *e);
 	return 0;
 }
 

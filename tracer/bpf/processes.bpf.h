@@ -62,8 +62,9 @@ static __always_inline bool output(void *from, u64 bytes)
 	return false;
 }
 
-#define emit(s, kind, rest) ({ (s)->record.head.at = bpf_ktime_get_ns(); (s)->record.head.what = kind; \
+#define emit_at(s, time, kind, rest) ({ (s)->record.head.at = time; (s)->record.head.what = kind; \
 	output(&(s)->record, sizeof(struct event_head) + (rest)); })
+#define emit(s, kind, rest) emit_at(s, bpf_ktime_get_ns(), kind, rest)
 
 static __always_inline void begin_part(struct scratch *s, u32 what)
 {
