@@ -32,6 +32,13 @@ fn with_own_file() -> (Stage, u32, tempfile::TempDir, File) {
     (stage, own, directory, file)
 }
 
+/// A message whose record may be among dropped ones.
+fn receives_unseen(stage: &mut Stage, own: u32) {
+    stage.follower.dropped += 1;
+    stage.call(own, libc::SYS_recvmsg, &[100_002, 0, 0], 1);
+    stage.follower.dropped -= 1;
+}
+
 #[test]
 fn one_that_was_sent_shares_the_position_of_the_one_that_was_opened() {
     let (mut stage, own, _directory, file) = with_own_file();
@@ -76,7 +83,7 @@ fn one_that_became_another_is_counted_and_not_told() {
     assert_eq!(stage.follower.losses(Dropped::default())[4].1, 1);
     // Gone when it was looked at: counted where descriptors may have been sent.
     stage.read(own, 100_001, 5);
-    stage.call(own, libc::SYS_recvmsg, &[100_002, 0, 0], 1);
+    receives_unseen(&mut stage, own);
     stage.read(own, 100_003, 5);
     assert_eq!(stage.follower.losses(Dropped::default())[4].1, 2);
 }
@@ -136,7 +143,7 @@ fn one_that_took_the_place_of_another_is_not_that_one() {
         file: FileId(8),
         flags: 0,
     });
-    stage.call(own, libc::SYS_recvmsg, &[100_002, 0, 0], 1);
+    receives_unseen(&mut stage, own);
     // By the time of the look the program went on.
     nix::unistd::dup2(&sent, &mut place).unwrap();
     stage.read(own, numbers[0], 10);
