@@ -150,7 +150,9 @@ mod tests {
             spoil::trace(&damaged, &mut spoil::seeded(*seed));
             std::panic::catch_unwind(|| analyses(&damaged)).is_err()
         };
-        let failed: Vec<u64> = (1..=count).filter(fails).collect();
+        // The last ones give sums of bytes beyond 64 bits.
+        let seeds = (1..=count).chain([141, 311, 575]);
+        let failed: Vec<u64> = seeds.filter(fails).collect();
         assert!(failed.is_empty(), "seeds {failed:?}");
         analyses(&path);
     }

@@ -266,23 +266,26 @@ fn phase(
         .filter(|a| is_member.contains(&a.process))
     {
         let entry = files.entry(access.file).or_default();
-        entry.0 += access.read_bytes;
-        entry.1 += access.write_bytes;
+        entry.0 = entry.0.saturating_add(access.read_bytes);
+        entry.1 = entry.1.saturating_add(access.write_bytes);
     }
-    let (mut read_bytes, mut write_bytes, mut moved) = (0, 0, 0);
+    let (mut read_bytes, mut write_bytes, mut moved) = (0_i64, 0_i64, 0_i64);
     for (&file, &(read, written)) in &files {
         let size = workflow.file(file).size_bytes.unwrap_or(i64::MAX);
-        read_bytes += read.min(size);
-        write_bytes += written.min(size);
-        moved += read + written;
+        read_bytes = read_bytes.saturating_add(read.min(size));
+        write_bytes = write_bytes.saturating_add(written.min(size));
+        moved = moved.saturating_add(read).saturating_add(written);
     }
-    let extra_bytes = (moved - read_bytes - write_bytes).max(0);
+    let extra_bytes = moved
+        .saturating_sub(read_bytes)
+        .saturating_sub(write_bytes)
+        .max(0);
     let pipe_bytes: i64 = workflow
         .streams
         .iter()
         .filter(|stream| is_member.contains(&stream.from))
         .map(|stream| stream.at_most_bytes.unwrap_or(0))
-        .sum();
+        .fold(0, i64::saturating_add);
     let counters = &timeline.counters;
     let network_bytes: f64 = counters
         .hosts()
@@ -317,7 +320,7 @@ fn phase(
             Bound::Network,
         ),
         (
-            at((pipe_bytes + moved) as f64, capacities.memory),
+            at(pipe_bytes as f64 + moved as f64, capacities.memory),
             Bound::Memory,
         ),
         (cpu / cores as f64, Bound::Cpu),

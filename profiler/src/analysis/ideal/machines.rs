@@ -43,7 +43,8 @@ pub(super) fn machines(
             };
             (machine, false)
         });
-        machine.cpu_ns += timeline.instance(id).cpu_ns() as i64;
+        let cpu_ns = timeline.instance(id).cpu_ns() as i64;
+        machine.cpu_ns = machine.cpu_ns.saturating_add(cpu_ns);
         if instance.is_orchestrator {
             continue;
         }
@@ -62,7 +63,8 @@ pub(super) fn machines(
             .contains(&access.process)
             .then(|| timeline.instance(access.process).host.as_deref());
         if let Some((machine, _)) = host.flatten().and_then(|host| found.get_mut(host)) {
-            machine.bytes += access.read_bytes + access.write_bytes;
+            let bytes = access.read_bytes.saturating_add(access.write_bytes);
+            machine.bytes = machine.bytes.saturating_add(bytes);
         }
     }
     found.into_values().map(|(machine, _)| machine).collect()
