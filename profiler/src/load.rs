@@ -1,22 +1,22 @@
 //! Reads a trace once into a [`Workflow`].
 //!
-//! [`load_from`] calls the passes in this order. Each needs what those above it have set, and none changes it but for
+//! `load_from` calls the passes in this order. Each needs what those above it have set, and none changes it but for
 //! what is named here.
 //!
 //! | pass | sets, from |
 //! |---|---|
 //! | `rules::fill_in` | rules that the recording did not store; from commands and, at the end of a run, from records of managers |
-//! | [`add_processes`] | `processes`, `images`; from the view `processes` |
-//! | [`add_files`] | `files`; from the view `files` |
-//! | [`add_stops`] | `Process::stops`; from stops by job control |
-//! | [`last_event`], `complete::until` | `last_ns`, `complete_ns`: until when the trace holds everything |
-//! | [`add_accesses`] | `accesses`, `returns`, `mount`; in one pass over all calls, which also go to the caller of [`load_and`] |
+//! | `add_processes` | `processes`, `images`; from the view `processes` |
+//! | `add_files` | `files`; from the view `files` |
+//! | `add_stops` | `Process::stops`; from stops by job control |
+//! | `last_event`, `complete::until` | `last_ns`, `complete_ns`: until when the trace holds everything |
+//! | `add_accesses` | `accesses`, `returns`, `mount`; in one pass over all calls, which also go to the caller of [`load_and`] |
 //! | `polls` | `polls`: waits for a file or a lock by trying again and again; from failed lookups and refused locks in that pass |
 //! | `redirections::pass_on` | moves accesses of files that a shell opened for the program it started to that program |
 //! | `unseen::settle` | times of writes into files of which only the open is seen |
 //! | `returns::settle` | `returns`: processes that read what others wrote into a file after their own change; without those whose reads were moved above |
-//! | [`add_channels`], [`add_flows`] | `streams`: data from process to process; from channel ends, tokens and flows, with evidence of who moved data |
-//! | [`add_executions`] | `names`, `executions`: which file each image ran |
+//! | `add_channels`, `add_flows` | `streams`: data from process to process; from channel ends, tokens and flows, with evidence of who moved data |
+//! | `add_executions` | `names`, `executions`: which file each image ran |
 //! | `parts.settle` | `Image::has_worked`, names of processes, and `parts`: accesses of programs before the last of a process |
 
 use std::collections::{HashMap, HashSet};
