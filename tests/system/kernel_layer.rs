@@ -496,3 +496,34 @@ os.waitpid(child, 0)
         assert_eq!(rows, truth, "{options:?}");
     }
 }
+
+/// As pools of threads do: of one that starts programs, the first thread knows nothing.
+#[test]
+fn programs_that_another_thread_starts_have_their_calls() {
+    if !need_fuse() || !need_kernel_layer() || !need_program("python3") {
+        return;
+    }
+    let starts = "import subprocess, threading\n\
+                  def jobs():\n    \
+                      for i in range(5):\n        \
+                          with open('in') as a, open(f'out.{i}', 'w') as b:\n            \
+                              subprocess.run(['sed', 's/^/x/'], stdin=a, stdout=b, check=True)\n\
+                  one = threading.Thread(target=jobs)\none.start()\none.join()";
+    for mode in [
+        &["--layer", "kernel"][..],
+        &["--no-mount", "--layer", "kernel"],
+    ] {
+        let scratch = Scratch::new();
+        let job = scratch.dir("job");
+        std::fs::write(job.join("in"), "1234567\n".repeat(1000)).unwrap();
+        let path = scratch.join("trace.db");
+        let mut run = run_in(&job, &path);
+        run.args(mode).args(["--", "python3", "-c", starts]);
+        finish(&mut run).expect(0);
+        let written: i64 = Trace::open_complete(&path).one(
+            "SELECT SUM(result) FROM calls JOIN files USING (file_id) JOIN processes AS p USING (upid)
+             WHERE op = 'write' AND p.rule = 'sed' AND files.path LIKE '%/job/out.%'",
+        );
+        assert_eq!(written, 5 * 9_000, "{mode:?}");
+    }
+}

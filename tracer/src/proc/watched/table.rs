@@ -218,7 +218,11 @@ impl Table {
         {
             let awaits = creator.awaits;
             let upid = self.upids.next();
-            let maker = Tracee::first_of(parent, creator.upid);
+            // The thread that forks: the descriptors that it changed itself are certain.
+            let maker = Tracee {
+                tid: snapshot.as_ref().map_or(parent, |snapshot| snapshot.tid),
+                ..Tracee::first_of(parent, creator.upid)
+            };
             if let Some(opens) = &self.opens {
                 opens.inherit(creator.upid, upid);
             }
