@@ -23,7 +23,6 @@ pub use accesses::AccessRow;
 pub use derived::ClockCorrection;
 pub use kinds::Kind;
 pub use network::{FlowEnds, PacketRow};
-pub use report::CallCost;
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, CaptureRow, ChannelEndRow, ChannelRow, CostRow,
     CounterRow, DescriptorRow, FifoEndRow, FileRow, FlowBetween, FlowCaptureRow, FlowMeasure,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowtrace_schema::{CallCost, Class, Op, Result, Trace};
+use flowtrace_schema::{Class, Op, Result, Trace};
 use serde::Serialize;
 
 use super::rules::Numbers;
@@ -93,11 +93,11 @@ fn upper_end(bucket: u32) -> i64 {
 }
 
 /// Bytes that a call moved; `None` for a call that moves none.
-fn moved(call: &CallCost) -> Option<(bool, i64)> {
-    match call.op {
-        _ if call.result < 0 => None,
-        op if op.class() == Class::Read => Some((true, call.result)),
-        Op::Write | Op::CopyTo => Some((false, call.result)),
+fn moved(op: Op, result: i64) -> Option<(bool, i64)> {
+    match op {
+        _ if result < 0 => None,
+        op if op.class() == Class::Read => Some((true, result)),
+        Op::Write | Op::CopyTo => Some((false, result)),
         _ => None,
     }
 }
@@ -121,7 +121,10 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
     let mut requests = BTreeMap::<(Option<usize>, bool), Distribution>::new();
     // Calls come in bursts of one process, and a lookup in a map with a million entries is slow.
     let mut last: (Option<i64>, Option<usize>) = (None, None);
-    trace.each_call(|call| {
+    trace.for_each_call(|call| {
+        let Some(op) = call.op else {
+            return;
+        };
         if call.upid != last.0 {
             last = (
                 call.upid,
@@ -129,10 +132,10 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
             );
         }
         let rule = last.1;
-        let key = call.op as u8;
+        let key = op as u8;
         let sum = sums.entry((rule, key)).or_insert_with(|| OpSum {
             rule,
-            op: call.op.name(),
+            op: op.name(),
             calls: 0,
             errors: 0,
             bytes: 0,
@@ -147,7 +150,7 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
             .unwrap_or(0)
             .min(BINS - 1);
         over_time.calls[bin] += 1;
-        if let Some((is_read, bytes)) = moved(&call) {
+        if let Some((is_read, bytes)) = moved(op, call.result) {
             sum.bytes = sum.bytes.saturating_add(bytes);
             let way = if is_read {
                 &mut over_time.read_bytes
@@ -155,15 +158,13 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, trace: &Trace) -> Resul
                 &mut over_time.write_bytes
             };
             way[bin] = way[bin].saturating_add(bytes);
-            let (_, sizes) = sizes
-                .entry(key)
-                .or_insert((call.op, Distribution::default()));
+            let (_, sizes) = sizes.entry(key).or_insert((op, Distribution::default()));
             sizes.add(bytes);
             requests.entry((rule, is_read)).or_default().add(bytes);
         }
         let (_, durations) = durations
             .entry(key)
-            .or_insert((call.op, Distribution::default()));
+            .or_insert((op, Distribution::default()));
         durations.add(call.duration_ns);
     })?;
     let spreads = |of: &BTreeMap<u8, (Op, Distribution)>| {

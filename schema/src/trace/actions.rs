@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rusqlite::Connection;
-
 use super::Trace;
-use super::rows::{ActionRow, amounts};
-use crate::Result;
-use crate::op::{Class, FLAGS_MASK, Op};
+use super::rows::ActionRow;
+use crate::op::{Class, Op};
+use crate::{CallRow, Result};
 
 impl Trace {
     /// The changes of files and names by process images, in the order of time.
@@ -17,72 +15,59 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn actions(&self) -> Result<Vec<ActionRow>> {
-        actions(&self.db).map_err(|source| self.unreadable(source))
+        // One pass in the order of time: SQL would sort all calls first.
+        let mut actions = Actions::default();
+        self.for_each_call(|call| actions.add(call))?;
+        Ok(actions.rows)
     }
 }
 
-/// One pass over the calls in the order of time: SQL would sort all of them first.
-fn actions(db: &Connection) -> rusqlite::Result<Vec<ActionRow>> {
-    let names: Vec<(Op, Arc<str>, Arc<str>)> = Op::ALL
-        .iter()
-        .map(|&op| (op, op.name().into(), op.class().name().into()))
-        .collect();
-    let mut rows: Vec<ActionRow> = Vec::new();
-    let mut places: HashMap<(i64, i64, i64, u8, bool), usize> = HashMap::new();
-    let mut statement = db.prepare(
-        "SELECT upid, file_id, what, start_ns, duration_ns, length, result FROM call
-         WHERE upid IS NOT NULL AND file_id IS NOT NULL ORDER BY start_ns",
-    )?;
-    let mut calls = statement.query([])?;
-    while let Some(call) = calls.next()? {
-        let what: i64 = call.get(2)?;
-        let number = (what & 63) as u8;
-        let Some((op, name, class)) = usize::from(number)
-            .checked_sub(1)
-            .and_then(|at| names.get(at))
-        else {
-            continue;
+#[derive(Default)]
+struct Actions {
+    rows: Vec<ActionRow>,
+    /// Places of rows of several calls, by image, file, flags, operation and failure.
+    places: HashMap<(i64, i64, Option<i64>, Op, bool), usize>,
+    /// One copy of each name.
+    names: HashMap<&'static str, Arc<str>>,
+}
+
+impl Actions {
+    fn add(&mut self, call: &CallRow) {
+        let (Some(upid), Some(file_id), Some(op)) = (call.upid, call.file_id, call.op) else {
+            return;
         };
-        let flags = (what >> 8) & FLAGS_MASK;
-        let (upid, file_id): (i64, i64) = (call.get(0)?, call.get(1)?);
-        let time = |place, name| amounts::read::<i64>(call, place, name, true);
-        let (start, duration) = (time(3, "start_ns")?, time(4, "duration_ns")?);
-        let (length, result): (Option<i64>, Option<i64>) = (call.get(5)?, call.get(6)?);
-        let failed = result.is_some_and(|result| result < 0);
-        // Each of these has another name.
+        let failed = call.result < 0;
+        // Each of these calls has another name.
         let is_alone = op.class() == Class::Namespace || matches!(op, Op::Create | Op::Open);
-        let new = || ActionRow {
-            upid,
-            file_id,
-            op: Arc::clone(name),
-            class: Arc::clone(class),
-            flags: (flags != 0).then(|| flags - 1),
-            failed,
-            first_ns: start,
-            ..ActionRow::default()
+        let next = self.rows.len();
+        let place = match self.places.entry((upid, file_id, call.flags, op, failed)) {
+            _ if is_alone => next,
+            Entry::Occupied(place) => *place.get(),
+            Entry::Vacant(place) => *place.insert(next),
         };
-        let place = if is_alone {
-            rows.push(new());
-            rows.len() - 1
-        } else {
-            match places.entry((upid, file_id, flags, number, failed)) {
-                Entry::Occupied(place) => *place.get(),
-                Entry::Vacant(place) => {
-                    rows.push(new());
-                    *place.insert(rows.len() - 1)
-                }
-            }
-        };
-        let row = &mut rows[place];
-        row.calls += 1;
-        row.last_ns = row.last_ns.max(start.saturating_add(duration));
-        if matches!(op.class(), Class::Read | Class::Write) {
-            let moved = result.or(length).unwrap_or(0).max(0);
-            row.bytes = row.bytes.saturating_add(moved);
+        if place == next {
+            let mut text = |name| Arc::clone(self.names.entry(name).or_insert_with(|| name.into()));
+            self.rows.push(ActionRow {
+                upid,
+                file_id,
+                op: text(op.name()),
+                class: text(op.class().name()),
+                flags: call.flags,
+                failed,
+                first_ns: call.start_ns,
+                ..ActionRow::default()
+            });
         }
-        if *op == Op::Truncate {
-            row.length = row.length.max(length);
+        let row = &mut self.rows[place];
+        row.calls += 1;
+        row.last_ns = row
+            .last_ns
+            .max(call.start_ns.saturating_add(call.duration_ns));
+        if matches!(op.class(), Class::Read | Class::Write) {
+            row.bytes = row.bytes.saturating_add(call.result.max(0));
+        }
+        if op == Op::Truncate {
+            row.length = row.length.max(call.length);
         }
     }
-    Ok(rows)
 }

@@ -1,38 +1,10 @@
-//! Reading the data that a report shows beside the model: sums of single calls, counters of the machines,
-//! waits.
-
-use rusqlite::Connection;
+//! Reading the data that a report shows beside the model: costs of processes, counters of the machines, channels.
 
 use super::Trace;
-use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow, amounts};
+use super::rows::{ChannelRow, CostRow, FlowRow, HostSampleRow};
 use crate::Result;
-use crate::op::Op;
-
-/// Size and time of a file call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallCost {
-    /// Arrival of the request, ns.
-    pub start_ns: i64,
-    /// Time until the reply, ns.
-    pub duration_ns: i64,
-    /// Process image; `None`: the kernel itself, or not known.
-    pub upid: Option<i64>,
-    /// Operation.
-    pub op: Op,
-    /// Bytes or value returned; negative errno.
-    pub result: i64,
-}
 
 impl Trace {
-    /// Calls `take` with every file call, in the order of time, without storing the calls in memory: there
-    /// may be many millions.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn each_call(&self, take: impl FnMut(CallCost)) -> Result<()> {
-        each_call(&self.db, take).map_err(|source| self.unreadable(source))
-    }
-
     /// The costs of every process image, in the order of their upids.
     ///
     /// # Errors
@@ -79,32 +51,4 @@ impl Trace {
     pub fn flow_count(&self) -> Result<i64> {
         self.value("SELECT COUNT(*) FROM flow")
     }
-}
-
-fn each_call(db: &Connection, mut take: impl FnMut(CallCost)) -> rusqlite::Result<()> {
-    let mut ops = [None; 64];
-    for &op in Op::ALL {
-        ops[op as usize & 63] = Some(op);
-    }
-    let mut statement = db.prepare(
-        "SELECT start_ns, duration_ns, upid, what & 63, COALESCE(result, length, 0)
-         FROM call ORDER BY start_ns",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let time = |place, name| amounts::read::<i64>(row, place, name, true);
-        let number: i64 = row.get(3)?;
-        // The view shows no call of an operation that is not in the list.
-        let Some(op) = usize::try_from(number).ok().and_then(|n| ops[n & 63]) else {
-            continue;
-        };
-        take(CallCost {
-            start_ns: time(0, "start_ns")?,
-            duration_ns: time(1, "duration_ns")?,
-            upid: row.get(2)?,
-            op,
-            result: row.get(4)?,
-        });
-    }
-    Ok(())
 }

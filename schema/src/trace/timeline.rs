@@ -2,15 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::Connection;
-
 use super::Trace;
 use super::rows::{
     AppearedRow, CounterRow, FifoEndRow, LastSampleRow, LockCallRow, PolledRow, SampleRow, StopRow,
     StorageRow, TimesRow, VariableRow,
 };
 use crate::op::FLAGS_MASK;
-use crate::{Activity, FileKind, Op, Result};
+use crate::{Activity, Class, FileKind, Op, Result};
 
 /// Bytes that one process image read and wrote in file calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -224,7 +222,26 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn sequences(&self) -> Result<HashMap<i64, Sequence>> {
-        sequences(&self.db).map_err(|source| self.unreadable(source))
+        // One pass in the order of time: SQL would sort all calls by file first.
+        let mut ends: HashMap<(i64, Option<i64>, Class), i64> = HashMap::new();
+        let mut sums: HashMap<i64, Sequence> = HashMap::new();
+        self.for_each_call(|call| {
+            let (Some(upid), Some(offset), Some(op)) = (call.upid, call.offset, call.op) else {
+                return;
+            };
+            let class = op.class();
+            if call.result <= 0 || !matches!(class, Class::Read | Class::Write) {
+                return;
+            }
+            let end = ends.entry((upid, call.file_id, class)).or_default();
+            let sum = sums.entry(upid).or_default();
+            sum.bytes = sum.bytes.saturating_add(call.result);
+            if *end == offset {
+                sum.sequential_bytes = sum.sequential_bytes.saturating_add(call.result);
+            }
+            *end = offset.saturating_add(call.result);
+        })?;
+        Ok(sums)
     }
 
     /// The value that every process image has of an environment variable, where it was recorded.
@@ -255,29 +272,4 @@ impl Trace {
     pub fn last_packet_ns(&self) -> Result<Option<i64>> {
         self.value("SELECT MAX(at) / 64 FROM packet")
     }
-}
-
-/// One pass over the calls in the order of time: SQL would sort all of them by file first.
-fn sequences(db: &Connection) -> rusqlite::Result<HashMap<i64, Sequence>> {
-    let mut ends: HashMap<(i64, i64, bool), i64> = HashMap::new();
-    let mut sums: HashMap<i64, Sequence> = HashMap::new();
-    let mut statement = db.prepare(
-        "SELECT upid, COALESCE(file_id, -1), offset, COALESCE(result, length), op.class = 'write'
-         FROM call JOIN operation AS op ON op.op = call.what & 63
-         WHERE upid IS NOT NULL AND offset IS NOT NULL AND op.class IN ('read', 'write')
-           AND COALESCE(result, length) > 0
-         ORDER BY start_ns",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (upid, offset, bytes): (i64, i64, i64) = (row.get(0)?, row.get(2)?, row.get(3)?);
-        let end = ends.entry((upid, row.get(1)?, row.get(4)?)).or_default();
-        let sum = sums.entry(upid).or_default();
-        sum.bytes = sum.bytes.saturating_add(bytes);
-        if *end == offset {
-            sum.sequential_bytes = sum.sequential_bytes.saturating_add(bytes);
-        }
-        *end = offset.saturating_add(bytes);
-    }
-    Ok(sums)
 }
