@@ -159,16 +159,10 @@ impl Types {
         let between_ends = [b"\0", name.as_bytes(), b"\0"].concat();
         let strings = self.bytes.get(self.strings..)?;
         let name = memmem::find(strings, &between_ends)? as u32 + 1;
-        let (mut at, mut number) = (*self.places.first()?, 1);
-        while at < self.end {
-            let read = self.read(at)?;
-            if read.kind == NAMED_FUNCTION && word(&self.bytes, at)? == name {
-                return Some(number);
-            }
-            number += 1;
-            at = read.rest.checked_add(rest_of(read)?)?;
-        }
-        None
+        let found = self.all().find(|(_, at, read)| {
+            read.kind == NAMED_FUNCTION && word(&self.bytes, *at) == Some(name)
+        });
+        found.map(|(number, ..)| number)
     }
 
     /// The name of a type, without the part after three underscores, which distinguishes types of one name.
@@ -262,9 +256,9 @@ impl Types {
     /// The types in the form that the kernel takes with programs. It does not take sections whose size only
     /// the loader of an object would fill in: they become structures of integers, and variables become
     /// integers.
-    pub(super) fn for_kernel(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn for_kernel(&self) -> Vec<u8> {
         const INTEGER_BITS: u32 = 32;
-        let mut out = bytes.to_vec();
+        let mut out = self.bytes.to_vec();
         let mut put = |at: usize, value: u32| {
             if let Some(place) = out.get_mut(at..at + 4) {
                 place.copy_from_slice(&value.to_ne_bytes());
@@ -440,7 +434,7 @@ fn rest_of(read: Type) -> Option<usize> {
     })
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }

@@ -16,7 +16,7 @@ use object::{
     SectionKind, SymbolKind, SymbolSection,
 };
 
-use super::btf::Types;
+use super::btf::{Types, word};
 use super::described::Described;
 use super::instruction::Instruction;
 use super::{Kind, Map, NewProgram, Types as LoadedTypes, load_program, load_types};
@@ -78,7 +78,6 @@ impl Loaded {
 #[derive(Debug)]
 pub(crate) struct Object<'a> {
     file: ElfFile64<'a, Endianness>,
-    bytes: &'a [u8],
     /// Its own types.
     types: Types,
     functions: Records<'a>,
@@ -111,7 +110,6 @@ impl<'a> Object<'a> {
             (records(FUNCTIONS)?, records(LINES)?, records(RELOCATIONS)?);
         Ok(Object {
             file,
-            bytes: own,
             types,
             functions,
             lines,
@@ -140,7 +138,7 @@ impl<'a> Object<'a> {
             .iter()
             .map(|(name, map)| (name.clone(), map.as_fd().as_raw_fd()));
         let linked = self.link(programs, own.chain(shared).collect())?;
-        let types = load_types(&self.types.for_kernel(self.bytes))?;
+        let types = load_types(&self.types.for_kernel())?;
         let loading = linked.iter().map(|program| || program.load(&types));
         let programs = side_by_side(loading).into_iter();
         Ok(Loaded {
@@ -177,34 +175,29 @@ impl<'a> Object<'a> {
             }
             let size =
                 usize::try_from(section.size()).map_err(|_| bad("a section is too large"))?;
-            let map = match use_of(name) {
+            let mut value = match use_of(name) {
                 Some(Use::Shared(_)) => continue,
-                Some(Use::Value(value)) if value.len() > size => {
-                    return Err(bad(format!(
-                        "the value of {name} has {} bytes, not {size}",
-                        value.len()
-                    )));
+                Some(Use::Value(value)) => value.to_vec(),
+                Some(Use::Entries(_)) | None => {
+                    section.data().map_err(|e| bad(e.to_string()))?.to_vec()
                 }
-                Some(Use::Value(value)) if name == CONSTANTS => {
-                    let padded: Vec<u8> = value.iter().copied().chain([0; 8]).take(size).collect();
-                    Map::constant(&padded)?
-                }
-                Some(Use::Value(value)) => {
-                    let map = Map::new(Kind::Array, size, 1)?;
-                    let padded: Vec<u8> = value
-                        .iter()
-                        .copied()
-                        .chain(vec![0; size])
-                        .take(size)
-                        .collect();
-                    map.put(0, &padded[..])?;
-                    map
-                }
-                Some(Use::Entries(_)) | None if name == CONSTANTS => {
-                    Map::constant(section.data().map_err(|e| bad(e.to_string()))?)?
-                }
-                Some(Use::Entries(_)) | None => Map::new(Kind::Array, size, 1)?,
             };
+            if value.len() > size {
+                let given = value.len();
+                return Err(bad(format!(
+                    "the value of {name} has {given} bytes, not {size}"
+                )));
+            }
+            // Of a section of zeros the object has no bytes, and a new map is zeros.
+            let is_given = !value.is_empty();
+            value.resize(size, 0);
+            let map = match name == CONSTANTS {
+                true => Map::constant(&value)?,
+                false => Map::new(Kind::Array, size, 1)?,
+            };
+            if is_given && name != CONSTANTS {
+                map.put(0, &value[..])?;
+            }
             maps.insert(name.to_owned(), map);
         }
         let index = self
@@ -520,11 +513,6 @@ fn words(record: &[u8]) -> [u32; 4] {
 fn instruction(code: &mut [Instruction], place: usize) -> io::Result<&mut Instruction> {
     let found = code.get_mut(place);
     found.ok_or_else(|| bad("a relocation is beyond its function"))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at.checked_add(4)?)?;
-    bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
 fn bad(reason: impl AsRef<str>) -> io::Error {
