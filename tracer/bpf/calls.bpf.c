@@ -6,10 +6,9 @@ enum { NR_sendmsg = 46, NR_recvmsg = 47, NR_recvmmsg = 299, NR_sendmmsg = 307 };
 enum { LOST_DATA, LOST_RETURNS, LOST_OTHERS };
 
 const volatile struct {
-	u32 cpus;
 	u32 ring_bits;		/* slots of a ring, as a power of two */
 	u32 stop_above;		/* slots in use above which a thread that makes a call is stopped; 0: none is */
-} config = { 1, 10, 0 };
+} config = { 10, 0 };
 
 /* Flags of each system call; those of 32-bit programs behind the others. */
 u8 wanted[2 * SYSCALLS] SEC(".bss.wanted");
@@ -297,7 +296,7 @@ static __always_inline void returned(struct pt_regs *regs, long result)
 	bool entered = last->thread == c.tid && last->call == c.number;
 	if (entered)
 		last->thread = 0;
-	/* Only a traced process may be stopped, whoever had the id of its thread before. */
+	/* Only a thread of a traced process may be stopped, and its id may have been that of another thread before. */
 	if ((!entered || config.stop_above) && !is_traced(&c, last))
 		return;
 	if (!is_wanted_of(&c))

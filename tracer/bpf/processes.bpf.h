@@ -6,13 +6,12 @@
 enum { PATH_MAX = 4096, NAME_MAX = 256, PART_MAX = 1 << 16, RECORDS_MAX = 48, ADDRESS_MAX = 110 };
 
 const volatile struct {
-	u32 cpus;
 	u32 ring_bytes;
 	bool all;		/* report all processes of the machine */
 	bool with_files;	/* report open files, and calls that open them */
 	u32 arguments_max;	/* bytes of arguments that are reported of an exec */
 	u32 change_flags;	/* flags with which an open changes something */
-} config = { 1, 4096 };
+} config = { 4096 };
 
 struct record {
 	struct event_head head;

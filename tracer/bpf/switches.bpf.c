@@ -6,7 +6,9 @@
 
 enum { NOT_OF_PROGRAM = 0x00204010, MINORBITS = 20 };	/* PF_KTHREAD, PF_USER_WORKER, PF_IO_WORKER */
 
-const volatile struct { u32 cpus; } config = { 1 };
+const volatile struct {
+	bool named_rings;	/* each CPU has a ring of its own name */
+} config = { true };
 
 /* Not 0: entries and returns of this call are recorded anyway. */
 u8 recorded_calls[SYSCALLS] SEC(".bss.recorded_calls");
@@ -17,7 +19,7 @@ u64 lost SEC(".bss.lost");
  * map of maps waits some 10 ms for all CPUs.
  */
 #define EACH_RING(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
-enum { NAMED_RINGS = 16 };
+
 struct ring { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); };
 #define DECLARE(n) struct ring ring_##n SEC(".maps");
 EACH_RING(DECLARE)
@@ -32,7 +34,7 @@ static __always_inline void *reserve(u32 bytes)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	void *ring;
-	if (config.cpus > NAMED_RINGS) {
+	if (!config.named_rings) {
 		ring = bpf_map_lookup_elem(&all_rings, &cpu);
 		return ring ? bpf_ringbuf_reserve(ring, bytes, 0) : NULL;
 	}

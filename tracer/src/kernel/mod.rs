@@ -15,7 +15,6 @@
 mod backpressure;
 mod block;
 mod by_id;
-mod calls;
 mod channel_rows;
 mod deferred_close;
 mod dropped;
@@ -27,6 +26,7 @@ mod perf;
 mod priority_boost;
 mod programs;
 mod reader;
+mod ring_size;
 mod sample;
 mod sched;
 mod scheduler;
@@ -38,8 +38,8 @@ mod tracefs;
 mod traffic;
 mod waits;
 
-pub(crate) use calls::CallSource;
 pub(crate) use feed::{Descriptions, Inherited};
+pub(crate) use programs::CallSource;
 pub(crate) use reader::{KernelLayer, Watched};
 pub(crate) use scheduler::Scheduler;
 
@@ -54,11 +54,11 @@ use crate::bpf::traced_pids::TracedPids;
 pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
     let own = std::process::id();
     let options = programs::Options {
-        size: perf::SMALLEST,
+        size: ring_size::SMALLEST,
         blocking: false,
         throttles: false,
         are_named: false,
     };
-    programs::Programs::open(TracedPids::below(own)?, options)?;
+    CallSource::open(TracedPids::below(own)?, options)?;
     Ok("tracepoints, read by eBPF programs")
 }

@@ -10,21 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::sample::Sample;
 use super::tracefs::TraceFs;
-use super::{block, sched};
+use super::{block, ring_size, sched};
 use crate::cpus;
 use crate::mapping::Mapping;
-use crate::memory;
 
-/// Bytes of a ring: the smallest useful size, and the usual one.
-pub(super) const SMALLEST: usize = 64 << 10;
-const USUAL: usize = 8 << 20;
-/// Environment variable: KiB of each ring of calls.
-const SIZE: &str = "FLOWTRACE_CALL_RING";
 /// Filter that leaves out records of the idle task of a CPU.
 const NOT_BY_IDLE: &std::ffi::CStr = c"common_pid != 0";
-/// Bytes of a ring of the scheduler, which has fewer records.
-const SCHEDULER: usize = 4 << 20;
-
 const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
@@ -107,7 +98,7 @@ impl Rings {
             let [queued, issued, done] = requests.ids();
             events.extend([(queued, false), (issued, false), (done, true)]);
         }
-        let size = size_of_scheduler_rings()?;
+        let size = ring_size::of_scheduler()?;
         let decoder = sched::Decoder::new(&waking)?;
         Self::joined(decoder, requests, size, |cpu| {
             let event = |&(id, without_idle): &(u64, bool)| {
@@ -330,45 +321,6 @@ fn named(error: &io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// Bytes of each ring of calls, or of the scheduler, of which `usual` are enough: less where all rings would
-/// exceed a sixteenth of `memory`.
-fn ring_within(usual: usize, memory: u64, cpus: usize) -> usize {
-    let share = usize::try_from(memory / 16).unwrap_or(usize::MAX) / cpus.max(1);
-    match share.checked_ilog2() {
-        Some(bits) => usual.min(1 << bits).max(SMALLEST),
-        None => SMALLEST,
-    }
-}
-
-/// Bytes of each ring on this machine.
-fn ring_here(usual: usize) -> io::Result<usize> {
-    Ok(ring_within(usual, memory::limit(), cpus::online()?.len()))
-}
-
-/// Bytes of a ring of the scheduler.
-pub(super) fn size_of_scheduler_rings() -> io::Result<usize> {
-    ring_here(SCHEDULER)
-}
-
-/// Bytes of a ring of calls, a power of 2 of pages.
-///
-/// # Errors
-/// When the value in the environment is no size.
-pub(super) fn size_of_rings() -> io::Result<usize> {
-    ring_size(std::env::var(SIZE).ok().as_deref())
-}
-
-fn ring_size(asked: Option<&str>) -> io::Result<usize> {
-    let Some(asked) = asked.filter(|asked| !asked.is_empty()) else {
-        return ring_here(USUAL);
-    };
-    let size = asked.parse::<usize>().ok().filter(|kib| *kib <= 1 << 20);
-    let size = size.map(|kib| (kib << 10).next_power_of_two().max(SMALLEST));
-    size.ok_or_else(|| {
-        io::Error::other(format!("{SIZE}: {asked} is no number of KiB up to 1048576"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,21 +328,5 @@ mod tests {
     #[test]
     fn attributes_have_the_size_of_their_version() {
         assert_eq!(size_of::<Attributes>(), 112);
-    }
-
-    #[test]
-    fn rings_have_the_size_that_is_asked_for() {
-        for none in [None, Some("")] {
-            assert!((SMALLEST..=USUAL).contains(&ring_size(none).unwrap()));
-        }
-        assert_eq!(ring_within(USUAL, u64::MAX, 64), USUAL);
-        assert_eq!(ring_within(USUAL, 100 << 20, 2), 2 << 20);
-        assert_eq!(ring_within(SCHEDULER, 400 << 20, 2), SCHEDULER);
-        assert_eq!(ring_within(USUAL, 0, 2), SMALLEST);
-        assert_eq!(ring_size(Some("0")).unwrap(), SMALLEST);
-        assert_eq!(ring_size(Some("65")).unwrap(), 128 << 10);
-        for wrong in ["-1", "x", "1048577"] {
-            assert!(ring_size(Some(wrong)).is_err(), "{wrong}");
-        }
     }
 }

@@ -14,7 +14,6 @@ use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::backpressure::{Backpressure, Reading};
-use super::calls::CallSource;
 use super::channel_rows::Sink;
 use super::deferred_close;
 use super::dropped::Dropped;
@@ -23,6 +22,7 @@ use super::follow::Follower;
 use super::merge::Merge;
 use super::perf::Ring;
 use super::priority_boost::PriorityBoost;
+use super::programs::CallSource;
 use super::sample::{Sample, What};
 use super::scheduler::Scheduler;
 use super::throttle::Throttle;
@@ -254,7 +254,7 @@ impl Reader {
         // The joining thread now gets no more batches.
         drop(batches);
         let scheduling = scheduler.iter().flat_map(Scheduler::descriptors);
-        let open: Vec<BorrowedFd<'_>> = calls.descriptors().into_iter().chain(scheduling).collect();
+        let open: Vec<BorrowedFd<'_>> = calls.descriptors().chain(scheduling).collect();
         // Without a helper process the close takes its time here.
         let later = (!open.is_empty()).then(|| deferred_close::leave_to_another(&open));
         drop(open);

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use super::perf::{Rings, size_of_scheduler_rings};
+use super::perf::Rings;
 use super::programs::Switches;
+use super::ring_size;
 use super::sample::Sample;
 
 /// A source of records of the scheduler.
@@ -18,8 +19,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel refuses the eBPF programs, or perf's rings.
     pub(crate) fn open() -> io::Result<Scheduler> {
-        let size = size_of_scheduler_rings()?;
-        let switches = Switches::open(size / 2)?;
+        let switches = Switches::open(ring_size::of_scheduler()? / 2)?;
         let rings = Rings::open()?;
         Ok(Scheduler { switches, rings })
     }

@@ -40,7 +40,6 @@ pub(super) const THREE: usize = 3;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Config {
-    pub(super) cpus: u32,
     pub(super) ring_bits: u32,
     /// Slots in use above which a thread that makes a call is stopped; 0: none is.
     pub(super) stop_above: u32,
@@ -48,7 +47,7 @@ pub(super) struct Config {
 
 impl Config {
     pub(super) fn bytes(self) -> Vec<u8> {
-        let words = [self.cpus, self.ring_bits, self.stop_above];
+        let words = [self.ring_bits, self.stop_above];
         words.into_iter().flat_map(u32::to_ne_bytes).collect()
     }
 }

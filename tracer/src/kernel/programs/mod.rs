@@ -1,12 +1,12 @@
 //! Records of calls by two eBPF programs at the tracepoints `sys_enter` and `sys_exit`
-//! (tracer/bpf/calls.bpf.c), at less than half of the cost of [`super::perf`] for the caller (some 0.35 µs a
-//! record instead of 0.95). They pick calls by number and callers by process, and live as long as their
-//! descriptors are open.
+//! (tracer/bpf/calls.bpf.c), for some 0.15 µs a record. They pick calls by number and callers by process, and live
+//! as long as their descriptors are open.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::dropped::Dropped;
+use super::ring_size;
 use super::sample::{Carried, OpenId, Sample, What, bytes};
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
@@ -23,6 +23,9 @@ mod wanted;
 use layout::Config;
 pub(super) use switches::Switches;
 
+/// Environment variable: if set, threads are not throttled when rings fill up.
+const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
+
 /// Options of the programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
@@ -38,9 +41,9 @@ pub(super) struct Options {
     pub(super) are_named: bool,
 }
 
-/// The running programs.
+/// Records of calls by eBPF programs, which run as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct CallSource {
     rings: PerCpuRings,
     /// The map that processes are to be entered into; `None`: other programs do so.
     processes: Option<TracedPids>,
@@ -55,12 +58,42 @@ pub(crate) struct Programs {
     owned: Vec<OwnedFd>,
 }
 
-impl Programs {
+impl CallSource {
+    /// Records the calls of process `pid`, which has not run its program yet, and of all that it will fork,
+    /// where each process is stopped by ptrace when it is reported; `blocking`: also calls that may block.
+    ///
+    /// # Errors
+    /// When the kernel refuses the programs.
+    pub(crate) fn of_ptraced(pid: u32, blocking: bool) -> io::Result<CallSource> {
+        let options = Options {
+            size: ring_size::of_calls()?,
+            blocking,
+            throttles: !may_drop(),
+            are_named: false,
+        };
+        Self::open(TracedPids::below(pid)?, options)
+    }
+
+    /// Records the calls of processes that other eBPF programs trace. Their reports of a call must come after
+    /// the records made here, so they are to be attached later.
+    ///
+    /// # Errors
+    /// When the kernel refuses the programs.
+    pub(crate) fn of_traced(traced: TracedPids, blocking: bool) -> io::Result<CallSource> {
+        let options = Options {
+            size: ring_size::of_calls()?,
+            blocking,
+            throttles: false,
+            are_named: true,
+        };
+        Self::open(traced, options)
+    }
+
     /// Begins to record the calls of the processes in `traced`, and of those that will be entered there.
     ///
     /// # Errors
     /// When the kernel refuses such programs, or numbers processes otherwise than we do.
-    pub(super) fn open(traced: TracedPids, options: Options) -> io::Result<Programs> {
+    pub(super) fn open(traced: TracedPids, options: Options) -> io::Result<CallSource> {
         let Options {
             size,
             blocking,
@@ -72,7 +105,6 @@ impl Programs {
         let rings = PerCpuRings::new(cpus, size)?;
         let tail_call = TailCall::new()?;
         let config = Config {
-            cpus,
             ring_bits: rings.bits(),
             stop_above: if throttles {
                 (size / SLOT) as u32 / 2
@@ -94,7 +126,7 @@ impl Programs {
         let mut owned = links.collect::<io::Result<Vec<_>>>()?;
         let (wanted, lost) = (loaded.map(".bss.wanted")?, loaded.map(".bss.lost")?);
         owned.extend(loaded.programs);
-        Ok(Programs {
+        Ok(CallSource {
             rings,
             processes: (!are_named).then_some(traced),
             wanted,
@@ -107,7 +139,7 @@ impl Programs {
     }
 
     /// The tail call after each return.
-    pub(super) fn tail_call(&self) -> &TailCall {
+    pub(crate) fn tail_call(&self) -> &TailCall {
         &self.tail_call
     }
 
@@ -122,8 +154,19 @@ impl Programs {
         self.owned.iter().map(AsFd::as_fd)
     }
 
+    /// The map that processes are to be entered into; `None`: other programs do so.
     pub(super) fn processes(&self) -> Option<TracedPids> {
         self.processes.clone()
+    }
+
+    /// True if each process is stopped by ptrace until its changes are reported.
+    pub(super) fn are_of_ptraced(&self) -> bool {
+        self.processes.is_some()
+    }
+
+    /// True if threads that fill the rings are to be throttled by the reader.
+    pub(super) fn needs_throttle(&self) -> bool {
+        !self.are_of_ptraced() && !may_drop()
     }
 
     /// Calls `take` with the waiting records. Returns how many were lost since the last time, up to a time a
@@ -142,9 +185,11 @@ impl Programs {
         now.iter().sum::<u64>() - before.iter().sum::<u64>()
     }
 
-    /// Used fraction of the fullest ring at the last read, from 0 to 1.
-    pub(super) fn used(&self) -> f64 {
-        self.used
+    /// True if the rings fill so fast that they are to be emptied at once again.
+    pub(super) fn fill_fast(&self) -> bool {
+        /// Used fraction of a ring at a read.
+        const MUCH: f64 = 0.375;
+        self.used > MUCH
     }
 
     /// Numbers of lost entries of calls so far, at the last read: of those that move data, and of others.
@@ -152,6 +197,10 @@ impl Programs {
         let [data, _, others] = self.known;
         Dropped { data, others }
     }
+}
+
+fn may_drop() -> bool {
+    std::env::var_os(MAY_DROP).is_some_and(|value| !value.is_empty())
 }
 
 /// Decodes a record of a program. `None`: an unknown kind.

@@ -64,13 +64,7 @@ impl Switches {
             }
         }
         let names: Vec<String> = (0..NAMED).map(|cpu| format!("ring_{cpu}")).collect();
-        // Programs with named rings have none for CPUs above this number.
-        let counted = if is_named {
-            cpus
-        } else {
-            cpus.max(NAMED as u32 + 1)
-        };
-        let (config, recorded) = (counted.to_ne_bytes(), recorded_anyway());
+        let (config, recorded) = ([u8::from(is_named)], recorded_anyway());
         let mut uses = vec![
             ("all_rings", Use::Shared(all.as_fd())),
             (".rodata", Use::Value(&config)),

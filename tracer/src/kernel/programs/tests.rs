@@ -1,21 +1,20 @@
 #![expect(unsafe_code)]
 
-use super::super::perf;
 use super::*;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 const OPTIONS: Options = Options {
-    size: perf::SMALLEST,
+    size: ring_size::SMALLEST,
     blocking: false,
     throttles: false,
     are_named: false,
 };
 
 /// `None`, with a message: this process may not load programs.
-fn opened(pid: u32) -> Option<Programs> {
-    match TracedPids::below(pid).and_then(|all| Programs::open(all, OPTIONS)) {
+fn opened(pid: u32) -> Option<CallSource> {
+    match TracedPids::below(pid).and_then(|all| CallSource::open(all, OPTIONS)) {
         Ok(programs) => Some(programs),
         Err(error) => {
             eprintln!("skipped: programs in the kernel: {error}");
@@ -69,7 +68,7 @@ fn own_calls_are_reported_with_their_arguments_and_results() {
 }
 
 /// The argument of the last call of this thread that has the value from its memory.
-fn reported_argument(programs: &mut Programs, number: libc::c_long, argument: usize) -> u64 {
+fn reported_argument(programs: &mut CallSource, number: libc::c_long, argument: usize) -> u64 {
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
     let mut last = None;
     programs.drain(|sample| match sample.what {
@@ -170,7 +169,7 @@ fn offsets_in_memory_are_reported() {
 }
 
 /// The descriptors in messages since the last read, with the calls of these.
-fn carried(programs: &mut Programs) -> Vec<(libc::c_long, Carried)> {
+fn carried(programs: &mut CallSource) -> Vec<(libc::c_long, Carried)> {
     let own = nix::unistd::gettid().as_raw().unsigned_abs();
     let mut seen = Vec::new();
     programs.drain(|sample| match sample.what {

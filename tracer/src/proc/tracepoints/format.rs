@@ -3,7 +3,6 @@
 /// The constants of the programs (`config`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
-    pub(super) cpus: u32,
     /// Bytes of the ring.
     pub(super) ring_bytes: u32,
     /// True if all processes of the machine are reported.
@@ -20,7 +19,6 @@ impl Config {
     pub(super) fn bytes(self) -> Vec<u8> {
         let flags = [self.all.into(), self.with_files.into(), 0, 0];
         let words = [
-            self.cpus,
             self.ring_bytes,
             u32::from_ne_bytes(flags),
             self.arguments_max,

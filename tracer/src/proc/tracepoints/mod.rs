@@ -89,7 +89,6 @@ impl Tracepoints {
         let (ring, wakeup) = (ring?, wakeup?);
         let cpus = crate::cpus::array_length()?;
         let config = Config {
-            cpus,
             ring_bytes: SIZE,
             all: processes.is_none(),
             with_files,
