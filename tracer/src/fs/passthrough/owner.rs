@@ -28,8 +28,8 @@ impl Passthrough {
 
     /// As [`Passthrough::show`], for a node found in a directory.
     ///
-    /// A user who may write a directory may remove and rename its entries, whoever owns them, unless the
-    /// directory is sticky. The kernel would refuse that for the files of nobody.
+    /// A user who may write a directory may remove and rename entries of any owner in it, unless the directory is
+    /// sticky. The kernel would refuse that for files that the user `nobody` owns.
     pub(super) fn show_in(&self, parent: &Node, node: &Node, attributes: Attributes) -> Attributes {
         if let Some((uid, _)) = self.owner {
             let foreign = attributes.uid != uid;
