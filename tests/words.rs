@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const GLOSSARY: &str = "docs/glossary.md";
-/// Sources of the kernel layer that its own descriptors go with, in their old words.
+/// The descriptor tables of the kernel layer, which are to be deleted: they keep their old words until then.
 const TO_BE_REPLACED: [&str; 4] = [
     "tracer/src/kernel/mod.rs",
     "tracer/src/kernel/follow",

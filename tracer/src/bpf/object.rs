@@ -50,7 +50,7 @@ const MAPS: &str = ".maps";
 pub(crate) enum Use<'a> {
     /// An existing map.
     Shared(BorrowedFd<'a>),
-    /// A new map with this number of entries.
+    /// A new map with this number of entries; of a ring, of bytes.
     Entries(u32),
     /// A new map with this value as its only one; that of `.rodata` never changes.
     Value(&'a [u8]),

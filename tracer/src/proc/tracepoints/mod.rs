@@ -16,7 +16,7 @@ use crate::bpf::objects::{self, Source};
 use crate::bpf::ring::Ring;
 use crate::bpf::tail_call::TailCall;
 use crate::bpf::traced_pids::TracedPids;
-use crate::bpf::{Kind, Map, attach};
+use crate::bpf::{Map, attach};
 use crate::linux::in_first_pid_namespace;
 use crate::proc::topology::CHANGES;
 
@@ -59,17 +59,14 @@ pub(super) struct Tracepoints {
 }
 
 impl Tracepoints {
-    /// Begins to report these processes and all that they fork, or all of the machine; `with_tables`: also
+    /// Begins to report these processes and all that they fork, or all of the machine; `with_files`: also
     /// the open files of processes, and the calls by which they get files.
     ///
     /// # Errors
     /// When the kernel refuses such programs, has no description of its types, or numbers processes otherwise
     /// than we do.
-    pub(super) fn open(
-        processes: Option<TracedPids>,
-        with_tables: bool,
-    ) -> io::Result<Tracepoints> {
-        let mut tracepoints = Self::load(processes, with_tables)?;
+    pub(super) fn open(processes: Option<TracedPids>, with_files: bool) -> io::Result<Tracepoints> {
+        let mut tracepoints = Self::load(processes, with_files)?;
         tracepoints.begin(None)?;
         Ok(tracepoints)
     }
@@ -78,15 +75,8 @@ impl Tracepoints {
     ///
     /// # Errors
     /// As [`Tracepoints::open`].
-    pub(super) fn load(
-        processes: Option<TracedPids>,
-        with_tables: bool,
-    ) -> io::Result<Tracepoints> {
+    pub(super) fn load(processes: Option<TracedPids>, with_files: bool) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
-        let with_files = with_tables;
-        // They are shared, because the reader chooses their size.
-        let [ring, wakeup] = [SIZE, WAKEUP].map(|size| Map::new(Kind::Ring, 0, size));
-        let (ring, wakeup) = (ring?, wakeup?);
         let cpus = crate::cpus::array_length()?;
         let config = Config {
             ring_bytes: SIZE,
@@ -97,8 +87,8 @@ impl Tracepoints {
         };
         let (config, shapes, opens) = (config.bytes(), calls::shapes(), calls::library_opens());
         let mut uses = vec![
-            ("ring", Use::Shared(ring.as_fd())),
-            ("wakeup", Use::Shared(wakeup.as_fd())),
+            ("ring", Use::Entries(SIZE)),
+            ("wakeup", Use::Entries(WAKEUP)),
             ("scratch", Use::Entries(cpus)),
             (".rodata", Use::Value(&config)),
             (".bss.call_shapes", Use::Value(&shapes)),
@@ -112,8 +102,8 @@ impl Tracepoints {
         };
         let mut loaded = objects::open(Source::Processes)?.load(programs, &uses)?;
         Ok(Tracepoints {
-            ring: Ring::map(ring, SIZE as usize)?,
-            wakeup: Ring::map(wakeup, WAKEUP as usize)?,
+            ring: Ring::map(loaded.map("ring")?, SIZE as usize)?,
+            wakeup: Ring::map(loaded.map("wakeup")?, WAKEUP as usize)?,
             processes,
             with_files,
             lost: loaded.map(".bss.lost")?,

@@ -33,13 +33,13 @@ pub(crate) struct Ready(Tracepoints);
 
 impl Ready {
     /// Loads the programs, where that is possible, that report these processes and all that they fork, or all
-    /// of the machine; `with_tables`: also the open files of processes, where that is possible
+    /// of the machine; `with_files`: also the open files of processes, where that is possible
     /// ([`Feed::reports_files`]).
-    pub(crate) fn load(processes: Option<TracedPids>, with_tables: bool) -> Option<Ready> {
+    pub(crate) fn load(processes: Option<TracedPids>, with_files: bool) -> Option<Ready> {
         if std::env::var_os(BY_CONNECTOR).is_some() {
             return None;
         }
-        let all = with_tables.then(|| Tracepoints::load(processes.clone(), true).ok());
+        let all = with_files.then(|| Tracepoints::load(processes.clone(), true).ok());
         let lifetimes = || Tracepoints::load(processes, false).ok();
         all.flatten().or_else(lifetimes).map(Ready)
     }
