@@ -5,13 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const GLOSSARY: &str = "docs/glossary.md";
-/// The descriptor tables of the kernel layer, which are to be deleted: they keep their old words until then.
-const TO_BE_REPLACED: [&str; 4] = [
-    "tracer/src/kernel/mod.rs",
-    "tracer/src/kernel/follow",
-    "tracer/src/kernel/table",
-    "tracer/src/kernel/strangers",
-];
 /// The words themselves, and data.
 const NOT_READ: [&str; 3] = [GLOSSARY, "docs/montage", "tests/words.rs"];
 
@@ -110,11 +103,7 @@ fn words_of_earlier_versions_are_not_used() {
     let mut found = BTreeSet::new();
     for path in all {
         let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
-        if TO_BE_REPLACED
-            .iter()
-            .chain(&NOT_READ)
-            .any(|skipped| name.starts_with(skipped))
-        {
+        if NOT_READ.iter().any(|skipped| name.starts_with(skipped)) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();

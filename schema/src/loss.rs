@@ -74,15 +74,11 @@ losses! {
     Excluded "files" "excluded_calls" Info
         "calls on files that --include or --exclude leave out of the trace",
     CallsDropped "files" "calls_dropped" DataLoss
-        "reads and writes that have no row because the kernel dropped their records, or those of their descriptors, when flowtrace was behind; offsets that follow from them are unknown",
-    OtherCallsDropped "files" "other_calls_dropped" DataLoss
-        "calls that open, duplicate or close descriptors, or wait, whose records the kernel dropped because flowtrace was behind: later rows may name the wrong file",
+        "reads and writes that have no row because the kernel dropped their records when flowtrace was behind",
     DescriptorsNotFollowed "files" "descriptors_not_followed" DataLoss
-        "descriptors that a process was sent over a socket, took from another one, opened by a handle or inherited while another thread changed them, of traced files or unknown: reads and writes through them are not recorded",
+        "files that processes read or wrote without an open in the run: they came over a socket or otherwise from outside, or were opened by a handle; these reads and writes are not recorded",
     CallsUnreconciled "files" "calls_unreconciled" Notice
         "process images for which the kernel counted other numbers of reads and writes than tracepoints reported: rows of theirs may be missing",
-    ForeignPrograms "files" "foreign_programs" Notice
-        "programs of another architecture (32-bit): of their reads and writes only those on files of traced mounts are recorded",
     AsyncIo "files" "async_io_unseen" Notice
         "processes that began to use io_submit: their io_submit calls on files that they had open before are not seen",
     Rings "files" "io_uring_used" Notice

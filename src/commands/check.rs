@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -99,6 +100,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
                 command, directory, ..
             }),
         ) => {
+            must_be_ours(&args.trace)?;
             let (kind, text, name) = ask(&command, Path::new(&*directory))?;
             (kind, text, name, base_of(&command, &directory))
         }
@@ -177,6 +179,25 @@ impl From<FileKind> for Kind {
             FileKind::Edges => Kind::Edges,
         }
     }
+}
+
+/// Fails if another user has written the trace: asking a build for its rules runs what the trace names.
+fn must_be_ours(trace: &Path) -> Result<(), Failure> {
+    let found = std::fs::metadata(trace);
+    let owner = found
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", trace.display())))?
+        .uid();
+    let own = nix::unistd::geteuid().as_raw();
+    // A user who is root for a moment by sudo has the traces of both.
+    let by_sudo = std::env::var("SUDO_UID").ok().filter(|_| own == 0);
+    if owner == own || owner == 0 || by_sudo.is_some_and(|uid| uid.parse() == Ok(owner)) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "cannot ask the build of {} for its rules: that runs the command which the trace names, and the trace belongs to another user (uid {owner})",
+        trace.display()
+    ))
+    .hint("give the rules with --declared FILE --kind make|ninja|snakemake|edges; or read the commands with flowtrace tree, and copy the trace"))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::process::{Finished, finish};
-use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, run_in};
+use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, run_in, skip};
 
 /// A program of two sources, a header, and a generated header.
 const CORRECT: &str = "prog: a.o b.o\n\tcc -o $@ a.o b.o\na.o: a.c gen.h\n\tcc -c a.c -o $@\n\
@@ -573,4 +573,28 @@ fn make_j_is_advised_under_a_condition_where_steps_need_each_other() {
     if text.contains("could run side by side") {
         assert!(text.contains("if its rules declare"), "{text}");
     }
+}
+
+/// Asking a build for its rules runs a command that the trace names.
+#[test]
+fn the_build_of_another_users_trace_is_not_run() {
+    let Some((scratch, work)) = build(CORRECT) else {
+        return;
+    };
+    let trace = scratch.join("trace.db");
+    if std::os::unix::fs::chown(&trace, Some(65_534), None).is_err() {
+        return skip("only root can give a file away");
+    }
+    let refused = check(&scratch, &work, &[]).expect(2);
+    assert!(
+        refused
+            .stderr
+            .contains("belongs to another user (uid 65534)"),
+        "{}",
+        refused.stderr
+    );
+    fs::write(work.join("rules"), "prog: a.o b.o\n").unwrap();
+    let declared = ["--declared", "rules", "--kind", "make"];
+    let given = check(&scratch, &work, &declared);
+    assert!(!given.stderr.contains("another user"), "{}", given.stderr);
 }

@@ -292,10 +292,7 @@ impl Storm<'_> {
         };
         let dropped = lost("calls_dropped");
         let made = processes * (reads + 1);
-        eprintln!(
-            "{made} calls in {took:?}: {rows} rows, {dropped} dropped, and {} others",
-            lost("other_calls_dropped")
-        );
+        eprintln!("{made} calls in {took:?}: {rows} rows, {dropped} dropped");
         assert_eq!(rows + dropped, made, "{rows} rows and {dropped} dropped");
         let wrong = trace.rows(&format!(
             "SELECT * FROM calls WHERE op = 'read' AND {inside}

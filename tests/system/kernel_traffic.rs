@@ -264,7 +264,7 @@ fn channels_and_files_outside_are_what_strace_sees() {
         ["write", "0"],
         ["write", "70"],
         ["write", "100"],
-        ["write", ""],
+        ["write", "101"],
     ];
     let offsets: Vec<[&str; 2]> = offsets.iter().map(|r| [&*r[0], &*r[1]]).collect();
     assert_eq!(offsets, expected);

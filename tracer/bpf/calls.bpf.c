@@ -1,18 +1,22 @@
-/* Entries and returns of calls that traced processes make: one slot each, in the ring of the CPU. */
-#include "messages.bpf.h"
+/*
+ * Calls of traced processes that move data: at the entry the file behind the descriptor, the place in it and the
+ * amount; at the return the result. One slot each, in the ring of the CPU.
+ */
+#include "common.bpf.h"
 
-enum { SPARE_SLOTS = 64, UIO_MAXIOV = 1024, SIGSTOP = 19 };
-enum { NR_sendmsg = 46, NR_recvmsg = 47, NR_recvmmsg = 299, NR_sendmmsg = 307 };
-enum { LOST_DATA, LOST_RETURNS, LOST_OTHERS };
+enum { SPARE_SLOTS = 64, UIO_MAXIOV = 1024, SIGSTOP = 19, S_IFMT = 0170000, S_IFREG = 0100000, O_APPEND = 02000 };
+enum { FUSE_SUPER_MAGIC = 0x65735546, FOPEN_DIRECT_IO = 1 };
+enum { LOST_ENTRIES, LOST_RETURNS };
+#define UNKNOWN (~0ull)
 
 const volatile struct {
 	u32 ring_bits;		/* slots of a ring, as a power of two */
 	u32 stop_above;		/* slots in use above which a thread that makes a call is stopped; 0: none is */
 } config = { 10, 0 };
 
-/* Flags of each system call; those of 32-bit programs behind the others. */
-u8 wanted[2 * SYSCALLS] SEC(".bss.wanted");
-u64 lost[3] SEC(".bss.lost");
+/* Of each system call; those of 32-bit programs behind the others. */
+struct call_arguments calls[2 * SYSCALLS] SEC(".bss.calls");
+u64 lost[2] SEC(".bss.lost");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -25,7 +29,7 @@ struct {
 struct ring_state rings[MAX_CPUS] SEC(".bss.rings");
 
 /* The last call of a CPU: its process, which is traced, and the thread whose entry was recorded. */
-struct last { u32 process, unused, thread, call; u64 pid_changes, unused_too[5]; };
+struct last { u32 process, thread, call, appends; u64 pid_changes, unused[5]; };
 struct last lasts[MAX_CPUS] SEC(".bss.lasts");
 
 /* The program that goes on when a call has returned, if there is one. */
@@ -36,15 +40,10 @@ struct {
 	__uint(value_size, 4);
 } tail_call SEC(".maps");
 
-/* For each CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct walk);
-} walks SEC(".maps");
+struct caller { u32 tid, pid, cpu, number; };
 
-struct caller { u32 tid, pid, cpu, number; u8 wanted; bool is_compat; };
+/* Arguments of a call. The last one is never an argument: see NO_ARGUMENT. */
+struct arguments { u64 of[8]; bool are_compat; };
 
 static __always_inline u64 in_use(struct ring_state *ring)
 {
@@ -80,9 +79,9 @@ static __always_inline void complete(struct slot *slot, struct caller *c, enum s
 	WRITE_ONCE(slot->mark, round | kind << KIND_SHIFT | c->number);
 }
 
-static __always_inline bool is_wanted(u64 number)
+static __always_inline bool moves_data(u64 number)
 {
-	return number < SYSCALLS && (wanted[number] | wanted[SYSCALLS + number]) & ENTERS;
+	return number < SYSCALLS && (calls[number].how | calls[SYSCALLS + number].how) & MOVES_DATA;
 }
 
 /* Mostly the process is the one that made the last call on this CPU, which takes no look-up. */
@@ -94,11 +93,8 @@ static __always_inline bool is_traced(struct caller *c, struct last *last)
 	u64 *state = bpf_map_lookup_elem(&traced_pids, &c->pid);
 	if (!state || *state == EXITED)
 		return false;
-	c->is_compat = *state == COMPAT;
-	if (!c->is_compat) {
-		last->process = c->pid;
-		last->pid_changes = now;
-	}
+	last->process = c->pid;
+	last->pid_changes = now;
 	return true;
 }
 
@@ -109,17 +105,31 @@ static __always_inline struct last *last_of(struct caller *c)
 	return &lasts[c->cpu & (MAX_CPUS - 1)];
 }
 
-static __always_inline bool is_wanted_of(struct caller *c)
+/* How the call moves data; NULL: it moves none. */
+static __always_inline struct call_arguments *arguments_of(struct caller *c, struct task_struct *task)
 {
-	u32 place = c->number + (c->is_compat ? SYSCALLS : 0);
-	if (place >= 2 * SYSCALLS)
-		return false;
-	c->number = place;
-	c->wanted = wanted[place];
-	return c->wanted & ENTERS;
+	if (task->thread_info.status & TS_COMPAT)
+		c->number += SYSCALLS;
+	u32 number = c->number;
+	if (number >= 2 * SYSCALLS || !(calls[number].how & MOVES_DATA))
+		return NULL;
+	return &calls[number];
 }
 
-/* The sum of the lengths of pieces (struct iovec), plus 1; ~0: they could not be read. */
+static __always_inline void get_arguments(struct arguments *a, struct pt_regs *regs, struct caller *c)
+{
+	a->are_compat = c->number >= SYSCALLS;
+	if (a->are_compat) {
+		a->of[0] = (u32)regs->bx, a->of[1] = (u32)regs->cx, a->of[2] = (u32)regs->dx;
+		a->of[3] = (u32)regs->si, a->of[4] = (u32)regs->di, a->of[5] = (u32)regs->bp;
+	} else {
+		a->of[0] = regs->di, a->of[1] = regs->si, a->of[2] = regs->dx;
+		a->of[3] = regs->r10, a->of[4] = regs->r8, a->of[5] = regs->r9;
+	}
+	a->of[6] = a->of[NO_ARGUMENT] = 0;
+}
+
+/* The sum of the lengths of pieces (struct iovec). */
 __noinline u64 sum_of_pieces(u64 pieces, u64 count)
 {
 	enum { AT_ONCE = 16 };
@@ -127,152 +137,140 @@ __noinline u64 sum_of_pieces(u64 pieces, u64 count)
 	u64 sum = 0, all = 0;
 
 	if (count > UIO_MAXIOV)
-		return ~0ull;
+		return UNKNOWN;
 	for (; count >= AT_ONCE && can_loop; count -= AT_ONCE, pieces += sizeof some) {
 		if (bpf_probe_read_user(some, sizeof some, (void *)pieces))
-			return ~0ull;
+			return UNKNOWN;
 		for (int n = 0; n < AT_ONCE; n++)
 			sum += some[n].length, all |= some[n].length;
 	}
 	__builtin_memset(some, 0, sizeof some);
 	if (bpf_probe_read_user(some, (count & (AT_ONCE - 1)) * sizeof *some, (void *)pieces))
-		return ~0ull;
+		return UNKNOWN;
 	for (int n = 0; n < AT_ONCE - 1; n++)
 		sum += some[n].length, all |= some[n].length;
-	return all >> 48 ? ~0ull : sum + 1;
+	return all >> 48 ? UNKNOWN : sum;
 }
 
-/* The offset at an address, plus 1; 0: there is no address; ~0: it could not be read. */
-static __always_inline u64 offset_at(u64 address)
-{
-	u64 offset;
-	if (!address)
-		return 0;
-	return bpf_probe_read_user(&offset, 8, (void *)address) ? ~0ull : offset + 1;
-}
-
-/* Replaces arguments that are addresses by what is there. */
-static __always_inline void read_arguments(u8 wanted, u64 *argument)
+static __always_inline u64 length_of(struct call_arguments *call, struct arguments *a)
 {
 	struct { u64 pieces, count; } message;
-	if (wanted & MESSAGE) {
-		if (bpf_probe_read_user(&message, 16, (void *)argument[1] + __builtin_offsetof(struct user_msghdr, msg_iov)))
-			argument[1] = ~0ull;
-		else
-			argument[1] = sum_of_pieces(message.pieces, message.count);
-	} else if (wanted & VECTOR) {
-		argument[1] = sum_of_pieces(argument[1], argument[2]);
-	} else if (wanted & OFFSETS) {
-		argument[1] = offset_at(argument[1]);
-		argument[3] = offset_at(argument[3]);
-	} else {
-		argument[2] = offset_at(argument[2]);
+	u64 length = a->of[call->length & 7];
+
+	if (!(call->how & (VECTOR | MESSAGE | MESSAGES)))
+		return length;
+	/* The pieces of 32-bit programs are others. */
+	if (call->how & MESSAGES || a->are_compat)
+		return UNKNOWN;
+	if (call->how & VECTOR)
+		return sum_of_pieces(length, a->of[(call->length + 1) & 7]);
+	if (bpf_probe_read_user(&message, 16, (void *)length + __builtin_offsetof(struct user_msghdr, msg_iov)))
+		return UNKNOWN;
+	return sum_of_pieces(message.pieces, message.count);
+}
+
+/* Sets the offset in `use`, or that it is the position of the file. */
+static __always_inline void get_place(struct file_use *use, struct file *file, u8 how, u8 argument, struct arguments *a)
+{
+	u64 place = a->of[argument & 7], offset;
+
+	if (how & PLACE_IS_OFFSET && a->are_compat)
+		/* In two registers. */
+		place |= a->of[(argument + 1) & 7] << 32;
+	/* One negative offset is as good as another. */
+	use->offset = place == UNKNOWN ? UNKNOWN - 1 : place;
+	if (argument == NO_ARGUMENT || (how & MINUS_ONE_IS_POSITION ? place == UNKNOWN : !(how & PLACE_IS_OFFSET) && !place)) {
+		use->offset = file->f_pos;
+		use->uses |= AT_POSITION;
+	} else if (!(how & PLACE_IS_OFFSET)) {
+		use->offset = bpf_probe_read_user(&offset, 8, (void *)place) ? UNKNOWN : offset;
 	}
 }
 
-/* Records which open file a message carries: sender and receiver see the same address of the kernel. */
-static __always_inline void record_carried(s32 fd, void *with)
+static __always_inline bool is_by_fuse(struct file *file, struct inode *inode)
 {
-	struct caller *c = with;
-	struct file *address = file_of(current_task()->files->fdt, fd);
+	if (inode->i_sb->s_magic != FUSE_SUPER_MAGIC || (inode->i_mode & S_IFMT) != S_IFREG)
+		return false;
+	struct fuse_file *opened = as(struct fuse_file, file->private_data);
+	/* With both, the kernel serves mappings alone. */
+	return opened->open_flags & FOPEN_DIRECT_IO || !bpf_core_field_exists(opened->passthrough) || !opened->passthrough;
+}
+
+/* Records the file of a descriptor. Returns its flags; 0: it is not open, or not recorded. */
+static __always_inline u32 record_use(struct caller *c, struct task_struct *task, enum slot_kind kind, s32 fd, u8 place,
+				      u64 length, struct call_arguments *call, struct arguments *a)
+{
+	struct fdtable *table = table_of(task);
+	u64 address = table ? file_in(table, fd) : 0;
 	u32 round;
 
 	if (!address)
-		return;
-	struct inode *inode = as(struct file, address)->f_inode;
+		return 0;
 	struct slot *slot = take_slot(c, &round);
 	if (!slot) {
-		__sync_fetch_and_add(&lost[LOST_RETURNS], 1);
-		return;
+		__sync_fetch_and_add(&lost[LOST_ENTRIES], 1);
+		return 0;
 	}
-	slot->words[0] = (u32)fd;
-	slot->words[1] = (u64)address;
-	slot->words[2] = inode->i_ino;
-	slot->words[3] = inode->i_mode;
-	complete(slot, c, CARRIED, round);
-}
+	struct file *file = as(struct file, address);
+	struct inode *inode = file->f_inode;
+	struct file_use *use = &slot->use;
+	u32 flags = file->f_flags;
 
-/* A function of its own, which the verifier checks once. */
-__noinline int record_all_carried(u64 message, u32 count, u32 number)
-{
-	u64 ids = bpf_get_current_pid_tgid();
-	struct caller c = { .tid = ids, .cpu = bpf_get_smp_processor_id(), .number = number & (2 * SYSCALLS - 1) };
-	struct walk *w = bpf_map_lookup_elem(&walks, &c.cpu);
-	if (w)
-		each_descriptor(w, message, count, record_carried, &c);
-	return 0;
+	use->file = address;
+	use->inode = inode->i_ino;
+	use->device = inode->i_sb->s_dev;
+	use->mode = inode->i_mode;
+	use->uses = (flags & O_APPEND ? APPENDS : 0) | (is_by_fuse(file, inode) ? BY_FUSE : 0);
+	get_place(use, file, call->how, place, a);
+	use->length = length;
+	use->flags = a->of[call->flags & 7];
+	use->descriptor = fd;
+	complete(slot, c, kind, round);
+	return flags | 1u << 31;
 }
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(entries, struct pt_regs *regs, long number)
 {
 	struct caller c = { .number = number };
-	struct slot *slot;
-	struct last *last;
-	u32 round;
+	struct call_arguments *call;
+	struct arguments a;
 
-	if (!is_wanted(number))
+	if (!moves_data(number))
 		return 0;
-	last = last_of(&c);
+	struct last *last = last_of(&c);
 	if (!is_traced(&c, last))
 		return 0;
-	/* By int 0x80 a 64-bit program makes calls of 32-bit programs; the instruction syscall leaves ip in cx. */
-	bool is_int80 = !c.is_compat && regs->ip != regs->cx && current_task()->thread_info.status & TS_COMPAT;
-	if (is_int80)
-		c.number += SYSCALLS;
-	else if (!is_wanted_of(&c))
+	struct task_struct *task = current_task();
+	if (!(call = arguments_of(&c, task)))
 		return 0;
-	if (c.is_compat || is_int80) {
-		if (!(slot = take_slot(&c, &round)))
-			goto full;
-		slot->words[0] = regs->bx, slot->words[1] = regs->cx, slot->words[2] = regs->dx;
-		slot->words[3] = regs->si, slot->words[4] = regs->di, slot->words[5] = regs->bp;
-		complete(slot, &c, COMPAT_ENTRY, round);
-		return 0;
-	}
-	last->thread = c.tid;
+	get_arguments(&a, regs, &c);
+	u64 length = length_of(call, &a);
+	u32 flags = record_use(&c, task, ENTRY, a.of[call->first & 7], call->place, length, call, &a);
+	if (call->second != NO_ARGUMENT)
+		flags |= record_use(&c, task, OTHER_ENTRY, a.of[call->second & 7], call->second_place, length, call, &a);
+	last->thread = flags ? c.tid : 0;
 	last->call = c.number;
-	if (c.wanted & (VECTOR | MESSAGE | OFFSETS | OFFSET)) {
-		u64 argument[6] = { regs->di, regs->si, regs->dx, regs->r10, regs->r8, regs->r9 };
-		read_arguments(c.wanted, argument);
-		if (!(slot = take_slot(&c, &round)))
-			goto full;
-		__builtin_memcpy(slot->words, argument, sizeof argument);
-	} else {
-		if (!(slot = take_slot(&c, &round)))
-			goto full;
-		slot->words[0] = regs->di, slot->words[1] = regs->si, slot->words[2] = regs->dx;
-		if (c.wanted & SHORT) {
-			complete(slot, &c, SHORT_ENTRY, round);
-			return 0;
-		}
-		slot->words[3] = regs->r10, slot->words[4] = regs->r8, slot->words[5] = regs->r9;
-	}
-	complete(slot, &c, ENTRY, round);
-	if (c.number == NR_sendmsg || c.number == NR_sendmmsg)
-		record_all_carried(regs->si, c.number == NR_sendmsg ? 1 : (u32)regs->dx, c.number);
-	return 0;
-full:
-	__sync_fetch_and_add(&lost[c.wanted & DATA ? LOST_DATA : LOST_OTHERS], 1);
+	last->appends = flags & O_APPEND;
 	return 0;
 }
 
-/* Bytes of several messages: the result of the call is their number. ~0: they could not be read. */
+/* Bytes of several messages: the result of the call is their number. */
 __noinline u64 sum_of_messages(u64 message, u64 count)
 {
 	u64 sum = 0;
 	u32 length;
-	for (; can_loop; count--, message += sizeof(struct mmsg)) {
+	for (; can_loop; count--, message += sizeof(struct user_mmsghdr)) {
 		if (!count)
 			return sum;
-		if (bpf_probe_read_user(&length, 4, (void *)message + __builtin_offsetof(struct mmsg, len)))
+		if (bpf_probe_read_user(&length, 4, (void *)message + __builtin_offsetof(struct user_mmsghdr, msg_len)))
 			break;
 		sum += length;
 	}
-	return ~0ull;
+	return UNKNOWN;
 }
 
-static __always_inline void record_return(struct caller *c, enum slot_kind kind, u64 word)
+static __always_inline void record_return(struct caller *c, enum slot_kind kind, u64 result, u64 position)
 {
 	u32 round;
 	struct slot *slot = take_slot(c, &round);
@@ -280,35 +278,45 @@ static __always_inline void record_return(struct caller *c, enum slot_kind kind,
 		__sync_fetch_and_add(&lost[LOST_RETURNS], 1);
 		return;
 	}
-	slot->words[0] = word;
+	slot->result = result;
+	slot->position = position;
 	complete(slot, c, kind, round);
+}
+
+/* The position of a file to which a call has appended; UNKNOWN: it has not. */
+static __always_inline u64 position_after(struct task_struct *task, struct call_arguments *call, s32 fd)
+{
+	struct fdtable *table = table_of(task);
+	u64 address = call->how & WRITES && table ? file_in(table, fd) : 0;
+	if (!address)
+		return UNKNOWN;
+	struct file *file = as(struct file, address);
+	return file->f_flags & O_APPEND ? file->f_pos : UNKNOWN;
 }
 
 static __always_inline void returned(struct pt_regs *regs, long result)
 {
 	struct caller c = { .number = regs->orig_ax };
-	struct last *last;
+	struct call_arguments *call;
 	u64 sum;
 
-	if (!is_wanted(regs->orig_ax))
+	if (!moves_data(regs->orig_ax))
 		return;
-	last = last_of(&c);
+	struct last *last = last_of(&c);
+	struct task_struct *task = current_task();
+	if (!(call = arguments_of(&c, task)))
+		return;
 	bool entered = last->thread == c.tid && last->call == c.number;
 	if (entered)
 		last->thread = 0;
 	/* Only a thread of a traced process may be stopped, and its id may have been that of another thread before. */
 	if ((!entered || config.stop_above) && !is_traced(&c, last))
 		return;
-	if (!is_wanted_of(&c))
-		return;
-	if (c.wanted & RETURNS) {
-		if (c.number == NR_recvmmsg ? result > 0 : c.number == NR_recvmsg && result >= 0)
-			record_all_carried(regs->si, c.number == NR_recvmmsg ? result : 1, c.number);
-		if ((c.number == NR_sendmmsg || c.number == NR_recvmmsg) && result > 0
-		    && (sum = sum_of_messages(regs->si, result)) != ~0ull)
-			record_return(&c, MOVED, sum);
-		record_return(&c, RETURN, result);
-	}
+	if (call->how & MESSAGES && c.number < SYSCALLS && result > 0 && (sum = sum_of_messages(regs->si, result)) != UNKNOWN)
+		record_return(&c, MOVED, sum, UNKNOWN);
+	u64 position = entered && !last->appends ? UNKNOWN
+		: position_after(task, call, c.number < SYSCALLS ? regs->di : regs->bx);
+	record_return(&c, RETURN, result, position);
 	if (config.stop_above && in_use(&rings[c.cpu & (MAX_CPUS - 1)]) >= config.stop_above)
 		bpf_send_signal_thread(SIGSTOP);
 }

@@ -10,12 +10,8 @@ enum {
 	MAX_CPUS = 1024,
 };
 
-/* State of a process in traced_pids. */
-enum pid_state {
-	NATIVE,			/* its calls have the numbers of this architecture */
-	COMPAT,			/* those of 32-bit programs */
-	EXITED,			/* its last thread has begun to exit: who acts under this id is another process */
-};
+/* State of a process in traced_pids. After EXITED, who acts under this id is another process. */
+enum pid_state { ALIVE, EXITED };
 
 /* --- Processes (processes.bpf.c): a ring of records of any length ------------------------------------------------ */
 
@@ -41,10 +37,9 @@ enum process_event {
 
 /* In event_head.number of a path: the file has no name any more; it never had one. Of open files: there may be more. */
 enum { UNNAMED = 1, DETACHED = 2, CUT = 4 };
-/* In event_head.number of an address: it is the socket's own. Of a fork: both share the table of descriptors. */
-enum { OWN_ADDRESS = 1, SHARES_FILES = 1 };
-/* In event_head.number of an exec: COMPAT. Below it a bit for each part that could not be reported. */
-#define COMPAT_EXEC (1u << 31)
+/* In event_head.number of an address: it is the socket's own. */
+enum { OWN_ADDRESS = 1 };
+/* In event_head.number of an exec: a bit for each part that could not be reported. */
 
 struct event_head {
 	u64 at;			/* CLOCK_MONOTONIC, ns; of a part 0, or its length */
@@ -91,19 +86,52 @@ struct call_event {
 	u64 peer_inode;
 };
 
-/* --- Calls (calls.bpf.c): slots of one size in a ring for each CPU ----------------------------------------------- */
+/* --- Calls that move data (calls.bpf.c): slots of one size in a ring for each CPU ---------------------------------- */
 
-enum slot_kind { ENTRY = 1, SHORT_ENTRY, COMPAT_ENTRY, RETURN, CARRIED, MOVED };
+/* A call begins: the file of its first descriptor, and of its second one. It has returned. It has moved so many bytes in several messages. */
+enum slot_kind { ENTRY = 1, OTHER_ENTRY, RETURN, MOVED };
 
-/* Flags of a system call in `wanted`. */
-enum { ENTERS = 1, RETURNS = 2, SHORT = 4, VECTOR = 8, MESSAGE = 16, OFFSETS = 32, OFFSET = 64, DATA = 128 };
-enum { KIND_SHIFT = 10, ROUND_SHIFT = 16 };
+/*
+ * How a call moves data: the arguments that have its descriptors, the places in their files, the amount and the flags.
+ * A call with a second descriptor reads the first one and writes the second.
+ */
+struct call_arguments { u8 how, first, second, place, second_place, length, flags, unused; };
+enum {
+	MOVES_DATA = 1,
+	WRITES = 2,		/* the first descriptor */
+	VECTOR = 4,		/* the length is the sum of pieces (readv(2)); their number is the argument after it */
+	MESSAGE = 8,		/* the length is that of a message (sendmsg(2)) */
+	MESSAGES = 16,		/* the length is not known; the result is a number of messages (sendmmsg(2)) */
+	PLACE_IS_OFFSET = 32,	/* else it is the address of an offset */
+	MINUS_ONE_IS_POSITION = 64,
+};
+enum { NO_ARGUMENT = 7, KIND_SHIFT = 10, ROUND_SHIFT = 16 };
+
+/* The file of a descriptor when the call began. */
+struct file_use {
+	u64 file;		/* address of the open file: while calls use it no other one has it */
+	u64 inode;
+	u32 device;
+	u16 mode, uses;
+	u64 offset, length;	/* ~0: not known */
+	u32 flags;		/* of the call */
+	s32 descriptor;
+};
+/* In file_use.uses. */
+enum {
+	AT_POSITION = 1,	/* the offset was the position of the open file, which the call moves */
+	APPENDS = 2,		/* by the flags of the open file */
+	BY_FUSE = 4,		/* the server of a FUSE mount moves the data, not the kernel */
+};
 
 struct slot {
 	u64 at;
 	u32 tid;
 	u32 mark;		/* number of the call, slot_kind, and in the upper half the round of the ring; written last */
-	u64 words[6];
+	union {
+		struct file_use use;
+		struct { s64 result; u64 position; };	/* position after a write that appends; ~0: not known */
+	};
 };
 
 /* Slots taken and read of the ring of one CPU, each in a cache line of its own. */
@@ -117,6 +145,12 @@ struct ring_state { u64 taken, unused[7], read, unused_too[7]; };
 
 struct switch_event { u64 at; u32 tid, next, state, exit_state; u64 ran; };
 
-/* The call in which a thread leaves its CPU: registers that may hold arguments, from bp on. */
-struct waiting_call { u64 number, is_compat, registers[11]; };
+/* The file of a descriptor; mode 0: there is none. */
+struct waited_file { u64 inode; u32 device, mode; };
+
+/*
+ * The call in which a thread leaves its CPU: registers that may hold arguments, from bp on, and the files of its
+ * descriptors.
+ */
+struct waiting_call { u64 number, is_compat, registers[11]; struct waited_file files[2]; };
 struct waiting_event { struct switch_event head; struct waiting_call call; };

@@ -38,6 +38,7 @@ struct user_msghdr {
 	u64 msg_controllen;
 	u32 msg_flags;
 };
+struct user_mmsghdr { struct user_msghdr msg_hdr; u32 msg_len; };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -47,7 +48,7 @@ struct pt_regs {
 
 /* Files */
 
-struct super_block { u32 s_dev; };
+struct super_block { u32 s_dev; unsigned long s_magic; };
 struct pipe_buffer { u32 len; };
 struct pipe_inode_info { u32 head, tail, max_usage, ring_size, writers; struct pipe_buffer *bufs; };
 struct inode {
@@ -77,6 +78,7 @@ struct file {
 	struct path f_path;
 	void *private_data;
 };
+struct fuse_file { u32 open_flags; struct file *passthrough; };
 struct fdtable { u32 max_fds; struct file **fd; unsigned long *open_fds; };
 struct files_struct { struct fdtable *fdt; };
 struct fs_struct { int umask; struct path pwd; };
@@ -108,7 +110,6 @@ struct task_io_accounting { u64 rchar, wchar, syscr, syscw; };
 struct upid { int nr; };
 struct pid { u32 level; struct upid numbers[0]; };
 struct mm_struct {
-	struct { unsigned long flags; } context;
 	unsigned long arg_start, arg_end, env_start, env_end;
 	struct file *exe_file;
 };

@@ -6,9 +6,6 @@
 #define SCM_RIGHTS 1
 #define CONTROL_MAX (1 << 20)	/* optmem_max of socket(7) is far below */
 
-/* struct mmsghdr of recvmmsg(2). */
-struct mmsg { struct user_msghdr hdr; u32 len; };
-
 /*
  * State of a walk over messages, in the memory of a map: the verifier assumes nothing about it, and so soon finds
  * one step of the loop to be like another.
@@ -54,7 +51,7 @@ static __always_inline void each_descriptor(volatile struct walk *w, u64 message
 						(void *)w->message + __builtin_offsetof(struct user_msghdr, msg_control)))
 				return;
 			w->messages--;
-			w->message += sizeof(struct mmsg);
+			w->message += sizeof(struct user_mmsghdr);
 			w->at = w->control;
 			w->end = w->control + (w->control_length < CONTROL_MAX ? w->control_length : 0);
 		}

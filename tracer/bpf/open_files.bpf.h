@@ -98,18 +98,6 @@ __noinline int describe(struct scratch *s __arg_nonnull, u64 file_at, u32 descri
 	return 0;
 }
 
-static __always_inline struct fdtable *table_of(struct task_struct *task)
-{
-	struct files_struct *files = task->files;
-	return files ? files->fdt : NULL;
-}
-
-/* The address of the open file of a descriptor; 0: there is none. */
-static __always_inline u64 file_in(struct fdtable *table, u32 fd)
-{
-	return fd < table->max_fds ? word_at(number(table->fd) + 8 * (u64)fd) : 0;
-}
-
 static __always_inline struct io_counts io_of(struct task_struct *task)
 {
 	struct io_counts io = { task->ioac.syscr, task->ioac.syscw, task->ioac.rchar, task->ioac.wchar };

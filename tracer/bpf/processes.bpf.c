@@ -8,13 +8,7 @@
  */
 #include "open_files.bpf.h"
 
-enum { TASK_DEAD = 0x80, TASK_STOPPED = 0x04, RQCF_REQ_SKIP = 1, MM_CONTEXT_UPROBE_IA32 = 1, PID_LEVELS_MAX = 32 };
-
-static __always_inline u64 state_of(struct task_struct *task)
-{
-	struct mm_struct *mm = task->mm;
-	return mm && bpf_core_field_exists(mm->context.flags) ? mm->context.flags & MM_CONTEXT_UPROBE_IA32 : NATIVE;
-}
+enum { TASK_DEAD = 0x80, TASK_STOPPED = 0x04, RQCF_REQ_SKIP = 1, PID_LEVELS_MAX = 32 };
 
 static __always_inline void get_usage(struct task_struct *task, struct usage *u)
 {
@@ -37,7 +31,7 @@ static __always_inline void get_usage(struct task_struct *task, struct usage *u)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(forked, struct task_struct *parent_at, struct task_struct *child_at)
 {
-	struct task_struct *parent = as(struct task_struct, parent_at), *child = as(struct task_struct, child_at);
+	struct task_struct *child = as(struct task_struct, child_at);
 	struct scratch *s = begin(true);
 	if (!s)
 		return 0;
@@ -51,8 +45,7 @@ int BPF_PROG(forked, struct task_struct *parent_at, struct task_struct *child_at
 	if (level <= PID_LEVELS_MAX)
 		f->inner_pid = (u32)as(struct upid, (u64)&ids->numbers + level * bpf_core_type_size(struct upid))->nr;
 	if (is_process)
-		set_state(f->tid, state_of(child));
-	s->record.head.number = config.with_files && child->files == parent->files ? SHARES_FILES : 0;
+		set_state(f->tid, ALIVE);
 	emit(s, FORKED, sizeof *f);
 	return 0;
 }
@@ -106,9 +99,7 @@ int BPF_PROG(executed, struct task_struct *task_at, int former_tid)
 	 * too little, never all that time.
 	 */
 	u64 at = bpf_ktime_get_ns();
-	u64 state = state_of(task);
-	s->record.head.number = (state == COMPAT ? COMPAT_EXEC : 0) | s->missing;
-	set_state(s->record.head.pid, state);
+	s->record.head.number = s->missing;
 	get_usage(task, &e->usage);
 	if (e->usage.clock_flags & RQCF_REQ_SKIP)
 		s->halted_thread = s->record.head.tid;

@@ -40,15 +40,6 @@ RING(8 << 20, ring);
 RING(4096, wakeup);
 u64 lost SEC(".bss.lost");
 
-/* A word at an address of the kernel. */
-static __always_inline u64 word_at(u64 address)
-{
-	return as(struct timespec64, address)->tv_sec;
-}
-
-/* A pointer as a number: the verifier checks a function once for all numbers, but again for each kind of pointer. */
-#define number(pointer) word_at((u64)&(pointer))
-
 /* Adds a record to the ring. The reader is woken when a quarter of the ring is full. */
 static __always_inline bool output(void *from, u64 bytes)
 {
@@ -99,6 +90,6 @@ static __always_inline void set_state(u32 pid, u64 state)
 	if (config.all)
 		return;
 	bpf_map_update_elem(&traced_pids, &pid, &state, BPF_ANY);
-	if (state != NATIVE)
+	if (state == EXITED)
 		__sync_fetch_and_add(&pid_changes, 1);
 }

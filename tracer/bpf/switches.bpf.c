@@ -4,14 +4,14 @@
  */
 #include "common.bpf.h"
 
-enum { NOT_OF_PROGRAM = 0x00204010, MINORBITS = 20 };	/* PF_KTHREAD, PF_USER_WORKER, PF_IO_WORKER */
+enum { NOT_OF_PROGRAM = 0x00204010, MINORBITS = 20, ANON_INODE_FS_MAGIC = 0x09041934 };	/* PF_KTHREAD, PF_USER_WORKER, PF_IO_WORKER */
 
 const volatile struct {
 	bool named_rings;	/* each CPU has a ring of its own name */
 } config = { true };
 
-/* Not 0: entries and returns of this call are recorded anyway. */
-u8 recorded_calls[SYSCALLS] SEC(".bss.recorded_calls");
+/* The arguments of each call that have descriptors: in four bits each the number of one, from 1 on; those of 32-bit programs behind the others. */
+u8 descriptors[2 * SYSCALLS] SEC(".bss.descriptors");
 u64 lost SEC(".bss.lost");
 
 /*
@@ -63,6 +63,36 @@ static __always_inline int record(struct switch_event event)
 	return 0;
 }
 
+static __always_inline void get_file(struct waited_file *to, struct fdtable *table, struct pt_regs *regs, bool is_compat, u8 argument)
+{
+	u32 fd;
+	switch (argument) {
+	case 1: fd = is_compat ? regs->bx : regs->di; break;
+	case 2: fd = is_compat ? regs->cx : regs->si; break;
+	case 3: fd = regs->dx; break;
+	default: return;
+	}
+	u64 file = file_in(table, fd);
+	if (!file)
+		return;
+	struct inode *inode = as(struct file, file)->f_inode;
+	struct super_block *fs = inode->i_sb;
+	/* Since Linux 6.16 objects without a name have the type of a file. */
+	u32 mode = inode->i_mode & (fs->s_magic == ANON_INODE_FS_MAGIC ? 07777 : ~0);
+	*to = (struct waited_file){ inode->i_ino, fs->s_dev, mode };
+}
+
+static __always_inline void get_files(struct waiting_call *call, struct pt_regs *regs)
+{
+	u32 number = (u32)call->number & (SYSCALLS - 1);
+	u8 which = call->number < SYSCALLS ? descriptors[number + (call->is_compat ? SYSCALLS : 0)] : 0;
+	struct fdtable *table = which ? table_of(current_task()) : NULL;
+	if (!table)
+		return;
+	get_file(&call->files[0], table, regs, call->is_compat, which & 15);
+	get_file(&call->files[1], table, regs, call->is_compat, which >> 4);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(leaves, bool goes_on, struct task_struct *task, struct task_struct *next, unsigned int state)
 {
@@ -74,8 +104,6 @@ int BPF_PROG(leaves, bool goes_on, struct task_struct *task, struct task_struct 
 		return record(event);
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	u64 is_compat = task->thread_info.status & TS_COMPAT, number = regs->orig_ax;
-	if (!is_compat && number < SYSCALLS && recorded_calls[number])
-		return record(event);
 	struct waiting_event *to = reserve(sizeof *to);
 	if (!to) {
 		__sync_fetch_and_add(&lost, 1);
@@ -83,6 +111,7 @@ int BPF_PROG(leaves, bool goes_on, struct task_struct *task, struct task_struct 
 	}
 	to->call = (struct waiting_call){ number, is_compat, { regs->bp, regs->bx, regs->r11, regs->r10, regs->r9, regs->r8,
 		regs->ax, regs->cx, regs->dx, regs->si, regs->di } };
+	get_files(&to->call, regs);
 	submit(&to->head, event);
 	return 0;
 }

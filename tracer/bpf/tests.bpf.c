@@ -18,6 +18,7 @@ struct {
 	struct exit_event exit;
 	struct call_event call;
 	struct slot slot;
+	struct call_arguments call_arguments;
 	struct ring_state ring;
 	struct waiting_event waiting;
 	struct open_files files;

@@ -98,9 +98,9 @@ pub struct Config {
     pub hidden: Vec<Hidden>,
     /// Open files that the command inherits, and opens again through the mount.
     pub offers: Arc<Offers>,
-    /// Layer that records the reads and writes that the kernel serves by itself. If it is present, the kernel
-    /// serves them where it can.
-    pub kernel: Option<Arc<Opens>>,
+    /// Layer that records the reads and writes that the kernel serves by itself, and the device number of this
+    /// mount (`st_dev`). If it is present, the kernel serves them where it can.
+    pub kernel: Option<(Arc<Opens>, u64)>,
     /// Processes that use io_uring: the kernel serves the data of the files that they open, where it can.
     pub rings: Arc<crate::rings::Rings>,
 }

@@ -20,33 +20,38 @@ pub(crate) struct Note {
 /// Kinds of actions, see [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
-    /// Opened a file.
-    Opened(OpenedFile),
-    /// An open is about to be made of a file that is known by its name alone.
-    Opens(OpenedFile),
+    /// Opened a file; `None`: the trace leaves it out.
+    Opened(Inode, Option<FileId>),
     /// Copied from file to file, and recorded that. If FUSE could not copy, the kernel does so by itself.
     Copied,
 }
 
-/// A file that was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OpenedFile {
-    /// The file; `None` if the trace leaves it out.
-    pub(crate) file: Option<FileId>,
-    /// The flags of open(2).
-    pub(crate) flags: u32,
-    /// True if its data come to FUSE, which records them.
-    pub(crate) by_fuse: bool,
-    /// The number of its inode as the mount shows it; `None` outside of the mounts.
-    pub(crate) number: Option<u64>,
+/// An inode, as the kernel identifies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Inode {
+    /// Device of its filesystem, as `st_dev` of stat(2) has it.
+    pub(crate) device: u64,
+    pub(crate) number: u64,
+}
+
+impl Inode {
+    /// From the kernel's own number of a device.
+    pub(crate) fn reported(device: u32, number: u64) -> Inode {
+        /// `MINORBITS` of include/linux/kdev_t.h.
+        const MINOR_BITS: u32 = 20;
+        let minor = device & ((1 << MINOR_BITS) - 1);
+        Inode {
+            device: libc::makedev(device >> MINOR_BITS, minor),
+            number,
+        }
+    }
 }
 
 /// Notes of FUSE for the kernel layer, and the images that FUSE must serve.
 #[derive(Debug, Default)]
 pub struct Opens {
     notes: Mutex<Vec<Note>>,
-    /// Images whose calls tracepoints cannot report: programs of another architecture, and those whose I/O
-    /// the kernel does asynchronously.
+    /// Images whose I/O the kernel does asynchronously, which no call reports.
     by_fuse: Images,
 }
 
@@ -82,11 +87,6 @@ impl Opens {
         }
     }
 
-    /// From now on the data of files that image `upid` opens must come to FUSE.
-    pub(crate) fn serve_by_fuse(&self, upid: Upid) {
-        self.by_fuse.insert(upid);
-    }
-
     pub(super) fn is_by_fuse(&self, upid: Upid) -> bool {
         self.by_fuse.has(upid)
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn appends_and_programs_of_other_kinds_stay_with_fuse() {
+    fn appends_and_programs_that_read_by_themselves_stay_with_fuse() {
         let opens = Opens::default();
         let who = |upid| {
             Some(Caller {
@@ -112,7 +112,7 @@ mod tests {
         assert!(opens.may_pass(who(1), libc::O_RDWR as u32));
         assert!(!opens.may_pass(who(1), (libc::O_WRONLY | libc::O_APPEND) as u32));
         assert!(!opens.may_pass(None, 0));
-        opens.serve_by_fuse(Upid(2));
+        opens.reads_by_itself(Upid(2), &Recorder::nowhere());
         assert!(!opens.may_pass(who(2), 0) && opens.may_pass(who(1), 0));
     }
 }

@@ -83,7 +83,8 @@ const CORRECTED: &str = "
 
 /// The fields of a packet beside its time: two numbers of 32 bits in one where they come together. Reading a
 /// column takes longer than joining two, and there are millions of rows.
-const FIELDS: &str = "flow_id << 32 | what, payload_bytes << 32 | header_bytes, flags,
+const FIELDS: &str =
+    "flow_id << 32 | what, payload_bytes << 32 | (header_bytes & 4294967295), flags,
   seq << 32 | (ack & 4294967295), window";
 
 impl Trace {

@@ -537,7 +537,7 @@ mod tests {
             return eprintln!("skipped: types of the kernel: {error}");
         }
         let whole: &[u8] = include_bytes!("../../bpf/prebuilt/switches.o");
-        let maps = ["all_rings", CONSTANTS, ".bss.recorded_calls", ".bss.lost"];
+        let maps = ["all_rings", CONSTANTS, ".bss.descriptors", ".bss.lost"];
         let rings = (0..16).map(|cpu| format!("ring_{cpu}"));
         let maps: HashMap<String, i32> = rings.chain(maps.map(str::to_owned)).zip(3..).collect();
         let link =

@@ -12,24 +12,20 @@ use super::{Kind, Map};
 /// Most processes that are traced at a time (`max_entries` of `traced_pids` in tracer/bpf/common.bpf.h).
 pub(crate) const MOST: u32 = 1 << 16;
 
-/// State of a process in [`TracedPids`] (`enum pid_state` of tracer/bpf/events.h): its calls have the numbers
-/// of this architecture.
-pub(crate) const NATIVE: u64 = 0;
-/// The calls of the process have the numbers of another architecture.
-pub(crate) const FOREIGN: u64 = 1;
-/// The last thread of the process has begun to exit: a process that still acts under this id is another one.
-pub(crate) const OVER: u64 = 2;
+/// State of a process in [`TracedPids`] (`enum pid_state` of tracer/bpf/events.h).
+const ALIVE: u64 = 0;
+/// Its last thread has begun to exit: a process that still acts under this id is another one.
+const EXITED: u64 = 1;
 
-/// The traced processes, by id, each with [`NATIVE`], [`FOREIGN`] or [`OVER`]. Programs that see forks add the
-/// children themselves.
+/// The traced processes, by id, each with its state. Programs that see forks add the children themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct TracedPids(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     processes: Map,
-    /// Number of processes that stopped to be [`NATIVE`]: as long as it stays the same, a process that was
-    /// need not be looked up again.
+    /// Number of processes that are no longer traced: as long as it stays the same, a process that was need not be
+    /// looked up again.
     changes: Mapped,
 }
 
@@ -51,26 +47,18 @@ impl TracedPids {
     /// When the kernel refuses.
     pub(crate) fn below(root: u32) -> io::Result<TracedPids> {
         let traced = TracedPids::new()?;
-        traced.follow(root, false);
+        traced.follow(root);
         Ok(traced)
     }
 
     /// Traces process `pid` from now on, unless the map is full.
-    pub(crate) fn follow(&self, pid: u32, foreign: bool) {
-        let kind = if foreign { &FOREIGN } else { &NATIVE };
-        let _ = self.0.processes.put(pid, kind);
-        if foreign {
-            self.changed();
-        }
+    pub(crate) fn follow(&self, pid: u32) {
+        let _ = self.0.processes.put(pid, &ALIVE);
     }
 
     /// Stops tracing process `pid`: its id may be used again.
     pub(crate) fn forget(&self, pid: u32) {
         self.0.processes.remove(pid);
-        self.changed();
-    }
-
-    fn changed(&self) {
         self.0.changes.word(0).fetch_add(1, Ordering::Release);
     }
 
@@ -89,7 +77,10 @@ impl TracedPids {
 
     /// True if `pid` is still the traced process. Allocates no memory.
     pub(crate) fn is_alive(&self, pid: u32) -> bool {
-        self.0.processes.get(pid).is_ok_and(|[state]| state != OVER)
+        self.0
+            .processes
+            .get(pid)
+            .is_ok_and(|[state]| state != EXITED)
     }
 
     /// The process after `pid`, in no order, or the first one. Allocates no memory.

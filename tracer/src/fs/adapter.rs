@@ -53,7 +53,7 @@ pub(super) struct Adapter {
     drops: Arc<Drops>,
     walks: Walks,
     ttl: Duration,
-    kernel: Option<Arc<Opens>>,
+    kernel: Option<(Arc<Opens>, u64)>,
     rings: Arc<Rings>,
 }
 

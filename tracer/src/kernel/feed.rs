@@ -2,64 +2,38 @@
 //! concerned is stopped, so that all its later calls have a later time; or, where tasks are not stopped, a
 //! little later, with the time of the event, and with a time up to which all changes were reported.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
+use flowtrace_schema::{FileId, Recorder, Upid, Usage};
 
 use super::backpressure::Backpressure;
 use crate::bpf::traced_pids::TracedPids;
-use crate::opens::{Note, Noted, OpenedFile, Opens};
-use crate::proc::clone_flags;
+use crate::opens::{Inode, Opens};
 use crate::proc::observer::{Observer, Tracee};
-use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::{Call, CallKind};
 use crate::proc::tracepoints::Called;
 
-/// Descriptors 0 to 2; `None`: closed, or not known.
-pub(super) type Streams = [Option<Target>; 3];
-
 /// A change of the tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// The command begins; true if its calls have the numbers of this architecture.
-    Begins(Tracee, bool),
-    /// A process was made by a thread of process `by`. `shares`: both have one table of descriptors.
+    /// The command begins.
+    Begins(Tracee),
+    /// A process was made by process `by`.
     Forked {
         by: u32,
-        thread: u32,
         child: Tracee,
-        shares: bool,
     },
     /// A thread began.
     Thread(Tracee),
     /// A process runs another program; all its threads but the first are over.
-    Executed(Tracee, bool),
-    /// The kinds of files of the standard descriptors of a program that begins.
-    Streams {
-        pid: u32,
-        targets: Streams,
-    },
-    /// The kind of file that a descriptor of thread `tid` stands for from now on.
-    Descriptor {
-        tid: u32,
-        fd: i32,
-        target: Target,
-        close_on_exec: bool,
-    },
-    /// The unmounted file that a descriptor of thread `tid` stands for from now on.
-    Opened {
-        tid: u32,
-        fd: i32,
-        file: FileId,
-        flags: u32,
-    },
-    /// An unmounted file was open before the first process of the run began.
-    Inherited {
-        tid: u32,
-        file: Inherited,
+    Executed(Tracee),
+    /// The file of the run that an inode is from now on; `None`: the trace leaves it out.
+    File {
+        inode: Inode,
+        file: Option<FileId>,
+        is_mounted: bool,
     },
     /// The image of a process is over; the number of its calls of reading and writing by /proc.
     CallCounts {
@@ -67,10 +41,8 @@ pub(super) enum Change {
         reads: u64,
         writes: u64,
     },
-    /// A process has an io_uring, through which it may use any descriptors without a record.
-    Ring(u32),
-    /// The process reads and writes by io_submit(2) from now on.
-    AsyncIo(u32),
+    /// A process may read and write without calls from now on: by an io_uring or io_submit(2).
+    MovesWithoutCalls(u32),
     /// Job control stopped a thread, or continued it.
     Stopped(u32),
     Continued(u32),
@@ -110,10 +82,8 @@ impl Inbox {
 
     /// Queues the change for a call by which a process may move data without calls, if it is one.
     fn moves_by_itself(&self, pid: u32, by: CallKind, at: u64) {
-        match by {
-            CallKind::Ring => self.push(at, Change::Ring(pid)),
-            CallKind::AsyncIo => self.push(at, Change::AsyncIo(pid)),
-            _ => {}
+        if matches!(by, CallKind::Ring | CallKind::AsyncIo) {
+            self.push(at, Change::MovesWithoutCalls(pid));
         }
     }
 
@@ -123,89 +93,21 @@ impl Inbox {
     }
 }
 
-/// A file that the command has open from before the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inherited {
-    pub(crate) fd: i32,
-    pub(crate) file: FileId,
-    /// Access mode and `O_APPEND`.
-    pub(crate) flags: u32,
-    /// Position of the next read or write, bytes.
-    pub(crate) position: u64,
-    /// An earlier descriptor of the same open file, as in `> out 2>&1`.
-    pub(crate) same_as: Option<i32>,
-}
-
-/// Reports to the reader the kinds of files of a thread's descriptors, other than those on a mount. The
-/// thread is stopped at its call.
+/// Reports unmounted files to the reader.
 #[derive(Clone)]
-pub(crate) struct Descriptions {
+pub(crate) struct FoundFiles {
     pub(super) inbox: Arc<Inbox>,
-    pub(super) opens: Arc<Opens>,
 }
 
-impl Descriptions {
-    /// The open that thread `tid` is about to make gives `file`, if it succeeds.
-    pub(crate) fn opens(&self, tid: u32, file: FileId, flags: u32, now: u64) {
-        let opened = OpenedFile {
+impl FoundFiles {
+    /// From now on an inode is this file.
+    pub(crate) fn found(&self, inode: Inode, file: FileId, now: u64) {
+        let change = Change::File {
+            inode,
             file: Some(file),
-            flags,
-            by_fuse: false,
-            number: None,
+            is_mounted: false,
         };
-        let what = Noted::Opens(opened);
-        self.opens.note(Note { at: now, tid, what });
-    }
-
-    /// The open of thread `tid` gave descriptor `fd` of `file`.
-    pub(crate) fn opened(&self, tid: u32, fd: i32, file: FileId, flags: u32, now: u64) {
-        let opened = Change::Opened {
-            tid,
-            fd,
-            file,
-            flags,
-        };
-        self.inbox.push(now, opened);
-    }
-
-    /// The first process of the run has this file open from before.
-    pub(crate) fn inherited(&self, tid: u32, file: Inherited, now: u64) {
-        self.inbox.push(now, Change::Inherited { tid, file });
-    }
-
-    /// A process got channels by a call that the kernel reported.
-    pub(crate) fn came_by(&self, tracee: Tracee, called: &Called, now: u64) {
-        for fd in called.made.numbers() {
-            if let Some(target @ Target::Channel(_)) = called.made.stands_for(fd) {
-                let change = Change::Descriptor {
-                    tid: tracee.tid,
-                    fd,
-                    target,
-                    // The flag is not reported. An exec reports the standard descriptors of its program, and
-                    // the others are read when they are used.
-                    close_on_exec: true,
-                };
-                self.inbox.push(now, change);
-            }
-        }
-    }
-
-    /// A process made these descriptors of pipes or sockets.
-    pub(crate) fn made(&self, tracee: Tracee, descriptors: &[i32], now: u64) {
-        let Tracee { pid, tid, .. } = tracee;
-        for &fd in descriptors {
-            let holder = Holder { pid, tid };
-            if let Some(target) = holder.target(fd) {
-                let close_on_exec = holder.closes_on_exec(fd);
-                let change = Change::Descriptor {
-                    tid,
-                    fd,
-                    target,
-                    close_on_exec,
-                };
-                self.inbox.push(now, change);
-            }
-        }
+        self.inbox.push(now, change);
     }
 }
 
@@ -216,69 +118,32 @@ pub(crate) struct Feed {
     pub(super) recorder: Recorder,
     /// The map of the traced processes, where it is needed.
     pub(super) processes: Option<TracedPids>,
-    /// Processes whose calls have the numbers of another architecture.
-    pub(super) foreign: HashSet<u32>,
     /// Blocks while too many records wait to be read.
     pub(super) backpressure: Arc<Backpressure>,
 }
 
 impl Observer for Feed {
-    fn forked(&mut self, parent: Tracee, child: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
+    fn forked(&mut self, parent: Tracee, child: Tracee, _: &dyn ProcessSnapshot, now: u64) {
         self.opens.inherit(parent.upid, child.upid);
-        let foreign = self.foreign.contains(&parent.pid);
-        if foreign {
-            self.foreign.insert(child.pid);
-        }
         if let Some(processes) = &self.processes {
-            processes.follow(child.pid, foreign);
+            processes.follow(child.pid);
         }
-        let shares = snapshot.shares_descriptors().unwrap_or_else(|| {
-            let flags = clone_flags(parent.tid).unwrap_or(0);
-            flags & libc::CLONE_FILES as u64 != 0
-        });
-        let forked = Change::Forked {
-            by: parent.pid,
-            thread: parent.tid,
-            child,
-            shares,
-        };
-        self.inbox.push(now, forked);
+        let by = parent.pid;
+        self.inbox.push(now, Change::Forked { by, child });
     }
 
     fn thread_began(&mut self, thread: Tracee, now: u64) {
         self.inbox.push(now, Change::Thread(thread));
     }
 
-    fn executed(
-        &mut self,
-        tracee: Tracee,
-        prev: Option<Upid>,
-        snapshot: &dyn ProcessSnapshot,
-        now: u64,
-    ) {
-        let native = snapshot.is_native();
-        if !native {
-            self.opens.serve_by_fuse(tracee.upid);
-            self.recorder.lost(Loss::ForeignPrograms, 1);
-        }
-        let changes = match native {
-            true => self.foreign.remove(&tracee.pid),
-            false => self.foreign.insert(tracee.pid),
-        };
-        if let Some(processes) = self.processes.as_ref().filter(|_| changes) {
-            processes.follow(tracee.pid, !native);
-        }
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, now: u64) {
         self.inbox.push(
             now,
             match prev {
-                None => Change::Begins(tracee, native),
-                Some(_) => Change::Executed(tracee, native),
+                None => Change::Begins(tracee),
+                Some(_) => Change::Executed(tracee),
             },
         );
-        // Later the descriptors may be closed.
-        let targets = [0, 1, 2].map(|fd| snapshot.stands_for(fd));
-        let pid = tracee.pid;
-        self.inbox.push(now, Change::Streams { pid, targets });
     }
 
     fn image_over(
@@ -334,7 +199,6 @@ impl Observer for Feed {
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
         if tracee.tid == tracee.pid {
-            self.foreign.remove(&tracee.pid);
             if let Some(processes) = &self.processes {
                 processes.forget(tracee.pid);
             }

@@ -40,7 +40,7 @@ mod tests {
             at,
             tid: 1,
             number: 0,
-            what: What::Returns(0),
+            what: What::Moved(0),
         };
         let mut merge = Merge::default();
         let times = |samples: std::vec::Drain<'_, Sample>| -> Vec<u64> {

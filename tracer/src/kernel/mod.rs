@@ -3,25 +3,23 @@
 //!
 //! ```text
 //! rings, one for each CPU ----decode--> samples --+
-//! processes (feed) -------------------- changes --+--by time--+-> follow: descriptor tables --> calls
+//! processes, files (feed) ------------- changes --+--by time--+-> calls: rows of files, sums of channels
 //! FUSE opens (opens) -------------------- notes --+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`programs`], and for wakings [`perf`] and [`tracefs`], talk to the kernel. [`merge`] puts the
-//! samples of all CPUs in the order of time. [`follow`] joins calls to files by the descriptors of each
-//! process ([`table`]). [`waits`] derives the state of each thread at any time from the records of the
-//! scheduler ([`sched`]). Opens, closes and names are still recorded by FUSE.
+//! [`programs`], and for wakings [`perf`] and [`tracefs`], talk to the kernel. [`merge`] puts the samples of all
+//! CPUs in the order of time. [`calls`] joins entries and returns; an entry names the file that the call uses.
+//! [`waits`] derives the state of each thread at any time from the records of the scheduler ([`sched`]). Opens,
+//! closes and names are still recorded by FUSE.
 
 mod backpressure;
 mod block;
 mod by_id;
+mod calls;
 mod channel_rows;
 mod deferred_close;
-mod dropped;
 mod feed;
-mod follow;
 mod merge;
-mod open_file;
 mod perf;
 mod priority_boost;
 mod programs;
@@ -30,15 +28,13 @@ mod ring_size;
 mod sample;
 mod sched;
 mod scheduler;
-mod strangers;
 mod syscalls;
-mod table;
 mod throttle;
 mod tracefs;
 mod traffic;
 mod waits;
 
-pub(crate) use feed::{Descriptions, Inherited};
+pub(crate) use feed::FoundFiles;
 pub(crate) use programs::CallSource;
 pub(crate) use reader::{KernelLayer, Watched};
 pub(crate) use scheduler::Scheduler;
@@ -55,7 +51,6 @@ pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
     let own = std::process::id();
     let options = programs::Options {
         size: ring_size::SMALLEST,
-        blocking: false,
         throttles: false,
         are_named: false,
     };

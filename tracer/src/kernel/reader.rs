@@ -1,9 +1,7 @@
 //! The thread that empties the rings, and the one that makes rows of their records.
 
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,11 +12,10 @@ use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::backpressure::{Backpressure, Reading};
+use super::calls::Calls;
 use super::channel_rows::Sink;
 use super::deferred_close;
-use super::dropped::Dropped;
-use super::feed::{Descriptions, Feed, Inbox};
-use super::follow::Follower;
+use super::feed::{Feed, FoundFiles, Inbox};
 use super::merge::Merge;
 use super::perf::Ring;
 use super::priority_boost::PriorityBoost;
@@ -49,8 +46,6 @@ fn most_backlog() -> usize {
 
 /// Selection of what is recorded.
 pub(crate) struct Watched {
-    /// Directories whose files FUSE records; other files are unmounted.
-    pub(crate) views: Vec<PathBuf>,
     /// Pipes and sockets.
     pub(crate) channels: Arc<dyn ChannelLookup>,
     /// `Some`: also waits of threads.
@@ -83,13 +78,11 @@ impl KernelLayer {
         watched: Watched,
     ) -> io::Result<KernelLayer> {
         let Watched {
-            views,
             channels,
             scheduler,
             channel_calls,
         } = watched;
         let scheduler = scheduler.map(|scheduler| {
-            calls.leave_out_blocking();
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
             let requests = scheduler.reports_requests();
             let waits = Waits::new(Arc::clone(&channels), tracer, requests);
@@ -129,8 +122,8 @@ impl KernelLayer {
                 let mut ring = recorder.channel_call_ring();
                 Box::new(move |call| ring.push(call))
             });
-            let follower = Follower::new(clock, views, channels, sink);
-            Joiner::new(recorder, inbox, opens, follower, waits).run(&waiting, &backlog);
+            let joined = Calls::new(channels, sink);
+            Joiner::new(recorder, inbox, opens, joined, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
@@ -147,16 +140,14 @@ impl KernelLayer {
             opens: Arc::clone(&self.opens),
             recorder: self.recorder.clone(),
             processes: self.processes.clone(),
-            foreign: HashSet::new(),
             backpressure: Arc::clone(&self.backpressure),
         }
     }
 
-    /// The receiver of the files that descriptors stand for, other than those on a mount.
-    pub(crate) fn descriptions(&self) -> Descriptions {
-        Descriptions {
+    /// The receiver of files other than those on a mount.
+    pub(crate) fn found_files(&self) -> FoundFiles {
+        FoundFiles {
             inbox: Arc::clone(&self.inbox),
-            opens: Arc::clone(&self.opens),
         }
     }
 
@@ -188,7 +179,7 @@ struct Batch {
     /// Number of records of the scheduler that were dropped in between.
     lost_switches: u64,
     /// In the last batch: total number of entries of calls that were dropped.
-    end: Option<Dropped>,
+    end: Option<u64>,
 }
 
 /// Empties the rings.
@@ -333,11 +324,11 @@ fn timed(sample: Sample, clock: Clock) -> Sample {
 /// Joins samples to files.
 struct Joiner {
     recorder: Recorder,
-    calls: CallRing,
+    ring: CallRing,
     inbox: Arc<Inbox>,
     opens: Arc<Opens>,
     merge: Merge,
-    follower: Follower,
+    calls: Calls,
     waits: Option<Waits>,
     lost_switches: u64,
 }
@@ -347,16 +338,16 @@ impl Joiner {
         recorder: Recorder,
         inbox: Arc<Inbox>,
         opens: Arc<Opens>,
-        follower: Follower,
+        calls: Calls,
         waits: Option<Waits>,
     ) -> Joiner {
         Joiner {
-            calls: recorder.call_ring(),
+            ring: recorder.call_ring(),
             recorder,
             inbox,
             opens,
             merge: Merge::default(),
-            follower,
+            calls,
             waits,
             lost_switches: 0,
         }
@@ -371,14 +362,13 @@ impl Joiner {
             if let Some(lost_entries) = end {
                 self.until(u64::MAX);
                 if let Some(waits) = &mut self.waits {
-                    waits.finish(read_ns, &self.follower);
+                    waits.finish(read_ns, &self.calls);
                 }
-                let calls = &mut self.calls;
-                self.follower.finish(&mut |call| calls.push(call));
+                self.calls.finish();
                 self.record_sums();
                 self.recorder
                     .lost(Loss::SwitchesDropped, self.lost_switches);
-                for (loss, count) in self.follower.losses(lost_entries) {
+                for (loss, count) in self.calls.losses(lost_entries) {
                     self.recorder.lost(loss, count);
                 }
             }
@@ -388,7 +378,7 @@ impl Joiner {
     /// Takes a batch, and joins what is complete.
     fn join(&mut self, batch: Batch) {
         if batch.lost > 0 {
-            self.follower.lost(batch.lost, batch.lost_ns);
+            self.calls.lost(batch.lost, batch.lost_ns);
         }
         if batch.lost_switches > 0 {
             self.lost_switches += batch.lost_switches;
@@ -399,8 +389,7 @@ impl Joiner {
         self.merge.waiting().extend(batch.samples);
         // The changes that a sample depends on were queued before it was made, or are queued up to this time.
         let complete = self.inbox.complete();
-        self.follower.noted(self.opens.take());
-        self.follower.announce(self.inbox.take());
+        self.calls.announce(self.inbox.take(), self.opens.take());
         let read_ns = batch.read_ns.min(complete);
         let horizon = batch.end.is_none().then_some(read_ns);
         let mut merge = std::mem::take(&mut self.merge);
@@ -410,59 +399,41 @@ impl Joiner {
         }
         self.merge = merge;
         if let Some(waits) = &mut self.waits {
-            waits.settle(read_ns, &self.follower);
+            waits.settle(read_ns, &self.calls);
         }
         self.record_sums();
     }
 
     /// Applies the changes of the tree until a time.
     fn until(&mut self, at: u64) {
-        while let Some((at, change)) = self.follower.next_change(at) {
+        while let Some((at, change)) = self.calls.next_change(at) {
             if let Some(waits) = &mut self.waits {
-                waits.change(at, change, &self.follower);
+                waits.change(at, change, &self.calls);
             }
         }
     }
 
     fn sample(&mut self, sample: &Sample) {
-        let calls = &mut self.calls;
+        let Some(waits) = &mut self.waits else {
+            let ring = &mut self.ring;
+            return self.calls.sample(sample, &mut |call| ring.push(call));
+        };
         match sample.what {
             What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {
-                if let Some(waits) = &mut self.waits {
-                    waits.scheduled(sample, &self.follower);
-                }
-                return;
+                waits.scheduled(sample, &self.calls);
             }
-            What::Enters(arguments) => {
-                if let Some(waits) = &mut self.waits {
-                    waits.enters(sample.tid, sample.number, arguments, &self.follower);
-                }
+            What::In(call) => waits.is_in(sample.tid, Some((sample.number, call)), &self.calls),
+            What::InNoCall => waits.is_in(sample.tid, None, &self.calls),
+            What::Enters(_) | What::AlsoUses(_) | What::Returns(_) | What::Moved(_) => {
+                let ring = &mut self.ring;
+                self.calls.sample(sample, &mut |call| ring.push(call));
             }
-            What::Returns(_) => {
-                if let Some(waits) = &mut self.waits {
-                    waits.is_in(sample.tid, None);
-                }
-            }
-            What::In(arguments) => {
-                if let Some(waits) = &mut self.waits {
-                    waits.is_in(sample.tid, Some((sample.number, arguments)));
-                }
-                return;
-            }
-            What::InNoCall => {
-                if let Some(waits) = &mut self.waits {
-                    waits.is_in(sample.tid, None);
-                }
-                return;
-            }
-            What::Carries(_) | What::Moved(_) => {}
         }
-        self.follower.sample(sample, &mut |call| calls.push(call));
     }
 
     fn record_sums(&mut self) {
         let waits = self.waits.as_mut().map(Waits::take);
-        let traffic = self.follower.traffic();
+        let traffic = self.calls.traffic();
         for record in waits.into_iter().flatten().chain(traffic) {
             self.recorder.record(record);
         }

@@ -1,5 +1,7 @@
 //! Samples from tracepoints.
 
+use crate::opens::Inode;
+
 /// The entry or the return of a system call, or a decision of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
@@ -13,18 +15,15 @@ pub(super) struct Sample {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// With its arguments; for addresses of lengths and offsets see
-    /// [`reported_value`](super::syscalls::reported_value).
-    Enters([u64; 6]),
-    /// A value, or a negative errno.
-    Returns(i64),
-    /// A message that the thread's call is to send, or has received, carries a descriptor.
-    Carries(Carried),
+    /// It uses this file.
+    Enters(FileUse),
+    /// It also uses this file, of its second descriptor.
+    AlsoUses(FileUse),
+    Returns(Returned),
     /// The call, of several messages, has moved this many bytes: recorded before it returns.
     Moved(u64),
-    /// The thread is in this call, or in none, and is about to leave its CPU to wait. Only for calls without
-    /// records of their own.
-    In([u64; 6]),
+    /// The thread is in this call, or in none, and is about to leave its CPU to wait.
+    In(InCall),
     InNoCall,
     /// The thread leaves its CPU in this state (`prev_state` of `sched_switch`) to thread `next`. `ran_ns`:
     /// its CPU time so far, if reported.
@@ -57,23 +56,50 @@ pub(super) enum Stage {
     Done,
 }
 
-/// A descriptor that a message carries.
+/// The file of a descriptor of a call, when the call began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Carried {
-    /// Its number in the process that makes the call.
-    pub(super) fd: u64,
-    pub(super) open: OpenId,
-    /// Mode of its inode (`st_mode` of inode(7)).
+pub(super) struct FileUse {
+    /// Address of the open file in the kernel: no other one has it while calls use it.
+    pub(super) file: u64,
+    pub(super) inode: Inode,
+    /// Type and permissions of its inode (`st_mode` of inode(7)).
     pub(super) mode: u32,
+    /// True if the offset was the position of the open file, which the call moves.
+    pub(super) at_position: bool,
+    /// True if writes go to the end, by the flags of the open file.
+    pub(super) appends: bool,
+    /// True if the server of a FUSE mount moves the data.
+    pub(super) by_fuse: bool,
+    pub(super) offset: Option<u64>,
+    pub(super) length: Option<u64>,
+    /// Flags of the call.
+    pub(super) flags: u32,
+    pub(super) descriptor: i32,
 }
 
-/// Identity of an open file as long as the message is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct OpenId {
-    /// Address in the kernel's memory.
-    pub(super) address: u64,
-    /// Number of its inode in the kernel, which for files is not always that of stat(2).
-    pub(super) inode: u64,
+/// The return of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Returned {
+    /// A value, or a negative errno.
+    pub(super) result: i64,
+    /// The position of the open file after a write that appends.
+    pub(super) position: Option<u64>,
+}
+
+/// A call in which a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InCall {
+    pub(super) arguments: [u64; 6],
+    /// The files of its descriptors ([`waited_for`](super::syscalls::waited_for)).
+    pub(super) files: [Option<WaitedFile>; 2],
+}
+
+/// The file of a descriptor of such a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WaitedFile {
+    pub(super) inode: Inode,
+    /// Type and permissions of its inode; no type: it is an object of the kernel.
+    pub(super) mode: u32,
 }
 
 /// In the part after the header of a sample of perf: offsets of the time, and of the length of the rest.

@@ -108,7 +108,7 @@ mod tests {
             at: 0,
             tid,
             number: 0,
-            what: What::Returns(1),
+            what: What::Moved(1),
         };
         vec![sample; count]
     }

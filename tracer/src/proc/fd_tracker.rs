@@ -20,7 +20,7 @@ use super::tracepoints::Called;
 use super::unmounted::{NameChange, Open, UnmountedFiles};
 use super::views::Views;
 use crate::file_table::FileTable;
-use crate::kernel::Descriptions;
+use crate::kernel::FoundFiles;
 
 /// Flags of mount(2) that mount nothing.
 const CHANGES_MOUNT: u64 =
@@ -42,8 +42,6 @@ pub(crate) struct FdTracker {
     recorder: Recorder,
     channels: Channels,
     unmounted: UnmountedFiles,
-    /// Receiver of the kinds of files that descriptors stand for.
-    descriptions: Option<Descriptions>,
     by: By,
     /// Calls whose return is awaited, by thread.
     pending: HashMap<u32, Pending>,
@@ -77,7 +75,7 @@ impl FdTracker {
         files: Arc<FileTable>,
         views: Views,
         by: By,
-        descriptions: Option<Descriptions>,
+        found_files: Option<FoundFiles>,
     ) -> FdTracker {
         let follows = by != By::Snapshots;
         let mut channels = Channels::new(registry, recorder.clone());
@@ -86,15 +84,7 @@ impl FdTracker {
         }
         FdTracker {
             channels,
-            unmounted: UnmountedFiles::new(
-                host,
-                files,
-                &recorder,
-                views,
-                descriptions.clone(),
-                follows,
-            ),
-            descriptions,
+            unmounted: UnmountedFiles::new(host, files, &recorder, views, found_files, follows),
             recorder,
             by,
             pending: HashMap::new(),
@@ -234,9 +224,6 @@ impl FdTracker {
 
     fn reported_channels(&mut self, tracee: Tracee, called: &Called, now: u64) {
         self.channels.reported(tracee, called, now);
-        if let Some(descriptions) = &self.descriptions {
-            descriptions.came_by(tracee, called, now);
-        }
     }
 
     fn removing(&mut self, tracee: Tracee, directory: Option<i32>, path: u64) -> Option<Pending> {
@@ -250,9 +237,6 @@ impl FdTracker {
 
     fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
         self.channels.made(tracee, descriptors, now);
-        if let Some(descriptions) = &self.descriptions {
-            descriptions.made(tracee, descriptors, now);
-        }
     }
 
     fn opened(&mut self, tracee: Tracee, fd: i32, open: &Open, now: u64) {
@@ -264,8 +248,7 @@ impl FdTracker {
         } else {
             // The kernel reports no path of more than a page.
             let path = links::target(tracee.tid, fd).unwrap_or_default();
-            self.unmounted
-                .opened(tracee, fd, open, &path, &attributes, now);
+            self.unmounted.opened(tracee, open, &path, &attributes, now);
         }
     }
 }
@@ -362,9 +345,6 @@ impl Observer for FdTracker {
         if let (Pending::Connect(fd, address), true) = (&pending, in_progress) {
             if let Some(address) = sockets::address_at(tracee.tid, *address) {
                 self.channels.connecting(tracee, *fd, address, now);
-                if let Some(descriptions) = &self.descriptions {
-                    descriptions.made(tracee, &[*fd], now);
-                }
             }
             return;
         }

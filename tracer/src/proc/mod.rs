@@ -45,7 +45,7 @@ use crate::bpf::traced_pids::TracedPids;
 
 pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
-pub(crate) use ptrace::{clone_flags, seize};
+pub(crate) use ptrace::seize;
 pub(crate) use reading::{numbers_agree, tracer_of};
 
 /// Checks that eBPF programs can report processes here.

@@ -169,11 +169,6 @@ pub(super) fn stack_pointer(tid: u32) -> Option<u64> {
     registers(tid).map(|registers| stack_of(&registers))
 }
 
-/// True if a stopped task runs code of the architecture that flowtrace is built for.
-pub(crate) fn is_native(tid: u32) -> bool {
-    registers(tid).is_some()
-}
-
 /// Flags of the clone(2), clone3(2) or the like that a task is stopped in (`CLONE_NEWPID` and others).
 /// `None`: not known on this architecture, or for this kind of program.
 pub(crate) fn clone_flags(tid: u32) -> Option<u64> {

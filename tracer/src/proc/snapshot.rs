@@ -7,7 +7,6 @@ use super::descriptors::Descriptor;
 use super::exec_reads::{ExecReads, Programs};
 use super::pipe_content::Found;
 use super::reading::Traffic;
-use super::sampler::objects::Target;
 use crate::stat::Attributes;
 
 mod live;
@@ -52,14 +51,6 @@ pub(crate) trait ProcessSnapshot {
     fn lacks_channels(&self) -> bool {
         false
     }
-    /// At a fork: true if the new process shares the table of descriptors. `None`: not reported.
-    fn shares_descriptors(&self) -> Option<bool> {
-        None
-    }
-    /// True if the calls of the program have the numbers of this architecture.
-    fn is_native(&self) -> bool;
-    /// The kind of file that descriptor `fd` stands for; `None`: it is closed, or not known.
-    fn stands_for(&self, fd: i32) -> Option<Target>;
     /// The unread bytes of the pipe that the process may read from as descriptor `fd`; `None`: more may come.
     fn left(&self, fd: i32) -> Option<Found>;
     /// The bytes that the first thread has read and written so far, if it is the only one.

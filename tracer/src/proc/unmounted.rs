@@ -21,7 +21,8 @@ use super::observer::Tracee;
 use super::topology::UNNAMED;
 use super::views::Views;
 use crate::file_table::FileTable;
-use crate::kernel::Descriptions;
+use crate::kernel::FoundFiles;
+use crate::opens;
 use crate::stat::Attributes;
 
 mod inherited;
@@ -44,11 +45,11 @@ pub(crate) struct UnmountedFiles {
     host: HostId,
     files: Arc<FileTable>,
     ring: CallRing,
-    /// Receiver of the kinds of files that descriptors stand for.
-    descriptions: Option<Descriptions>,
+    /// Receiver of the files that are found.
+    found_files: Option<FoundFiles>,
     views: Views,
-    /// System files by path; `None`: there is none.
-    system: HashMap<OsString, Option<FileId>>,
+    /// System files by path, with their inodes; `None`: there is none.
+    system: HashMap<OsString, Option<(FileId, opens::Inode)>>,
     /// Other files by path, to follow renames.
     names: HashMap<PathBuf, FileId>,
     /// Device and inode of these files, and their size when last seen.
@@ -60,8 +61,8 @@ pub(crate) struct UnmountedFiles {
     inodes: HashMap<Inode, FileId>,
     /// Files that programs inherited open, where nothing else records their calls.
     inherited: Option<InheritedFiles>,
-    /// Receiver of the files that the first program of the run has open; `None` once it has begun.
-    first: Option<Descriptions>,
+    /// True once the first program of the run has begun.
+    has_begun: bool,
 }
 
 /// Identity of an inode as the kernel reports it: device, number, and generation where the filesystem has
@@ -71,6 +72,14 @@ type Inode = (u64, u64, Option<u32>);
 /// Identity from reported attributes.
 fn inode(attributes: &Attributes) -> Inode {
     (attributes.dev, attributes.ino, attributes.generation)
+}
+
+/// The same without the generation: each open says anew which file it is.
+fn identity(attributes: &Attributes) -> opens::Inode {
+    opens::Inode {
+        device: attributes.dev,
+        number: attributes.ino,
+    }
 }
 
 /// A name that may not be looked up ([`near`]).
@@ -92,16 +101,16 @@ impl UnmountedFiles {
         files: Arc<FileTable>,
         recorder: &Recorder,
         views: Views,
-        descriptions: Option<Descriptions>,
+        found_files: Option<FoundFiles>,
         follows: bool,
     ) -> UnmountedFiles {
         UnmountedFiles {
             host,
             files,
             ring: recorder.call_ring(),
-            inherited: (follows && descriptions.is_none()).then(InheritedFiles::default),
-            first: descriptions.clone(),
-            descriptions,
+            inherited: (follows && found_files.is_none()).then(InheritedFiles::default),
+            has_begun: false,
+            found_files,
             views,
             system: HashMap::new(),
             names: HashMap::new(),
@@ -112,13 +121,13 @@ impl UnmountedFiles {
     }
 
     /// True if this open needs no check of its result, because it concerns no unmounted file or was recorded
-    /// by its name alone. `result`: its descriptor, where it was made already.
+    /// by its name alone. `reported`: the inode that it gave, where the kernel reported it.
     pub(crate) fn is_settled(
         &mut self,
         tracee: Tracee,
         path: &OsStr,
         flags: u32,
-        result: Option<i32>,
+        reported: Option<opens::Inode>,
         now: u64,
     ) -> bool {
         let bytes = path.as_bytes();
@@ -142,13 +151,8 @@ impl UnmountedFiles {
                 Err(Unseen) => return false,
             },
         };
-        if let Some(file) = file {
-            if let Some(descriptions) = &self.descriptions {
-                match result {
-                    Some(fd) => descriptions.opened(tracee.tid, fd, file, flags, now),
-                    None => descriptions.opens(tracee.tid, file, flags, now),
-                }
-            }
+        if let Some((file, inode)) = file {
+            self.report(reported.unwrap_or(inode), file, now);
             self.record(tracee, Op::Open, file, flags, (now, now));
         }
         true
@@ -173,7 +177,11 @@ impl UnmountedFiles {
     }
 
     /// `Err`: the name may not be looked up.
-    fn system_file(&mut self, path: &OsStr, now: u64) -> Result<Option<FileId>, Unseen> {
+    fn system_file(
+        &mut self,
+        path: &OsStr,
+        now: u64,
+    ) -> Result<Option<(FileId, opens::Inode)>, Unseen> {
         if self.system.len() >= REMEMBERED {
             self.system.clear();
         }
@@ -182,7 +190,10 @@ impl UnmountedFiles {
             Found::Nothing => None,
             Found::Unknown => return Err(Unseen),
         };
-        let file = found.map(|attributes| self.files.opened(&attributes, path, self.host, now));
+        let file = found.map(|attributes| {
+            let file = self.files.opened(&attributes, path, self.host, now);
+            (file, identity(&attributes))
+        });
         self.system.insert(path.to_owned(), file);
         Ok(file)
     }
@@ -212,7 +223,6 @@ impl UnmountedFiles {
     pub(crate) fn opened(
         &mut self,
         tracee: Tracee,
-        fd: i32,
         open: &Open,
         path: &Path,
         attributes: &Attributes,
@@ -224,23 +234,28 @@ impl UnmountedFiles {
             creates: Some(creates),
             ..*open
         };
-        self.record_open(tracee, fd, &open, path, attributes, now);
+        if let Some(file) = self.record_open(tracee, &open, path, attributes, now) {
+            self.report(identity(attributes), file, now);
+        }
+    }
+
+    /// Reports that an inode is this file from now on.
+    fn report(&self, inode: opens::Inode, file: FileId, now: u64) {
+        if let Some(found_files) = &self.found_files {
+            found_files.found(inode, file, now);
+        }
     }
 
     /// Records an open of which is known whether it made the file. Returns the file, if it is unmounted.
     fn record_open(
         &mut self,
         tracee: Tracee,
-        fd: i32,
         open: &Open,
         path: &Path,
         attributes: &Attributes,
         now: u64,
     ) -> Option<FileId> {
         let file = self.found(path, attributes, open.flags, now)?;
-        if let Some(descriptions) = &self.descriptions {
-            descriptions.opened(tracee.tid, fd, file, open.flags, now);
-        }
         let op = if open.creates == Some(true) {
             Op::Create
         } else {
@@ -301,7 +316,8 @@ impl UnmountedFiles {
         self.seen(file, attributes);
         let is_system = is_system_path(name.as_bytes());
         if is_system {
-            self.system.insert(name.to_owned(), Some(file));
+            let inode = identity(attributes);
+            self.system.insert(name.to_owned(), Some((file, inode)));
         }
         // A file made where the machine has its system files may be a result, and grows.
         let is_named = !is_system || !is_plain_read(flags);

@@ -145,8 +145,7 @@ impl Run<'_> {
         let without_ptrace = watched::without_ptrace(self.options);
         // At the same time as the making of the trace: either takes some ms.
         let (topology, calls) = (self.options.topology, self.kernel.is_some());
-        let waits = self.options.sample_hertz > 0;
-        let start = move || EbpfEvents::start(root.as_raw() as u32, topology, calls, waits);
+        let start = move || EbpfEvents::start(root.as_raw() as u32, topology, calls);
         let events =
             watched::are_reported(self.options, without_ptrace).then(|| thread::spawn(start));
         let RunOptions {
@@ -179,7 +178,9 @@ impl Run<'_> {
         });
         let namespaces = live.as_ref().map(Live::namespaces);
         // This, too, takes the kernel some ms.
-        let scheduler = (calls && waits).then(|| Scheduler::open().ok()).flatten();
+        let scheduler = (calls && self.options.sample_hertz > 0)
+            .then(|| Scheduler::open().ok())
+            .flatten();
         let events = events.and_then(|events| events.join().ok().flatten());
         // Lifetimes alone are less than ptrace reports.
         let events =

@@ -255,7 +255,7 @@ impl Adapter {
             .end(started, event(Op::CopyFrom, from_id, copy.off_in), value);
         self.log
             .end(started, event(Op::CopyTo, to_id, copy.off_out), value);
-        if let (Some(kernel), Ok(_)) = (self.kernel_layer(), &result) {
+        if let (Some((kernel, _)), Ok(_)) = (self.kernel_layer(), &result) {
             kernel.note(Note {
                 at: self.log.now(),
                 tid: req.who.tid,

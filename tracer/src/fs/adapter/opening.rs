@@ -12,7 +12,7 @@ use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
-use crate::opens::{Note, Noted, OpenedFile, Opens};
+use crate::opens::{Inode, Note, Noted, Opens};
 use nix::Result;
 
 impl Adapter {
@@ -145,10 +145,11 @@ impl Adapter {
         }
     }
 
-    /// The layer that records the data that the kernel serves, if there is one.
-    pub(super) fn kernel_layer(&self) -> Option<&Opens> {
+    /// The layer that records the data that the kernel serves, if there is one, and the device of this mount.
+    pub(super) fn kernel_layer(&self) -> Option<(&Opens, u64)> {
         let is_used = self.shared.layer == FileLayer::Kernel;
-        self.kernel.as_deref().filter(|_| is_used)
+        let layer = self.kernel.as_ref().filter(|_| is_used);
+        layer.map(|(opens, device)| (&**opens, *device))
     }
 
     /// Reports an open file to the kernel layer, if there is one. Returns true if that layer records its
@@ -161,22 +162,18 @@ impl Adapter {
         may_pass: bool,
         by_kernel: bool,
     ) -> bool {
-        let Some(kernel) = self.kernel_layer() else {
+        let Some((kernel, device)) = self.kernel_layer() else {
             return false;
         };
         let passes = by_kernel || may_pass && kernel.may_pass(started.caller, flags);
         // A program that is executed has no descriptor in a process.
         if !open.is_program {
-            let opened = OpenedFile {
-                file: open.node.recorded(),
-                flags,
-                by_fuse: !passes,
-                number: Some(self.passthrough.number(&open.node.key)),
-            };
+            let number = self.passthrough.number(&open.node.key);
+            let inode = Inode { device, number };
             kernel.note(Note {
                 at: self.log.now(),
                 tid: started.tid,
-                what: Noted::Opened(opened),
+                what: Noted::Opened(inode, open.node.recorded()),
             });
         }
         passes

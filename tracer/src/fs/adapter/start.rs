@@ -34,7 +34,7 @@ impl Served {
         wanted: Wanted,
         passthrough: Arc<Passthrough>,
         log: Arc<Log>,
-        kernel: Option<Arc<Opens>>,
+        kernel: Option<(Arc<Opens>, u64)>,
         users_of_rings: Arc<crate::rings::Rings>,
     ) -> io::Result<Served> {
         let largest_request = handshake::largest_request();

@@ -3,38 +3,49 @@
 /// Numbers of calls are below; those of the other architecture are recorded with this offset.
 pub(super) const NUMBERS: usize = 512;
 
-/// Flags of a call in the map `wanted`.
-pub(super) const ENTERS: u8 = 1;
-pub(super) const RETURNS: u8 = 2;
-/// In addition to [`ENTERS`]: only its first three arguments matter.
-pub(super) const SHORT: u8 = 4;
-/// Its second argument is the address of lengths, whose number is the third; or of a message with lengths.
-pub(super) const VECTOR: u8 = 8;
-pub(super) const MESSAGE: u8 = 16;
-/// The second and fourth arguments, or the third, are addresses of offsets.
-pub(super) const OFFSETS: u8 = 32;
-pub(super) const OFFSET: u8 = 64;
-/// It moves data.
-pub(super) const DATA: u8 = 128;
+/// How a call moves data (`struct call_arguments`): flags, then the arguments with the first descriptor, the second
+/// one, their places, the length and the flags.
+pub(super) const CALL_ARGUMENTS: usize = 8;
+pub(super) const MOVES_DATA: u8 = 1;
+pub(super) const WRITES: u8 = 2;
+pub(super) const VECTOR: u8 = 4;
+pub(super) const MESSAGE: u8 = 8;
+pub(super) const MESSAGES: u8 = 16;
+pub(super) const PLACE_IS_OFFSET: u8 = 32;
+pub(super) const MINUS_ONE_IS_POSITION: u8 = 64;
+/// There is no such argument.
+pub(super) const NO_ARGUMENT: u8 = 7;
 
-/// A slot: time, id of the thread, mark, and words: arguments, the result, or of a message the descriptor, the address
-/// of its open file, and number and mode of the inode; or the bytes of several messages.
+/// A slot: time, id of the thread, mark; and the use of a file, or the result.
 pub(super) const AT: usize = 0;
 pub(super) const TID: usize = 8;
-pub(super) const WORDS: usize = 16;
+pub(super) const USE: usize = 16;
 /// The mark: the number of the call, and in the bits above it the kind.
 pub(super) const KIND_BITS: u32 = 10;
 pub(super) const ENTRY: u16 = 1;
-/// The first three arguments alone.
-pub(super) const SHORT_ENTRY: u16 = 2;
-/// A call of the other architecture.
-pub(super) const FOREIGN_ENTRY: u16 = 3;
-pub(super) const RETURN: u16 = 4;
-pub(super) const CARRIED: u16 = 5;
-pub(super) const MOVED: u16 = 6;
-/// Arguments of a call, and of a short entry.
-pub(super) const SIX: usize = 6;
-pub(super) const THREE: usize = 3;
+pub(super) const OTHER_ENTRY: u16 = 2;
+pub(super) const RETURN: u16 = 3;
+pub(super) const MOVED: u16 = 4;
+/// Of a return, in the place of the use.
+pub(super) const RESULT: usize = 16;
+pub(super) const POSITION: usize = 24;
+
+/// The use of a file (`struct file_use`).
+pub(super) mod file_use {
+    pub(in super::super) const FILE: usize = 0;
+    pub(in super::super) const INODE: usize = 8;
+    pub(in super::super) const DEVICE: usize = 16;
+    pub(in super::super) const MODE: usize = 20;
+    pub(in super::super) const USES: usize = 22;
+    pub(in super::super) const OFFSET: usize = 24;
+    pub(in super::super) const LENGTH: usize = 32;
+    pub(in super::super) const FLAGS: usize = 40;
+    pub(in super::super) const DESCRIPTOR: usize = 44;
+    /// Bits of its member `uses`.
+    pub(in super::super) const AT_POSITION: u16 = 1;
+    pub(in super::super) const APPENDS: u16 = 2;
+    pub(in super::super) const BY_FUSE: u16 = 4;
+}
 
 /// The constants of the programs (`config`).
 #[repr(C)]
@@ -68,12 +79,18 @@ pub(super) mod switch {
     pub(in super::super) const IS_DONE: u32 = u32::MAX - 1;
 }
 
-/// In addition, the call in which the thread waits: its number, a flag for the other architecture, and
-/// registers that may hold its arguments.
+/// In addition, the call in which the thread waits: its number, a flag for the other architecture, registers that
+/// may hold its arguments, and the files of two descriptors.
 pub(super) mod waiting {
     pub(in super::super) const NUMBER: usize = 0;
     pub(in super::super) const FOREIGN: usize = 8;
     pub(in super::super) const REGISTERS: usize = 16;
+    pub(in super::super) const FILES: usize = 104;
+    /// A file (`struct waited_file`).
+    pub(in super::super) const INODE: usize = 0;
+    pub(in super::super) const DEVICE: usize = 8;
+    pub(in super::super) const MODE: usize = 12;
+    pub(in super::super) const FILE_BYTES: usize = 16;
     /// Places of the arguments among the registers bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di; and those of a call
     /// of the other architecture.
     pub(in super::super) const ARGUMENTS: [usize; 6] = [10, 9, 8, 3, 5, 4];
@@ -94,7 +111,33 @@ mod tests {
         assert_eq!(of_slot("at"), Some((AT, 8)));
         assert_eq!(of_slot("tid"), Some((TID, 4)));
         assert_eq!(of_slot("mark"), Some((TID + 4, 4)));
-        assert_eq!(of_slot("words"), Some((WORDS, 8 * SIX)));
+        assert_eq!(of_slot("use"), Some((USE, 48)));
+        assert_eq!(of_slot("result"), Some((RESULT, 8)));
+        assert_eq!(of_slot("position"), Some((POSITION, 8)));
+        let of = |member| object.types().extent("file_use", member);
+        assert_eq!(of("file"), Some((file_use::FILE, 8)));
+        assert_eq!(of("inode"), Some((file_use::INODE, 8)));
+        assert_eq!(of("device"), Some((file_use::DEVICE, 4)));
+        assert_eq!(of("mode"), Some((file_use::MODE, 2)));
+        assert_eq!(of("uses"), Some((file_use::USES, 2)));
+        assert_eq!(of("offset"), Some((file_use::OFFSET, 8)));
+        assert_eq!(of("length"), Some((file_use::LENGTH, 8)));
+        assert_eq!(of("flags"), Some((file_use::FLAGS, 4)));
+        assert_eq!(of("descriptor"), Some((file_use::DESCRIPTOR, 4)));
+        let of = |member| object.types().extent("call_arguments", member);
+        let members = [
+            "how",
+            "first",
+            "second",
+            "place",
+            "second_place",
+            "length",
+            "flags",
+        ];
+        for (place, member) in members.into_iter().enumerate() {
+            assert_eq!(of(member), Some((place, 1)), "{member}");
+        }
+        assert_eq!(object.types().size("call_arguments"), Some(CALL_ARGUMENTS));
         assert_eq!(
             object.types().size("slot"),
             Some(crate::bpf::per_cpu_rings::SLOT)
@@ -118,5 +161,10 @@ mod tests {
         assert_eq!(of("number"), Some((waiting::NUMBER, 8)));
         assert_eq!(of("is_compat"), Some((waiting::FOREIGN, 8)));
         assert_eq!(of("registers"), Some((waiting::REGISTERS, 88)));
+        assert_eq!(of("files"), Some((waiting::FILES, 2 * waiting::FILE_BYTES)));
+        let of = |member| object.types().extent("waited_file", member);
+        assert_eq!(of("inode"), Some((waiting::INODE, 8)));
+        assert_eq!(of("device"), Some((waiting::DEVICE, 4)));
+        assert_eq!(of("mode"), Some((waiting::MODE, 4)));
     }
 }

@@ -5,15 +5,15 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::dropped::Dropped;
 use super::ring_size;
-use super::sample::{Carried, OpenId, Sample, What, bytes};
+use super::sample::{FileUse, Returned, Sample, What, bytes};
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
 use crate::bpf::per_cpu_rings::{PerCpuRings, SLOT};
 use crate::bpf::tail_call::TailCall;
 use crate::bpf::traced_pids::TracedPids;
 use crate::bpf::{Map, attach};
+use crate::opens::Inode;
 
 mod blocked;
 mod layout;
@@ -31,8 +31,6 @@ const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
 pub(super) struct Options {
     /// Bytes of each ring, a power of 2 of pages.
     pub(super) size: usize,
-    /// Records also entries of calls that may block.
-    pub(super) blocking: bool,
     /// Stops threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is
     /// to take it away when there is free space again.
     pub(super) throttles: bool,
@@ -47,12 +45,11 @@ pub(crate) struct CallSource {
     rings: PerCpuRings,
     /// The map that processes are to be entered into; `None`: other programs do so.
     processes: Option<TracedPids>,
-    wanted: Map,
     lost: Map,
     /// Used fraction of the fullest ring at the last read.
     used: f64,
-    /// Losses up to the last read: entries of calls that move data, returns, other entries.
-    known: [u64; 3],
+    /// Losses up to the last read: entries of calls, returns.
+    known: [u64; 2],
     tail_call: TailCall,
     /// Descriptors of the programs and their links, which live as long as these are open.
     owned: Vec<OwnedFd>,
@@ -60,14 +57,13 @@ pub(crate) struct CallSource {
 
 impl CallSource {
     /// Records the calls of process `pid`, which has not run its program yet, and of all that it will fork,
-    /// where each process is stopped by ptrace when it is reported; `blocking`: also calls that may block.
+    /// where each process is stopped by ptrace when it is reported.
     ///
     /// # Errors
     /// When the kernel refuses the programs.
-    pub(crate) fn of_ptraced(pid: u32, blocking: bool) -> io::Result<CallSource> {
+    pub(crate) fn of_ptraced(pid: u32) -> io::Result<CallSource> {
         let options = Options {
             size: ring_size::of_calls()?,
-            blocking,
             throttles: !may_drop(),
             are_named: false,
         };
@@ -79,10 +75,9 @@ impl CallSource {
     ///
     /// # Errors
     /// When the kernel refuses the programs.
-    pub(crate) fn of_traced(traced: TracedPids, blocking: bool) -> io::Result<CallSource> {
+    pub(crate) fn of_traced(traced: TracedPids) -> io::Result<CallSource> {
         let options = Options {
             size: ring_size::of_calls()?,
-            blocking,
             throttles: false,
             are_named: true,
         };
@@ -96,7 +91,6 @@ impl CallSource {
     pub(super) fn open(traced: TracedPids, options: Options) -> io::Result<CallSource> {
         let Options {
             size,
-            blocking,
             throttles,
             are_named,
         } = options;
@@ -112,27 +106,25 @@ impl CallSource {
                 0
             },
         };
-        let (config, numbers) = (config.bytes(), wanted::numbers(blocking));
+        let (config, calls) = (config.bytes(), wanted::calls());
         let mut uses = vec![
             ("tail_call", Use::Shared(tail_call.as_fd())),
-            ("walks", Use::Entries(cpus)),
             (".rodata", Use::Value(&config)),
-            (".bss.wanted", Use::Value(&numbers)),
+            (".bss.calls", Use::Value(&calls)),
         ];
         uses.extend(rings.uses());
         uses.extend(traced.uses());
         let mut loaded = objects::open(Source::Calls)?.load(&["entries", "returns"], &uses)?;
         let links = loaded.programs.iter().map(attach);
         let mut owned = links.collect::<io::Result<Vec<_>>>()?;
-        let (wanted, lost) = (loaded.map(".bss.wanted")?, loaded.map(".bss.lost")?);
+        let lost = loaded.map(".bss.lost")?;
         owned.extend(loaded.programs);
         Ok(CallSource {
             rings,
             processes: (!are_named).then_some(traced),
-            wanted,
             lost,
             used: 0.0,
-            known: [0; 3],
+            known: [0; 2],
             tail_call,
             owned,
         })
@@ -141,12 +133,6 @@ impl CallSource {
     /// The tail call after each return.
     pub(crate) fn tail_call(&self) -> &TailCall {
         &self.tail_call
-    }
-
-    /// Records no calls any more that only may block.
-    pub(super) fn leave_out_blocking(&self) {
-        // If that fails, more is recorded than is needed.
-        let _ = self.wanted.put(0, &wanted::numbers(false));
     }
 
     /// All descriptors that keep the programs at their tracepoints.
@@ -192,10 +178,9 @@ impl CallSource {
         self.used > MUCH
     }
 
-    /// Numbers of lost entries of calls so far, at the last read: of those that move data, and of others.
-    pub(super) fn lost_entries(&self) -> Dropped {
-        let [data, _, others] = self.known;
-        Dropped { data, others }
+    /// Number of lost entries of calls so far, at the last read.
+    pub(super) fn lost_entries(&self) -> u64 {
+        self.known[0]
     }
 }
 
@@ -205,44 +190,52 @@ fn may_drop() -> bool {
 
 /// Decodes a record of a program. `None`: an unknown kind.
 fn decode(mark: u16, record: &[u8; SLOT]) -> Option<Sample> {
-    let word = |at: usize| bytes(record, at).map(u64::from_ne_bytes);
-    let of_rest = |n: usize| word(layout::WORDS + 8 * n);
     let number = u32::from(mark) & ((1 << layout::KIND_BITS) - 1);
     let what = match mark >> layout::KIND_BITS {
-        kind @ (layout::ENTRY | layout::SHORT_ENTRY | layout::FOREIGN_ENTRY) => {
-            // The other words have the former content of the slot.
-            let count = match kind {
-                layout::SHORT_ENTRY => layout::THREE,
-                _ => layout::SIX,
-            };
-            let mut arguments = [0; layout::SIX];
-            for (n, argument) in arguments[..count].iter_mut().enumerate() {
-                *argument = of_rest(n)?;
-                if kind == layout::FOREIGN_ENTRY {
-                    // The other architecture has registers of 32 bits.
-                    *argument &= u64::from(u32::MAX);
-                }
-            }
-            What::Enters(arguments)
-        }
-        layout::RETURN => What::Returns(of_rest(0)?.cast_signed()),
-        layout::MOVED => What::Moved(of_rest(0)?),
-        layout::CARRIED => What::Carries(Carried {
-            fd: of_rest(0)?,
-            open: OpenId {
-                address: of_rest(1)?,
-                inode: of_rest(2)?,
-            },
-            mode: of_rest(3)? as u32,
+        layout::ENTRY => What::Enters(file_use(record)?),
+        layout::OTHER_ENTRY => What::AlsoUses(file_use(record)?),
+        layout::RETURN => What::Returns(Returned {
+            result: word(record, layout::RESULT)?.cast_signed(),
+            position: known(word(record, layout::POSITION)?),
         }),
+        layout::MOVED => What::Moved(word(record, layout::RESULT)?),
         _ => return None,
     };
     Some(Sample {
-        at: word(layout::AT)?,
+        at: word(record, layout::AT)?,
         tid: bytes(record, layout::TID).map(u32::from_ne_bytes)?,
         number,
         what,
     })
+}
+
+fn file_use(record: &[u8; SLOT]) -> Option<FileUse> {
+    use layout::{USE, file_use as of};
+    let half = |at: usize| bytes(record, USE + at).map(u32::from_ne_bytes);
+    let quarter = |at: usize| bytes(record, USE + at).map(u16::from_ne_bytes);
+    let word = |at: usize| word(record, USE + at);
+    let uses = quarter(of::USES)?;
+    Some(FileUse {
+        file: word(of::FILE)?,
+        inode: Inode::reported(half(of::DEVICE)?, word(of::INODE)?),
+        mode: quarter(of::MODE)?.into(),
+        at_position: uses & of::AT_POSITION != 0,
+        appends: uses & of::APPENDS != 0,
+        by_fuse: uses & of::BY_FUSE != 0,
+        offset: known(word(of::OFFSET)?),
+        length: known(word(of::LENGTH)?),
+        flags: half(of::FLAGS)?,
+        descriptor: half(of::DESCRIPTOR)?.cast_signed(),
+    })
+}
+
+fn word(record: &[u8], at: usize) -> Option<u64> {
+    bytes(record, at).map(u64::from_ne_bytes)
+}
+
+/// A number for which the programs write `UNKNOWN` if they do not know it.
+fn known(number: u64) -> Option<u64> {
+    (number != u64::MAX).then_some(number)
 }
 
 #[cfg(test)]

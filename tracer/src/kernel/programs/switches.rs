@@ -10,7 +10,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::blocked::{self, recorded_anyway};
+use super::blocked;
 use super::layout::switch::{AT, BYTES, EXIT_STATE, IS_DONE, IS_WAKING, NEXT, RAN, STATE, TID};
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
@@ -64,11 +64,11 @@ impl Switches {
             }
         }
         let names: Vec<String> = (0..NAMED).map(|cpu| format!("ring_{cpu}")).collect();
-        let (config, recorded) = ([u8::from(is_named)], recorded_anyway());
+        let (config, descriptors) = ([u8::from(is_named)], blocked::descriptors());
         let mut uses = vec![
             ("all_rings", Use::Shared(all.as_fd())),
             (".rodata", Use::Value(&config)),
-            (".bss.recorded_calls", Use::Value(&recorded)),
+            (".bss.descriptors", Use::Value(&descriptors)),
         ];
         uses.extend(names.iter().enumerate().map(|(cpu, name)| {
             let ring = rings.get(cpu).unwrap_or(last);

@@ -2,9 +2,8 @@
 //! with the call, the object of the wait, and the thread that ended it.
 //!
 //! A thread is blocked from a `sched_switch` in another state than ready until a `sched_waking` names it, and
-//! runs from the switch to it on. The call is the last one that it entered, or the one recorded with the
-//! switch. The table of the follower has the files of its descriptors, and /proc those of descriptors that
-//! are missing in the table.
+//! runs from the switch to it on. The record of a switch names the call that the thread is in, and the files of
+//! its descriptors; /proc has those of calls that wait for several.
 //!
 //! The states of all threads of the machine are kept: a new thread has had some by the time that the tracer
 //! gets its event.
@@ -15,18 +14,18 @@ use flowtrace_schema::{Activity, Record, SampleRecord, SampledTotals, Tid, Upid,
 
 use super::by_id::ById;
 use super::feed::Change;
+use super::sample::InCall;
 use super::sched::state;
-use super::syscalls::is_foreign;
 use crate::proc::observer::ChannelLookup;
 
-mod descriptors;
+mod files;
 mod phases;
 mod reason;
 mod rows;
 mod storage;
 mod tree;
 
-pub(super) use descriptors::Descriptors;
+pub(super) use files::Files;
 use reason::{Blocked, Reason};
 use rows::{Interval, Rows};
 use storage::{Parts, Requests};
@@ -68,8 +67,6 @@ struct Process {
     tids: Vec<u32>,
     /// Threads that have not announced their end.
     live: usize,
-    /// True if its calls have the numbers of another architecture.
-    foreign: bool,
     /// Children that have announced their end, and are not reaped.
     ending: Vec<u32>,
     totals: SampledTotals,
@@ -84,8 +81,8 @@ struct Thread {
     ran_ns: Option<u64>,
     /// The thread that woke it while it was leaving its CPU: recorded before it has left.
     early: Option<Wakes>,
-    /// The call that it entered last.
-    call: Option<(u32, [u64; 6])>,
+    /// The call in which it waited last.
+    call: Option<(u32, InCall)>,
     /// The reason why it is blocked, once that was read.
     reason: Option<Reason>,
     /// The object found for its last wait for several descriptors.
@@ -135,65 +132,38 @@ impl Waits {
     }
 
     /// The tree changed.
-    pub(super) fn change(&mut self, at: u64, change: Change, descriptors: &dyn Descriptors) {
+    pub(super) fn change(&mut self, at: u64, change: Change, files: &dyn Files) {
         match change {
-            Change::Begins(tracee, native) => self.begin(tracee, None, !native, at),
-            Change::Forked { by, child, .. } => {
-                let foreign = self.processes.get(&by).is_some_and(|parent| parent.foreign);
-                self.begin(child, Some(by), foreign, at);
-            }
+            Change::Begins(tracee) => self.begin(tracee, None, at),
+            Change::Forked { by, child } => self.begin(child, Some(by), at),
             Change::Thread(tracee) => self.add(tracee, at),
-            Change::Executed(tracee, native) => self.executed(tracee, native, at, descriptors),
-            Change::CallCounts { .. }
-            | Change::Streams { .. }
-            | Change::Descriptor { .. }
-            | Change::Opened { .. }
-            | Change::Inherited { .. }
-            | Change::Ring(_)
-            | Change::AsyncIo(_) => {}
+            Change::Executed(tracee) => self.executed(tracee, at, files),
+            Change::CallCounts { .. } | Change::File { .. } | Change::MovesWithoutCalls(_) => {}
             Change::Stopped(tid) => self.job_control(tid, true),
             Change::Continued(tid) => self.job_control(tid, false),
-            Change::Ended(tid) => self.ended(tid, at, descriptors),
-            Change::Over(pid) => self.over(pid, at, descriptors),
+            Change::Ended(tid) => self.ended(tid, at, files),
+            Change::Over(pid) => self.over(pid, at, files),
         }
     }
 
     /// No more records come.
-    pub(super) fn finish(&mut self, at: u64, descriptors: &dyn Descriptors) {
+    pub(super) fn finish(&mut self, at: u64, files: &dyn Files) {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         for pid in pids {
-            self.over(pid, at, descriptors);
+            self.over(pid, at, files);
         }
     }
 
-    /// A thread begins a call.
-    pub(super) fn enters(
-        &mut self,
-        tid: u32,
-        number: u32,
-        arguments: [u64; 6],
-        descriptors: &dyn Descriptors,
-    ) {
-        let Some(thread) = self.threads.get_mut(&tid) else {
+    /// The thread is about to wait in this call, or outside of any.
+    pub(super) fn is_in(&mut self, tid: u32, call: Option<(u32, InCall)>, files: &dyn Files) {
+        let Some(thread) = self.threads.get(&tid) else {
             return;
         };
-        // It runs: a report of its next stop is still to come.
-        thread.stopped = false;
-        if matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None)) {
-            // Its switch to a CPU was not recorded: it was blocked in the call before.
-            let thread = &self.threads[&tid];
-            let reason = self.what(tid, thread, false, false, descriptors);
-            if let Some(thread) = self.threads.get_mut(&tid) {
-                (thread.reason, thread.call) = (Some(reason), Some((number, arguments)));
-            }
-        } else {
-            thread.call = Some((number, arguments));
-        }
-    }
-
-    /// The thread is in this call, or in none.
-    pub(super) fn is_in(&mut self, tid: u32, call: Option<(u32, [u64; 6])>) {
+        // Its switch to a CPU was not recorded: it was blocked in the call before.
+        let was_blocked = matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None));
+        let reason = was_blocked.then(|| self.what(tid, thread, false, false, files));
         if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.reason = reason.or(thread.reason.take());
             thread.call = call;
         }
     }
@@ -220,12 +190,12 @@ impl Waits {
     }
 
     /// The present interval of a thread is over.
-    fn close(&mut self, tid: u32, at: u64, wakes: Option<Wakes>, descriptors: &dyn Descriptors) {
+    fn close(&mut self, tid: u32, at: u64, wakes: Option<Wakes>, files: &dyn Files) {
         let Some(thread) = self.threads.get(&tid) else {
             return;
         };
         let mut waker = wakes.and_then(|wakes| self.waker(wakes, thread));
-        let reason = self.what(tid, thread, waker.is_some(), false, descriptors);
+        let reason = self.what(tid, thread, waker.is_some(), false, files);
         if matches!(reason.doing.activity, Activity::Tracer | Activity::Stopped) {
             waker = None;
         }
@@ -308,7 +278,7 @@ impl Waits {
 
     /// All records so far were applied: reads what blocked threads wait for, while they do, and records long
     /// intervals.
-    pub(super) fn settle(&mut self, now: u64, descriptors: &dyn Descriptors) {
+    pub(super) fn settle(&mut self, now: u64, files: &dyn Files) {
         let unsettled = |thread: &Thread| {
             thread.reason.is_none() && matches!(thread.phase, Phase::Blocked(_))
                 || now.saturating_sub(thread.recorded.map_or(thread.since, |(_, until)| until))
@@ -320,7 +290,7 @@ impl Waits {
             let Some(thread) = self.threads.get(&tid) else {
                 continue;
             };
-            let reason = self.what(tid, thread, false, true, descriptors);
+            let reason = self.what(tid, thread, false, true, files);
             let until = thread.recorded.map_or(thread.since, |(_, until)| until);
             let row = Interval {
                 from: thread.since,
@@ -332,9 +302,8 @@ impl Waits {
             let id = (now.saturating_sub(until) > RECORDED_NS).then(|| self.record(tid, &row, id));
             if let Some(thread) = self.threads.get_mut(&tid) {
                 thread.recorded = id.map(|id| (id, now)).or(thread.recorded);
-                if let (Phase::Blocked(_), Some((number, arguments))) = (thread.phase, thread.call)
-                {
-                    let key = (number, arguments[0], arguments[1]);
+                if let (Phase::Blocked(_), Some((number, call))) = (thread.phase, thread.call) {
+                    let key = (number, call.arguments[0], call.arguments[1]);
                     thread.polled = Some((key, reason.clone()));
                     thread.reason = Some(reason);
                 }
@@ -349,7 +318,7 @@ impl Waits {
         thread: &Thread,
         has_waker: bool,
         fresh: bool,
-        descriptors: &dyn Descriptors,
+        files: &dyn Files,
     ) -> Reason {
         let bits = match thread.phase {
             Phase::Running => return Activity::Running.into(),
@@ -361,9 +330,6 @@ impl Waits {
         if let Some(reason) = &thread.reason {
             return reason.clone().with_waker(has_waker);
         }
-        let foreign = self.processes.get(&thread.pid).is_some_and(|p| p.foreign);
-        // A call by int 0x80 is one of the other architecture, which its process is not.
-        let is_known = |&(number, _): &(u32, _)| is_foreign(number) == foreign;
         let blocked = Blocked {
             pid: thread.pid,
             tid,
@@ -371,11 +337,11 @@ impl Waits {
                 true => state::STOPPED,
                 false => bits,
             },
-            call: thread.call.filter(is_known),
+            call: thread.call,
             fresh,
             polled: thread.polled.as_ref(),
         };
-        let reason = blocked.reason(&*self.channels, descriptors);
+        let reason = blocked.reason(&*self.channels, files);
         reason.with_waker(has_waker)
     }
 }

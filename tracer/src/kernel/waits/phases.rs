@@ -1,11 +1,11 @@
 //! States of threads from records of the scheduler.
 
 use super::super::sample::{Sample, What};
-use super::{Descriptors, Phase, Waits, Wakes, state};
+use super::{Files, Phase, Waits, Wakes, state};
 
 impl Waits {
     /// The scheduler decided.
-    pub(in super::super) fn scheduled(&mut self, sample: &Sample, descriptors: &dyn Descriptors) {
+    pub(in super::super) fn scheduled(&mut self, sample: &Sample, files: &dyn Files) {
         let (tid, at) = (sample.tid, sample.at);
         match sample.what {
             What::Leaves {
@@ -14,16 +14,16 @@ impl Waits {
                 ran_ns,
             } => {
                 if tid != 0 {
-                    self.has_come(tid, ran_ns, at, descriptors);
-                    self.leaves(tid, state, at, descriptors);
+                    self.has_come(tid, ran_ns, at, files);
+                    self.leaves(tid, state, at, files);
                 }
                 if next != 0 {
-                    self.runs(next, at, descriptors);
+                    self.runs(next, at, files);
                 }
             }
             What::Woken { by, in_interrupt } => {
                 let wakes = Wakes { by, in_interrupt };
-                self.woken(tid, wakes, at, descriptors);
+                self.woken(tid, wakes, at, files);
             }
             What::Request {
                 stage,
@@ -37,8 +37,8 @@ impl Waits {
                 }
             }
             What::Enters(_)
+            | What::AlsoUses(_)
             | What::Returns(_)
-            | What::Carries(_)
             | What::Moved(_)
             | What::In(_)
             | What::InNoCall => {}
@@ -47,7 +47,7 @@ impl Waits {
 
     /// A thread that leaves a CPU has come to one. Where that was not recorded, as with the idle task of some
     /// virtual machines, its CPU time gives the time at which it came.
-    fn has_come(&mut self, tid: u32, ran_ns: Option<u64>, at: u64, descriptors: &dyn Descriptors) {
+    fn has_come(&mut self, tid: u32, ran_ns: Option<u64>, at: u64, files: &dyn Files) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
@@ -57,11 +57,11 @@ impl Waits {
         {
             let came = at.saturating_sub(now.saturating_sub(before));
             let came = came.max(thread.since);
-            self.runs(tid, came, descriptors);
+            self.runs(tid, came, files);
         }
     }
 
-    fn leaves(&mut self, tid: u32, state: u16, at: u64, descriptors: &dyn Descriptors) {
+    fn leaves(&mut self, tid: u32, state: u16, at: u64, files: &dyn Files) {
         let phase = match state & state::BLOCKED {
             0 => Phase::Runnable,
             dead if dead & state::DEAD != 0 => Phase::Dead,
@@ -74,7 +74,7 @@ impl Waits {
             };
             return;
         }
-        self.close(tid, at, None, descriptors);
+        self.close(tid, at, None, files);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.phase = phase;
             if phase == Phase::Runnable {
@@ -82,11 +82,11 @@ impl Waits {
             }
         }
         if phase == Phase::Dead {
-            self.has_died(tid, at, descriptors);
+            self.has_died(tid, at, files);
         }
     }
 
-    fn runs(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+    fn runs(&mut self, tid: u32, at: u64, files: &dyn Files) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             self.others.insert(tid, Phase::Running);
             return;
@@ -95,13 +95,15 @@ impl Waits {
         if thread.early.take().is_some() && matches!(thread.phase, Phase::Blocked(_)) {
             thread.phase = Phase::Runnable;
         }
-        self.close(tid, at, None, descriptors);
+        self.close(tid, at, None, files);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.phase = Phase::Running;
+            // A report of its next stop is still to come.
+            thread.stopped = false;
         }
     }
 
-    fn woken(&mut self, tid: u32, wakes: Wakes, at: u64, descriptors: &dyn Descriptors) {
+    fn woken(&mut self, tid: u32, wakes: Wakes, at: u64, files: &dyn Files) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             if let Some(phase @ Phase::Blocked(_)) = self.others.get_mut(&tid) {
                 *phase = Phase::Runnable;
@@ -112,7 +114,7 @@ impl Waits {
             Phase::Running => thread.early = Some(wakes),
             Phase::Blocked(_) => {
                 thread.early = None;
-                self.close(tid, at, Some(wakes), descriptors);
+                self.close(tid, at, Some(wakes), files);
                 if let Some(thread) = self.threads.get_mut(&tid) {
                     thread.phase = Phase::Runnable;
                 }

@@ -2,13 +2,14 @@
 
 use flowtrace_schema::{Activity, FileId};
 
+use super::super::sample::{InCall, WaitedFile};
 use super::super::sched::state;
-use super::super::syscalls::waited_in;
-use super::descriptors::Descriptors;
+use super::super::syscalls::{waited_for, waited_in};
+use super::files::Files;
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::calls::Waits;
-use crate::proc::sampler::doing::{Doing, in_call, is_timed};
-use crate::proc::sampler::objects::Holder;
+use crate::proc::sampler::doing::{self, Doing, is_timed};
+use crate::proc::sampler::objects::{Holder, Target};
 
 /// Activity of a thread, and its file if that is on a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +54,8 @@ pub(super) struct Blocked<'a> {
     pub(super) tid: u32,
     /// State in the record of the switch.
     pub(super) state: u16,
-    /// The call that it entered last.
-    pub(super) call: Option<(u32, [u64; 6])>,
+    /// The call in which it waits.
+    pub(super) call: Option<(u32, InCall)>,
     /// True if it still is blocked, so that its memory shows the object of the wait.
     pub(super) fresh: bool,
     /// The object that was found while it was still blocked, in a call with this number and these first
@@ -63,11 +64,7 @@ pub(super) struct Blocked<'a> {
 }
 
 impl Blocked<'_> {
-    pub(super) fn reason(
-        &self,
-        channels: &dyn ChannelLookup,
-        descriptors: &dyn Descriptors,
-    ) -> Reason {
+    pub(super) fn reason(&self, channels: &dyn ChannelLookup, files: &dyn Files) -> Reason {
         if self.state & state::TRACED != 0 {
             return Activity::Tracer.into();
         }
@@ -81,9 +78,10 @@ impl Blocked<'_> {
         } else {
             Activity::Other
         };
-        let Some((number, arguments)) = self.call else {
+        let Some((number, in_call)) = self.call else {
             return outside.into();
         };
+        let arguments = in_call.arguments;
         let call = waited_in(number);
         let is_futex = call.name == "futex";
         let mut file = None;
@@ -120,12 +118,18 @@ impl Blocked<'_> {
                     pid: self.pid,
                     tid: self.tid,
                 };
-                let targets = &mut |fd| {
-                    let (target, found) = descriptors.stands_for(self.tid, fd)?;
-                    file = file.or(found);
-                    Some(target)
+                let named = waited_for(number).map(|at| at.map(|at| arguments[at] as u32));
+                let targets = &mut |fd: i32| {
+                    let is_it = |named: &Option<u32>| *named == Some(fd.cast_unsigned());
+                    let Some(place) = named.iter().position(is_it) else {
+                        // One of several in memory.
+                        return holder.target(fd);
+                    };
+                    let waited = in_call.files[place]?;
+                    file = file.or_else(|| files.file(waited.inode));
+                    Some(target(waited))
                 };
-                in_call(holder, call, arguments, channels, targets)
+                doing::in_call(holder, call, arguments, channels, targets)
             }
         };
         if doing.activity == Activity::Other && is_deep && call.waits != Waits::Task {
@@ -137,5 +141,15 @@ impl Blocked<'_> {
             timed: is_timed(call, arguments),
             doing,
         }
+    }
+}
+
+/// The kind of a file that the kernel named.
+fn target(file: WaitedFile) -> Target {
+    match file.mode & libc::S_IFMT {
+        libc::S_IFIFO | libc::S_IFSOCK => Target::Channel(file.inode.number),
+        libc::S_IFCHR => Target::Terminal,
+        0 => Target::Event,
+        _ => Target::File,
     }
 }

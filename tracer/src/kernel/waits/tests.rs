@@ -1,24 +1,31 @@
 use flowtrace_schema::{ChannelId, FileId, Side, WaitObject};
 
 use super::*;
-use crate::kernel::sample::{self, Sample, What};
+use crate::kernel::sample::{self, Sample, WaitedFile, What};
+use crate::kernel::syscalls::waited_for;
+use crate::opens::Inode;
 use crate::proc::observer::Tracee;
-use crate::proc::sampler::objects::Target;
 
 /// Descriptors 0 and 1 of all threads are pipes 70 and 71, 5 is file 9.
-struct TestDescriptors;
+fn waited(fd: u64) -> Option<WaitedFile> {
+    let (number, mode) = match fd {
+        0 | 1 => (70 + fd, libc::S_IFIFO),
+        5 => (90, libc::S_IFREG),
+        _ => return None,
+    };
+    let inode = Inode { device: 1, number };
+    Some(WaitedFile { inode, mode })
+}
 
-impl Descriptors for TestDescriptors {
-    fn stands_for(&self, _tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
-        match fd {
-            0 | 1 => Some((Target::Channel(70 + fd as u64), None)),
-            5 => Some((Target::File, Some(FileId(9)))),
-            _ => None,
-        }
+struct TestFiles;
+
+impl Files for TestFiles {
+    fn file(&self, inode: Inode) -> Option<FileId> {
+        (inode.number == 90).then_some(FileId(9))
     }
 }
 
-impl ChannelLookup for TestDescriptors {
+impl ChannelLookup for TestFiles {
     fn of_inode(&self, inode: u64) -> Option<ChannelId> {
         Some(ChannelId(inode as u32))
     }
@@ -47,27 +54,21 @@ impl Stage {
     /// The root runs.
     fn new() -> Stage {
         let mut stage = Stage {
-            waits: Waits::new(Arc::new(TestDescriptors), TRACER, true),
+            waits: Waits::new(Arc::new(TestFiles), TRACER, true),
             at: 0,
         };
-        stage.change(Change::Begins(tracee(ROOT, ROOT, 1), true));
+        stage.change(Change::Begins(tracee(ROOT, ROOT, 1)));
         stage.runs(ROOT);
         stage
     }
 
     fn change(&mut self, change: Change) {
-        self.waits.change(self.at, change, &TestDescriptors);
+        self.waits.change(self.at, change, &TestFiles);
     }
 
     fn fork(&mut self, by: u32, child: u32, upid: u32) {
         let child = tracee(child, child, upid);
-        let shares = false;
-        self.change(Change::Forked {
-            by,
-            thread: by,
-            child,
-            shares,
-        });
+        self.change(Change::Forked { by, child });
     }
 
     fn put(&mut self, tid: u32, what: What) {
@@ -77,7 +78,7 @@ impl Stage {
             number: 0,
             what,
         };
-        self.waits.scheduled(&sample, &TestDescriptors);
+        self.waits.scheduled(&sample, &TestFiles);
     }
 
     fn runs(&mut self, tid: u32) {
@@ -112,7 +113,11 @@ impl Stage {
     fn calls(&mut self, tid: u32, number: libc::c_long, arguments: [u64; 2]) {
         let mut all = [0; 6];
         all[..2].copy_from_slice(&arguments);
-        self.waits.enters(tid, number as u32, all, &TestDescriptors);
+        let files = waited_for(number as u32).map(|at| waited(all[at?]));
+        let arguments = all;
+        let call = InCall { arguments, files };
+        self.waits
+            .is_in(tid, Some((number as u32, call)), &TestFiles);
     }
 
     /// A thread that runs is blocked in a call for a while, woken, and runs again a ms later.
@@ -192,13 +197,13 @@ fn sums_are_those_of_the_images() {
     let mut stage = Stage::new();
     stage.at += 20 * MS;
     stage.blocks(ROOT, (libc::SYS_pread64, [5, 0]), 30, OTHER);
-    stage.change(Change::Executed(tracee(ROOT, ROOT, 2), true));
+    stage.change(Change::Executed(tracee(ROOT, ROOT, 2)));
     // Stopped by the tracer; after that a page is read.
     stage.leaves(ROOT, state::TRACED);
     stage.at += 7 * MS;
     stage.wakes(TRACER, ROOT);
     stage.runs(ROOT);
-    stage.waits.is_in(ROOT, None);
+    stage.waits.is_in(ROOT, None, &TestFiles);
     stage.leaves(ROOT, state::UNINTERRUPTIBLE);
     // For 3 ms a request is in a queue, for 4 at the device.
     for (ms, step) in [
@@ -361,11 +366,11 @@ fn what_goes_on_for_long_is_recorded_meanwhile() {
     stage.leaves(ROOT, BLOCKED);
     stage.at += 6_000 * MS;
     let now = stage.at;
-    stage.waits.settle(now, &TestDescriptors);
+    stage.waits.settle(now, &TestFiles);
     // The window before it is written when it is over.
     let first = stage.rows();
     assert_eq!(brief(&first), [(6_000, Activity::Signal, None)]);
-    stage.waits.settle(now + MS, &TestDescriptors);
+    stage.waits.settle(now + MS, &TestFiles);
     assert_eq!(brief(&stage.rows()), [], "recorded just now");
     stage.at += 1_000 * MS;
     stage.change(Change::Over(ROOT));
@@ -383,7 +388,7 @@ fn after_a_loss_nothing_is_called_exact() {
     let mut stage = Stage::new();
     stage.at += 20 * MS;
     stage.waits.lost();
-    stage.change(Change::Executed(tracee(ROOT, ROOT, 2), true));
+    stage.change(Change::Executed(tracee(ROOT, ROOT, 2)));
     stage.at += 20 * MS;
     stage.change(Change::Over(ROOT));
     let exact = stage

@@ -1,17 +1,16 @@
 //! Begins and ends of processes and threads.
 
 use super::rows::Rows;
-use super::{Descriptors, Phase, Process, Thread, Waits, totals};
+use super::{Files, Phase, Process, Thread, Waits, totals};
 use crate::proc::observer::Tracee;
 
 impl Waits {
-    pub(super) fn begin(&mut self, tracee: Tracee, parent: Option<u32>, foreign: bool, at: u64) {
+    pub(super) fn begin(&mut self, tracee: Tracee, parent: Option<u32>, at: u64) {
         let process = Process {
             upid: tracee.upid,
             parent,
             tids: Vec::new(),
             live: 0,
-            foreign,
             ending: Vec::new(),
             totals: totals(tracee.upid),
         };
@@ -44,27 +43,20 @@ impl Waits {
         self.threads.insert(tracee.tid, thread);
     }
 
-    pub(super) fn executed(
-        &mut self,
-        tracee: Tracee,
-        native: bool,
-        at: u64,
-        descriptors: &dyn Descriptors,
-    ) {
+    pub(super) fn executed(&mut self, tracee: Tracee, at: u64, files: &dyn Files) {
         let Some(process) = self.processes.get(&tracee.pid) else {
             return;
         };
         let others = process.tids.iter().copied();
         let others: Vec<u32> = others.filter(|&tid| tid != tracee.tid).collect();
         for tid in others {
-            self.end(tid, at, descriptors);
+            self.end(tid, at, files);
         }
-        self.close(tracee.tid, at, None, descriptors);
+        self.close(tracee.tid, at, None, files);
         self.finish_rows(tracee.tid);
         let Some(process) = self.processes.get_mut(&tracee.pid) else {
             return;
         };
-        process.foreign = !native;
         process.upid = tracee.upid;
         let next = totals(tracee.upid);
         let before = std::mem::replace(&mut process.totals, next);
@@ -99,20 +91,20 @@ impl Waits {
     }
 
     /// A thread announced its end, or is over: most ends are reported twice.
-    pub(super) fn ended(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+    pub(super) fn ended(&mut self, tid: u32, at: u64, files: &dyn Files) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
         let pid = thread.pid;
         if std::mem::replace(&mut thread.announced, true) {
-            return self.end(tid, at, descriptors);
+            return self.end(tid, at, files);
         }
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
         process.live = process.live.saturating_sub(1);
         if process.live > 0 {
-            return self.end(tid, at, descriptors);
+            return self.end(tid, at, files);
         }
         // The last one lives until the process is reaped.
         let parent = process.parent;
@@ -123,23 +115,23 @@ impl Waits {
 
     /// A thread has left its CPU for ever. For a first thread whose others live on, this is its end: no
     /// process waits for it, and no end of its process is reported before the last thread ends.
-    pub(super) fn has_died(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+    pub(super) fn has_died(&mut self, tid: u32, at: u64, files: &dyn Files) {
         let thread = self.threads.get(&tid).filter(|thread| !thread.announced);
         let Some(process) = thread.and_then(|thread| self.processes.get_mut(&thread.pid)) else {
             return;
         };
         if process.live > 1 {
             process.live -= 1;
-            self.end(tid, at, descriptors);
+            self.end(tid, at, files);
         }
     }
 
-    pub(super) fn over(&mut self, pid: u32, at: u64, descriptors: &dyn Descriptors) {
+    pub(super) fn over(&mut self, pid: u32, at: u64, files: &dyn Files) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
         for tid in std::mem::take(&mut process.tids) {
-            self.end(tid, at, descriptors);
+            self.end(tid, at, files);
         }
         let Some(process) = self.processes.remove(&pid) else {
             return;
@@ -154,8 +146,8 @@ impl Waits {
     }
 
     /// The states of a thread are not recorded any more.
-    fn end(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
-        self.close(tid, at, None, descriptors);
+    fn end(&mut self, tid: u32, at: u64, files: &dyn Files) {
+        self.close(tid, at, None, files);
         self.finish_rows(tid);
         let Some(thread) = self.threads.remove(&tid) else {
             return;

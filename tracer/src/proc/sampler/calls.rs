@@ -100,9 +100,22 @@ impl Abi {
             // An x32 program has words of 32 bits, too, and marks its numbers.
             Abi::I386 if number & X32 != 0 => native(number).unwrap_or(UNKNOWN),
             #[cfg(target_arch = "x86_64")]
-            Abi::I386 => i386(number).unwrap_or(UNKNOWN),
+            Abi::I386 => i386(number).and_then(native).unwrap_or(UNKNOWN),
             #[cfg(not(target_arch = "x86_64"))]
             Abi::Foreign => UNKNOWN,
+        }
+    }
+}
+
+impl Abi {
+    /// The number here of the call of that number; `None`: none is known.
+    pub(crate) fn native(self, number: i64) -> Option<i64> {
+        match self {
+            Abi::Native => Some(number),
+            #[cfg(target_arch = "x86_64")]
+            Abi::I386 => i386(number),
+            #[cfg(not(target_arch = "x86_64"))]
+            Abi::Foreign => None,
         }
     }
 }
@@ -214,10 +227,12 @@ fn native(number: i64) -> Option<Call> {
     call.or_else(|| old(number))
 }
 
-/// The calls that a 32-bit x86 program may wait in (arch/x86/entry/syscalls/syscall_32.tbl).
+/// The numbers here of the calls of a 32-bit x86 program that it may wait in, or that move data
+/// (arch/x86/entry/syscalls/syscall_32.tbl). Not those whose arguments differ: socketcall, and sendfile with a
+/// short offset.
 #[cfg(target_arch = "x86_64")]
-fn i386(number: i64) -> Option<Call> {
-    let number = match number {
+fn i386(number: i64) -> Option<i64> {
+    Some(match number {
         1 => libc::SYS_exit,
         2 => libc::SYS_fork,
         3 => libc::SYS_read,
@@ -257,9 +272,19 @@ fn i386(number: i64) -> Option<Call> {
         256 => libc::SYS_epoll_wait,
         319 => libc::SYS_epoll_pwait,
         221 | 55 => libc::SYS_fcntl,
+        239 => libc::SYS_sendfile,
+        313 => libc::SYS_splice,
+        315 => libc::SYS_tee,
+        316 => libc::SYS_vmsplice,
+        333 => libc::SYS_preadv,
+        334 => libc::SYS_pwritev,
+        337 | 417 => libc::SYS_recvmmsg,
+        345 => libc::SYS_sendmmsg,
+        377 => libc::SYS_copy_file_range,
+        378 => libc::SYS_preadv2,
+        379 => libc::SYS_pwritev2,
         _ => return None,
-    };
-    native(number)
+    })
 }
 
 #[cfg(test)]

@@ -68,19 +68,6 @@ impl Holder {
         })
     }
 
-    /// True if descriptor `fd` is closed by an exec; also if that cannot be read.
-    pub(crate) fn closes_on_exec(self, fd: i32) -> bool {
-        let flags = self.flags(fd);
-        flags.is_none_or(|flags| flags & libc::O_CLOEXEC != 0)
-    }
-
-    /// The flags of descriptor `fd`, as open(2) has them.
-    pub(crate) fn flags(self, fd: i32) -> Option<i32> {
-        let info = fs::read_to_string(self.path(&format!("fdinfo/{fd}"))).ok()?;
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
-        i32::from_str_radix(flags.trim(), 8).ok()
-    }
-
     /// Members of the array of `count` `pollfd` at an address.
     pub(crate) fn polled(self, address: u64, count: u64) -> Vec<(i32, Side)> {
         let count = usize::try_from(count).unwrap_or(MOST).min(MOST);

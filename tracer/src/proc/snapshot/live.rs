@@ -10,9 +10,7 @@ use super::super::exec_reads::{ExecReads, Programs};
 use super::super::links;
 use super::super::near;
 use super::super::pipe_content::{self, Found};
-use super::super::ptrace;
 use super::super::reading::{self, Traffic};
-use super::super::sampler::objects::{Holder, Target};
 use super::{ProcessSnapshot, first};
 use crate::stat::{self, Attributes};
 
@@ -20,15 +18,6 @@ use crate::stat::{self, Attributes};
 pub(in super::super) struct LiveSnapshot(pub(in super::super) u32);
 
 impl ProcessSnapshot for LiveSnapshot {
-    fn is_native(&self) -> bool {
-        ptrace::is_native(self.0)
-    }
-
-    fn stands_for(&self, fd: i32) -> Option<Target> {
-        let (pid, tid) = (self.0, self.0);
-        Holder { pid, tid }.target(fd)
-    }
-
     fn numbers(&self) -> Vec<i32> {
         descriptors::numbers_of(self.0)
     }

@@ -13,7 +13,6 @@ use super::super::links;
 use super::super::near;
 use super::super::pipe_content::{Found, Left};
 use super::super::reading::Traffic;
-use super::super::sampler::objects::Target;
 use super::super::snapshot::{ProcessSnapshot, first};
 use super::bytes::{half, word};
 use super::format::{
@@ -36,10 +35,6 @@ pub(crate) struct BpfSnapshot {
     /// The process, and the thread that made the call.
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    /// At a fork: true if the new process has the same table of descriptors.
-    pub(super) is_shared: bool,
-    /// At an exec: true if the program's calls have the numbers of another architecture.
-    pub(crate) is_foreign: bool,
     /// True if there may be more descriptors than reported.
     is_cut: bool,
     /// Open files by descriptor, in ascending order.
@@ -99,8 +94,6 @@ impl BpfSnapshot {
         Some(BpfSnapshot {
             pid,
             tid,
-            is_shared: false,
-            is_foreign: false,
             is_cut,
             open,
             paths: BTreeMap::new(),
@@ -201,25 +194,6 @@ impl Open {
 }
 
 impl ProcessSnapshot for BpfSnapshot {
-    fn shares_descriptors(&self) -> Option<bool> {
-        Some(self.is_shared)
-    }
-
-    fn is_native(&self) -> bool {
-        !self.is_foreign
-    }
-
-    fn stands_for(&self, fd: i32) -> Option<Target> {
-        let open = self.open(fd)?;
-        Some(match open.kind & libc::S_IFMT {
-            libc::S_IFIFO | libc::S_IFSOCK => Target::Channel(open.inode),
-            libc::S_IFCHR => Target::Terminal,
-            // A file without a name has no type either.
-            0 => Target::Event,
-            _ => Target::File,
-        })
-    }
-
     fn targets(&self) -> BTreeMap<i32, OsString> {
         first(|fd| {
             let open = self.open(fd)?;

@@ -104,10 +104,6 @@ pub(super) const UNNAMED: u32 = 1;
 pub(super) const DETACHED: u32 = 2;
 /// In a table: there may be more descriptors.
 pub(super) const CUT: u32 = 4;
-/// In [`NUMBER`] of a fork: the new process shares the table of descriptors with its maker.
-pub(super) const SHARES: u32 = 1;
-/// In [`NUMBER`] of an exec: the program's calls have the numbers of another architecture.
-pub(super) const FOREIGN: u32 = 1 << 31;
 /// In [`NUMBER`] of an exec: one bit for each part that could not be reported.
 pub(super) fn missing(part: u32) -> u32 {
     1 << part

@@ -155,7 +155,7 @@ impl Tracepoints {
     pub(super) fn follow(&self, pid: u32) {
         if let Some(processes) = &self.processes {
             // If the map is full, the process is found in /proc.
-            processes.follow(pid, false);
+            processes.follow(pid);
         }
     }
 

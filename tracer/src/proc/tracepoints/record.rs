@@ -11,10 +11,10 @@ use super::bytes::{half, word};
 use super::called::Called;
 use super::format::{
     ADDRESS, ARGUMENTS, AT, CALL, CALLED, CHILD_PID, CHILD_TID, CLOCK, CLOCK_FLAGS, COSTS, CPU_AT,
-    CUT, DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK,
-    FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED,
-    PEAK, PID, PIPED, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
-    TASK_CLOCK, TID, UMASK, WHAT, missing,
+    CUT, DIRECTORY, END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FORK, FORKED,
+    FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEFT, LEVEL, NUMBER, NUMBERED, PEAK, PID,
+    PIPED, REST, SECOND, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TASK_CLOCK, TID, UMASK,
+    WHAT, missing,
 };
 use super::pending::{Part, Parts, Pending, path};
 
@@ -129,10 +129,7 @@ impl Records {
                         by: pid,
                         child,
                         inner: (half(record, LEVEL)? > 0).then_some(inner),
-                        maker: self.snapshot(tid).map(|mut maker| {
-                            maker.is_shared = number & SHARES != 0;
-                            maker
-                        }),
+                        maker: self.snapshot(tid),
                     }
                 } else {
                     let tid = made;
@@ -229,7 +226,6 @@ fn executed(
     mut snapshot: Option<Box<BpfSnapshot>>,
 ) -> Option<Executed> {
     let unknown = half(record, NUMBER)?;
-    let is_foreign = unknown & FOREIGN != 0;
     let is_known = |part| unknown & missing(part) == 0;
     let all = |part| is_known(part).then(|| parts.joined(part));
     let way = |part| is_known(part).then(|| path(parts.get(part).unwrap_or_default()));
@@ -238,7 +234,6 @@ fn executed(
     if let Some(snapshot) = &mut snapshot {
         snapshot.arguments = argv.clone().unwrap_or_default();
         snapshot.umask = half(record, UMASK);
-        snapshot.is_foreign = is_foreign;
         snapshot.program = exe.clone().map(PathBuf::from);
         snapshot.directory = cwd.clone().map(PathBuf::from);
         for fd in 0..NUMBERED {

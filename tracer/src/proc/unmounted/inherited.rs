@@ -13,8 +13,7 @@ use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
 use super::super::snapshot::ProcessSnapshot;
 use super::inherited_files::Moved;
 use super::paths::is_kernels;
-use super::{Tracee, UnmountedFiles, inode};
-use crate::kernel::{Descriptions, Inherited};
+use super::{Tracee, UnmountedFiles, identity, inode};
 use crate::stat::Attributes;
 
 impl UnmountedFiles {
@@ -27,8 +26,8 @@ impl UnmountedFiles {
 
     /// A program begins with the descriptors of `snapshot`.
     pub(crate) fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
-        if let Some(descriptions) = self.first.take() {
-            self.inherited(&descriptions, tracee, snapshot, now);
+        if !std::mem::replace(&mut self.has_begun, true) && self.found_files.is_some() {
+            self.opened_before(snapshot, now);
         }
         if self.inherited.is_none() {
             return;
@@ -46,32 +45,14 @@ impl UnmountedFiles {
         }
     }
 
-    /// The first program of the run begins. No call reported its open descriptors; those of later programs
-    /// are reported by calls.
-    fn inherited(
-        &mut self,
-        descriptions: &Descriptions,
-        tracee: Tracee,
-        snapshot: &dyn ProcessSnapshot,
-        now: u64,
-    ) {
-        let mut before: Vec<Inherited> = Vec::new();
+    /// The first program of the run begins. No call reported its open files; those of later programs are reported
+    /// by calls.
+    fn opened_before(&mut self, snapshot: &dyn ProcessSnapshot, now: u64) {
         for (fd, target) in snapshot.targets() {
-            if let Some((file, _)) = self.opened_as(Path::new(&target), fd, snapshot, now)
-                && let Some((flags, position)) = snapshot.state(fd)
+            if let Some((file, attributes)) = self.opened_as(Path::new(&target), fd, snapshot, now)
             {
-                // Two descriptors of one file with equal flags and position count as one.
-                let is_same =
-                    |b: &&Inherited| (b.file, b.flags, b.position) == (file, flags, position);
-                let inherited = Inherited {
-                    fd,
-                    file,
-                    flags,
-                    position,
-                    same_as: before.iter().find(is_same).map(|same| same.fd),
-                };
-                descriptions.inherited(tracee.tid, inherited, now);
-                before.push(inherited);
+                let reported = snapshot.as_reported(fd);
+                self.report(identity(&reported.unwrap_or(attributes)), file, now);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
-use super::{Open, Tracee, UnmountedFiles, inode};
+use super::{Open, Tracee, UnmountedFiles, identity, inode};
 use crate::stat::Attributes;
 
 impl UnmountedFiles {
@@ -18,7 +18,7 @@ impl UnmountedFiles {
         // The path may be too long for the report.
         let path = made.paths.get(&fd).cloned().unwrap_or_default();
         let creates = made.is_created(fd) || flags & UNNAMED != 0;
-        if !creates && self.is_settled(tracee, &path, flags, Some(fd), now) {
+        if !creates && self.is_settled(tracee, &path, flags, Some(identity(&reported)), now) {
             return;
         }
         let path = Path::new(&path);
@@ -35,9 +35,10 @@ impl UnmountedFiles {
             start_ns: now,
         };
         let attributes = self.attributes(made, fd).unwrap_or(reported);
-        let file = self.record_open(tracee, fd, &open, path, &attributes, now);
+        let file = self.record_open(tracee, &open, path, &attributes, now);
         if let Some(file) = file {
             self.inodes.insert(inode(&reported), file);
+            self.report(identity(&reported), file, now);
         }
     }
 

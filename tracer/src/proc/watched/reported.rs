@@ -114,9 +114,6 @@ impl Table {
     ) {
         let at = self.clock.at(monotonic_ns);
         let is_first = self.launching.take_if(|of| of.root == pid).is_some();
-        let is_foreign = snapshot
-            .as_ref()
-            .is_some_and(|snapshot| snapshot.is_foreign);
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
@@ -166,11 +163,6 @@ impl Table {
             };
             let of_before = (&before.image.environment, before.environment);
             let (environment, are_new) = stands_for(upid, &image.environment, of_before);
-            if let Some(opens) = &self.opens
-                && is_foreign
-            {
-                opens.serve_by_fuse(upid);
-            }
             if !is_complete {
                 self.await_image(upid, pid, Image::clone(&image));
             }

@@ -137,7 +137,10 @@ impl Run<'_> {
             seeing: &self.options.seeing,
             namespace: mounts.namespace,
             offers: Arc::clone(&self.offers),
-            kernel: self.kernel.clone(),
+            kernel: self
+                .kernel
+                .clone()
+                .map(|opens| (opens, mounts.child.pid.as_raw() as u32)),
             rings: Arc::clone(&self.rings),
         }
     }

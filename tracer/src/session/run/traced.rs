@@ -37,7 +37,7 @@ impl Run<'_> {
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
         let start_layer = |opens| {
-            let calls = CallSource::of_ptraced(root, self.options.sample_hertz > 0);
+            let calls = CallSource::of_ptraced(root);
             let calls = calls.map_err(|error| Error::KernelLayer(error.to_string()))?;
             let scheduler = started.scheduler.take();
             self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
@@ -71,7 +71,7 @@ impl Run<'_> {
                     .map(|mount| (&*mount.at, &*mount.source)),
             ),
             if topology { By::Calls } else { By::Snapshots },
-            kernel.as_ref().map(KernelLayer::descriptions),
+            kernel.as_ref().map(KernelLayer::found_files),
         )));
         if let Some(kernel) = &kernel {
             lifetimes.observe(Box::new(kernel.feed()));
@@ -121,7 +121,6 @@ impl Run<'_> {
         channels: Arc<dyn ChannelLookup>,
     ) -> Result<KernelLayer> {
         let watched = Watched {
-            views: self.directories.iter().map(|d| d.path.clone()).collect(),
             channels,
             scheduler,
             channel_calls: self.options.channel_calls,

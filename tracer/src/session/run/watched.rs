@@ -44,9 +44,9 @@ pub(super) struct EbpfEvents {
 impl EbpfEvents {
     /// Begins to report process `root` and all that it forks. `None` if not all requested events can be
     /// reported.
-    pub(super) fn start(root: u32, topology: bool, calls: bool, waits: bool) -> Option<EbpfEvents> {
+    pub(super) fn start(root: u32, topology: bool, calls: bool) -> Option<EbpfEvents> {
         let processes = TracedPids::below(root).ok()?;
-        let of_calls = || CallSource::of_traced(processes.clone(), waits);
+        let of_calls = || CallSource::of_traced(processes.clone());
         let (ready, calls) = both(
             || Ready::load(Some(processes.clone()), topology),
             || calls.then(of_calls).transpose(),
@@ -184,7 +184,7 @@ impl Run<'_> {
                         .map(|mount| (&*mount.at, &*mount.source)),
                 ),
                 By::Kernel,
-                kernel.as_ref().map(KernelLayer::descriptions),
+                kernel.as_ref().map(KernelLayer::found_files),
             );
             tracker.launch(root);
             observers.observe(Box::new(tracker));

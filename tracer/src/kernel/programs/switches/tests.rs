@@ -116,7 +116,6 @@ fn whatever_is_cut_short_is_none() {
     }
 }
 
-/// Calls with records of their own are left out here.
 #[test]
 fn the_call_that_a_thread_waits_in_is_reported() {
     let mut switches = match Switches::open(SIZE) {
@@ -124,6 +123,7 @@ fn the_call_that_a_thread_waits_in_is_reported() {
         Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),
     };
     let (reader, writer) = std::io::pipe().unwrap();
+    let pipe = nix::sys::stat::fstat(&reader).unwrap();
     let waits = std::thread::spawn(move || {
         let mut sources = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
         let at = sources.as_ptr() as u64;
@@ -143,11 +143,16 @@ fn the_call_that_a_thread_waits_in_is_reported() {
     let call = before_wait.expect("that it waited");
     assert_eq!(call.number, libc::SYS_poll as u32);
     assert!(
-        matches!(call.what, What::In([sources, 1, 3, ..]) if sources == at),
+        matches!(call.what, What::In(call) if call.arguments[..3] == [at, 1, 3]),
         "{call:?}"
     );
-    let reads = |sample: &&Sample| {
-        matches!(sample.what, What::In(_)) && sample.number == libc::SYS_read as u32
+    let read = samples.iter().find_map(|sample| match sample.what {
+        What::In(call) if sample.number == libc::SYS_read as u32 => Some(call.files),
+        _ => None,
+    });
+    let [Some(file), None] = read.expect("that it waited") else {
+        panic!("{read:?}");
     };
-    assert_eq!(samples.iter().find(reads), None);
+    assert_eq!(file.mode & libc::S_IFMT, libc::S_IFIFO);
+    assert_eq!(file.inode.number, pipe.st_ino);
 }

@@ -14,10 +14,8 @@ pub(super) struct Counts {
     pub(super) writes: Cell<u64>,
     /// Through pipes and sockets.
     pub(super) sums: RefCell<Sums>,
-    /// Not all that it did with descriptors is told by calls: somebody had to look what one was, or something else than calls moved data.
+    /// True if it may have moved data without a call.
     pub(super) is_partial: Cell<bool>,
-    /// It has made calls with the numbers of another architecture.
-    pub(super) by_other_numbers: Cell<bool>,
 }
 
 impl Counts {

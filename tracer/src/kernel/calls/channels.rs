@@ -3,16 +3,14 @@
 use flowtrace_schema::{ChannelCall, Side, Tid};
 
 use super::super::channel_rows::ChannelRows;
-use super::super::sample::Sample;
-use super::super::syscalls::{Data, Does, Moves};
+use super::super::sample::{FileUse, Sample};
+use super::super::syscalls::Data;
 use super::super::traffic::Moved;
-use super::data::RESTARTS;
-use super::thread::Thread;
-use super::under_way::UnderWay;
+use super::thread::{InFlight, RESTARTS, Thread};
 
 /// A call that returned, and where to put rows of what it did with channels.
 pub(super) struct Done<'a> {
-    pub(super) call: &'a UnderWay,
+    pub(super) call: &'a InFlight,
     /// Its return.
     pub(super) sample: &'a Sample,
     pub(super) result: i64,
@@ -24,51 +22,46 @@ impl Thread {
     pub(super) fn count_data(&self, mut done: Done<'_>, data: Data) {
         let (call, result) = (done.call, done.result);
         let side = if data.writes { Side::Write } else { Side::Read };
-        let flags = data.socket.map_or(0, |socket| call.arguments[socket.flags]);
         let bytes = match data.socket {
-            // Looked at, and still there.
-            _ if flags & libc::MSG_PEEK as u64 != 0 => Some(0),
+            // The data was returned, and is still there.
+            Some(_) if call.file.flags & libc::MSG_PEEK as u32 != 0 => Some(0),
             Some(socket) if socket.messages && result > 0 => call.moved,
             _ => Some(result.max(0).cast_unsigned()),
         };
-        let length = data.length(&call.arguments);
-        self.count(&mut done, call.channels[0], side, length, bytes);
+        self.count(&mut done, &call.file, side, bytes);
     }
 
     /// Data went from one descriptor to another.
-    pub(super) fn count_moved(&self, mut done: Done<'_>, moves: Moves) {
+    pub(super) fn count_moved(&self, mut done: Done<'_>) {
         let bytes = Some(done.result.max(0).cast_unsigned());
-        let [from, to] = done.call.channels;
-        let length = Some(done.call.arguments[moves.length]);
-        self.count(&mut done, from, Side::Read, length, bytes);
-        self.count(&mut done, to, Side::Write, length, bytes);
+        let call = done.call;
+        self.count(&mut done, &call.file, Side::Read, bytes);
+        if let Some(to) = &call.other {
+            self.count(&mut done, to, Side::Write, bytes);
+        }
     }
 
-    /// How much went through these pipes is not told.
+    /// The call does not report how much went through these pipes.
     pub(super) fn count_obscured(&self, mut done: Done<'_>) {
-        let [from, to] = done.call.channels;
+        let call = done.call;
+        self.count(&mut done, &call.file, Side::Read, None);
         // With one descriptor it may be either side.
-        let to = match done.call.does {
-            Does::Obscures([_]) => from,
-            _ => to,
-        };
-        self.count(&mut done, from, Side::Read, None, None);
-        self.count(&mut done, to, Side::Write, None, None);
+        let to = call.other.as_ref().unwrap_or(&call.file);
+        self.count(&mut done, to, Side::Write, None);
     }
 
-    fn count(
-        &self,
-        done: &mut Done<'_>,
-        inode: Option<u64>,
-        side: Side,
-        length: Option<u64>,
-        bytes: Option<u64>,
-    ) {
+    fn count(&self, done: &mut Done<'_>, file: &FileUse, side: Side, bytes: Option<u64>) {
+        if !matches!(file.mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK) {
+            return;
+        }
         // One that failed before it reached anything is no use of it, as for files.
         let errors = [libc::EBADF, libc::EFAULT, libc::ENOTSOCK].map(|errno| -i64::from(errno));
-        let Some(inode) = inode.filter(|_| !errors.contains(&done.result)) else {
+        if errors.contains(&done.result) {
             return;
-        };
+        }
+        let inode = file.inode.number;
+        // What a call that does not report its amount was asked to move is no length of the data.
+        let length = file.length.filter(|_| bytes.is_some());
         let (from_ns, to_ns) = (done.call.at, done.sample.at);
         let mut sums = self.counts.sums.borrow_mut();
         sums.add(Moved {

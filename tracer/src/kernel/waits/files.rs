@@ -1,0 +1,11 @@
+//! Lookup of the files that threads wait for.
+
+use flowtrace_schema::FileId;
+
+use crate::opens::Inode;
+
+/// The files of the run.
+pub(in super::super) trait Files {
+    /// The file of an inode, if the trace has it.
+    fn file(&self, inode: Inode) -> Option<FileId>;
+}
