@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Store passwords and keys of command lines as they are: otherwise they are masked, and counted
     #[arg(long)]
     keep_secrets: bool,
+    /// Follow processes by the kernel's announcements alone, even where more can be had (for tests)
+    #[arg(long, hide = true)]
+    announced: bool,
     /// Stay in the foreground
     #[arg(short, long)]
     foreground: bool,
@@ -56,6 +59,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         keep_secrets: args.keep_secrets,
         seeing,
         host_hertz: args.host_sample,
+        announced: args.announced,
     };
     if args.foreground {
         let attach = Attach::start(&options).map_err(Failure::from)?;

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// a short time when it begins, runs a program, ends, and makes such a call, and costs nothing else. It
     /// follows in any case with --net, --detach or --no-topology, under mpirun and the like, for ordinary
     /// users, in containers, and before Linux 6.9.
-    #[arg(long, conflicts_with = "no_ptrace")]
+    #[arg(long, overrides_with = "no_ptrace")]
     ptrace: bool,
     /// Follow processes without ptrace in any case, for commands that use debuggers or tracers themselves
     ///
@@ -89,6 +89,11 @@ pub(crate) struct Args {
     /// for now.
     #[arg(long, value_enum, default_value_t = LayerChoice::Auto)]
     layer: LayerChoice,
+    /// Size of the ring of each CPU for records of calls, KiB: more where losses count calls_dropped
+    ///
+    /// [default: 8192, or less where memory is short] With --layer kernel.
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    ring: Option<u32>,
     /// Calls that have rows of their own
     ///
     /// With channels, calls on pipes and sockets have rows, too; otherwise their sums are recorded. A
@@ -128,6 +133,9 @@ pub(crate) struct Args {
     /// Print notices, but no summary at the end
     #[arg(long)]
     no_summary: bool,
+    /// Follow processes by the kernel's announcements alone, even where more can be had (for tests)
+    #[arg(long, hide = true)]
+    announced: bool,
     /// Mount the same directories and record nothing (for benchmarks)
     #[arg(long, hide = true)]
     bare: bool,
@@ -179,6 +187,11 @@ fn check_layer(args: &Args) -> Result<(), Failure> {
             args.detach,
             "--detach",
             "nobody would read the calls of detached processes",
+        ),
+        (
+            args.ptrace || args.announced,
+            "--ptrace",
+            "eBPF programs report the processes then",
         ),
         (args.bare, "--bare", "that records nothing"),
         (
@@ -239,9 +252,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         detach: args.detach,
         bare: args.bare,
         without_calls: args.without_calls,
-        following: match (args.ptrace, args.no_ptrace) {
-            (true, _) => Following::ByPtrace,
-            (_, true) => Following::WithoutPtrace,
+        following: match (args.announced, args.ptrace, args.no_ptrace) {
+            (true, ..) => Following::Announced,
+            (_, true, _) => Following::ByPtrace,
+            (.., true) => Following::WithoutPtrace,
             _ => Following::Best,
         },
         net: match args.net {
@@ -254,6 +268,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             false => None,
         },
         layer: args.layer.layer(),
+        ring_kib: args.ring,
         channel_calls: args.calls == CallsChoice::Channels,
     };
     let front = match options.detach.then(session::fork_behind) {

@@ -50,8 +50,14 @@ pub(crate) fn run_in(cwd: &Path, trace: &Path) -> Command {
     command
         .args(["run", "--quiet", "--no-summary", "-o"])
         .arg(trace)
+        .args(by_ptrace().then_some("--ptrace"))
         .current_dir(cwd);
     command
+}
+
+/// True if the tests are to follow processes by ptrace, where they ask for nothing else.
+fn by_ptrace() -> bool {
+    std::env::var_os("FLOWTRACE_TEST_PTRACE").is_some()
 }
 
 /// A file of this checkout.
@@ -179,6 +185,10 @@ pub(crate) fn need_process_tracepoints() -> bool {
 /// Returns true if tracepoints can report reads and writes, as flowtrace itself finds; otherwise skips the
 /// test. Some systems have everything else but not these tracepoints.
 pub(crate) fn need_kernel_layer() -> bool {
+    // It is not to be had with ptrace.
+    if by_ptrace() {
+        return false;
+    }
     let works = doctor_finds(&["--layer kernel"]);
     if !works {
         skip("no tracepoints by perf_event_open, or no FUSE passthrough");

@@ -76,7 +76,6 @@ fn the_position_of_a_file_moves() {
         &["--ptrace"],
         &["--fidelity", "cached"],
         &["--layer", "kernel"],
-        &["--layer", "kernel", "--ptrace"],
         &["--layer", "kernel", "--no-mount"],
     ] {
         let scratch = Scratch::new();

@@ -251,10 +251,6 @@ struct Storm<'a> {
     processes: i64,
     /// Size of a ring in KiB; `None`: the default.
     ring: Option<&'a str>,
-    /// True if no process is throttled.
-    may_drop: bool,
-    /// True if processes are followed by ptrace.
-    by_ptrace: bool,
 }
 
 impl Storm<'_> {
@@ -270,15 +266,10 @@ impl Storm<'_> {
         let path = scratch.join("storm.db");
         let job = scratch.dir("job");
         let mut run = run_in(&job, &path);
-        run.args(self.by_ptrace.then_some("--ptrace"));
-        run.args(["--layer", "kernel", "--"]).arg(&program);
+        run.args(["--layer", "kernel"]);
+        run.args(self.ring.iter().flat_map(|ring| ["--ring", ring]));
+        run.arg("--").arg(&program);
         run.args(["storm", &reads.to_string(), &processes.to_string()]);
-        if let Some(ring) = self.ring {
-            run.env("FLOWTRACE_CALL_RING", ring);
-        }
-        if self.may_drop {
-            run.env("FLOWTRACE_CALLS_MAY_DROP", "1");
-        }
         let took = finish(&mut run).expect(0).duration;
         let trace = Trace::open(&path);
         let inside = "path LIKE '%/job/storm%'";
@@ -309,49 +300,38 @@ impl Storm<'_> {
 
 #[test]
 fn a_storm_is_seen_or_counted() {
-    // Many processes are throttled, and released while some of them still have to be stopped.
-    for (reads, processes, by_ptrace) in
-        [(300_000, 1, false), (300_000, 1, true), (150_000, 6, false)]
-    {
+    for (reads, processes) in [(300_000, 1), (150_000, 6)] {
+        let ring = None;
         Storm {
             reads,
             processes,
-            ring: None,
-            may_drop: false,
-            by_ptrace,
+            ring,
         }
         .is_seen_or_counted();
     }
 }
 
 #[test]
-fn what_small_rings_drop_is_counted_without_throttling() {
-    let storm = |may_drop| Storm {
+fn a_small_ring_drops_what_is_counted() {
+    let storm = Storm {
         reads: 100_000,
         processes: 3,
         ring: Some("64"),
-        may_drop,
-        by_ptrace: true,
     };
-    let Some(dropped) = storm(true).is_seen_or_counted() else {
-        return;
-    };
-    assert!(dropped > 0);
-    assert_eq!(storm(false).is_seen_or_counted(), Some(0));
+    if let Some(dropped) = storm.is_seen_or_counted() {
+        assert!(dropped > 0);
+    }
 }
 
 #[test]
 #[ignore = "long: see tests/long"]
 fn a_long_storm_is_seen_or_counted() {
     for (reads, processes) in [(20_000_000, 1), (20_000_000, 2), (5_000_000, 4)] {
-        // Without ptrace, processes are throttled only when the reader finds that it falls behind.
-        for (by_ptrace, ring) in [(false, None), (true, None), (true, Some("256"))] {
+        for ring in [None, Some("65536")] {
             Storm {
                 reads,
                 processes,
                 ring,
-                may_drop: false,
-                by_ptrace,
             }
             .is_seen_or_counted();
         }

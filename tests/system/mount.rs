@@ -31,11 +31,11 @@ pub(crate) struct Mount {
 impl Mount {
     /// Mounts; `None`, with a message, if mounting in the namespace of all users is not possible.
     pub(crate) fn open() -> Option<Self> {
-        Self::open_with(&[], &[])
+        Self::open_with(&[])
     }
 
     /// The same with these options and environment variables.
-    pub(crate) fn open_with(options: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
+    pub(crate) fn open_with(options: &[&str]) -> Option<Self> {
         if !(need_fuse()
             && (nix::unistd::geteuid().is_root() || crate::support::need_program("fusermount3")))
         {
@@ -50,7 +50,6 @@ impl Mount {
         mount
             .args(["mount", "source", "point", "-o", "trace.db"])
             .args(options)
-            .envs(variables.iter().copied())
             .current_dir(scratch.join(""));
         let server = start(&mut mount);
         wait_for("the mount", PATIENCE, || is_mounted(&point).then_some(()));

@@ -43,7 +43,7 @@ fn a_trace_and_its_exports_are_for_their_owner_and_passwords_are_masked() {
 #[test]
 fn secrets_are_masked_in_mount_and_capture() {
     for (options, is_kept) in [(&[][..], false), (&["--keep-secrets"], true)] {
-        if let Some(mut mounted) = Mount::open_with(options, &[]) {
+        if let Some(mut mounted) = Mount::open_with(options) {
             let mut command = Command::new("sh");
             command.args(["-c", "cat before; : --password=hunter2"]);
             finish(command.current_dir(&mounted.point)).expect(0);

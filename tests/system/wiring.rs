@@ -26,18 +26,8 @@ fn traced<A: AsRef<OsStr>>(options: &[&str], command: &[A]) -> Option<Traced> {
     if !need_fuse() {
         return None;
     }
-    traced_with(&[], options, command)
-}
-
-/// The same with these environment variables.
-fn traced_with<A: AsRef<OsStr>>(
-    variables: &[(&str, &str)],
-    options: &[&str],
-    command: &[A],
-) -> Option<Traced> {
     let scratch = Scratch::new();
     let mut run = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
-    run.envs(variables.iter().copied());
     run.args(options).arg("--").args(command);
     let finished = finish(&mut run).expect(0);
     let trace = Trace::open_complete(&scratch.join("trace.db"));

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// Environment variable: flowtrace does without eBPF programs for processes.
-const BY_CONNECTOR: (&str, &str) = ("FLOWTRACE_PROCESSES_BY_CONNECTOR", "1");
+const ANNOUNCED: &str = "--announced";
 
 const PROCESSES: usize = 10_000;
 
@@ -85,24 +85,23 @@ fn check_storm(trace: &Trace, spawned: usize) {
 #[test]
 fn a_storm_is_recorded_without_ptrace() {
     if need_fuse() && need_process_tracepoints() {
-        storm_without_ptrace(&[], &[], "ebpf");
-        storm_without_ptrace(&[], &["--no-topology"], "tracepoints");
+        storm_without_ptrace(&["--no-ptrace"], "ebpf");
+        storm_without_ptrace(&["--no-ptrace", "--no-topology"], "tracepoints");
     }
 }
 
 #[test]
 fn a_storm_is_counted_without_ptrace() {
     if need_fuse() && need_announcements() {
-        storm_without_ptrace(&[BY_CONNECTOR], &[], "connector");
+        storm_without_ptrace(&[ANNOUNCED], "connector");
     }
 }
 
-fn storm_without_ptrace(variables: &[(&str, &str)], options: &[&str], expected: &str) {
+fn storm_without_ptrace(options: &[&str], expected: &str) {
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
     let mut command = run_in(&scratch.dir("job"), &path);
-    command.envs(variables.iter().copied());
-    command.args(options).arg("--no-ptrace");
+    command.args(options);
     let running = start(command.args(["--", "sh", "-c", &storm(PROCESSES)]));
     let finished = running.wait(Duration::from_secs(300)).expect(0);
     let trace = Trace::open(&path);
@@ -123,12 +122,12 @@ fn a_storm_is_recorded_in_a_mount() {
 #[test]
 fn a_storm_is_counted_in_a_mount() {
     if need_announcements() {
-        storm_in_a_mount(&[BY_CONNECTOR], "connector");
+        storm_in_a_mount(&[ANNOUNCED], "connector");
     }
 }
 
-fn storm_in_a_mount(variables: &[(&str, &str)], expected: &str) {
-    let Some(mut mounted) = Mount::open_with(&[], variables) else {
+fn storm_in_a_mount(options: &[&str], expected: &str) {
+    let Some(mut mounted) = Mount::open_with(options) else {
         return;
     };
     let mut command = Command::new("sh");
@@ -151,7 +150,7 @@ fn storm_in_a_mount(variables: &[(&str, &str)], expected: &str) {
 fn a_stopped_daemon_catches_up() {
     if need_announcements() {
         let names = "command IN ('true', 'false')";
-        catches_up(&[BY_CONNECTOR], names);
+        catches_up(&[ANNOUNCED], names);
     }
 }
 
@@ -163,8 +162,8 @@ fn a_stopped_daemon_misses_no_reported_event() {
     }
 }
 
-fn catches_up(variables: &[(&str, &str)], are_of_storm: &str) {
-    let Some(mut mounted) = Mount::open_with(&[], variables) else {
+fn catches_up(options: &[&str], are_of_storm: &str) {
+    let Some(mut mounted) = Mount::open_with(options) else {
         return;
     };
     let go = mounted.scratch.join("go");
@@ -302,16 +301,7 @@ fn without_announcements_proc_is_read() {
     let scratch = Scratch::new();
     let mut command = Command::new("unshare");
     command
-        .envs([BY_CONNECTOR])
-        .args([
-            "-n",
-            FLOWTRACE,
-            "run",
-            "--no-ptrace",
-            "-o",
-            "../trace.db",
-            "--",
-        ])
+        .args(["-n", FLOWTRACE, "run", ANNOUNCED, "-o", "../trace.db", "--"])
         .args([
             "sh",
             "-c",

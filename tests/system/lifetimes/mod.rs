@@ -21,8 +21,6 @@ use crate::support::programs::program;
 use crate::support::trace::{Image, Trace};
 use crate::support::{Scratch, need_fuse, run_in};
 
-/// Environment variable: processes are followed by ptrace even if the kernel could report them.
-const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
 /// Longest time a scene may take on a busy machine; more is a hang.
 const LIMIT: Duration = Duration::from_secs(240);
 

@@ -9,7 +9,7 @@ use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{need_process_tracepoints, need_program, need_root};
 
-use super::{BY_PTRACE, Stage};
+use super::Stage;
 
 /// A copy of `id`, in a traced directory, that runs as root for every user.
 fn set_user_id(stage: &Stage) -> std::path::PathBuf {
@@ -61,8 +61,7 @@ fn lost_file_capabilities_are_reported_to_a_user() {
 fn a_tracer_inside_is_noticed() {
     let Some(stage) = Stage::new() else { return };
     let by_ptrace = |command: &[&str]| {
-        let mut run = stage.run(&[]);
-        run.env(BY_PTRACE, "1");
+        let mut run = stage.run(&["--ptrace"]);
         run.args(command);
         run
     };

@@ -408,9 +408,8 @@ fn without_a_listener_there_is_no_filter() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display().to_string();
     let script = format!("O={path}; echo x > $O/in; cat $O/in > copy");
-    let by_connector = [("FLOWTRACE_PROCESSES_BY_CONNECTOR", "1")];
     let command = ["sh", "-ec", &script];
-    let Some(run) = super::traced_with(&by_connector, &["--no-ptrace"], &command) else {
+    let Some(run) = super::traced(&["--announced"], &command) else {
         return;
     };
     assert!(calls(&run, &path).is_empty());

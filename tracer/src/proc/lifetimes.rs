@@ -233,9 +233,6 @@ impl Lifetimes {
                 self.job_control(tid, matches!(stop, Stop::Group(_)), arrived);
                 let mut to_return = false;
                 match stop {
-                    Stop::Signal(libc::SIGSTOP) if ptrace::is_from_kernel(tid) => {
-                        self.report(|observer| observer.throttled());
-                    }
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
                         // Fails only if the task is gone, which the next event will report.

@@ -103,10 +103,6 @@ pub(crate) trait Observer {
         let _ = (tracee, now);
     }
 
-    /// The kernel stopped a thread between two of its calls, because too many records of the kernel layer
-    /// wait to be read. The thread goes on when this returns.
-    fn throttled(&mut self) {}
-
     /// Job control stopped a thread. It does not run until [`Observer::continued`] or its end.
     fn stopped(&mut self, thread: Tracee, now: u64) {
         let _ = (thread, now);

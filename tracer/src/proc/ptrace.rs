@@ -266,13 +266,6 @@ pub(super) fn is_in(tid: u32, stop: Stop) -> bool {
     signal_code(tid).is_some_and(|code| event_of(code >> 8, libc::SIGTRAP) == stop)
 }
 
-/// True if the kernel made the signal that task `tid` is about to receive. Such a SIGSTOP was sent by an eBPF
-/// program of the kernel layer: of its own accord the kernel sends none.
-pub(super) fn is_from_kernel(tid: u32) -> bool {
-    const BY_KERNEL: i32 = 0x80;
-    signal_code(tid) == Some(BY_KERNEL)
-}
-
 /// `si_code` of the signal that task `tid` is stopped with. `None`: it is not stopped with one, or is gone.
 fn signal_code(tid: u32) -> Option<i32> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();

@@ -48,8 +48,8 @@ pub(crate) struct UnmountedFiles {
     /// Receiver of the files that are found.
     found_files: Option<FoundFiles>,
     views: Views,
-    /// System files by path, with their inodes; `None`: there is none.
-    system: HashMap<OsString, Option<(FileId, opens::Inode)>>,
+    /// System files by path; `None`: there is none.
+    system: HashMap<OsString, Option<FileId>>,
     /// Other files by path, to follow renames.
     names: HashMap<PathBuf, FileId>,
     /// Device and inode of these files, and their size when last seen.
@@ -151,8 +151,10 @@ impl UnmountedFiles {
                 Err(Unseen) => return false,
             },
         };
-        if let Some((file, inode)) = file {
-            self.report(reported.unwrap_or(inode), file, now);
+        if let Some(file) = file {
+            if let Some(inode) = reported {
+                self.report(inode, file, now);
+            }
             self.record(tracee, Op::Open, file, flags, (now, now));
         }
         true
@@ -177,11 +179,7 @@ impl UnmountedFiles {
     }
 
     /// `Err`: the name may not be looked up.
-    fn system_file(
-        &mut self,
-        path: &OsStr,
-        now: u64,
-    ) -> Result<Option<(FileId, opens::Inode)>, Unseen> {
+    fn system_file(&mut self, path: &OsStr, now: u64) -> Result<Option<FileId>, Unseen> {
         if self.system.len() >= REMEMBERED {
             self.system.clear();
         }
@@ -190,10 +188,7 @@ impl UnmountedFiles {
             Found::Nothing => None,
             Found::Unknown => return Err(Unseen),
         };
-        let file = found.map(|attributes| {
-            let file = self.files.opened(&attributes, path, self.host, now);
-            (file, identity(&attributes))
-        });
+        let file = found.map(|attributes| self.files.opened(&attributes, path, self.host, now));
         self.system.insert(path.to_owned(), file);
         Ok(file)
     }
@@ -234,9 +229,7 @@ impl UnmountedFiles {
             creates: Some(creates),
             ..*open
         };
-        if let Some(file) = self.record_open(tracee, &open, path, attributes, now) {
-            self.report(identity(attributes), file, now);
-        }
+        self.record_open(tracee, &open, path, attributes, now);
     }
 
     /// Reports that an inode is this file from now on.
@@ -316,8 +309,7 @@ impl UnmountedFiles {
         self.seen(file, attributes);
         let is_system = is_system_path(name.as_bytes());
         if is_system {
-            let inode = identity(attributes);
-            self.system.insert(name.to_owned(), Some((file, inode)));
+            self.system.insert(name.to_owned(), Some(file));
         }
         // A file made where the machine has its system files may be a result, and grows.
         let is_named = !is_system || !is_plain_read(flags);

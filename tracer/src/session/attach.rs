@@ -38,6 +38,8 @@ pub struct AttachOptions {
     pub seeing: Seeing,
     /// Samples of the machine's counters a second; 0: none.
     pub host_hertz: u32,
+    /// Follow processes by the kernel's announcements (proc connector) alone.
+    pub announced: bool,
 }
 
 /// A mount session whose mount is ready.
@@ -117,7 +119,9 @@ impl Attach {
             clock,
             recorder,
             Wanted::default(),
-            Ready::load(None, false).and_then(|ready| ready.begin(None)),
+            (!options.announced)
+                .then(|| Ready::load(None, false)?.begin(None))
+                .flatten(),
         );
         let on = options.seeing.transport.prepare()?;
         let (device, namespace) = match mount_directly(&source, at, &options.seeing) {

@@ -183,8 +183,7 @@ impl Run<'_> {
             .flatten();
         let events = events.and_then(|events| events.join().ok().flatten());
         // Lifetimes alone are less than ptrace reports.
-        let events =
-            events.filter(|events| events.is_all() || without_ptrace && events.calls.is_none());
+        let events = events.filter(|events| events.is_all() || without_ptrace && !calls);
         let started = Started {
             mounts,
             inherited,
@@ -227,20 +226,21 @@ impl Run<'_> {
         events: Option<EbpfEvents>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root;
-        if events.is_some() || self.options.following == Following::WithoutPtrace {
+        if self.kernel.is_some() && events.as_ref().is_none_or(|events| events.calls.is_none()) {
+            started.mounts.child.abandon();
+            return Err(Error::KernelLayer(
+                "it needs eBPF programs, which the kernel refuses".into(),
+            ));
+        }
+        let without_ptrace = [Following::WithoutPtrace, Following::Announced];
+        if events.is_some() || without_ptrace.contains(&self.options.following) {
             return self.watched(started, None, events);
         }
         match proc::seize(root.as_raw() as u32) {
             Ok(()) => self.traced(started),
             Err(error) => {
                 let reason = traced::refused(root, &error);
-                if self.kernel.is_none() {
-                    return self.watched(started, Some(reason), None);
-                }
-                started.mounts.child.abandon();
-                Err(Error::KernelLayer(format!(
-                    "processes cannot be followed by ptrace ({reason})"
-                )))
+                self.watched(started, Some(reason), None)
             }
         }
     }

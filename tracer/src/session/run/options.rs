@@ -50,6 +50,8 @@ pub struct RunOptions {
     pub net: Option<LiveOptions>,
     /// Source of reads and writes.
     pub layer: Layer,
+    /// KiB of the ring of each CPU for records of calls. `None`: as memory allows.
+    pub ring_kib: Option<u32>,
     /// Record every call on pipes and sockets, not their sums alone; with [`Layer::Kernel`].
     pub channel_calls: bool,
 }
@@ -64,4 +66,6 @@ pub enum Following {
     ByPtrace,
     /// Without ptrace, by any available layer.
     WithoutPtrace,
+    /// By the kernel's announcements (proc connector), or by reading /proc.
+    Announced,
 }

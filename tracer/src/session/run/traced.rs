@@ -3,20 +3,17 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use flowtrace_schema::{FileLayer, Loss, ProcessLayer};
+use flowtrace_schema::{Loss, ProcessLayer};
 use nix::unistd::Pid;
 
+use super::super::Result;
 use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
-use super::super::serving::{Served, ServedMount};
-use super::super::{Error, Result};
 use super::report::Background;
 use super::setup::{Run, Started};
 use crate::callers::TaskTable;
-use crate::kernel::{CallSource, KernelLayer, Scheduler, Watched};
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
-use crate::opens::Opens;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
 use crate::proc::fd_tracker::{By, FdTracker};
@@ -36,15 +33,7 @@ impl Run<'_> {
         let root = started.job.root.as_raw() as u32;
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
-        let start_layer = |opens| {
-            let calls = CallSource::of_ptraced(root);
-            let calls = calls.map_err(|error| Error::KernelLayer(error.to_string()))?;
-            let scheduler = started.scheduler.take();
-            self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
-        };
-        let kernel = self.kernel.as_ref().map(start_layer).transpose()?;
         let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
-        self.kernel_serves(&served)?;
         let mut lifetimes = Lifetimes::new(
             root,
             HOST,
@@ -71,11 +60,8 @@ impl Run<'_> {
                     .map(|mount| (&*mount.at, &*mount.source)),
             ),
             if topology { By::Calls } else { By::Snapshots },
-            kernel.as_ref().map(KernelLayer::found_files),
+            None,
         )));
-        if let Some(kernel) = &kernel {
-            lifetimes.observe(Box::new(kernel.feed()));
-        }
         lifetimes.observe(Box::new(Feed {
             rings: Arc::clone(&self.rings),
             recorder: recording.recorder.clone(),
@@ -95,10 +81,7 @@ impl Run<'_> {
             namespaces.follow(lifetimes.living());
             lifetimes.observe(Box::new(Follow(namespaces)));
         }
-        let sampler = match &kernel {
-            Some(kernel) if kernel.reports_waits() => None,
-            _ => self.sampler(recording, channels),
-        };
+        let sampler = self.sampler(recording, channels);
         if let Some(sampler) = &sampler {
             lifetimes.observe(Box::new(sampler.feed()));
         }
@@ -106,39 +89,9 @@ impl Run<'_> {
         let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
         self.go_on(&mut started, &start, lifetimes.living(), calls)?;
         let end = lifetimes.follow(&mut started.job);
-        drop(kernel);
         drop(sampler);
         drop(host_sampler);
         self.conclude(started, served, end)
-    }
-
-    /// Begins to record reads and writes by tracepoints.
-    pub(super) fn kernel_layer(
-        &self,
-        recording: &Recording,
-        opens: &Arc<Opens>,
-        (calls, scheduler): (CallSource, Option<Scheduler>),
-        channels: Arc<dyn ChannelLookup>,
-    ) -> Result<KernelLayer> {
-        let watched = Watched {
-            channels,
-            scheduler,
-            channel_calls: self.options.channel_calls,
-        };
-        let (clock, recorder) = (recording.clock, recording.recorder.clone());
-        KernelLayer::start(calls, clock, recorder, Arc::clone(opens), watched)
-            .map_err(|error| Error::KernelLayer(error.to_string()))
-    }
-
-    /// Fails unless the kernel serves the data of all mounts by itself, if it has to.
-    pub(super) fn kernel_serves(&self, served: &Served) -> Result<()> {
-        let by_fuse = |mount: &ServedMount| mount.session.layer() != FileLayer::Kernel;
-        if self.kernel.is_some() && served.mounts().iter().any(by_fuse) {
-            return Err(Error::KernelLayer(
-                "the kernel does not let this process register files for passthrough".into(),
-            ));
-        }
-        Ok(())
     }
 
     /// Samples the threads. A run goes on without samples.

@@ -2,25 +2,28 @@
 
 use std::sync::{Arc, Mutex};
 
-use flowtrace_schema::{MOST_ARGUMENTS, ProcessLayer, Text};
+use flowtrace_schema::{FileLayer, MOST_ARGUMENTS, ProcessLayer, Text};
 
 use super::super::launch::{Calls, Namespace};
-use super::super::recording::HOST;
+use super::super::recording::{HOST, Recording};
+use super::super::serving::{Served, ServedMount};
 use super::super::{Error, Result};
 use super::notice::Notice;
 use super::options::{Following, RunOptions};
 use super::report::Background;
 use super::setup::{Run, Started};
 use crate::bpf::traced_pids::TracedPids;
-use crate::kernel::{CallSource, KernelLayer};
+use crate::kernel::{self, CallSource, KernelLayer, Scheduler};
 use crate::memory;
 use crate::mounting;
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
+use crate::opens::Opens;
 use crate::proc::channels::Registry;
 use crate::proc::children;
 use crate::proc::fd_tracker::{By, FdTracker};
 use crate::proc::lifetimes::End;
+use crate::proc::observer::ChannelLookup;
 use crate::proc::reading::Image;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
@@ -29,8 +32,10 @@ use crate::side_by_side::both;
 
 /// True if ptrace is not wanted, or certain to be refused.
 pub(super) fn without_ptrace(options: &RunOptions) -> bool {
-    options.following == Following::WithoutPtrace
-        || crate::proc::tracer_of(std::process::id()).is_some()
+    matches!(
+        options.following,
+        Following::WithoutPtrace | Following::Announced
+    ) || crate::proc::tracer_of(std::process::id()).is_some()
 }
 
 /// Events of eBPF programs.
@@ -67,8 +72,6 @@ impl EbpfEvents {
 /// True if eBPF programs are to report the processes, if they can. Not for a run that will detach from
 /// processes.
 pub(super) fn are_reported(options: &RunOptions, without_ptrace: bool) -> bool {
-    /// Environment variable: if set, ptrace follows the processes, unless it is not wanted.
-    const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
     // eBPF programs do not report refused connections, nor anything else that only a stop at a call shows. A launcher starts many flowtraces, and the
     // programs of each one run for the calls of all.
     let reports_as_much = || {
@@ -76,12 +79,11 @@ pub(super) fn are_reported(options: &RunOptions, without_ptrace: bool) -> bool {
             && options.topology
             && options.net.is_none()
             && options.launch.is_none()
-            && std::env::var_os(BY_PTRACE).is_none()
     };
     nix::unistd::geteuid().is_root()
-        && !(options.bare || options.detach)
+        && !(options.bare || options.detach || options.following == Following::Announced)
         && crate::linux::in_first_pid_namespace().is_ok()
-        && (without_ptrace || reports_as_much())
+        && (without_ptrace || options.layer == Layer::Kernel || reports_as_much())
 }
 
 impl Run<'_> {
@@ -101,12 +103,6 @@ impl Run<'_> {
             Some(EbpfEvents { feed, calls }) => (Some(feed), calls),
             None => (None, None),
         };
-        if self.kernel.is_some() && calls.is_none() {
-            started.mounts.child.abandon();
-            return Err(Error::KernelLayer(
-                "without ptrace it needs eBPF programs, which the kernel refuses".into(),
-            ));
-        }
         let places = started.mounts.mounted.iter().map(|mount| &*mount.at);
         let devices = mounting::devices_at(root, places);
         // Without a mount the processes do not depend on flowtrace, and go on.
@@ -218,5 +214,34 @@ impl Run<'_> {
         drop(sampler);
         drop(host_sampler);
         self.conclude(started, served, end)
+    }
+
+    /// Begins to record reads and writes by tracepoints.
+    fn kernel_layer(
+        &self,
+        recording: &Recording,
+        opens: &Arc<Opens>,
+        (calls, scheduler): (CallSource, Option<Scheduler>),
+        channels: Arc<dyn ChannelLookup>,
+    ) -> Result<KernelLayer> {
+        let watched = kernel::Watched {
+            channels,
+            scheduler,
+            channel_calls: self.options.channel_calls,
+        };
+        let (clock, recorder) = (recording.clock, recording.recorder.clone());
+        KernelLayer::start(calls, clock, recorder, Arc::clone(opens), watched)
+            .map_err(|error| Error::KernelLayer(error.to_string()))
+    }
+
+    /// Fails unless the kernel serves the data of all mounts by itself, if it has to.
+    fn kernel_serves(&self, served: &Served) -> Result<()> {
+        let by_fuse = |mount: &ServedMount| mount.session.layer() != FileLayer::Kernel;
+        if self.kernel.is_some() && served.mounts().iter().any(by_fuse) {
+            return Err(Error::KernelLayer(
+                "the kernel does not let this process register files for passthrough".into(),
+            ));
+        }
+        Ok(())
     }
 }

@@ -17,9 +17,6 @@ mod tracepoints;
 use announced::Announced;
 use tracepoints::TracepointFeed;
 
-/// Environment variable: if set, eBPF programs are not used.
-const BY_CONNECTOR: &str = "FLOWTRACE_PROCESSES_BY_CONNECTOR";
-
 /// Reports that were not handled yet.
 pub(crate) enum Feed {
     /// From eBPF programs, with all that can be known.
@@ -36,9 +33,6 @@ impl Ready {
     /// of the machine; `with_files`: also the open files of processes, where that is possible
     /// ([`Feed::reports_files`]).
     pub(crate) fn load(processes: Option<TracedPids>, with_files: bool) -> Option<Ready> {
-        if std::env::var_os(BY_CONNECTOR).is_some() {
-            return None;
-        }
         let all = with_files.then(|| Tracepoints::load(processes.clone(), true).ok());
         let lifetimes = || Tracepoints::load(processes, false).ok();
         all.flatten().or_else(lifetimes).map(Ready)
