@@ -7,13 +7,11 @@
 //! FUSE opens (opens) -------------------- notes --+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`programs`], and for wakings [`perf`] and [`tracefs`], talk to the kernel. [`merge`] puts the
-//! samples of all CPUs in the order of time. [`follow`] joins calls to files by the descriptors of each
-//! process ([`table`]). [`waits`] derives the state of each thread at any time from the records of the
-//! scheduler ([`sched`]). Opens, closes and names are still recorded by FUSE.
+//! [`programs`] talks to the kernel. [`merge`] puts the samples of all CPUs in the order of time. [`follow`]
+//! joins calls to files by the descriptors of each process ([`table`]). [`waits`] derives the state of each
+//! thread at any time from the records of the scheduler. Opens, closes and names are still recorded by FUSE.
 
 mod backpressure;
-mod block;
 mod by_id;
 mod channel_rows;
 mod deferred_close;
@@ -22,26 +20,22 @@ mod feed;
 mod follow;
 mod merge;
 mod open_file;
-mod perf;
 mod priority_boost;
 mod programs;
 mod reader;
 mod ring_size;
 mod sample;
-mod sched;
-mod scheduler;
+mod state;
 mod strangers;
 mod syscalls;
 mod table;
 mod throttle;
-mod tracefs;
 mod traffic;
 mod waits;
 
 pub(crate) use feed::{Descriptions, Inherited};
-pub(crate) use programs::CallSource;
+pub(crate) use programs::{CallSource, Scheduler};
 pub(crate) use reader::{KernelLayer, Watched};
-pub(crate) use scheduler::Scheduler;
 
 use std::io;
 

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flowtrace_schema::{CallRing, Loss, Recorder};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollTimeout, poll};
 
 use super::backpressure::{Backpressure, Reading};
 use super::channel_rows::Sink;
@@ -20,11 +20,9 @@ use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
 use super::merge::Merge;
-use super::perf::Ring;
 use super::priority_boost::PriorityBoost;
-use super::programs::CallSource;
+use super::programs::{CallSource, Scheduler};
 use super::sample::{Sample, What};
-use super::scheduler::Scheduler;
 use super::throttle::Throttle;
 use super::waits::Waits;
 use crate::bpf::traced_pids::TracedPids;
@@ -34,8 +32,7 @@ use crate::opens::Opens;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
-/// Longest time between two reads, and for rings that fill fast without a signal. Perf's rings wake the
-/// reader when they are a quarter full.
+/// Longest time between two reads, and for rings that fill fast.
 const PERIOD_MS: u16 = 20;
 const SHORT_PERIOD_MS: u16 = 3;
 /// Most samples in memory, some 100 MB, that wait to be joined: fewer where that is more than an eighth of
@@ -91,8 +88,7 @@ impl KernelLayer {
         let scheduler = scheduler.map(|scheduler| {
             calls.leave_out_blocking();
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
-            let requests = scheduler.reports_requests();
-            let waits = Waits::new(Arc::clone(&channels), tracer, requests);
+            let waits = Waits::new(Arc::clone(&channels), tracer);
             (scheduler, waits)
         });
         let (scheduler, waits) = scheduler.unzip();
@@ -214,7 +210,6 @@ impl Reader {
         // Records that are not read in time are lost, or stop the command.
         let _ahead = Ahead::of_the_command();
         let mut boost = PriorityBoost::new();
-        let mut ends = vec![false; self.all_rings().count()];
         loop {
             let last = backpressure.ends();
             // If there is no space here, records stay in the rings, and the threads that fill those are
@@ -236,14 +231,13 @@ impl Reader {
             }
             backpressure.rings_read(has_room, waiting < self.most_backlog / 2);
             boost.rings_read(self.calls.fill_fast());
-            self.wait(backpressure, &mut ends);
+            self.wait(backpressure);
         }
         drop(reading);
         self.close();
     }
 
-    /// Closes the rings and programs without making the command wait: for each tracepoint of perf the kernel
-    /// waits until no CPU uses it any more, some 0.2 s in all, and some ms for those of programs.
+    /// Closes the rings and programs without making the command wait, some ms.
     fn close(self) {
         let Reader {
             calls,
@@ -288,38 +282,16 @@ impl Reader {
         }
     }
 
-    fn all_rings(&self) -> impl Iterator<Item = &Ring> {
-        let scheduler = self.scheduler.iter();
-        scheduler.flat_map(|scheduler| &scheduler.rings().rings)
-    }
-
-    /// Sleeps until there is something to do. `ended`: rings that give no more signals when they fill,
-    /// because the first process is over.
-    fn wait(&self, backpressure: &Backpressure, ended: &mut [bool]) {
-        let rings = self.all_rings().zip(&*ended);
-        let mut places: Vec<usize> = Vec::new();
-        let mut sources = vec![backpressure.wakes()];
-        for (place, (ring, ended)) in rings.enumerate() {
-            if !ended {
-                places.push(place);
-                sources.push(PollFd::new(ring.descriptor(), PollFlags::POLLIN));
-            }
-        }
+    /// Sleeps until there is something to do.
+    fn wait(&self, backpressure: &Backpressure) {
         let period = match self.calls.fill_fast() {
             true => SHORT_PERIOD_MS,
             false => PERIOD_MS,
         };
-        if poll(&mut sources, PollTimeout::from(period)).is_err() {
+        if poll(&mut [backpressure.wakes()], PollTimeout::from(period)).is_err() {
             std::thread::sleep(Duration::from_millis(period.into()));
-            return;
         }
         backpressure.woken();
-        for (source, place) in sources[1..].iter().zip(places) {
-            let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
-            ended[place] = source
-                .revents()
-                .is_some_and(|events| events.intersects(gone));
-        }
     }
 }
 

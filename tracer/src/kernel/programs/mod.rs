@@ -21,7 +21,7 @@ mod switches;
 mod wanted;
 
 use layout::Config;
-pub(super) use switches::Switches;
+pub(crate) use switches::Scheduler;
 
 /// Environment variable: if set, threads are not throttled when rings fill up.
 const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";

@@ -2,7 +2,7 @@
 
 use flowtrace_schema::{Activity, FileId};
 
-use super::super::sched::state;
+use super::super::state;
 use super::super::syscalls::waited_in;
 use super::descriptors::Descriptors;
 use crate::proc::observer::ChannelLookup;

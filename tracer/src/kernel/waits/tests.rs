@@ -47,7 +47,7 @@ impl Stage {
     /// The root runs.
     fn new() -> Stage {
         let mut stage = Stage {
-            waits: Waits::new(Arc::new(TestDescriptors), TRACER, true),
+            waits: Waits::new(Arc::new(TestDescriptors), TRACER),
             at: 0,
         };
         stage.change(Change::Begins(tracee(ROOT, ROOT, 1), true));
