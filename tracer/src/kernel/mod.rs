@@ -14,7 +14,6 @@
 mod backpressure;
 mod by_id;
 mod channel_rows;
-mod deferred_close;
 mod dropped;
 mod feed;
 mod follow;

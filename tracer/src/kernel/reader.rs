@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +14,6 @@ use nix::poll::{PollTimeout, poll};
 
 use super::backpressure::{Backpressure, Reading};
 use super::channel_rows::Sink;
-use super::deferred_close;
 use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
@@ -234,26 +232,6 @@ impl Reader {
             self.wait(backpressure);
         }
         drop(reading);
-        self.close();
-    }
-
-    /// Closes the rings and programs without making the command wait, some ms.
-    fn close(self) {
-        let Reader {
-            calls,
-            scheduler,
-            batches,
-            ..
-        } = self;
-        // The joining thread now gets no more batches.
-        drop(batches);
-        let scheduling = scheduler.iter().flat_map(Scheduler::descriptors);
-        let open: Vec<BorrowedFd<'_>> = calls.descriptors().chain(scheduling).collect();
-        // Without a helper process the close takes its time here.
-        let later = (!open.is_empty()).then(|| deferred_close::leave_to_another(&open));
-        drop(open);
-        drop((calls, scheduler));
-        drop(later);
     }
 
     /// Empties the rings of the scheduler, which no throttle limits, and if `calls` those of calls.

@@ -3,7 +3,7 @@
 //! as long as their descriptors are open.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::dropped::Dropped;
 use super::ring_size;
@@ -54,8 +54,8 @@ pub(crate) struct CallSource {
     /// Losses up to the last read: entries of calls that move data, returns, other entries.
     known: [u64; 3],
     tail_call: TailCall,
-    /// Descriptors of the programs and their links, which live as long as these are open.
-    owned: Vec<OwnedFd>,
+    /// The programs and their links, which live as long as these are open.
+    _owned: [Vec<OwnedFd>; 2],
 }
 
 impl CallSource {
@@ -123,9 +123,8 @@ impl CallSource {
         uses.extend(traced.uses());
         let mut loaded = objects::open(Source::Calls)?.load(&["entries", "returns"], &uses)?;
         let links = loaded.programs.iter().map(attach);
-        let mut owned = links.collect::<io::Result<Vec<_>>>()?;
+        let links = links.collect::<io::Result<_>>()?;
         let (wanted, lost) = (loaded.map(".bss.wanted")?, loaded.map(".bss.lost")?);
-        owned.extend(loaded.programs);
         Ok(CallSource {
             rings,
             processes: (!are_named).then_some(traced),
@@ -134,7 +133,7 @@ impl CallSource {
             used: 0.0,
             known: [0; 3],
             tail_call,
-            owned,
+            _owned: [links, loaded.programs],
         })
     }
 
@@ -147,11 +146,6 @@ impl CallSource {
     pub(super) fn leave_out_blocking(&self) {
         // If that fails, more is recorded than is needed.
         let _ = self.wanted.put(0, &wanted::numbers(false));
-    }
-
-    /// All descriptors that keep the programs at their tracepoints.
-    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.owned.iter().map(AsFd::as_fd)
     }
 
     /// The map that processes are to be entered into; `None`: other programs do so.

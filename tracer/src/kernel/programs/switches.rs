@@ -2,7 +2,7 @@
 //! wakings, and the stages of requests to devices, of the whole machine.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::blocked::{self, recorded_anyway};
 use super::layout::switch::{
@@ -29,7 +29,7 @@ pub(crate) struct Scheduler {
     known: u64,
     /// The programs run as long as these and their links are open.
     programs: Vec<OwnedFd>,
-    links: Vec<OwnedFd>,
+    _links: Vec<OwnedFd>,
 }
 
 impl Scheduler {
@@ -82,13 +82,8 @@ impl Scheduler {
             lost,
             known: 0,
             programs: loaded.programs,
-            links,
+            _links: links,
         })
-    }
-
-    /// All descriptors that keep the programs at their tracepoints.
-    pub(in crate::kernel) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.links.iter().chain(&self.programs).map(AsFd::as_fd)
     }
 
     /// Calls `take` with the waiting records. Returns how many were lost since the last time, up to a little
