@@ -191,7 +191,7 @@ pub(crate) fn need_kernel_layer() -> bool {
     }
     let works = doctor_finds(&["--layer kernel"]);
     if !works {
-        skip("no tracepoints by perf_event_open, or no FUSE passthrough");
+        skip("no tracepoints of calls, or no FUSE passthrough");
     }
     works
 }

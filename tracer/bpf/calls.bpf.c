@@ -4,15 +4,14 @@
  */
 #include "common.bpf.h"
 
-enum { SPARE_SLOTS = 64, UIO_MAXIOV = 1024, SIGSTOP = 19, S_IFMT = 0170000, S_IFREG = 0100000, O_APPEND = 02000 };
+enum { SPARE_SLOTS = 64, UIO_MAXIOV = 1024, S_IFMT = 0170000, S_IFREG = 0100000, O_APPEND = 02000 };
 enum { FUSE_SUPER_MAGIC = 0x65735546, FOPEN_DIRECT_IO = 1 };
 enum { LOST_ENTRIES, LOST_RETURNS };
 #define UNKNOWN (~0ull)
 
 const volatile struct {
 	u32 ring_bits;		/* slots of a ring, as a power of two */
-	u32 stop_above;		/* slots in use above which a thread that makes a call is stopped; 0: none is */
-} config = { 10, 0 };
+} config = { 10 };
 
 /* Of each system call; those of 32-bit programs behind the others. */
 struct call_arguments calls[2 * SYSCALLS] SEC(".bss.calls");
@@ -309,16 +308,13 @@ static __always_inline void returned(struct pt_regs *regs, long result)
 	bool entered = last->thread == c.tid && last->call == c.number;
 	if (entered)
 		last->thread = 0;
-	/* Only a thread of a traced process may be stopped, and its id may have been that of another thread before. */
-	if ((!entered || config.stop_above) && !is_traced(&c, last))
+	if (!entered && !is_traced(&c, last))
 		return;
 	if (call->how & MESSAGES && c.number < SYSCALLS && result > 0 && (sum = sum_of_messages(regs->si, result)) != UNKNOWN)
 		record_return(&c, MOVED, sum, UNKNOWN);
 	u64 position = entered && !last->appends ? UNKNOWN
 		: position_after(task, call, c.number < SYSCALLS ? regs->di : regs->bx);
 	record_return(&c, RETURN, result, position);
-	if (config.stop_above && in_use(&rings[c.cpu & (MAX_CPUS - 1)]) >= config.stop_above)
-		bpf_send_signal_thread(SIGSTOP);
 }
 
 SEC("tp_btf/sys_exit")

@@ -139,9 +139,14 @@ struct ring_state { u64 taken, unused[7], read, unused_too[7]; };
 
 /* --- Scheduling (switches.bpf.c): a ring for each CPU ------------------------------------------------------------ */
 
-/* In switch_event.exit_state: the record is a waking, or the end of a request to a device. */
+/*
+ * In switch_event.exit_state: the record is not of a thread that leaves its CPU. A waking by thread `next`: `state` is 1
+ * in an interrupt, which then found that thread on the CPU. A request to device `next`, made at sector `ran`, reaches
+ * stage `state` while thread `tid` is on the CPU.
+ */
 #define IS_WAKING (~0u)
-#define IS_COMPLETED (~0u - 1)
+#define IS_REQUEST (~0u - 1)
+enum stage { QUEUED, ISSUED, COMPLETED };
 
 struct switch_event { u64 at; u32 tid, next, state, exit_state; u64 ran; };
 

@@ -1,14 +1,15 @@
 /*
- * Scheduling: which thread leaves a CPU to which one and in which call it then waits, and what the idle task does in
- * interrupts: the threads it wakes, and the requests to devices that it completes.
+ * Scheduling: which thread leaves a CPU to which one and in which call it then waits, which thread wakes which one, and
+ * the stages of requests to devices.
  */
 #include "common.bpf.h"
 
 enum { NOT_OF_PROGRAM = 0x00204010, MINORBITS = 20, ANON_INODE_FS_MAGIC = 0x09041934 };	/* PF_KTHREAD, PF_USER_WORKER, PF_IO_WORKER */
 
 const volatile struct {
+	s64 to_preempt_count;	/* bytes from the run queue of a CPU to its __preempt_count */
 	bool named_rings;	/* each CPU has a ring of its own name */
-} config = { true };
+} config = { 0, true };
 
 /* The arguments of each call that have descriptors: in four bits each the number of one, from 1 on; those of 32-bit programs behind the others. */
 u8 descriptors[2 * SYSCALLS] SEC(".bss.descriptors");
@@ -116,18 +117,49 @@ int BPF_PROG(leaves, bool goes_on, struct task_struct *task, struct task_struct 
 	return 0;
 }
 
+/*
+ * A waking in an interrupt is not one by the task that the interrupt found on the CPU: these bits of the count of the
+ * CPU show it (HARDIRQ_MASK, SOFTIRQ_OFFSET; with PREEMPT_RT soft interrupts are work of a task). Only kernels with
+ * CONFIG_KALLSYMS_ALL give programs the address of a variable. But the run queue of the CPU is at a fixed distance from
+ * the count, and the task has a pointer to it (with CONFIG_FAIR_GROUP_SCHED). Read as the member of a structure, the
+ * count needs no call.
+ */
+enum { IN_INTERRUPT = 0xf0100 };
+#define int_at(address) as(struct upid, address)->nr
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(woken, struct task_struct *task)
 {
-	return (u32)bpf_get_current_pid_tgid() ? 0 : record((struct switch_event){ .tid = task->pid, .exit_state = IS_WAKING });
+	struct task_struct *by = current_task();
+	u32 count = int_at((u64)by->se.cfs_rq->rq + config.to_preempt_count);
+	return record((struct switch_event){ .tid = task->pid, .next = by->pid, .state = !!(count & IN_INTERRUPT),
+		.exit_state = IS_WAKING });
+}
+
+static __always_inline int reaches(struct request *address, enum stage stage)
+{
+	struct request *request = as(struct request, address);
+	struct gendisk *disk = request->q->disk;
+	if (!disk)
+		return 0;
+	return record((struct switch_event){ .tid = current_task()->pid, .next = disk->major << MINORBITS | disk->first_minor,
+		.state = stage, .exit_state = IS_REQUEST, .ran = request->__sector });
+}
+
+SEC("tp_btf/block_rq_insert")
+int BPF_PROG(queued, struct request *request)
+{
+	return reaches(request, QUEUED);
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(issued, struct request *request)
+{
+	return reaches(request, ISSUED);
 }
 
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(completed, struct request *request)
 {
-	struct gendisk *disk = as(struct request, request)->q->disk;
-	if ((u32)bpf_get_current_pid_tgid() || !disk)
-		return 0;
-	return record((struct switch_event){ .next = disk->major << MINORBITS | disk->first_minor,
-		.exit_state = IS_COMPLETED, .ran = as(struct request, request)->__sector });
+	return reaches(request, COMPLETED);
 }

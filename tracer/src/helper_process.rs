@@ -60,11 +60,6 @@ impl HelperProcess {
             }
         }
     }
-
-    /// Does not wait for its end, which may come after ours.
-    pub(crate) fn leave(self) {
-        std::mem::forget(self);
-    }
 }
 
 impl Drop for HelperProcess {

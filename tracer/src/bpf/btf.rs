@@ -33,8 +33,8 @@ const VARIABLE: u32 = 14;
 const SECTION: u32 = 15;
 /// Bytes of a variable in a section (`struct btf_var_secinfo`).
 const IN_SECTION: usize = 12;
-/// Kinds that stand for another type: typedef, volatile, const, restrict, type tag.
-const STANDS_FOR: [u32; 5] = [8, 9, 10, 11, 18];
+/// Kinds that stand for another type: typedef, volatile, const, restrict, variable, type tag.
+const STANDS_FOR: [u32; 6] = [8, 9, 10, 11, VARIABLE, 18];
 const TYPEDEF: u32 = 8;
 const POINTER: u32 = 2;
 
@@ -51,9 +51,11 @@ pub(crate) struct Types {
     end: usize,
     /// Place of each [`STRIDE`]th type, from number 0 on, which is `void` and takes no bytes.
     places: Vec<usize>,
-    /// The first letters of the names of structures and typedefs, and their types.
+    /// The first letters of the names of structures, typedefs and variables, and their types.
     begins: Vec<u64>,
     numbers: Vec<u32>,
+    /// Places of sections.
+    sections: Vec<usize>,
 }
 
 /// The common part of a type.
@@ -102,6 +104,7 @@ impl Types {
             places: Vec::new(),
             begins: Vec::new(),
             numbers: Vec::new(),
+            sections: Vec::new(),
             bytes,
         };
         let (mut at, mut number) = (begin, 1u32);
@@ -111,12 +114,18 @@ impl Types {
                 types.places.push(at);
             }
             let read = types.read(at)?;
-            if matches!((read.kind, read.count), (STRUCTURE, 1..) | (TYPEDEF, _)) {
+            if matches!(
+                (read.kind, read.count),
+                (STRUCTURE, 1..) | (TYPEDEF | VARIABLE, _)
+            ) {
                 let name = types
                     .strings
                     .checked_add(word(&types.bytes, at)? as usize)?;
                 types.begins.push(first_letters(types.bytes.get(name..)?));
                 types.numbers.push(number);
+            }
+            if read.kind == SECTION {
+                types.sections.push(at);
             }
             number = number.checked_add(1)?;
             at = read.rest.checked_add(rest_of(read)?)?;
@@ -195,14 +204,24 @@ impl Types {
         Some(path.join("."))
     }
 
-    /// The type of a variable of an object.
+    /// The number of variable `name`, which stands for its type.
     pub(super) fn variable(&self, name: &str) -> Option<u32> {
-        let found = self.all().find(|(_, at, read)| {
-            read.kind == VARIABLE
-                && word(&self.bytes, *at).and_then(|name| self.string(name))
-                    == Some(name.as_bytes())
-        });
-        found.map(|(_, _, read)| read.other)
+        self.named(VARIABLE, name)
+    }
+
+    /// Bytes from one variable to another one of the same section, such as that of all variables of each CPU.
+    pub(crate) fn distance(&self, from: &str, to: &str) -> Option<i64> {
+        let [from, to] = [self.variable(from)?, self.variable(to)?];
+        self.sections.iter().find_map(|&at| {
+            let section = self.read(at)?;
+            let entries = (0..section.count).map(|index| section.rest + IN_SECTION * index);
+            let offset = |variable| {
+                let mut entries = entries.clone();
+                let entry = entries.find(|&at| word(&self.bytes, at) == Some(variable))?;
+                word(&self.bytes, entry + 4).map(i64::from)
+            };
+            Some(offset(to)? - offset(from)?)
+        })
     }
 
     /// The type of a member of a structure.
@@ -503,6 +522,11 @@ mod tests {
         made.add("", POINTER, 0, 6, &[]);
         made.add("called", TYPEDEF, 0, 7, &[]);
         made.add("caller", NAMED_FUNCTION, 1, 6, &[]);
+        made.add("one", VARIABLE, 0, 1, &[1]);
+        made.add("other", VARIABLE, 0, 5, &[1]);
+        made.add("alone", VARIABLE, 0, 1, &[1]);
+        made.add("", SECTION, 1, 4, &[12, 0, 4]);
+        made.add("", SECTION, 2, 24, &[10, 20, 4, 11, 4, 16]);
         made.bytes()
     }
 
@@ -519,6 +543,12 @@ mod tests {
         assert_eq!(types.function("called"), None);
         assert_eq!(types.function("call"), None);
         assert_eq!((types.size("outer"), types.size("none")), (Some(16), None));
+        let other = types.variable("other").unwrap();
+        assert_eq!(
+            (types.size_of(other), types.distance("one", "other")),
+            (Some(16), Some(-16))
+        );
+        assert_eq!(types.distance("one", "alone"), None);
     }
 
     #[test]
@@ -535,6 +565,7 @@ mod tests {
                 let _ = types.typedef("called");
                 let _ = types.member_path(4, 0);
                 let _ = types.function("caller");
+                let _ = types.distance("one", "other");
             }
         }
     }

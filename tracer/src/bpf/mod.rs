@@ -28,6 +28,7 @@ const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const MAP_NEXT_KEY: libc::c_int = 4;
 const PROGRAM_LOAD: libc::c_int = 5;
+const OBJECT_INFO: libc::c_int = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const TYPES_LOAD: libc::c_int = 18;
 const MAP_FREEZE: libc::c_int = 22;
@@ -164,6 +165,13 @@ struct Attach {
     name: u64,
     program: u32,
     padding: u32,
+}
+
+#[repr(C)]
+struct ObjectInfo {
+    object: u32,
+    length: u32,
+    info: u64,
 }
 
 impl Map {
@@ -381,6 +389,23 @@ pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     descriptor(RAW_TRACEPOINT_OPEN, &attributes)
 }
 
+/// How often a program was not run, because an interrupt came to its tracepoint while it ran on that CPU.
+///
+/// # Errors
+/// When the kernel does not count that.
+pub(crate) fn missed(program: &OwnedFd) -> io::Result<u64> {
+    /// Place of `recursion_misses` among the words of `struct bpf_prog_info`.
+    const MISSED: usize = 26;
+    let mut info = [0u64; MISSED + 1];
+    let attributes = ObjectInfo {
+        object: program.as_raw_fd() as u32,
+        length: size_of_val(&info) as u32,
+        info: info.as_mut_ptr() as u64,
+    };
+    bpf(OBJECT_INFO, &attributes)?;
+    Ok(info[MISSED])
+}
+
 /// Runs a program for any tracepoint once, now.
 ///
 /// # Errors
@@ -419,7 +444,8 @@ fn descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
     // SAFETY: the kernel reads the attributes, whose size it gets, and the memory that they point to outlives
-    // the call; it writes only to the value of a look-up, to a next key and to a log, which are the caller's.
+    // the call; it writes only to the value of a look-up, to a next key, to a description and to a log, which are the
+    // caller's.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

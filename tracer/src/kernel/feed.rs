@@ -5,14 +5,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flowtrace_schema::{FileId, Recorder, Upid, Usage};
+use flowtrace_schema::{FileId, Upid, Usage};
 
-use super::backpressure::Backpressure;
-use crate::bpf::traced_pids::TracedPids;
 use crate::opens::{Inode, Opens};
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::snapshot::ProcessSnapshot;
-use crate::proc::topology::{Call, CallKind};
+use crate::proc::topology::CallKind;
 use crate::proc::tracepoints::Called;
 
 /// A change of the tree.
@@ -53,23 +51,14 @@ pub(super) enum Change {
 }
 
 /// Changes, each with its time, in their order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Inbox {
     changes: Mutex<Vec<(u64, Change)>>,
-    /// All changes before this time are queued; the largest time where each change is queued before anything
-    /// that follows from it.
+    /// All changes before this time are queued.
     complete: AtomicU64,
 }
 
 impl Inbox {
-    /// `is_stopped`: each task is stopped until its changes are queued.
-    pub(super) fn new(is_stopped: bool) -> Inbox {
-        Inbox {
-            changes: Mutex::default(),
-            complete: AtomicU64::new(if is_stopped { u64::MAX } else { 0 }),
-        }
-    }
-
     /// The time up to which all changes are queued. To be read before they are taken.
     pub(super) fn complete(&self) -> u64 {
         self.complete.load(Ordering::Acquire)
@@ -115,19 +104,11 @@ impl FoundFiles {
 pub(crate) struct Feed {
     pub(super) inbox: Arc<Inbox>,
     pub(super) opens: Arc<Opens>,
-    pub(super) recorder: Recorder,
-    /// The map of the traced processes, where it is needed.
-    pub(super) processes: Option<TracedPids>,
-    /// Blocks while too many records wait to be read.
-    pub(super) backpressure: Arc<Backpressure>,
 }
 
 impl Observer for Feed {
     fn forked(&mut self, parent: Tracee, child: Tracee, _: &dyn ProcessSnapshot, now: u64) {
         self.opens.inherit(parent.upid, child.upid);
-        if let Some(processes) = &self.processes {
-            processes.follow(child.pid);
-        }
         let by = parent.pid;
         self.inbox.push(now, Change::Forked { by, child });
     }
@@ -163,22 +144,9 @@ impl Observer for Feed {
         }
     }
 
-    fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
-        // No tracepoint of a call reports its reads and writes.
-        if call.kind == CallKind::AsyncIo {
-            self.opens.reads_by_itself(tracee.upid, &self.recorder);
-        }
-        self.inbox.moves_by_itself(tracee.pid, call.kind, now);
-        false
-    }
-
     fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
         self.inbox
             .moves_by_itself(tracee.pid, called.call.kind, now);
-    }
-
-    fn throttled(&mut self) {
-        self.backpressure.wait();
     }
 
     fn complete(&mut self, until: u64) {
@@ -198,11 +166,6 @@ impl Observer for Feed {
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
-        if tracee.tid == tracee.pid {
-            if let Some(processes) = &self.processes {
-                processes.forget(tracee.pid);
-            }
-        }
         self.inbox.push(
             now,
             match tracee.tid == tracee.pid {

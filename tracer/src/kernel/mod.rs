@@ -7,37 +7,28 @@
 //! FUSE opens (opens) -------------------- notes --+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`programs`], and for wakings [`perf`] and [`tracefs`], talk to the kernel. [`merge`] puts the samples of all
-//! CPUs in the order of time. [`calls`] joins entries and returns; an entry names the file that the call uses.
-//! [`waits`] derives the state of each thread at any time from the records of the scheduler ([`sched`]). Opens,
-//! closes and names are still recorded by FUSE.
+//! [`programs`] talks to the kernel. [`merge`] puts the samples of all CPUs in the order of time. [`calls`] joins
+//! entries and returns; an entry names the file that the call uses. [`waits`] derives the state of each thread at
+//! any time from the records of the scheduler. Opens, closes and names are still recorded by FUSE.
 
-mod backpressure;
-mod block;
 mod by_id;
 mod calls;
 mod channel_rows;
-mod deferred_close;
 mod feed;
 mod merge;
-mod perf;
 mod priority_boost;
 mod programs;
 mod reader;
 mod ring_size;
 mod sample;
-mod sched;
-mod scheduler;
+mod state;
 mod syscalls;
-mod throttle;
-mod tracefs;
 mod traffic;
 mod waits;
 
 pub(crate) use feed::FoundFiles;
-pub(crate) use programs::CallSource;
+pub(crate) use programs::{CallSource, Scheduler};
 pub(crate) use reader::{KernelLayer, Watched};
-pub(crate) use scheduler::Scheduler;
 
 use std::io;
 
@@ -48,12 +39,6 @@ use crate::bpf::traced_pids::TracedPids;
 /// # Errors
 /// The reason why it cannot.
 pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
-    let own = std::process::id();
-    let options = programs::Options {
-        size: ring_size::SMALLEST,
-        throttles: false,
-        are_named: false,
-    };
-    CallSource::open(TracedPids::below(own)?, options)?;
+    CallSource::open(&TracedPids::below(std::process::id())?, Some(0))?;
     Ok("tracepoints, read by eBPF programs")
 }

@@ -1,40 +1,31 @@
 //! The thread that empties the rings, and the one that makes rows of their records.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flowtrace_schema::{CallRing, Loss, Recorder};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::backpressure::{Backpressure, Reading};
 use super::calls::Calls;
 use super::channel_rows::Sink;
-use super::deferred_close;
 use super::feed::{Feed, FoundFiles, Inbox};
 use super::merge::Merge;
-use super::perf::Ring;
 use super::priority_boost::PriorityBoost;
-use super::programs::CallSource;
+use super::programs::{CallSource, Scheduler};
 use super::sample::{Sample, What};
-use super::scheduler::Scheduler;
-use super::throttle::Throttle;
 use super::waits::Waits;
-use crate::bpf::traced_pids::TracedPids;
 use crate::clock::Clock;
 use crate::memory;
 use crate::opens::Opens;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
-/// Longest time between two reads, and for rings that fill fast without a signal. Perf's rings wake the
-/// reader when they are a quarter full.
-const PERIOD_MS: u16 = 20;
-const SHORT_PERIOD_MS: u16 = 3;
+/// Longest time between two reads, and for rings that fill fast.
+const PERIOD: Duration = Duration::from_millis(20);
+const SHORT_PERIOD: Duration = Duration::from_millis(3);
 /// Most samples in memory, some 100 MB, that wait to be joined: fewer where that is more than an eighth of
 /// the memory that we may use.
 const BACKLOG: usize = 1 << 20;
@@ -58,10 +49,8 @@ pub(crate) struct Watched {
 pub(crate) struct KernelLayer {
     inbox: Arc<Inbox>,
     opens: Arc<Opens>,
-    backpressure: Arc<Backpressure>,
-    recorder: Recorder,
+    ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    processes: Option<TracedPids>,
     reports_waits: bool,
 }
 
@@ -84,18 +73,15 @@ impl KernelLayer {
         } = watched;
         let scheduler = scheduler.map(|scheduler| {
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
-            let requests = scheduler.reports_requests();
-            let waits = Waits::new(Arc::clone(&channels), tracer, requests);
+            let waits = Waits::new(Arc::clone(&channels), tracer);
             (scheduler, waits)
         });
         let (scheduler, waits) = scheduler.unzip();
         let reports_waits = waits.is_some();
-        let processes = calls.processes();
-        let inbox = Arc::new(Inbox::new(calls.are_of_ptraced()));
-        let backpressure = Arc::new(Backpressure::new()?);
+        let inbox = Arc::<Inbox>::default();
+        let ends = Arc::<AtomicBool>::default();
         let backlog = Arc::<AtomicUsize>::default();
         let (batches, waiting) = channel();
-        let throttle = calls.needs_throttle().then(Throttle::default);
         let reader = Reader {
             calls,
             scheduler,
@@ -105,15 +91,12 @@ impl KernelLayer {
             calls_read_ns: 0,
             backlog: Arc::clone(&backlog),
             most_backlog: most_backlog(),
-            throttle,
         };
         let mut layer = KernelLayer {
             inbox: Arc::clone(&inbox),
             opens: Arc::clone(&opens),
-            backpressure: Arc::clone(&backpressure),
-            recorder: recorder.clone(),
+            ends: Arc::clone(&ends),
             threads: Vec::new(),
-            processes,
             reports_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
@@ -127,9 +110,7 @@ impl KernelLayer {
         };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
-        layer
-            .threads
-            .push(thread.spawn(move || reader.run(&backpressure))?);
+        layer.threads.push(thread.spawn(move || reader.run(&ends))?);
         Ok(layer)
     }
 
@@ -138,9 +119,6 @@ impl KernelLayer {
         Feed {
             inbox: Arc::clone(&self.inbox),
             opens: Arc::clone(&self.opens),
-            recorder: self.recorder.clone(),
-            processes: self.processes.clone(),
-            backpressure: Arc::clone(&self.backpressure),
         }
     }
 
@@ -160,8 +138,9 @@ impl KernelLayer {
 impl Drop for KernelLayer {
     /// Records the rest.
     fn drop(&mut self) {
-        self.backpressure.end();
+        self.ends.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -195,65 +174,32 @@ struct Reader {
     /// Samples that are still to be joined.
     backlog: Arc<AtomicUsize>,
     most_backlog: usize,
-    /// `Some`: threads that fill the rings are throttled here.
-    throttle: Option<Throttle>,
 }
 
 impl Reader {
-    fn run(mut self, backpressure: &Backpressure) {
-        let reading = Reading(backpressure);
-        // Records that are not read in time are lost, or stop the command.
+    fn run(mut self, ends: &AtomicBool) {
+        // Records that are not read in time are lost.
         let _ahead = Ahead::of_the_command();
         let mut boost = PriorityBoost::new();
-        let mut ends = vec![false; self.all_rings().count()];
         loop {
-            let last = backpressure.ends();
-            // If there is no space here, records stay in the rings, and the threads that fill those are
-            // throttled.
+            let last = ends.load(Ordering::Acquire);
+            // If there is no space here, records stay in the rings.
             let has_room = self.backlog.load(Ordering::Relaxed) < self.most_backlog;
             let batch = self.read(last || has_room, last);
-            let waiting = self
-                .backlog
+            self.backlog
                 .fetch_add(batch.samples.len(), Ordering::Relaxed);
-            if let Some(throttle) = &mut self.throttle {
-                throttle.saw(&batch.samples);
-                match waiting < self.most_backlog / 2 {
-                    true => throttle.release(),
-                    false => throttle.stop(),
-                }
-            }
             if self.batches.send(batch).is_err() || last {
                 break;
             }
-            backpressure.rings_read(has_room, waiting < self.most_backlog / 2);
             boost.rings_read(self.calls.fill_fast());
-            self.wait(backpressure, &mut ends);
+            std::thread::park_timeout(match self.calls.fill_fast() {
+                true => SHORT_PERIOD,
+                false => PERIOD,
+            });
         }
-        drop(reading);
-        self.close();
     }
 
-    /// Closes the rings and programs without making the command wait: for each tracepoint of perf the kernel
-    /// waits until no CPU uses it any more, some 0.2 s in all, and some ms for those of programs.
-    fn close(self) {
-        let Reader {
-            calls,
-            scheduler,
-            batches,
-            ..
-        } = self;
-        // The joining thread now gets no more batches.
-        drop(batches);
-        let scheduling = scheduler.iter().flat_map(Scheduler::descriptors);
-        let open: Vec<BorrowedFd<'_>> = calls.descriptors().chain(scheduling).collect();
-        // Without a helper process the close takes its time here.
-        let later = (!open.is_empty()).then(|| deferred_close::leave_to_another(&open));
-        drop(open);
-        drop((calls, scheduler));
-        drop(later);
-    }
-
-    /// Empties the rings of the scheduler, which no throttle limits, and if `calls` those of calls.
+    /// Empties the rings of the scheduler, and if `calls` those of calls.
     fn read(&mut self, calls: bool, last: bool) -> Batch {
         let clock = self.clock;
         let mut samples = Vec::with_capacity(self.expected);
@@ -276,40 +222,6 @@ impl Reader {
             lost_ns: clock.now(),
             lost_switches,
             end: last.then(|| self.calls.lost_entries()),
-        }
-    }
-
-    fn all_rings(&self) -> impl Iterator<Item = &Ring> {
-        let scheduler = self.scheduler.iter();
-        scheduler.flat_map(|scheduler| &scheduler.rings().rings)
-    }
-
-    /// Sleeps until there is something to do. `ended`: rings that give no more signals when they fill,
-    /// because the first process is over.
-    fn wait(&self, backpressure: &Backpressure, ended: &mut [bool]) {
-        let rings = self.all_rings().zip(&*ended);
-        let mut places: Vec<usize> = Vec::new();
-        let mut sources = vec![backpressure.wakes()];
-        for (place, (ring, ended)) in rings.enumerate() {
-            if !ended {
-                places.push(place);
-                sources.push(PollFd::new(ring.descriptor(), PollFlags::POLLIN));
-            }
-        }
-        let period = match self.calls.fill_fast() {
-            true => SHORT_PERIOD_MS,
-            false => PERIOD_MS,
-        };
-        if poll(&mut sources, PollTimeout::from(period)).is_err() {
-            std::thread::sleep(Duration::from_millis(period.into()));
-            return;
-        }
-        backpressure.woken();
-        for (source, place) in sources[1..].iter().zip(places) {
-            let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
-            ended[place] = source
-                .revents()
-                .is_some_and(|events| events.intersects(gone));
         }
     }
 }

@@ -7,8 +7,6 @@ use crate::{cpus, memory};
 /// Bytes of a ring: the smallest useful size, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
 const USUAL: usize = 8 << 20;
-/// Environment variable: KiB of each ring of calls.
-const SIZE: &str = "FLOWTRACE_CALL_RING";
 /// Bytes of a ring of the scheduler, which has fewer records.
 const SCHEDULER: usize = 4 << 20;
 
@@ -32,23 +30,15 @@ pub(super) fn of_scheduler() -> io::Result<usize> {
     ring_here(SCHEDULER)
 }
 
-/// Bytes of a ring of calls, a power of 2 of pages.
+/// Bytes of a ring of calls, a power of 2 of pages: so many KiB, if that is asked for.
 ///
 /// # Errors
-/// When the value in the environment is no size.
-pub(super) fn of_calls() -> io::Result<usize> {
-    ring_size(std::env::var(SIZE).ok().as_deref())
-}
-
-fn ring_size(asked: Option<&str>) -> io::Result<usize> {
-    let Some(asked) = asked.filter(|asked| !asked.is_empty()) else {
-        return ring_here(USUAL);
-    };
-    let size = asked.parse::<usize>().ok().filter(|kib| *kib <= 1 << 20);
-    let size = size.map(|kib| (kib << 10).next_power_of_two().max(SMALLEST));
-    size.ok_or_else(|| {
-        io::Error::other(format!("{SIZE}: {asked} is no number of KiB up to 1048576"))
-    })
+/// When the number of CPUs cannot be read.
+pub(super) fn of_calls(kib: Option<u32>) -> io::Result<usize> {
+    match kib {
+        Some(kib) => Ok(((kib as usize) << 10).next_power_of_two().max(SMALLEST)),
+        None => ring_here(USUAL),
+    }
 }
 
 #[cfg(test)]
@@ -57,17 +47,12 @@ mod tests {
 
     #[test]
     fn rings_have_the_size_that_is_asked_for() {
-        for none in [None, Some("")] {
-            assert!((SMALLEST..=USUAL).contains(&ring_size(none).unwrap()));
-        }
+        assert!((SMALLEST..=USUAL).contains(&of_calls(None).unwrap()));
         assert_eq!(ring_within(USUAL, u64::MAX, 64), USUAL);
         assert_eq!(ring_within(USUAL, 100 << 20, 2), 2 << 20);
         assert_eq!(ring_within(SCHEDULER, 400 << 20, 2), SCHEDULER);
         assert_eq!(ring_within(USUAL, 0, 2), SMALLEST);
-        assert_eq!(ring_size(Some("0")).unwrap(), SMALLEST);
-        assert_eq!(ring_size(Some("65")).unwrap(), 128 << 10);
-        for wrong in ["-1", "x", "1048577"] {
-            assert!(ring_size(Some(wrong)).is_err(), "{wrong}");
-        }
+        assert_eq!(of_calls(Some(0)).unwrap(), SMALLEST);
+        assert_eq!(of_calls(Some(65)).unwrap(), 128 << 10);
     }
 }

@@ -102,17 +102,6 @@ pub(super) struct WaitedFile {
     pub(super) mode: u32,
 }
 
-/// In the part after the header of a sample of perf: offsets of the time, and of the length of the rest.
-pub(super) const TIME: usize = 8;
-const LENGTH: usize = 16;
-const RAW: usize = 20;
-
-/// The record of the tracepoint itself, in the part after the header of a sample.
-pub(super) fn raw(body: &[u8]) -> Option<&[u8]> {
-    let length = u32::from_ne_bytes(bytes(body, LENGTH)?) as usize;
-    body.get(RAW..)?.get(..length)
-}
-
 pub(super) fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
     from.get(at..)?.get(..N)?.try_into().ok()
 }

@@ -34,7 +34,7 @@ pub use notice::Notice;
 pub use options::{Following, RunOptions};
 pub use report::{Background, RunReport};
 use setup::{Run, Started};
-use watched::EbpfEvents;
+use watched::{CallRing, EbpfEvents};
 
 /// Runs a command under trace. Call it while the process has one thread.
 ///
@@ -145,7 +145,8 @@ impl Run<'_> {
         let without_ptrace = watched::without_ptrace(self.options);
         // At the same time as the making of the trace: either takes some ms.
         let (topology, calls) = (self.options.topology, self.kernel.is_some());
-        let start = move || EbpfEvents::start(root.as_raw() as u32, topology, calls);
+        let ring = calls.then_some(CallRing(self.options.ring_kib));
+        let start = move || EbpfEvents::start(root.as_raw() as u32, topology, ring);
         let events =
             watched::are_reported(self.options, without_ptrace).then(|| thread::spawn(start));
         let RunOptions {

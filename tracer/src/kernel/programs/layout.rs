@@ -47,26 +47,11 @@ pub(super) mod file_use {
     pub(in super::super) const BY_FUSE: u16 = 4;
 }
 
-/// The constants of the programs (`config`).
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct Config {
-    pub(super) ring_bits: u32,
-    /// Slots in use above which a thread that makes a call is stopped; 0: none is.
-    pub(super) stop_above: u32,
-}
-
-impl Config {
-    pub(super) fn bytes(self) -> Vec<u8> {
-        let words = [self.ring_bits, self.stop_above];
-        words.into_iter().flat_map(u32::to_ne_bytes).collect()
-    }
-}
-
 /// A record of a switch: time, the thread that leaves or is woken, the one that comes, the states of the thread that
-/// leaves, and its time on CPUs. Of a request to a device, the numbers of the device and its sector are in the places
-/// of the next thread and of the time.
+/// leaves, and its time on CPUs.
 pub(super) mod switch {
+    use crate::kernel::sample::Stage;
+
     pub(in super::super) const AT: usize = 0;
     pub(in super::super) const TID: usize = 8;
     pub(in super::super) const NEXT: usize = 12;
@@ -74,9 +59,12 @@ pub(super) mod switch {
     pub(in super::super) const EXIT_STATE: usize = 20;
     pub(in super::super) const RAN: usize = 24;
     pub(in super::super) const BYTES: usize = 32;
-    /// In the place of [`EXIT_STATE`]: it is a waking, or the end of a request.
+    /// In the place of [`EXIT_STATE`]: it is a waking, with the waker in the place of the next thread, and 1 for the
+    /// state in an interrupt; or a stage of a request to a device, with the device in the place of the next thread,
+    /// and its sector in that of the time.
     pub(in super::super) const IS_WAKING: u32 = u32::MAX;
-    pub(in super::super) const IS_DONE: u32 = u32::MAX - 1;
+    pub(in super::super) const IS_REQUEST: u32 = u32::MAX - 1;
+    pub(in super::super) const STAGES: [Stage; 3] = [Stage::Queued, Stage::Issued, Stage::Done];
 }
 
 /// In addition, the call in which the thread waits: its number, a flag for the other architecture, registers that

@@ -3,7 +3,7 @@
 //! as long as their descriptors are open.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::ring_size;
 use super::sample::{FileUse, Returned, Sample, What, bytes};
@@ -20,93 +20,36 @@ mod layout;
 mod switches;
 mod wanted;
 
-use layout::Config;
-pub(super) use switches::Switches;
-
-/// Environment variable: if set, threads are not throttled when rings fill up.
-const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
-
-/// Options of the programs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
-    /// Bytes of each ring, a power of 2 of pages.
-    pub(super) size: usize,
-    /// Stops threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is
-    /// to take it away when there is free space again.
-    pub(super) throttles: bool,
-    /// Other programs enter processes into the map as soon as they are forked, and the architecture of their
-    /// programs.
-    pub(super) are_named: bool,
-}
+pub(crate) use switches::Scheduler;
 
 /// Records of calls by eBPF programs, which run as long as this lives.
 #[derive(Debug)]
 pub(crate) struct CallSource {
     rings: PerCpuRings,
-    /// The map that processes are to be entered into; `None`: other programs do so.
-    processes: Option<TracedPids>,
     lost: Map,
     /// Used fraction of the fullest ring at the last read.
     used: f64,
     /// Losses up to the last read: entries of calls, returns.
     known: [u64; 2],
     tail_call: TailCall,
-    /// Descriptors of the programs and their links, which live as long as these are open.
-    owned: Vec<OwnedFd>,
+    /// The programs and their links, which live as long as these are open.
+    _owned: [Vec<OwnedFd>; 2],
 }
 
 impl CallSource {
-    /// Records the calls of process `pid`, which has not run its program yet, and of all that it will fork,
-    /// where each process is stopped by ptrace when it is reported.
-    ///
-    /// # Errors
-    /// When the kernel refuses the programs.
-    pub(crate) fn of_ptraced(pid: u32) -> io::Result<CallSource> {
-        let options = Options {
-            size: ring_size::of_calls()?,
-            throttles: !may_drop(),
-            are_named: false,
-        };
-        Self::open(TracedPids::below(pid)?, options)
-    }
-
-    /// Records the calls of processes that other eBPF programs trace. Their reports of a call must come after
-    /// the records made here, so they are to be attached later.
-    ///
-    /// # Errors
-    /// When the kernel refuses the programs.
-    pub(crate) fn of_traced(traced: TracedPids) -> io::Result<CallSource> {
-        let options = Options {
-            size: ring_size::of_calls()?,
-            throttles: false,
-            are_named: true,
-        };
-        Self::open(traced, options)
-    }
-
-    /// Begins to record the calls of the processes in `traced`, and of those that will be entered there.
+    /// Records the calls of the processes in `traced`, which other eBPF programs keep. Their reports of a call must
+    /// come after the records made here, so they are to be attached later. `ring_kib`: size of the ring of each CPU,
+    /// if it is asked for.
     ///
     /// # Errors
     /// When the kernel refuses such programs, or numbers processes otherwise than we do.
-    pub(super) fn open(traced: TracedPids, options: Options) -> io::Result<CallSource> {
-        let Options {
-            size,
-            throttles,
-            are_named,
-        } = options;
+    pub(crate) fn open(traced: &TracedPids, ring_kib: Option<u32>) -> io::Result<CallSource> {
+        let size = ring_size::of_calls(ring_kib)?;
         crate::linux::in_first_pid_namespace()?;
         let cpus = crate::cpus::array_length()?;
         let rings = PerCpuRings::new(cpus, size)?;
         let tail_call = TailCall::new()?;
-        let config = Config {
-            ring_bits: rings.bits(),
-            stop_above: if throttles {
-                (size / SLOT) as u32 / 2
-            } else {
-                0
-            },
-        };
-        let (config, calls) = (config.bytes(), wanted::calls());
+        let (config, calls) = (rings.bits().to_ne_bytes(), wanted::calls());
         let mut uses = vec![
             ("tail_call", Use::Shared(tail_call.as_fd())),
             (".rodata", Use::Value(&config)),
@@ -116,43 +59,21 @@ impl CallSource {
         uses.extend(traced.uses());
         let mut loaded = objects::open(Source::Calls)?.load(&["entries", "returns"], &uses)?;
         let links = loaded.programs.iter().map(attach);
-        let mut owned = links.collect::<io::Result<Vec<_>>>()?;
+        let links = links.collect::<io::Result<_>>()?;
         let lost = loaded.map(".bss.lost")?;
-        owned.extend(loaded.programs);
         Ok(CallSource {
             rings,
-            processes: (!are_named).then_some(traced),
             lost,
             used: 0.0,
             known: [0; 2],
             tail_call,
-            owned,
+            _owned: [links, loaded.programs],
         })
     }
 
     /// The tail call after each return.
     pub(crate) fn tail_call(&self) -> &TailCall {
         &self.tail_call
-    }
-
-    /// All descriptors that keep the programs at their tracepoints.
-    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.owned.iter().map(AsFd::as_fd)
-    }
-
-    /// The map that processes are to be entered into; `None`: other programs do so.
-    pub(super) fn processes(&self) -> Option<TracedPids> {
-        self.processes.clone()
-    }
-
-    /// True if each process is stopped by ptrace until its changes are reported.
-    pub(super) fn are_of_ptraced(&self) -> bool {
-        self.processes.is_some()
-    }
-
-    /// True if threads that fill the rings are to be throttled by the reader.
-    pub(super) fn needs_throttle(&self) -> bool {
-        !self.are_of_ptraced() && !may_drop()
     }
 
     /// Calls `take` with the waiting records. Returns how many were lost since the last time, up to a time a
@@ -182,10 +103,6 @@ impl CallSource {
     pub(super) fn lost_entries(&self) -> u64 {
         self.known[0]
     }
-}
-
-fn may_drop() -> bool {
-    std::env::var_os(MAY_DROP).is_some_and(|value| !value.is_empty())
 }
 
 /// Decodes a record of a program. `None`: an unknown kind.

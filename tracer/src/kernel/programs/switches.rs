@@ -1,54 +1,49 @@
-//! Switches between threads on each CPU, and the effects of interrupts of an idle CPU: the threads that they
-//! wake, and the requests to devices that they complete. Recorded by eBPF programs at the tracepoints
-//! `sched_switch`, `sched_waking` and `block_rq_complete` (tracer/bpf/switches.bpf.c).
-//!
-//! In some virtual machines perf's rings and those of tracefs have no records of the idle task of a CPU, but
-//! eBPF programs run there, too: without them, a thread that was woken on such a CPU seemed to wait on until
-//! it left it again. Wakings and requests of other tasks come from perf's rings, which have the flag of an
-//! interrupt ([`crate::kernel::sched`]).
+//! Records of the scheduler by eBPF programs (tracer/bpf/switches.bpf.c): switches between threads on each CPU,
+//! wakings, and the stages of requests to devices, of the whole machine.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::blocked;
-use super::layout::switch::{AT, BYTES, EXIT_STATE, IS_DONE, IS_WAKING, NEXT, RAN, STATE, TID};
+use super::layout::switch::{
+    AT, BYTES, EXIT_STATE, IS_REQUEST, IS_WAKING, NEXT, RAN, STAGES, STATE, TID,
+};
+use crate::bpf::btf::Types;
 use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
 use crate::bpf::ring::Ring;
-use crate::bpf::{Kind, Map, attach};
-use crate::kernel::sample::Stage;
+use crate::bpf::{Kind, Map, attach, missed};
 use crate::kernel::sample::{Sample, What, bytes};
-use crate::kernel::sched;
+use crate::kernel::{ring_size, state};
 use crate::side_by_side::side_by_side;
 
-/// The task that runs on a CPU without other work.
-const IDLE: u32 = 0;
 /// Most rings that the programs name one by one; with more CPUs they are in a map of maps.
 const NAMED: usize = 16;
 
 /// The running programs.
 #[derive(Debug)]
-pub(in crate::kernel) struct Switches {
+pub(crate) struct Scheduler {
     rings: Vec<Ring>,
     lost: Map,
     /// Losses up to the last read.
     known: u64,
-    /// The programs and their links: they run as long as these are open.
-    owned: Vec<OwnedFd>,
+    /// The programs run as long as these and their links are open.
+    programs: Vec<OwnedFd>,
+    _links: Vec<OwnedFd>,
 }
 
-impl Switches {
-    /// Begins to record all threads of the machine, in a ring of `size` bytes for each CPU.
+impl Scheduler {
+    /// Begins to record all threads of the machine.
     ///
     /// # Errors
     /// When the kernel refuses such programs, numbers processes otherwise than we do, or does not describe
     /// its types.
-    pub(in crate::kernel) fn open(size: usize) -> io::Result<Switches> {
-        Self::open_with(size, NAMED)
+    pub(crate) fn open() -> io::Result<Scheduler> {
+        Self::open_with(ring_size::of_scheduler()?, NAMED)
     }
 
-    /// Up to `named` rings are named one by one.
-    fn open_with(size: usize, named: usize) -> io::Result<Switches> {
+    /// With a ring of `size` bytes for each CPU. Up to `named` rings are named one by one.
+    fn open_with(size: usize, named: usize) -> io::Result<Scheduler> {
         crate::linux::in_first_pid_namespace()?;
         let cpus = crate::cpus::array_length()?;
         // The kernel clears the rings, and the command begins after that.
@@ -64,7 +59,9 @@ impl Switches {
             }
         }
         let names: Vec<String> = (0..NAMED).map(|cpu| format!("ring_{cpu}")).collect();
-        let (config, descriptors) = ([u8::from(is_named)], blocked::descriptors());
+        let distance = to_preempt_count(Types::of_kernel()?)?;
+        let config = [&distance.to_ne_bytes()[..], &[u8::from(is_named)]].concat();
+        let descriptors = blocked::descriptors();
         let mut uses = vec![
             ("all_rings", Use::Shared(all.as_fd())),
             (".rodata", Use::Value(&config)),
@@ -74,24 +71,19 @@ impl Switches {
             let ring = rings.get(cpu).unwrap_or(last);
             (name.as_str(), Use::Shared(ring.as_fd()))
         }));
-        let programs = ["leaves", "woken", "completed"];
+        let programs = ["leaves", "woken", "queued", "issued", "completed"];
         let mut loaded = objects::open(Source::Switches)?.load(&programs, &uses)?;
         let links = loaded.programs.iter().map(attach);
-        let mut owned = links.collect::<io::Result<Vec<_>>>()?;
+        let links = links.collect::<io::Result<_>>()?;
         let lost = loaded.map(".bss.lost")?;
-        owned.extend(loaded.programs);
         let rings = rings.into_iter().map(|map| Ring::map(map, size));
-        Ok(Switches {
+        Ok(Scheduler {
             rings: rings.collect::<io::Result<_>>()?,
             lost,
             known: 0,
-            owned,
+            programs: loaded.programs,
+            _links: links,
         })
-    }
-
-    /// All descriptors that keep the programs at their tracepoints.
-    pub(in crate::kernel) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.owned.iter().map(AsFd::as_fd)
     }
 
     /// Calls `take` with the waiting records. Returns how many were lost since the last time, up to a little
@@ -114,29 +106,40 @@ impl Switches {
                 }
             });
         }
-        let Ok([now]) = self.lost.get(0) else {
+        // Not recorded at all: what happened in an interrupt of the program that would record it.
+        let missed: io::Result<u64> = self.programs.iter().map(missed).sum();
+        let (Ok([dropped]), Ok(missed)) = (self.lost.get(0), missed) else {
             return 0;
         };
+        let now = dropped + missed;
         now - std::mem::replace(&mut self.known, now)
     }
 }
 
-/// Decodes a record of a program. `None`: truncated.
+/// Bytes from the run queue of a CPU to its count of interrupts and of reasons not to preempt: a variable since Linux
+/// 6.15 and a member of one since 6.2, on x86-64.
+fn to_preempt_count(kernel: &Types) -> io::Result<i64> {
+    let to = |variable| kernel.distance("runqueues", variable);
+    let within = || Some(to("pcpu_hot")? + kernel.offset("pcpu_hot", "preempt_count")? as i64);
+    let found = to("__preempt_count").or_else(within);
+    found.ok_or_else(|| io::Error::other("this kernel does not describe its count of interrupts"))
+}
+
+/// Decodes a record of a program. `None`: truncated, or of an unknown stage.
 fn decode(record: &[u8]) -> Option<Sample> {
     let half = |at: usize| bytes(record, at).map(u32::from_ne_bytes);
     let what = match half(EXIT_STATE)? {
-        // An idle CPU wakes threads only in interrupts.
         IS_WAKING => What::Woken {
-            by: IDLE,
-            in_interrupt: true,
+            by: half(NEXT)?,
+            in_interrupt: half(STATE)? != 0,
         },
-        IS_DONE => What::Request {
-            stage: Stage::Done,
+        IS_REQUEST => What::Request {
+            stage: *STAGES.get(half(STATE)? as usize)?,
             device: half(NEXT)?,
             sector: bytes(record, RAN).map(u64::from_ne_bytes)?,
         },
         exit_state => What::Leaves {
-            state: sched::state::reported(half(STATE)?, exit_state),
+            state: state::reported(half(STATE)?, exit_state),
             next: half(NEXT)?,
             ran_ns: Some(bytes(record, RAN).map(u64::from_ne_bytes)?),
         },

@@ -15,7 +15,7 @@ use flowtrace_schema::{Activity, Record, SampleRecord, SampledTotals, Tid, Upid,
 use super::by_id::ById;
 use super::feed::Change;
 use super::sample::InCall;
-use super::sched::state;
+use super::state;
 use crate::proc::observer::ChannelLookup;
 
 mod files;
@@ -44,8 +44,7 @@ pub(super) struct Waits {
     channels: Arc<dyn ChannelLookup>,
     /// The thread that reaps processes: it wakes their parents in place of them.
     tracer: u32,
-    /// Requests to devices, if these are recorded.
-    requests: Option<Requests>,
+    requests: Requests,
     ids: u64,
     records: Vec<Record>,
 }
@@ -102,15 +101,15 @@ struct Wakes {
 }
 
 impl Waits {
-    /// `tracer` is the thread that reaps the tree; `requests`: those to devices are recorded.
-    pub(super) fn new(channels: Arc<dyn ChannelLookup>, tracer: u32, requests: bool) -> Waits {
+    /// `tracer` is the thread that reaps the tree.
+    pub(super) fn new(channels: Arc<dyn ChannelLookup>, tracer: u32) -> Waits {
         Waits {
             threads: ById::default(),
             processes: ById::default(),
             others: ById::default(),
             channels,
             tracer,
-            requests: requests.then(Requests::default),
+            requests: Requests::default(),
             ids: 0,
             records: Vec::new(),
         }
@@ -126,9 +125,7 @@ impl Waits {
         for process in self.processes.values_mut() {
             process.totals.exact = false;
         }
-        if let Some(requests) = &mut self.requests {
-            requests.forget();
-        }
+        self.requests.forget();
     }
 
     /// The tree changed.
@@ -213,8 +210,7 @@ impl Waits {
         let storage = interval.reason.doing.activity.is_storage();
         let parts = self
             .requests
-            .as_mut()
-            .map(|requests| requests.close(tid, interval.from, interval.to, storage));
+            .close(tid, interval.from, interval.to, storage);
         if let Some(process) = self.processes.get_mut(&thread.pid) {
             count(&mut process.totals, &interval, parts);
         }
@@ -354,12 +350,10 @@ fn totals(upid: Upid) -> SampledTotals {
     }
 }
 
-/// `parts`: those of the wait for storage, if requests are recorded.
-fn count(totals: &mut SampledTotals, interval: &Interval, parts: Option<Parts>) {
-    if let Some(parts) = parts {
-        *totals.queue_ns.get_or_insert(0) += parts.queue_ns;
-        *totals.device_ns.get_or_insert(0) += parts.device_ns;
-    }
+/// `parts`: those of the wait for storage.
+fn count(totals: &mut SampledTotals, interval: &Interval, parts: Parts) {
+    *totals.queue_ns.get_or_insert(0) += parts.queue_ns;
+    *totals.device_ns.get_or_insert(0) += parts.device_ns;
     let ns = interval.to - interval.from;
     let activity = interval.reason.doing.activity;
     totals.sampled_ns += ns;

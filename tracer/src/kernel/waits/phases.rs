@@ -31,10 +31,9 @@ impl Waits {
                 sector,
             } => {
                 let threads = &self.threads;
-                if let Some(requests) = &mut self.requests {
-                    let concerns = |tid| threads.contains_key(&tid);
-                    requests.reported(stage, (device, sector), tid, at, concerns);
-                }
+                let concerns = |tid| threads.contains_key(&tid);
+                self.requests
+                    .reported(stage, (device, sector), tid, at, concerns);
             }
             What::Enters(_)
             | What::AlsoUses(_)
@@ -45,7 +44,7 @@ impl Waits {
         }
     }
 
-    /// A thread that leaves a CPU has come to one. Where that was not recorded, as with the idle task of some
+    /// A thread that leaves a CPU has come to one. Where that was not recorded, as now and then in some
     /// virtual machines, its CPU time gives the time at which it came.
     fn has_come(&mut self, tid: u32, ran_ns: Option<u64>, at: u64, files: &dyn Files) {
         let Some(thread) = self.threads.get_mut(&tid) else {

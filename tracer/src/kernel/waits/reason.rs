@@ -3,7 +3,7 @@
 use flowtrace_schema::{Activity, FileId};
 
 use super::super::sample::{InCall, WaitedFile};
-use super::super::sched::state;
+use super::super::state;
 use super::super::syscalls::{waited_for, waited_in};
 use super::files::Files;
 use crate::proc::observer::ChannelLookup;

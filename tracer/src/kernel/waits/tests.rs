@@ -54,7 +54,7 @@ impl Stage {
     /// The root runs.
     fn new() -> Stage {
         let mut stage = Stage {
-            waits: Waits::new(Arc::new(TestFiles), TRACER, true),
+            waits: Waits::new(Arc::new(TestFiles), TRACER),
             at: 0,
         };
         stage.change(Change::Begins(tracee(ROOT, ROOT, 1)));

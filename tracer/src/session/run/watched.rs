@@ -7,7 +7,7 @@ use flowtrace_schema::{FileLayer, MOST_ARGUMENTS, ProcessLayer, Text};
 use super::super::launch::{Calls, Namespace};
 use super::super::recording::{HOST, Recording};
 use super::super::serving::{Served, ServedMount};
-use super::super::{Error, Result};
+use super::super::{Error, Layer, Result};
 use super::notice::Notice;
 use super::options::{Following, RunOptions};
 use super::report::Background;
@@ -46,15 +46,21 @@ pub(super) struct EbpfEvents {
     pub(super) calls: Option<CallSource>,
 }
 
+/// Size of the ring of each CPU for records of calls, KiB, if it is asked for.
+pub(super) struct CallRing(pub(super) Option<u32>);
+
 impl EbpfEvents {
     /// Begins to report process `root` and all that it forks. `None` if not all requested events can be
     /// reported.
-    pub(super) fn start(root: u32, topology: bool, calls: bool) -> Option<EbpfEvents> {
+    pub(super) fn start(root: u32, topology: bool, calls: Option<CallRing>) -> Option<EbpfEvents> {
         let processes = TracedPids::below(root).ok()?;
-        let of_calls = || CallSource::of_traced(processes.clone());
         let (ready, calls) = both(
             || Ready::load(Some(processes.clone()), topology),
-            || calls.then(of_calls).transpose(),
+            || {
+                calls
+                    .map(|CallRing(kib)| CallSource::open(&processes, kib))
+                    .transpose()
+            },
         );
         // The events of calls began before: the last event of a call has to be one of its effects.
         let calls = calls.ok()?;

@@ -1,4 +1,4 @@
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -13,14 +13,14 @@ const SLEEPS: usize = 20;
 /// Each CPU is idle meanwhile, unless another program uses it.
 #[test]
 fn sleeps_are_reported_on_each_cpu() {
-    if let Err(error) = Switches::open(SIZE) {
+    if let Err(error) = Scheduler::open_with(SIZE, NAMED) {
         eprintln!("skipped: programs in the kernel: {error}");
         return;
     }
     let cpus = crate::cpus::array_length().unwrap() as usize;
     for named in [NAMED, 0] {
         for cpu in 0..cpus {
-            let mut switches = Switches::open_with(SIZE, named).unwrap();
+            let mut switches = Scheduler::open_with(SIZE, named).unwrap();
             let sleeper = std::thread::spawn(move || sleeps_on(cpu));
             if let Some(own) = sleeper.join().unwrap() {
                 records_sleeps(&mut switches, own);
@@ -30,17 +30,59 @@ fn sleeps_are_reported_on_each_cpu() {
 }
 
 #[test]
-fn the_ends_of_requests_have_their_place() {
-    let words: [u64; 2] = [1_000, 0x0080_0001 << 32];
-    let mut record: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    record.extend([0, IS_DONE].iter().flat_map(|half| half.to_ne_bytes()));
-    record.extend(77u64.to_ne_bytes());
-    let request = What::Request {
-        stage: Stage::Done,
-        device: 0x0080_0001,
-        sector: 77,
+fn wakings_and_stages_of_requests_are_decoded() {
+    let record = |state: u32, exit_state: u32| {
+        let words = [1_000, 0x0080_0001 << 32 | 41].map(u64::to_ne_bytes);
+        let halves = [state, exit_state].map(u32::to_ne_bytes);
+        let record = [
+            words.concat(),
+            halves.concat(),
+            77u64.to_ne_bytes().to_vec(),
+        ];
+        decode(&record.concat()).map(|sample| (sample.at, sample.tid, sample.what))
     };
-    assert_eq!(decode(&record).unwrap().what, request);
+    for (state, in_interrupt) in [(0, false), (1, true)] {
+        let by = 0x0080_0001;
+        let waking = Some((1_000, 41, What::Woken { by, in_interrupt }));
+        assert_eq!(record(state, IS_WAKING), waking);
+    }
+    for (state, stage) in (0..).zip(STAGES) {
+        let (device, sector) = (0x0080_0001, 77);
+        let request = What::Request {
+            stage,
+            device,
+            sector,
+        };
+        assert_eq!(record(state, IS_REQUEST), Some((1_000, 41, request)));
+    }
+    assert_eq!(record(3, IS_REQUEST), None);
+}
+
+/// A thread that sleeps is woken by an interrupt, one that reads from a pipe by the writer.
+#[test]
+fn wakings_have_their_waker() {
+    let mut scheduler = match Scheduler::open_with(SIZE, NAMED) {
+        Ok(scheduler) => scheduler,
+        Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),
+    };
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let waits = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(3));
+        reader.read_exact(&mut [0; 8]).unwrap();
+        id()
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    writer.write_all(&[0; 8]).unwrap();
+    let woken = waits.join().unwrap();
+    let mut wakings = of(&mut scheduler, woken).into_iter();
+    let mut waking = || {
+        wakings.find_map(|sample| match sample.what {
+            What::Woken { by, in_interrupt } => Some((by, in_interrupt)),
+            _ => None,
+        })
+    };
+    assert!(matches!(waking(), Some((_, true))));
+    assert_eq!(waking(), Some((id(), false)));
 }
 
 fn id() -> u32 {
@@ -58,7 +100,7 @@ fn sleeps_on(cpu: usize) -> Option<u32> {
     Some(id())
 }
 
-fn of(switches: &mut Switches, tid: u32) -> Vec<Sample> {
+fn of(switches: &mut Scheduler, tid: u32) -> Vec<Sample> {
     let mut samples = Vec::new();
     assert_eq!(switches.drain(|sample| samples.push(sample)), 0);
     samples.retain(|sample| {
@@ -68,7 +110,7 @@ fn of(switches: &mut Switches, tid: u32) -> Vec<Sample> {
     samples
 }
 
-fn records_sleeps(switches: &mut Switches, own: u32) {
+fn records_sleeps(switches: &mut Scheduler, own: u32) {
     const INTERRUPTIBLE: u16 = 1;
     let samples = of(switches, own);
     let count = |is_it: &dyn Fn(&Sample) -> bool| samples.iter().filter(|s| is_it(s)).count();
@@ -88,23 +130,15 @@ fn records_sleeps(switches: &mut Switches, own: u32) {
 
 #[test]
 fn states_are_reported_as_by_the_tracepoint() {
-    let reported = sched::state::reported;
+    let reported = state::reported;
     assert_eq!(reported(0, 0), 0);
     assert_eq!(reported(0x2001, 0), 1, "freezable");
-    assert_eq!(
-        reported(0x102, 0),
-        sched::state::UNINTERRUPTIBLE,
-        "killable"
-    );
-    assert_eq!(
-        reported(0x402, 0) & sched::state::UNINTERRUPTIBLE,
-        0,
-        "idle"
-    );
-    assert_eq!(reported(0x80, 0x20) & !sched::state::DEAD, 0, "zombie");
-    assert_ne!(reported(0x80, 0x10) & sched::state::DEAD, 0, "dead");
-    assert_eq!(reported(0x108, 0), sched::state::TRACED);
-    assert_eq!(reported(0x8000, 0), sched::state::UNINTERRUPTIBLE, "frozen");
+    assert_eq!(reported(0x102, 0), state::UNINTERRUPTIBLE, "killable");
+    assert_eq!(reported(0x402, 0) & state::UNINTERRUPTIBLE, 0, "idle");
+    assert_eq!(reported(0x80, 0x20) & !state::DEAD, 0, "zombie");
+    assert_ne!(reported(0x80, 0x10) & state::DEAD, 0, "dead");
+    assert_eq!(reported(0x108, 0), state::TRACED);
+    assert_eq!(reported(0x8000, 0), state::UNINTERRUPTIBLE, "frozen");
 }
 
 #[test]
@@ -118,7 +152,7 @@ fn whatever_is_cut_short_is_none() {
 
 #[test]
 fn the_call_that_a_thread_waits_in_is_reported() {
-    let mut switches = match Switches::open(SIZE) {
+    let mut switches = match Scheduler::open_with(SIZE, NAMED) {
         Ok(switches) => switches,
         Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),
     };
