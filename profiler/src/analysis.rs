@@ -1,11 +1,11 @@
 //! The contents of a trace as numbers. Every number is also a query on the views; the tests compare the two.
 
-pub mod advice;
 pub mod bottlenecks;
 mod bound;
 pub mod counters;
 pub mod critical_path;
 pub mod data;
+pub mod degrees;
 pub mod findings;
 pub mod grouping;
 pub mod ideal;

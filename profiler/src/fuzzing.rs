@@ -8,9 +8,9 @@ use flowtrace_network::load::Selection;
 use flowtrace_network::pages;
 use flowtrace_schema::{Result, Trace};
 
-use crate::analysis::advice::advice;
 use crate::analysis::bottlenecks::{self, Options};
 use crate::analysis::critical_path::CriticalPath;
+use crate::analysis::degrees::advice;
 use crate::analysis::findings;
 use crate::analysis::ideal::{self, Capacities};
 use crate::analysis::resources::{Capacity, resources};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options, chart, facts};
+use flowtrace_profiler::analysis::degrees::advice;
 use flowtrace_profiler::analysis::findings;
 use flowtrace_profiler::analysis::grouping::By;
 use flowtrace_profiler::export::chart::picture;

@@ -69,29 +69,25 @@ for path in sorted(glob.glob(os.path.dirname(os.__file__) + '/[a-d]*.py'))[:9]:
     file = os.open(path, os.O_RDONLY)
     print(path, len(os.read(file, 1000000)), sep='|')
     os.close(file)";
-    for options in [&[][..], &["--ptrace"]] {
-        let scratch = Scratch::new();
-        let path = scratch.join("t.db");
-        let mut command = run_in(&scratch.dir("job"), &path);
-        command
-            .args(["--layer", "kernel", "--no-mount"])
-            .args(options);
-        let finished = finish(command.args(["--", PYTHON, "-S", "-c", script])).expect(0);
-        let printed = finished.stdout_text();
-        let truth: Vec<&str> = printed.lines().collect();
-        assert!(truth.len() > 3, "{truth:?}");
-        let trace = Trace::open_complete(&path);
-        let rows = trace.rows(
-            "SELECT path || '|' || result FROM calls
-             WHERE op = 'read' AND length = 1000000 ORDER BY start_ns",
-        );
-        assert_eq!(rows.concat(), truth, "{options:?}");
-    }
+    let scratch = Scratch::new();
+    let path = scratch.join("t.db");
+    let mut command = run_in(&scratch.dir("job"), &path);
+    command.args(["--layer", "kernel", "--no-mount"]);
+    let finished = finish(command.args(["--", PYTHON, "-S", "-c", script])).expect(0);
+    let printed = finished.stdout_text();
+    let truth: Vec<&str> = printed.lines().collect();
+    assert!(truth.len() > 3, "{truth:?}");
+    let trace = Trace::open_complete(&path);
+    let rows = trace.rows(
+        "SELECT path || '|' || result FROM calls
+         WHERE op = 'read' AND length = 1000000 ORDER BY start_ns",
+    );
+    assert_eq!(rows.concat(), truth);
 }
 
-/// A descriptor that came over a socket is resolved: its file and offset are known, or counted as unknown.
+/// Of a descriptor that came over a socket the kernel names file and offset.
 #[test]
-fn a_descriptor_that_was_sent_is_followed_or_counted() {
+fn a_descriptor_that_was_sent_is_followed() {
     if !need_kernel_layer() {
         return;
     }
@@ -119,26 +115,11 @@ os.pread(file, 28, 5)";
         let mut command = run_in(&scratch.dir("job"), &path);
         command.args(["--layer", "kernel", "--no-mount", "--"]);
         finish(command.args([PYTHON, "-S", "-c", script, how])).expect(0);
-        let trace = Trace::open(&path);
-        let rows = trace.rows(
-            "SELECT length, COALESCE(offset, 'unknown') FROM calls
+        let rows = Trace::open_complete(&path).rows(
+            "SELECT length, offset FROM calls
              WHERE op = 'read' AND path LIKE '%/job/sent' ORDER BY start_ns",
         );
-        let counted: i64 = trace.one(
-            "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'descriptors_not_followed'",
-        );
-        let known = [["26", "100"], ["27", "126"], ["28", "5"]];
-        if counted == 0 {
-            assert_eq!(rows, known, "{how}");
-        }
-        // Unknown values are not guessed.
-        let is_right = |row: &Vec<String>| {
-            let may_be_unknown = row[1] == "unknown" && row[0] != "28";
-            known.iter().any(|known| row == known) || counted > 0 && may_be_unknown
-        };
-        assert!(rows.iter().all(is_right), "{how}: {rows:?}");
-        let own = rows.iter().filter(|row| row[0] != "26").count();
-        assert_eq!(own, 2, "{how}: {rows:?}");
+        assert_eq!(rows, [["26", "100"], ["27", "126"], ["28", "5"]], "{how}");
     }
 }
 

@@ -3,9 +3,9 @@
 use flowtrace_render::table::{Align, Table, more};
 use flowtrace_render::{blocks, units};
 
-use crate::analysis::advice::{Advice, Demand};
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Subject, Without};
+use crate::analysis::degrees::{Advice, Demand};
 use crate::analysis::phrases::{MATTERS, nothing, percent, samples_of, want, who};
 use crate::text::unseen::unseen;
 use crate::timeline::Timeline;

@@ -4,7 +4,7 @@ mod facts;
 mod head;
 mod layout;
 mod style;
-mod verdict;
+mod why;
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub use head::not_recorded;
 use head::{incomplete, processes};
 use layout::Layout;
 pub use style::Style;
-pub use verdict::critical_path;
+pub use why::critical_path;
 
 use crate::analysis::findings::Verdict;
 use crate::analysis::time::RuleTime;
@@ -56,7 +56,7 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
         items.extend(more_items(more));
         out.warning("failed", &items);
     }
-    verdict::why(&mut out, workflow, verdict);
+    why::why(&mut out, workflow, verdict);
     out.line("most time", &most_time(&facts.rules));
     out.line("waiting", &waiting(&facts.rules, workflow.last_ns));
     data_lines(&mut out, workflow, &facts);
@@ -95,7 +95,7 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     }
     let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
     let name = units::plain(&quoted.text());
-    verdict::findings(&mut out, workflow, verdict, &name);
+    why::findings(&mut out, workflow, verdict, &name);
     let size = trace
         .metadata()
         .map(|m| format!(" {}", units::bytes(m.len() as i64)));

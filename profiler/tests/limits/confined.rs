@@ -1,7 +1,7 @@
 //! Runs that may not use all of their machine.
 
-use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::Resource;
+use flowtrace_profiler::analysis::degrees::advice;
 use flowtrace_profiler::analysis::findings::verdict;
 
 use crate::play::Doing::{Child, Cpu, Queue, Sleep};

@@ -1,7 +1,7 @@
 //! Direction of data through sockets, and its consequences for waits, on hand-made runs.
 
-use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::chart::subject_name;
+use flowtrace_profiler::analysis::degrees::advice;
 use flowtrace_profiler::analysis::findings::{self, verdict};
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
 use flowtrace_profiler::graph::EdgeKind;

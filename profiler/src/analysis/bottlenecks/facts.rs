@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::chart::subject_name;
 use super::{Bottlenecks, Cause, Subject};
-use crate::analysis::advice::Advice;
+use crate::analysis::degrees::Advice;
 use crate::timeline::Limit;
 
 /// The output of `flowtrace bottlenecks --format json`.

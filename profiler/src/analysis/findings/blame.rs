@@ -6,9 +6,9 @@ use flowtrace_render::units;
 
 use super::finding::{Finding, LEAST, limited};
 use super::stragglers::distinction;
-use crate::analysis::advice::{at_once, jobs_of};
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Resource};
 use crate::analysis::bound::Bound;
+use crate::analysis::degrees::{at_once, jobs_of};
 use crate::analysis::phrases::{of_its, percent, samples_of, who};
 use crate::analysis::serial::Work;
 use crate::analysis::threads::together;

@@ -2,7 +2,7 @@
 //! that leads from each to the next. Nothing is random: every number is exact.
 
 use super::*;
-use crate::analysis::advice::{Advice, Demand, balance};
+use crate::analysis::degrees::{Advice, Demand, balance};
 
 /// Ticks for a record: OCR takes four times as long as PDF.
 const DEMAND: [u64; 6] = [2, 40, 10, 1, 2, 1];
