@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// a short time when it begins, runs a program, ends, and makes such a call, and costs nothing else. It
     /// follows in any case with --net, --detach or --no-topology, under mpirun and the like, for ordinary
     /// users, in containers, and before Linux 6.9.
-    #[arg(long, overrides_with = "no_ptrace")]
+    #[arg(long, overrides_with_all = ["ptrace", "no_ptrace"])]
     ptrace: bool,
     /// Follow processes without ptrace in any case, for commands that use debuggers or tracers themselves
     ///
@@ -80,7 +80,7 @@ pub(crate) struct Args {
     /// Elsewhere processes are known from the kernel's announcements (proc connector, taskstats) or from
     /// reading /proc at intervals, which misses short ones, and pipes, sockets and files outside the traced
     /// directories are not seen. This is also what happens by itself where ptrace is not allowed.
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["ptrace", "no_ptrace"])]
     no_ptrace: bool,
     /// Source of reads and writes: FUSE, or tracepoints while the kernel serves the data by itself
     /// (experimental; root)

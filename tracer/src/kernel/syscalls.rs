@@ -214,7 +214,7 @@ pub(super) struct Numbers(Vec<Option<Does>>);
 
 impl Numbers {
     pub(super) fn new() -> Numbers {
-        let of = |number: i64| CALLS.iter().find(|(known, _)| i64::from(*known) == number);
+        let of = |number: i64| CALLS.iter().find(|(known, _)| *known == number);
         let native = (0..FOREIGN).map(|number| Some(number.into()));
         let foreign = (0..FOREIGN).map(|number| Abi::OTHER.native(number.into()));
         let does = |number: Option<i64>| Some(of(number?)?.1);

@@ -55,7 +55,7 @@ pub(super) fn rows(
                     file: id,
                     offset,
                     length: used.length,
-                    ..row.clone()
+                    ..*row
                 }),
             }
         }

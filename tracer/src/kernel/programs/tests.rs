@@ -40,11 +40,11 @@ fn of(programs: &mut CallSource, number: libc::c_long) -> Vec<What> {
 /// The file that the last of these calls used.
 fn last_use(programs: &mut CallSource, number: libc::c_long) -> FileUse {
     let found = of(programs, number);
-    let uses = found.iter().filter_map(|what| match what {
+    let mut uses = found.iter().filter_map(|what| match what {
         What::Enters(file) => Some(*file),
         _ => None,
     });
-    uses.last().expect("the call")
+    uses.next_back().expect("the call")
 }
 
 fn inode_of(file: &impl AsFd) -> Inode {
@@ -92,10 +92,8 @@ fn a_call_names_its_file_and_the_place_in_it() {
     assert_eq!(read.inode.number, inode_of(&reader).number);
     // A descriptor that is not open.
     // SAFETY: the kernel refuses it.
-    assert_eq!(
-        unsafe { libc::write(1 << 20, [7u8].as_ptr().cast(), 1) },
-        -1
-    );
+    let written = unsafe { libc::write(1 << 20, [7u8].as_ptr().cast(), 1) };
+    assert_eq!(written, -1);
     let uses = of(&mut programs, libc::SYS_write).into_iter();
     assert!(
         uses.into_iter()
