@@ -91,7 +91,7 @@ pub(crate) struct Args {
     layer: LayerChoice,
     /// Size of the ring of each CPU for records of calls, KiB: more where losses count calls_dropped
     ///
-    /// [default: 8192, or less where memory is short] With --layer kernel.
+    /// From 64 to 1048576; with --layer kernel. [default: 8192, or less where memory is short]
     #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     ring: Option<u32>,
     /// Calls that have rows of their own
