@@ -1,6 +1,6 @@
 /* Calls by which a process gets descriptors, names and channels: reported when they have returned, with their result. */
 
-enum { PAGE_MASK = 0xfff, EINPROGRESS = 115, NO_DIRECTORY = -1, UIO_MAXIOV = 1024 };
+enum { PAGE_MASK = 0xfff, EINPROGRESS = 115, NO_DIRECTORY = -1 };
 enum { NR_write = 1, NR_sendto = 44, NR_recvmsg = 47, NR_openat = 257 };
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10 };
 
@@ -235,13 +235,10 @@ int BPF_PROG(called, struct pt_regs *regs, long result)
 		return 0;
 	struct call_event *c = &s->record.call;
 	u64 *a = c->argument;
-	if (task->thread_info.status & TS_COMPAT) {
+	bool is_compat = task->thread_info.status & TS_COMPAT;
+	get_arguments(a, regs, is_compat);
+	if (is_compat)
 		number += SYSCALLS;
-		a[0] = (u32)regs->bx, a[1] = (u32)regs->cx, a[2] = (u32)regs->dx;
-		a[3] = (u32)regs->si, a[4] = (u32)regs->di, a[5] = (u32)regs->bp;
-	} else {
-		a[0] = regs->di, a[1] = regs->si, a[2] = regs->dx, a[3] = regs->r10, a[4] = regs->r8, a[5] = regs->r9;
-	}
 	if (number >= 2 * SYSCALLS)
 		return 0;
 	u8 shape = call_shapes[number];

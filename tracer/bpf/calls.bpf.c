@@ -4,10 +4,11 @@
  */
 #include "common.bpf.h"
 
-enum { SPARE_SLOTS = 64, UIO_MAXIOV = 1024, S_IFMT = 0170000, S_IFREG = 0100000, O_APPEND = 02000 };
+enum { SPARE_SLOTS = 64, O_APPEND = 02000 };
 enum { FUSE_SUPER_MAGIC = 0x65735546, FOPEN_DIRECT_IO = 1 };
 enum { LOST_ENTRIES, LOST_RETURNS };
 #define UNKNOWN (~0ull)
+#define RECORDED (1u << 31)	/* beside the flags of an open file */
 
 const volatile struct {
 	u32 ring_bits;		/* slots of a ring, as a power of two */
@@ -115,19 +116,6 @@ static __always_inline struct call_arguments *arguments_of(struct caller *c, str
 	return &calls[number];
 }
 
-static __always_inline void get_arguments(struct arguments *a, struct pt_regs *regs, struct caller *c)
-{
-	a->are_compat = c->number >= SYSCALLS;
-	if (a->are_compat) {
-		a->of[0] = (u32)regs->bx, a->of[1] = (u32)regs->cx, a->of[2] = (u32)regs->dx;
-		a->of[3] = (u32)regs->si, a->of[4] = (u32)regs->di, a->of[5] = (u32)regs->bp;
-	} else {
-		a->of[0] = regs->di, a->of[1] = regs->si, a->of[2] = regs->dx;
-		a->of[3] = regs->r10, a->of[4] = regs->r8, a->of[5] = regs->r9;
-	}
-	a->of[6] = a->of[NO_ARGUMENT] = 0;
-}
-
 /* The sum of the lengths of pieces (struct iovec). */
 __noinline u64 sum_of_pieces(u64 pieces, u64 count)
 {
@@ -195,7 +183,7 @@ static __always_inline bool is_by_fuse(struct file *file, struct inode *inode)
 	return opened->open_flags & FOPEN_DIRECT_IO || !bpf_core_field_exists(opened->passthrough) || !opened->passthrough;
 }
 
-/* Records the file of a descriptor. Returns its flags; 0: it is not open, or not recorded. */
+/* Records the file of a descriptor. Returns its flags and RECORDED; 0: it is not open, or there is no slot. */
 static __always_inline u32 record_use(struct caller *c, struct task_struct *task, enum slot_kind kind, s32 fd, u8 place,
 				      u64 length, struct call_arguments *call, struct arguments *a)
 {
@@ -225,7 +213,7 @@ static __always_inline u32 record_use(struct caller *c, struct task_struct *task
 	use->flags = a->of[call->flags & 7];
 	use->descriptor = fd;
 	complete(slot, c, kind, round);
-	return flags | 1u << 31;
+	return flags | RECORDED;
 }
 
 SEC("tp_btf/sys_enter")
@@ -243,7 +231,9 @@ int BPF_PROG(entries, struct pt_regs *regs, long number)
 	struct task_struct *task = current_task();
 	if (!(call = arguments_of(&c, task)))
 		return 0;
-	get_arguments(&a, regs, &c);
+	a.are_compat = c.number >= SYSCALLS;
+	get_arguments(a.of, regs, a.are_compat);
+	a.of[6] = a.of[NO_ARGUMENT] = 0;
 	u64 length = length_of(call, &a);
 	u32 flags = record_use(&c, task, ENTRY, a.of[call->first & 7], call->place, length, call, &a);
 	if (call->second != NO_ARGUMENT)

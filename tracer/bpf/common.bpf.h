@@ -31,6 +31,17 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 
 #define TS_COMPAT 2	/* in thread_info.status: in a call of a 32-bit program */
 
+/* Arguments of a call. */
+static __always_inline void get_arguments(u64 *a, struct pt_regs *regs, bool is_compat)
+{
+	if (is_compat) {
+		a[0] = (u32)regs->bx, a[1] = (u32)regs->cx, a[2] = (u32)regs->dx;
+		a[3] = (u32)regs->si, a[4] = (u32)regs->di, a[5] = (u32)regs->bp;
+	} else {
+		a[0] = regs->di, a[1] = regs->si, a[2] = regs->dx, a[3] = regs->r10, a[4] = regs->r8, a[5] = regs->r9;
+	}
+}
+
 /* Processes that are traced, by pid, with their pid_state. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

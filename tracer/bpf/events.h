@@ -86,10 +86,14 @@ struct call_event {
 	u64 peer_inode;
 };
 
-/* --- Calls that move data (calls.bpf.c): slots of one size in a ring for each CPU ---------------------------------- */
+/* --- Calls that move data (calls.bpf.c): slots of one size in a ring for each CPU -------------------------------- */
 
-/* A call begins: the file of its first descriptor, and of its second one. It has returned. It has moved so many bytes in several messages. */
-enum slot_kind { ENTRY = 1, OTHER_ENTRY, RETURN, MOVED };
+enum slot_kind {
+	ENTRY = 1,		/* a call begins: the file of its first descriptor */
+	OTHER_ENTRY,		/* the file of its second one */
+	RETURN,
+	MOVED,			/* bytes in several messages, before the return */
+};
 
 /*
  * How a call moves data: the arguments that have its descriptors, the places in their files, the amount and the flags.

@@ -2,10 +2,6 @@
 #pragma once
 #include "processes.bpf.h"
 
-#define S_IFMT 0170000
-#define S_IFIFO 0010000
-#define S_IFREG 0100000
-#define S_IFSOCK 0140000
 #define DCACHE_OP_REVALIDATE 4
 
 static __always_inline bool add_name(struct scratch *s, struct dentry *entry)

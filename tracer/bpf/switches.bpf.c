@@ -4,14 +4,18 @@
  */
 #include "common.bpf.h"
 
-enum { NOT_OF_PROGRAM = 0x00204010, MINORBITS = 20, ANON_INODE_FS_MAGIC = 0x09041934 };	/* PF_KTHREAD, PF_USER_WORKER, PF_IO_WORKER */
+enum { NOT_OF_PROGRAM = 0x00204010 };	/* PF_KTHREAD, PF_USER_WORKER, PF_IO_WORKER */
+enum { MINORBITS = 20, ANON_INODE_FS_MAGIC = 0x09041934 };
 
 const volatile struct {
 	s64 to_preempt_count;	/* bytes from the run queue of a CPU to its __preempt_count */
 	bool named_rings;	/* each CPU has a ring of its own name */
 } config = { 0, true };
 
-/* The arguments of each call that have descriptors: in four bits each the number of one, from 1 on; those of 32-bit programs behind the others. */
+/*
+ * The arguments of each call that have descriptors: in four bits each the number of one, from 1 on. Those of 32-bit
+ * programs are behind the others.
+ */
 u8 descriptors[2 * SYSCALLS] SEC(".bss.descriptors");
 u64 lost SEC(".bss.lost");
 
@@ -64,7 +68,8 @@ static __always_inline int record(struct switch_event event)
 	return 0;
 }
 
-static __always_inline void get_file(struct waited_file *to, struct fdtable *table, struct pt_regs *regs, bool is_compat, u8 argument)
+static __always_inline void get_file(struct waited_file *to, struct fdtable *table, struct pt_regs *regs,
+				     bool is_compat, u8 argument)
 {
 	u32 fd;
 	switch (argument) {

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use flowtrace_schema::{FileId, Loss, Recorder, Upid};
 
 use crate::callers::{Caller, Images};
+use crate::stat::Inode;
 
 /// Action of FUSE for a call that has not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,27 +25,6 @@ pub(crate) enum Noted {
     Opened(Inode, Option<FileId>),
     /// Copied from file to file, and recorded that. If FUSE could not copy, the kernel does so by itself.
     Copied,
-}
-
-/// An inode, as the kernel identifies it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Inode {
-    /// Device of its filesystem, as `st_dev` of stat(2) has it.
-    pub(crate) device: u64,
-    pub(crate) number: u64,
-}
-
-impl Inode {
-    /// From the kernel's own number of a device.
-    pub(crate) fn reported(device: u32, number: u64) -> Inode {
-        /// `MINORBITS` of include/linux/kdev_t.h.
-        const MINOR_BITS: u32 = 20;
-        let minor = device & ((1 << MINOR_BITS) - 1);
-        Inode {
-            device: libc::makedev(device >> MINOR_BITS, minor),
-            number,
-        }
-    }
 }
 
 /// Notes of FUSE for the kernel layer, and the images that FUSE must serve.

@@ -8,9 +8,11 @@ use nix::errno::Errno;
 
 mod attributes;
 mod generation;
+mod inode;
 
 pub(crate) use attributes::{Attributes, Time, kind_of_entry};
 pub(crate) use generation::generation;
+pub(crate) use inode::Inode;
 
 use nix::Result;
 

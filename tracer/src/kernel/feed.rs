@@ -1,17 +1,17 @@
-//! Changes of the process tree on their way to the reader's thread. They are reported while the task
-//! concerned is stopped, so that all its later calls have a later time; or, where tasks are not stopped, a
-//! little later, with the time of the event, and with a time up to which all changes were reported.
+//! Changes of the process tree on their way to the reader's thread. They are reported a little later than they
+//! happen, each with its time, and with a time up to which all were reported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Upid, Usage};
 
-use crate::opens::{Inode, Opens};
+use crate::opens::Opens;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::CallKind;
 use crate::proc::tracepoints::Called;
+use crate::stat::Inode;
 
 /// A change of the tree.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +27,9 @@ pub(super) enum Change {
     Thread(Tracee),
     /// A process runs another program; all its threads but the first are over.
     Executed(Tracee),
-    /// The file of the run that an inode is from now on; `None`: the trace leaves it out.
-    File {
-        inode: Inode,
-        file: Option<FileId>,
-        is_mounted: bool,
-    },
-    /// The image of a process is over; the number of its calls of reading and writing by /proc.
+    /// The file that an inode is from now on.
+    File(Inode, File),
+    /// The image of a process is over; the numbers of its reads and writes that the kernel counted.
     CallCounts {
         pid: u32,
         reads: u64,
@@ -48,6 +44,15 @@ pub(super) enum Change {
     Ended(u32),
     /// A process is over.
     Over(u32),
+}
+
+/// A file of the run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct File {
+    /// `None`: the trace leaves it out.
+    pub(super) id: Option<FileId>,
+    /// True if it is on a mount of flowtrace.
+    pub(super) is_mounted: bool,
 }
 
 /// Changes, each with its time, in their order.
@@ -69,13 +74,6 @@ impl Inbox {
         all.push((at, change));
     }
 
-    /// Queues the change for a call by which a process may move data without calls, if it is one.
-    fn moves_by_itself(&self, pid: u32, by: CallKind, at: u64) {
-        if matches!(by, CallKind::Ring | CallKind::AsyncIo) {
-            self.push(at, Change::MovesWithoutCalls(pid));
-        }
-    }
-
     pub(super) fn take(&self) -> Vec<(u64, Change)> {
         let mut all = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *all)
@@ -91,12 +89,11 @@ pub(crate) struct FoundFiles {
 impl FoundFiles {
     /// From now on an inode is this file.
     pub(crate) fn found(&self, inode: Inode, file: FileId, now: u64) {
-        let change = Change::File {
-            inode,
-            file: Some(file),
+        let file = File {
+            id: Some(file),
             is_mounted: false,
         };
-        self.inbox.push(now, change);
+        self.inbox.push(now, Change::File(inode, file));
     }
 }
 
@@ -145,8 +142,9 @@ impl Observer for Feed {
     }
 
     fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
-        self.inbox
-            .moves_by_itself(tracee.pid, called.call.kind, now);
+        if matches!(called.call.kind, CallKind::Ring | CallKind::AsyncIo) {
+            self.inbox.push(now, Change::MovesWithoutCalls(tracee.pid));
+        }
     }
 
     fn complete(&mut self, until: u64) {

@@ -28,7 +28,7 @@ mod waits;
 
 pub(crate) use feed::FoundFiles;
 pub(crate) use programs::{CallSource, Scheduler};
-pub(crate) use reader::{KernelLayer, Watched};
+pub(crate) use reader::{KernelLayer, Selection};
 
 use std::io;
 

@@ -15,7 +15,7 @@ use super::feed::{Feed, FoundFiles, Inbox};
 use super::merge::Merge;
 use super::priority_boost::PriorityBoost;
 use super::programs::{CallSource, Scheduler};
-use super::sample::{Sample, What};
+use super::sample::Sample;
 use super::waits::Waits;
 use crate::clock::Clock;
 use crate::memory;
@@ -35,7 +35,7 @@ fn most_backlog() -> usize {
 }
 
 /// Selection of what is recorded.
-pub(crate) struct Watched {
+pub(crate) struct Selection {
     /// Pipes and sockets.
     pub(crate) channels: Arc<dyn ChannelLookup>,
     /// `Some`: also waits of threads.
@@ -63,13 +63,13 @@ impl KernelLayer {
         clock: Clock,
         recorder: Recorder,
         opens: Arc<Opens>,
-        watched: Watched,
+        selection: Selection,
     ) -> io::Result<KernelLayer> {
-        let Watched {
+        let Selection {
             channels,
             scheduler,
             channel_calls,
-        } = watched;
+        } = selection;
         let scheduler = scheduler.map(|scheduler| {
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
             let waits = Waits::new(Arc::clone(&channels), tracer);
@@ -322,21 +322,11 @@ impl Joiner {
     }
 
     fn sample(&mut self, sample: &Sample) {
-        let Some(waits) = &mut self.waits else {
-            let ring = &mut self.ring;
-            return self.calls.sample(sample, &mut |call| ring.push(call));
-        };
-        match sample.what {
-            What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {
-                waits.scheduled(sample, &self.calls);
-            }
-            What::In(call) => waits.is_in(sample.tid, Some((sample.number, call)), &self.calls),
-            What::InNoCall => waits.is_in(sample.tid, None, &self.calls),
-            What::Enters(_) | What::AlsoUses(_) | What::Returns(_) | What::Moved(_) => {
-                let ring = &mut self.ring;
-                self.calls.sample(sample, &mut |call| ring.push(call));
-            }
+        if let Some(waits) = &mut self.waits {
+            waits.sample(sample, &self.calls);
         }
+        let ring = &mut self.ring;
+        self.calls.sample(sample, &mut |call| ring.push(call));
     }
 
     fn record_sums(&mut self) {

@@ -1,6 +1,6 @@
 //! Samples from tracepoints.
 
-use crate::opens::Inode;
+use crate::stat::Inode;
 
 /// The entry or the return of a system call, or a decision of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

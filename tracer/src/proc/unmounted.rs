@@ -22,8 +22,7 @@ use super::topology::UNNAMED;
 use super::views::Views;
 use crate::file_table::FileTable;
 use crate::kernel::FoundFiles;
-use crate::opens;
-use crate::stat::Attributes;
+use crate::stat::{self, Attributes};
 
 mod inherited;
 mod inherited_files;
@@ -58,28 +57,20 @@ pub(crate) struct UnmountedFiles {
     home: Option<Home>,
     /// Files by the identity that the kernel reported. The birth time distinguishes them better, but is not
     /// known of files that were gone when they were read.
-    inodes: HashMap<Inode, FileId>,
+    inodes: HashMap<Identity, FileId>,
     /// Files that programs inherited open, where nothing else records their calls.
     inherited: Option<InheritedFiles>,
     /// True once the first program of the run has begun.
     has_begun: bool,
 }
 
-/// Identity of an inode as the kernel reports it: device, number, and generation where the filesystem has
-/// one. Without generation, a new file of the same number is known by being made alone.
-type Inode = (u64, u64, Option<u32>);
+/// Identity of a file as the kernel reports it: its inode, and generation where the filesystem has one. Without
+/// generation, a new file of the same number is known by being made alone.
+type Identity = (stat::Inode, Option<u32>);
 
 /// Identity from reported attributes.
-fn inode(attributes: &Attributes) -> Inode {
-    (attributes.dev, attributes.ino, attributes.generation)
-}
-
-/// The same without the generation: each open says anew which file it is.
-fn identity(attributes: &Attributes) -> opens::Inode {
-    opens::Inode {
-        device: attributes.dev,
-        number: attributes.ino,
-    }
+fn identity(attributes: &Attributes) -> Identity {
+    (attributes.inode(), attributes.generation)
 }
 
 /// A name that may not be looked up ([`near`]).
@@ -127,7 +118,7 @@ impl UnmountedFiles {
         tracee: Tracee,
         path: &OsStr,
         flags: u32,
-        reported: Option<opens::Inode>,
+        reported: Option<stat::Inode>,
         now: u64,
     ) -> bool {
         let bytes = path.as_bytes();
@@ -233,7 +224,7 @@ impl UnmountedFiles {
     }
 
     /// Reports that an inode is this file from now on.
-    fn report(&self, inode: opens::Inode, file: FileId, now: u64) {
+    fn report(&self, inode: stat::Inode, file: FileId, now: u64) {
         if let Some(found_files) = &self.found_files {
             found_files.found(inode, file, now);
         }

@@ -233,8 +233,7 @@ impl Run<'_> {
                 "it needs eBPF programs, which the kernel refuses".into(),
             ));
         }
-        let without_ptrace = [Following::WithoutPtrace, Following::Announced];
-        if events.is_some() || without_ptrace.contains(&self.options.following) {
+        if events.is_some() || !self.options.following.may_use_ptrace() {
             return self.watched(started, None, events);
         }
         match proc::seize(root.as_raw() as u32) {

@@ -2,6 +2,8 @@
 
 use flowtrace_schema::FileKind;
 
+use super::Inode;
+
 /// A point in time as filesystems store it. Seconds may be negative; nanoseconds always count forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Time {
@@ -55,6 +57,14 @@ impl Attributes {
             accessed: Time::default(),
             modified: Time::default(),
             changed: Time::default(),
+        }
+    }
+
+    /// Its identity as long as the file exists.
+    pub(crate) fn inode(&self) -> Inode {
+        Inode {
+            device: self.dev,
+            number: self.ino,
         }
     }
 

@@ -12,7 +12,8 @@ use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
-use crate::opens::{Inode, Note, Noted, Opens};
+use crate::opens::{Note, Noted, Opens};
+use crate::stat::Inode;
 use nix::Result;
 
 impl Adapter {

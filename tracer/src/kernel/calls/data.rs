@@ -2,24 +2,16 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{Call, FileId, Op};
+use flowtrace_schema::{Call, Op};
 
+use super::super::feed::File;
 use super::super::sample::{FileUse, Returned};
 use super::super::syscalls::{Data, Does, Length};
 use super::thread::{InFlight, RESTARTS};
-use crate::opens::Inode;
+use crate::stat::Inode;
 
 /// preadv2(2) and its kin: at the end of the file, whatever the offset.
 const RWF_APPEND: u32 = 0x10;
-
-/// A file of the run.
-#[derive(Clone, Copy)]
-pub(super) struct File {
-    /// `None`: the trace leaves it out.
-    pub(super) id: Option<FileId>,
-    /// True if it is on a mount of flowtrace.
-    pub(super) is_mounted: bool,
-}
 
 /// Makes the rows of a call that returned. With its return comes whether no other call used the position of its first
 /// file meanwhile, and of its second one. Returns how many rows the trace leaves out.

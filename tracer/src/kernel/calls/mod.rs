@@ -12,14 +12,15 @@ use flowtrace_schema::{Call, FileId, Loss, Op, Record, Upid, is_system_path};
 
 use super::by_id::ById;
 use super::channel_rows::{ChannelRows, Sink};
-use super::feed::Change;
+use super::feed::{Change, File};
 use super::sample::{FileUse, Returned, Sample, What};
 use super::syscalls::{Does, Numbers};
 use super::traffic::Accounts;
 use super::waits::Files;
-use crate::opens::{Inode, Note, Noted};
+use crate::opens::{Note, Noted};
 use crate::proc::observer::{ChannelLookup, Tracee};
 use crate::proc::{descriptors, links};
+use crate::stat::Inode;
 
 mod channels;
 mod counts;
@@ -29,7 +30,6 @@ mod thread;
 
 use channels::Done;
 use counts::Counts;
-use data::File;
 use positions::Positions;
 use thread::{InFlight, Thread};
 
@@ -100,13 +100,9 @@ impl Calls {
         for note in notes {
             match note.what {
                 Noted::Copied => self.copies.entry(note.tid).or_default().push(note.at),
-                Noted::Opened(inode, file) => {
+                Noted::Opened(inode, id) => {
                     let is_mounted = true;
-                    let change = Change::File {
-                        inode,
-                        file,
-                        is_mounted,
-                    };
+                    let change = Change::File(inode, File { id, is_mounted });
                     self.changes.push_back((note.at, change));
                 }
             }
@@ -154,15 +150,7 @@ impl Calls {
                     process.tids.retain(|other| *other != tid);
                 }
             }
-            Change::File {
-                inode,
-                file,
-                is_mounted,
-            } => {
-                let file = File {
-                    id: file,
-                    is_mounted,
-                };
+            Change::File(inode, file) => {
                 self.files.insert(inode, file);
             }
             Change::MovesWithoutCalls(pid) => {
@@ -245,9 +233,8 @@ impl Calls {
         self.leave_positions(call);
     }
 
-    /// The next sample in the order of time.
+    /// The next sample in the order of time. All changes until then were applied.
     pub(super) fn sample(&mut self, sample: &Sample, emit: &mut impl FnMut(Call)) {
-        while self.next_change(sample.at).is_some() {}
         match sample.what {
             What::Enters(file) => self.enters(sample, file),
             What::AlsoUses(file) => {
@@ -350,12 +337,7 @@ impl Calls {
         // The descriptor may be another file's by now.
         let is_it = || {
             let found = descriptors::attributes(pid, file.descriptor);
-            found.is_some_and(|found| {
-                Inode {
-                    device: found.dev,
-                    number: found.ino,
-                } == file.inode
-            })
+            found.is_some_and(|found| found.inode() == file.inode)
         };
         if links::is_path(path.as_os_str()) && !is_system_path(name) && is_it() {
             self.not_followed += 1;

@@ -76,11 +76,9 @@ impl Stage {
     }
 
     fn finds(&mut self, number: u64, file: Option<u32>, is_mounted: bool) {
-        self.change(Change::File {
-            inode: Inode { device: 1, number },
-            file: file.map(FileId),
-            is_mounted,
-        });
+        let id = file.map(FileId);
+        let inode = Inode { device: 1, number };
+        self.change(Change::File(inode, File { id, is_mounted }));
     }
 
     fn change(&mut self, change: Change) {
@@ -101,6 +99,7 @@ impl Stage {
             number: number as u32,
             what,
         };
+        while self.calls.next_change(self.at).is_some() {}
         let rows = &mut self.rows;
         self.calls.sample(&sample, &mut |call| rows.push(call));
     }

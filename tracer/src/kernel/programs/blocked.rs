@@ -8,7 +8,7 @@ use super::layout::waiting::{
 };
 use crate::kernel::sample::{InCall, WaitedFile, What, bytes};
 use crate::kernel::syscalls::waited_for;
-use crate::opens::Inode;
+use crate::stat::Inode;
 
 /// The arguments of each call that have descriptors (`descriptors` of tracer/bpf/switches.bpf.c).
 pub(super) fn descriptors() -> Vec<u8> {

@@ -13,7 +13,7 @@ use crate::bpf::per_cpu_rings::{PerCpuRings, SLOT};
 use crate::bpf::tail_call::TailCall;
 use crate::bpf::traced_pids::TracedPids;
 use crate::bpf::{Map, attach};
-use crate::opens::Inode;
+use crate::stat::Inode;
 
 mod blocked;
 mod layout;

@@ -94,11 +94,8 @@ fn a_call_names_its_file_and_the_place_in_it() {
     // SAFETY: the kernel refuses it.
     let written = unsafe { libc::write(1 << 20, [7u8].as_ptr().cast(), 1) };
     assert_eq!(written, -1);
-    let uses = of(&mut programs, libc::SYS_write).into_iter();
-    assert!(
-        uses.into_iter()
-            .all(|what| !matches!(what, What::Enters(_)))
-    );
+    let mut uses = of(&mut programs, libc::SYS_write).into_iter();
+    assert!(uses.all(|what| !matches!(what, What::Enters(_))));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use flowtrace_schema::FileId;
 
-use crate::opens::Inode;
+use crate::stat::Inode;
 
 /// The files of the run.
 pub(in super::super) trait Files {

@@ -4,8 +4,8 @@ use super::super::sample::{Sample, What};
 use super::{Files, Phase, Waits, Wakes, state};
 
 impl Waits {
-    /// The scheduler decided.
-    pub(in super::super) fn scheduled(&mut self, sample: &Sample, files: &dyn Files) {
+    /// The next sample in the order of time.
+    pub(in super::super) fn sample(&mut self, sample: &Sample, files: &dyn Files) {
         let (tid, at) = (sample.tid, sample.at);
         match sample.what {
             What::Leaves {
@@ -35,12 +35,9 @@ impl Waits {
                 self.requests
                     .reported(stage, (device, sector), tid, at, concerns);
             }
-            What::Enters(_)
-            | What::AlsoUses(_)
-            | What::Returns(_)
-            | What::Moved(_)
-            | What::In(_)
-            | What::InNoCall => {}
+            What::In(call) => self.is_in(tid, Some((sample.number, call)), files),
+            What::InNoCall => self.is_in(tid, None, files),
+            What::Enters(_) | What::AlsoUses(_) | What::Returns(_) | What::Moved(_) => {}
         }
     }
 

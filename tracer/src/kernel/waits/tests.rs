@@ -3,8 +3,8 @@ use flowtrace_schema::{ChannelId, FileId, Side, WaitObject};
 use super::*;
 use crate::kernel::sample::{self, Sample, WaitedFile, What};
 use crate::kernel::syscalls::waited_for;
-use crate::opens::Inode;
 use crate::proc::observer::Tracee;
+use crate::stat::Inode;
 
 /// Descriptors 0 and 1 of all threads are pipes 70 and 71, 5 is file 9.
 fn waited(fd: u64) -> Option<WaitedFile> {
@@ -78,7 +78,7 @@ impl Stage {
             number: 0,
             what,
         };
-        self.waits.scheduled(&sample, &TestFiles);
+        self.waits.sample(&sample, &TestFiles);
     }
 
     fn runs(&mut self, tid: u32) {

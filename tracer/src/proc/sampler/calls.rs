@@ -88,6 +88,17 @@ impl Abi {
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) const OTHER: Abi = Abi::Foreign;
 
+    /// The number here of the call of that number; `None`: none is known.
+    pub(crate) fn native(self, number: i64) -> Option<i64> {
+        match self {
+            Abi::Native => Some(number),
+            #[cfg(target_arch = "x86_64")]
+            Abi::I386 => i386(number),
+            #[cfg(not(target_arch = "x86_64"))]
+            Abi::Foreign => None,
+        }
+    }
+
     /// The call of that number.
     pub(crate) fn call(self, number: i64) -> Call {
         const UNKNOWN: Call = Call {
@@ -103,19 +114,6 @@ impl Abi {
             Abi::I386 => i386(number).and_then(native).unwrap_or(UNKNOWN),
             #[cfg(not(target_arch = "x86_64"))]
             Abi::Foreign => UNKNOWN,
-        }
-    }
-}
-
-impl Abi {
-    /// The number here of the call of that number; `None`: none is known.
-    pub(crate) fn native(self, number: i64) -> Option<i64> {
-        match self {
-            Abi::Native => Some(number),
-            #[cfg(target_arch = "x86_64")]
-            Abi::I386 => i386(number),
-            #[cfg(not(target_arch = "x86_64"))]
-            Abi::Foreign => None,
         }
     }
 }

@@ -19,15 +19,13 @@ use super::format::{
     CAPACITY, DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, GENERATION, INODE, KIND,
     MODE, PROCESS, SIZE, UNKNOWN, UNREAD, WRITERS,
 };
-use crate::stat::{self, Attributes};
+use crate::stat::{self, Attributes, Inode};
 
 /// Bits of the mode of an open file (include/linux/fs.h).
 const READS: u32 = 1;
 const WRITES: u32 = 2;
 /// Bytes of a buffer of a pipe.
 const PAGE: u64 = 4096;
-/// Bits of a minor number within the kernel (include/linux/kdev_t.h).
-const MINOR_BITS: u32 = 20;
 
 /// The open files of a process at its fork, exec, or exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +58,7 @@ pub(super) struct Open {
     mode: u32,
     flags: u32,
     kind: u32,
-    device: u64,
-    inode: u64,
+    inode: Inode,
     /// Generation of the inode; `None`: the filesystem has none.
     generation: Option<u32>,
     position: u64,
@@ -117,7 +114,7 @@ impl BpfSnapshot {
     pub(super) fn unread(&self) -> impl Iterator<Item = (i32, u64, u32)> {
         let open = self.open.iter();
         open.filter_map(|&(fd, ref open)| {
-            Some((fd, open.inode, open.left.filter(|&left| left > 0)?))
+            Some((fd, open.inode.number, open.left.filter(|&left| left > 0)?))
         })
     }
 
@@ -158,15 +155,12 @@ impl BpfSnapshot {
 impl Open {
     /// Decodes an entry of a table, with its descriptor. `None`: it is truncated.
     pub(super) fn read(entry: &[u8]) -> Option<(i32, Open)> {
-        let device = half(entry, DEVICE)?;
-        let minor = device & ((1 << MINOR_BITS) - 1);
         let left = word(entry, UNREAD)?;
         let open = Open {
             mode: half(entry, MODE)?,
             flags: half(entry, FLAGS)?,
             kind: half(entry, KIND)?,
-            device: libc::makedev(device >> MINOR_BITS, minor),
-            inode: word(entry, INODE)?,
+            inode: Inode::reported(half(entry, DEVICE)?, word(entry, INODE)?),
             generation: Some(half(entry, GENERATION)?).filter(|&generation| generation != 0),
             position: word(entry, FILE_POSITION)?,
             size: word(entry, SIZE)?,
@@ -185,9 +179,12 @@ impl Open {
     }
 
     fn channel(&self, fd: i32) -> Option<Descriptor> {
-        let mut channel = descriptors::channel(fd, self.kind, (self.device, self.inode), || {
-            Some((self.mode & READS != 0, self.mode & WRITES != 0))
-        })?;
+        let mut channel = descriptors::channel(
+            fd,
+            self.kind,
+            (self.inode.device, self.inode.number),
+            || Some((self.mode & READS != 0, self.mode & WRITES != 0)),
+        )?;
         channel.capacity = (self.capacity > 0).then_some(self.capacity);
         Some(channel)
     }
@@ -215,7 +212,7 @@ impl ProcessSnapshot for BpfSnapshot {
 
     fn extent(&self, fd: i32) -> Option<((u64, u64), u64)> {
         let open = self.open(fd)?;
-        Some(((open.device, open.inode), open.size))
+        Some(((open.inode.device, open.inode.number), open.size))
     }
 
     /// The kernel's own numbers are not the attributes that each filesystem reports. So the file is read
@@ -228,9 +225,9 @@ impl ProcessSnapshot for BpfSnapshot {
         // after its attributes were read: a file that was made in between is not mistaken for it.
         let it_is = |name: &CStr| {
             let found = stat::known(AT_FDCWD, name).ok()?;
-            let is_it = found.ino == open.inode
+            let is_it = found.ino == open.inode.number
                 && found.is_regular()
-                && open.is_of_generation(stat::generation(name, open.inode));
+                && open.is_of_generation(stat::generation(name, open.inode.number));
             is_it.then_some(found)
         };
         let path = self.paths.get(&fd).map(OsString::as_os_str);
@@ -241,7 +238,7 @@ impl ProcessSnapshot for BpfSnapshot {
             near::Found::Nothing | near::Found::Unknown => None,
         };
         let found = match path.and_then(by_name) {
-            Some(found) if found.dev == open.device => found,
+            Some(found) if found.dev == open.inode.device => found,
             other => by_descriptor().or(other)?,
         };
         Some(Attributes {
@@ -252,7 +249,7 @@ impl ProcessSnapshot for BpfSnapshot {
 
     fn as_reported(&self, fd: i32) -> Option<Attributes> {
         let open = self.regular(fd)?;
-        let inode = (open.device, open.inode);
+        let inode = (open.inode.device, open.inode.number);
         Some(Attributes {
             generation: open.generation,
             ..Attributes::reported(inode, open.kind, open.size)
@@ -278,7 +275,7 @@ impl ProcessSnapshot for BpfSnapshot {
 
     fn left(&self, fd: i32) -> Option<Found> {
         let open = self.open(fd)?;
-        let left = Left::new(open.inode, open.left?);
+        let left = Left::new(open.inode.number, open.left?);
         let content = self.contents.get().and_then(|all| all.get(&fd));
         Some(Found::new(self.pid, fd, left, content.cloned()))
     }

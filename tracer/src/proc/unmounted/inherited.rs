@@ -13,7 +13,7 @@ use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
 use super::super::snapshot::ProcessSnapshot;
 use super::inherited_files::Moved;
 use super::paths::is_kernels;
-use super::{Tracee, UnmountedFiles, identity, inode};
+use super::{Tracee, UnmountedFiles, identity};
 use crate::stat::Attributes;
 
 impl UnmountedFiles {
@@ -52,7 +52,7 @@ impl UnmountedFiles {
             if let Some((file, attributes)) = self.opened_as(Path::new(&target), fd, snapshot, now)
             {
                 let reported = snapshot.as_reported(fd);
-                self.report(identity(&reported.unwrap_or(attributes)), file, now);
+                self.report(reported.unwrap_or(attributes).inode(), file, now);
             }
         }
     }
@@ -72,7 +72,7 @@ impl UnmountedFiles {
         let attributes = self.attributes(snapshot, fd)?;
         let file = self.found(path, &attributes, libc::O_RDONLY as u32, now)?;
         if let Some(reported) = snapshot.as_reported(fd) {
-            self.inodes.insert(inode(&reported), file);
+            self.inodes.insert(identity(&reported), file);
         }
         Some((file, attributes))
     }

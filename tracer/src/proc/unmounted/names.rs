@@ -7,7 +7,7 @@ use flowtrace_schema::FileKind;
 
 use super::super::near::{self, Found, There, real};
 use super::paths::full_path;
-use super::{Inode, UnmountedFiles};
+use super::{Identity, UnmountedFiles};
 use crate::file_table::NameIn;
 use crate::proc::observer::Tracee;
 
@@ -131,7 +131,7 @@ impl UnmountedFiles {
                 attributes: found, ..
             }) => {
                 // A file that was gone when it was read is known by the identity that the kernel reported.
-                let is_it = |known: &Inode| (known.0, known.1) == (found.dev, found.ino);
+                let is_it = |known: &Identity| known.0 == found.inode();
                 let known = || self.inodes.iter().find(|(known, _)| is_it(known));
                 let known = || known().map(|(_, &file)| file);
                 self.files.known_inode(&found).or_else(known)

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
-use super::{Open, Tracee, UnmountedFiles, identity, inode};
+use super::{Open, Tracee, UnmountedFiles, identity};
 use crate::stat::Attributes;
 
 impl UnmountedFiles {
@@ -18,7 +18,7 @@ impl UnmountedFiles {
         // The path may be too long for the report.
         let path = made.paths.get(&fd).cloned().unwrap_or_default();
         let creates = made.is_created(fd) || flags & UNNAMED != 0;
-        if !creates && self.is_settled(tracee, &path, flags, Some(identity(&reported)), now) {
+        if !creates && self.is_settled(tracee, &path, flags, Some(reported.inode()), now) {
             return;
         }
         let path = Path::new(&path);
@@ -26,7 +26,7 @@ impl UnmountedFiles {
             return;
         }
         if creates {
-            self.inodes.remove(&inode(&reported));
+            self.inodes.remove(&identity(&reported));
             self.files.forget_inode(&reported);
         }
         let open = Open {
@@ -37,8 +37,8 @@ impl UnmountedFiles {
         let attributes = self.attributes(made, fd).unwrap_or(reported);
         let file = self.record_open(tracee, &open, path, &attributes, now);
         if let Some(file) = file {
-            self.inodes.insert(inode(&reported), file);
-            self.report(identity(&reported), file, now);
+            self.inodes.insert(identity(&reported), file);
+            self.report(reported.inode(), file, now);
         }
     }
 
@@ -48,7 +48,7 @@ impl UnmountedFiles {
         let Some(reported) = snapshot.as_reported(fd) else {
             return snapshot.attributes(fd);
         };
-        if let Some(&file) = self.inodes.get(&inode(&reported)) {
+        if let Some(&file) = self.inodes.get(&identity(&reported)) {
             self.files.is_also(&reported, file);
             return Some(reported);
         }

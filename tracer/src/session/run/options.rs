@@ -69,3 +69,10 @@ pub enum Following {
     /// By the kernel's announcements (proc connector), or by reading /proc.
     Announced,
 }
+
+impl Following {
+    /// True if ptrace is allowed to follow processes.
+    pub(super) fn may_use_ptrace(self) -> bool {
+        matches!(self, Following::Best | Following::ByPtrace)
+    }
+}

@@ -13,7 +13,7 @@ use super::options::{Following, RunOptions};
 use super::report::Background;
 use super::setup::{Run, Started};
 use crate::bpf::traced_pids::TracedPids;
-use crate::kernel::{self, CallSource, KernelLayer, Scheduler};
+use crate::kernel::{CallSource, KernelLayer, Scheduler, Selection};
 use crate::memory;
 use crate::mounting;
 use crate::net::follow::Follow;
@@ -32,10 +32,7 @@ use crate::side_by_side::both;
 
 /// True if ptrace is not wanted, or certain to be refused.
 pub(super) fn without_ptrace(options: &RunOptions) -> bool {
-    matches!(
-        options.following,
-        Following::WithoutPtrace | Following::Announced
-    ) || crate::proc::tracer_of(std::process::id()).is_some()
+    !options.following.may_use_ptrace() || crate::proc::tracer_of(std::process::id()).is_some()
 }
 
 /// Events of eBPF programs.
@@ -230,13 +227,13 @@ impl Run<'_> {
         (calls, scheduler): (CallSource, Option<Scheduler>),
         channels: Arc<dyn ChannelLookup>,
     ) -> Result<KernelLayer> {
-        let watched = kernel::Watched {
+        let selection = Selection {
             channels,
             scheduler,
             channel_calls: self.options.channel_calls,
         };
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
-        KernelLayer::start(calls, clock, recorder, Arc::clone(opens), watched)
+        KernelLayer::start(calls, clock, recorder, Arc::clone(opens), selection)
             .map_err(|error| Error::KernelLayer(error.to_string()))
     }
 
