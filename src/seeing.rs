@@ -71,6 +71,14 @@ impl Args {
         self.fidelity == Choice::Cached
     }
 
+    /// True if options are given that only a mount can heed, besides --fidelity.
+    pub(crate) fn is_about_mounts(&self) -> bool {
+        !self.include.is_empty()
+            || !self.exclude.is_empty()
+            || self.stat.is_some()
+            || self.transport != TransportChoice::Auto
+    }
+
     pub(crate) fn seeing(&self) -> Result<Seeing, Failure> {
         let filter = Filter::new(&self.include, &self.exclude).map_err(|error| {
             let message = format!("--include or --exclude: {error}");

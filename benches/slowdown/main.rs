@@ -13,21 +13,18 @@
 //! - `native`: as it is;
 //! - `bare`: `flowtrace run --bare`, the same filesystem mounted in the same way with nothing
 //!   recorded and no process traced, which is what any FUSE passthrough costs;
-//! - `processes`: `flowtrace run --no-mount`, the processes recorded and of files their opens alone;
 //! - `unlogged`: `flowtrace run` with the filesystem mounted and the processes recorded, but no
-//!   file call: what is left to `flowtrace` is the cost of recording calls alone;
-//! - `flowtrace`: `flowtrace run`, everything recorded;
-//! - `kernel`: `flowtrace run --layer kernel`, reads and writes known from tracepoints;
-//! - `kernel-unmounted`: the same with nothing mounted (`--no-mount`): files as those outside of traced directories
-//!   are seen;
+//!   file call: what is left to `fuse` is the cost of recording calls alone;
+//! - `fuse`: `flowtrace run --layer fuse`, everything recorded through a mount;
+//! - `flowtrace`: `flowtrace run`, everything recorded: as root by eBPF programs, with nothing mounted;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
-//! - `device`, `cached-device`: `flowtrace` and `cached` with file calls by `/dev/fuse` where they would come over
+//! - `device`, `cached-device`: `fuse` and `cached` with file calls by `/dev/fuse` where they would come over
 //!   io_uring;
 //! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
 //!   nothing there: what following processes by ptrace costs at least;
-//! - `ptrace`: `processes` with `--ptrace`, where as root eBPF programs would report them; `reported`: `processes` with
-//!   `--no-ptrace --no-topology`, lifetimes alone;
+//! - `ptrace`: `flowtrace run --no-mount --ptrace`, the processes followed by ptrace and of files their opens alone;
+//!   `reported`: with `--no-ptrace --no-topology`, lifetimes alone, by eBPF programs;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
 //! - `strace`: `strace -f -o /dev/null`, what people trace with today; `strace-processes` the same of
@@ -154,14 +151,12 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 17] = [
+const WAYS: [Way; 15] = [
     Way::Native,
     Way::Bare,
-    Way::Processes,
     Way::Unlogged,
+    Way::Fuse,
     Way::Flowtrace,
-    Way::Kernel,
-    Way::KernelUnmounted,
     Way::Cached,
     Way::Device,
     Way::CachedDevice,

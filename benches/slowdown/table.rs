@@ -7,9 +7,9 @@ use crate::ways::Way;
 
 /// Ratios beside those to native.
 const PAIRS: [(Way, Way); 4] = [
-    (Way::Flowtrace, Way::Bare),
-    (Way::Flowtrace, Way::Unlogged),
-    (Way::Flowtrace, Way::Bindfs),
+    (Way::Fuse, Way::Bare),
+    (Way::Fuse, Way::Unlogged),
+    (Way::Fuse, Way::Bindfs),
     (Way::Cached, Way::Bindfs),
 ];
 

@@ -25,11 +25,9 @@ exit $status
 pub(crate) enum Way {
     Native,
     Bare,
-    Processes,
     Unlogged,
+    Fuse,
     Flowtrace,
-    Kernel,
-    KernelUnmounted,
     Cached,
     Device,
     CachedDevice,
@@ -47,11 +45,9 @@ impl Way {
         match self {
             Way::Native => "native",
             Way::Bare => "bare",
-            Way::Processes => "processes",
             Way::Unlogged => "unlogged",
+            Way::Fuse => "fuse",
             Way::Flowtrace => "flowtrace",
-            Way::Kernel => "kernel",
-            Way::KernelUnmounted => "kernel-unmounted",
             Way::Cached => "cached",
             Way::Device => "device",
             Way::CachedDevice => "cached-device",
@@ -83,11 +79,9 @@ impl Way {
         match self {
             Way::Native => Vec::new(),
             Way::Bare => traced(&["--bare", "--"]),
-            Way::Processes => unmounted(&[]),
             Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
-            Way::Kernel => recorded(&["--layer", "kernel"]),
-            Way::KernelUnmounted => unmounted(&["--layer", "kernel"]),
+            Way::Fuse => recorded(&["--layer", "fuse"]),
             Way::Cached => recorded(&CACHED),
             Way::Device => recorded(&DEVICE),
             Way::CachedDevice => recorded(&[&CACHED[..], &DEVICE].concat()),
@@ -116,19 +110,13 @@ impl Way {
         match self {
             Way::Native
             | Way::Bare
-            | Way::Processes
             | Way::Unlogged
+            | Way::Fuse
             | Way::Flowtrace
             | Way::Device
             | Way::Stops
             | Way::Ptrace
             | Way::Reported => None,
-            Way::Kernel | Way::KernelUnmounted => {
-                let doctor = Command::new(FLOWTRACE).arg("doctor").output();
-                let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");
-                let found = doctor.map(|d| String::from_utf8_lossy(&d.stdout).lines().any(works));
-                (!found.unwrap_or(false)).then(|| "no tracepoints or no passthrough".to_owned())
-            }
             Way::Cached | Way::CachedDevice => {
                 let help = Command::new(FLOWTRACE).args(["run", "--help"]).output();
                 let knows =

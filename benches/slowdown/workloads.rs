@@ -150,6 +150,12 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
         "count=4000000",
     ];
     let to_a_file = ["dd", "if=/dev/zero", "of=out", "bs=1", "count=200000"];
+    let small_files = if options.quick { 500 } else { 20_000 };
+    let small_files = format!(
+        "for n in range({small_files}): open(f'{{n}}', 'w').write('x' * 100)\n\
+         for n in range({small_files}): open(f'{{n}}').read()"
+    );
+    let python = [PYTHON, "-c", &small_files].map(str::to_owned).to_vec();
     let shell = ["sh", "-c", spawn].map(str::to_owned).to_vec();
     let mut all = vec![
         workload("wordcount", wordcount),
@@ -157,6 +163,10 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
             gauge: Gauge::Storm { files },
             filesystem: true,
             ..workload("metadata", storm::argv(&text(&own)?, files))
+        },
+        Workload {
+            filesystem: true,
+            ..workload("small-files", python)
         },
         workload("spawn", shell),
         workload("syscalls", bytes.map(str::to_owned).to_vec()),

@@ -39,9 +39,7 @@ pub use way::Way;
 pub enum FileCalls {
     /// Opens at most.
     None,
-    /// Calls on data, but not on names, attributes and locks: the kernel layer with nothing mounted.
-    Data,
-    /// All calls that a traced mount gets.
+    /// All calls on files of the traced directories.
     #[default]
     All,
 }
@@ -248,12 +246,9 @@ impl Workflow {
 
     /// Calls on files that were recorded.
     pub fn file_calls(&self) -> FileCalls {
-        if self.directories.iter().any(TracedDirectoryRow::is_seen) {
-            FileCalls::All
-        } else if self.runs.iter().any(RunRow::sees_file_calls) {
-            FileCalls::Data
-        } else {
-            FileCalls::None
+        match self.directories.iter().any(TracedDirectoryRow::is_seen) {
+            true => FileCalls::All,
+            false => FileCalls::None,
         }
     }
 

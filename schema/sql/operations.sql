@@ -40,7 +40,8 @@ INSERT INTO operation (op, name, class, meaning) VALUES
   (38, 'copy_to', 'write', 'the target side of copy_file_range'),
   (39, 'ioctl', 'control', 'ioctl'),
   (40, 'poll', 'control', 'poll, select, epoll'),
-  (41, 'setattr', 'attribute', 'a change of several attributes at once');
+  (41, 'setattr', 'attribute', 'a change of several attributes at once'),
+  (42, 'mmap', 'control', 'mmap of a file; flags: protection + 65536 * MAP_SHARED or MAP_PRIVATE and other flags');
 INSERT INTO fidelity (fidelity, name, meaning) VALUES
   (0, 'exact', 'the call as the application made it'),
   (1, 'cached', 'the page cache filling itself: sizes and times are the kernel''s, not the application''s'),

@@ -50,7 +50,7 @@ pub use record::{
     ThreadRecord, TracedDirectory, Usage, WaitObject, Waker, Way, marks,
 };
 pub use store::log_bytes;
-pub use system::{is_system_path, may_be_made};
+pub use system::{is_system_path, may_be_made, system_directories};
 pub use text::{Text, quote_argv};
 // Results of analyses that are stored in the trace.
 pub use trace::ClockCorrection;

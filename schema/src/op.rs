@@ -94,6 +94,7 @@ operations! {
     39 Ioctl "ioctl" Control,
     40 Poll "poll" Control,
     41 Setattr "setattr" Attribute,
+    42 Mmap "mmap" Control,
 }
 
 impl Op {

@@ -22,6 +22,11 @@ const DIRECTORIES: &[&[u8]] = &[
     b"/gnu/store/",
 ];
 
+/// The directories of the machine itself, each with the slash at its end.
+pub fn system_directories() -> impl Iterator<Item = &'static [u8]> {
+    DIRECTORIES.iter().copied()
+}
+
 /// Directories of installed packages, wherever their tree begins (pyenv, conda, a venv).
 const PACKAGES: &[&[u8]] = &[
     b"/lib/python",

@@ -204,7 +204,26 @@ fn check_layer(args: &Args) -> Result<(), Failure> {
             "--fidelity cached",
             "with it the page cache answers reads, and --layer kernel records all reads",
         ),
+        (
+            args.seeing.is_about_mounts(),
+            "--include, --exclude, --stat or --transport",
+            "these are about mounts, and --layer kernel mounts nothing",
+        ),
     ];
+    if args.ring.is_some() && args.layer == LayerChoice::Fuse {
+        return Err(Failure::new(
+            OWN_FAILURE,
+            "--ring is about --layer kernel, and --layer fuse has no such rings",
+        )
+        .hint("leave one of them out"));
+    }
+    if args.no_mount && args.layer == LayerChoice::Fuse {
+        return Err(Failure::new(
+            OWN_FAILURE,
+            "--layer fuse sees file calls through a mount, and --no-mount makes none",
+        )
+        .hint("leave one of them out"));
+    }
     if args.calls == CallsChoice::Channels && args.layer != LayerChoice::Kernel {
         return Err(Failure::new(
             OWN_FAILURE,

@@ -1,16 +1,29 @@
 /* Calls by which a process gets descriptors, names and channels: reported when they have returned, with their result. */
 
-enum { PAGE_MASK = 0xfff, EINPROGRESS = 115, NO_DIRECTORY = -1 };
+enum { PAGE_MASK = 0xfff, EINPROGRESS = 115, NO_DIRECTORY = -1, SYSTEM_NAMES = 32 };
 enum { NR_write = 1, NR_sendto = 44, NR_recvmsg = 47, NR_openat = 257 };
 enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10 };
 
 /* How a call is reported; 0: not at all. */
 enum call_shape {
-	RETURNED = 1, GIVEN, PAIR, PAIR_LAST, NAMED, NAMED_AT, NAMED_SECOND, RENAMED, RENAMED_AT, MOVED_TO, ALONE,
-	SENT, SENT_MESSAGE, RECEIVED, SEVERAL_RECEIVED, WROTE,
+	RETURNED = 1, GIVEN, PAIR, PAIR_LAST, NAMED, ALONE, SENT, SENT_MESSAGE, RECEIVED, SEVERAL_RECEIVED, WROTE,
 };
-/* The shape of each call, those of 32-bit programs behind the others. */
-u8 call_shapes[2 * SYSCALLS] SEC(".bss.call_shapes");
+/*
+ * The report of a call: its shape; the arguments with the names of files and the directories that they are relative
+ * to (of a call that returns a descriptor, for its failure); the one that attributes were written to, and the one with
+ * flags that may have AT_EMPTY_PATH.
+ */
+struct call_report { u8 how, shape, name, directory, other_name, other_directory, attributes, flags; };
+enum {
+	WITH_FAILURES = 1,
+	AS_STATX = 2,		/* attributes are a struct statx; else a struct stat */
+	OF_THE_RUN = 4,		/* not of files of the machine, as far as the name shows */
+	FINDS = 8,		/* fails or reads attributes: dropped first when the ring fills */
+};
+/* Those of 32-bit programs are behind the others. */
+struct call_report call_reports[2 * SYSCALLS] SEC(".bss.call_reports");
+/* The first bytes of names of files of the machine, up to 8 with the mask of those that count. */
+struct { u64 bytes, mask; } system_names[SYSTEM_NAMES] SEC(".bss.system_names");
 /* For each place of the next instruction in its page: files opened there are the C library's own. */
 u8 library_opens[PAGE_MASK + 1] SEC(".bss.library_opens");
 
@@ -96,11 +109,12 @@ static __always_inline bool get_descriptor(struct scratch *s, s32 fd)
 {
 	u64 file = own_file(fd);
 	u32 type = get_file(s, fd, file);
-	if (type == S_IFREG || type == S_IFIFO)
+	bool has_path = type == S_IFREG || type == S_IFIFO || (type == S_IFDIR && config.with_directories);
+	if (has_path)
 		report_path(s, OPENED, &as(struct file, file)->f_path);
 	else if (type == S_IFSOCK)
 		get_socket(s, file);
-	return !file || type == S_IFREG || type == S_IFIFO || type == S_IFSOCK;
+	return !file || has_path || type == S_IFSOCK;
 }
 
 /* The same of two descriptors in the user's memory. */
@@ -210,8 +224,9 @@ static __always_inline void report_piped(struct scratch *s, s32 fd, u64 address,
 static __always_inline bool is_reported(struct pt_regs *regs, u64 number, long result)
 {
 	u64 length = 0;
-	if (number >= SYSCALLS || !(call_shapes[number] | call_shapes[SYSCALLS + number])
-	    || (result < 0 && result != -EINPROGRESS))
+	if (number >= SYSCALLS || !(call_reports[number].shape | call_reports[SYSCALLS + number].shape)
+	    || (result < 0 && result != -EINPROGRESS
+		&& !((call_reports[number].how | call_reports[SYSCALLS + number].how) & WITH_FAILURES)))
 		return false;
 	if (number == NR_openat)
 		/* The C library opens a file for itself, for reading: libraries, locales. */
@@ -224,29 +239,96 @@ static __always_inline bool is_reported(struct pt_regs *regs, u64 number, long r
 	return length >= 20;
 }
 
+/* True if a name is that of a file of the machine; the reader of the reports knows more of them. */
+__noinline int is_of_machine(u64 name)
+{
+	u64 first = 0;
+	if (bpf_probe_read_user(&first, sizeof first, (void *)name))
+		return false;
+	for (u32 n = 0; n < SYSTEM_NAMES && can_loop; n++)
+		if (system_names[n].mask && (first & system_names[n].mask) == system_names[n].bytes)
+			return true;
+	return false;
+}
+
+/* Takes the identity of a file from the attributes that a call has written for the program. */
+__noinline int get_attributes(struct scratch *s __arg_nonnull, u64 address, bool is_statx)
+{
+	struct open_file *f = &s->record.call.file;
+
+	if (is_statx) {
+		struct user_statx x;
+		if (bpf_probe_read_user(&x, sizeof x, (void *)address))
+			return 0;
+		f->kind = x.mode, f->inode = x.inode, f->size = x.size;
+		f->device = x.device_major << 20 | x.device_minor;
+	} else {
+		struct user_stat x;
+		if (bpf_probe_read_user(&x, sizeof x, (void *)address))
+			return 0;
+		f->kind = x.mode, f->inode = x.inode, f->size = x.size;
+		f->device = (x.device >> 8 & 0xfff) << 20 | (x.device & 0xff) | (x.device >> 12 & 0xfff00);
+	}
+	return 0;
+}
+
+/* Reports the names of files that a call was given, and takes what it says about them. */
+static __always_inline void get_names(struct scratch *s, struct call_report *report, u64 *a, bool is_compat)
+{
+	struct call_event *c = &s->record.call;
+	s32 directory = report->directory == NO_ARGUMENT ? NO_DIRECTORY : a[report->directory & 7];
+
+	if (report->name != NO_ARGUMENT)
+		report_name(s, a[report->name & 7], directory, 0);
+	if (report->other_name != NO_ARGUMENT)
+		report_name(s, a[report->other_name & 7],
+			    report->other_directory == NO_ARGUMENT ? NO_DIRECTORY : a[report->other_directory & 7], 1);
+	if (report->attributes != NO_ARGUMENT && !c->result && !is_compat)
+		get_attributes(s, a[report->attributes & 7], report->how & AS_STATX);
+	else if (report->directory != NO_ARGUMENT && is_unnamed(AT_EMPTY_PATH, a[report->name & 7]))
+		/* futimens(3) and others have no name, but the descriptor of the file. */
+		get_file(s, directory, own_file(directory));
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(called, struct pt_regs *regs, long result)
 {
-	u64 number = regs->orig_ax;
+	u64 number = regs->orig_ax, a[8];
 	struct task_struct *task = current_task();
 	struct scratch *s;
 
 	if (!is_reported(regs, number, result) || !(s = begin(true)))
 		return 0;
 	struct call_event *c = &s->record.call;
-	u64 *a = c->argument;
 	bool is_compat = task->thread_info.status & TS_COMPAT;
 	get_arguments(a, regs, is_compat);
+	a[6] = a[NO_ARGUMENT] = 0;
 	if (is_compat)
 		number += SYSCALLS;
 	if (number >= 2 * SYSCALLS)
 		return 0;
-	u8 shape = call_shapes[number];
+	struct call_report *report = &call_reports[number];
+	u8 shape = report->shape;
 	if (shape == WROTE) {
 		report_piped(s, a[0], a[1], result);
 		return 0;
 	}
+	bool fails = result < 0 && result != -EINPROGRESS;
+	if (fails && shape == RETURNED)
+		shape = NAMED;
+	if (report->how & OF_THE_RUN || fails) {
+		u64 name = a[report->name & 7];
+		if ((fails && !(report->how & WITH_FAILURES)) || is_unnamed(a[report->flags & 7], name) || is_of_machine(name))
+			return 0;
+	}
+	if ((report->how & FINDS || fails) && !has_space_for_more()) {
+		__sync_fetch_and_add(&lost_calls, 1);
+		return 0;
+	}
 	c->result = result;
+	__builtin_memcpy(c->argument, a, sizeof c->argument);
+	struct begun_call *begun = bpf_map_lookup_elem(&begun_calls, &s->record.head.tid);
+	c->began = begun && begun->number == number ? begun->at : 0;
 	c->io = io_of(task);
 	c->file = (struct open_file){ .descriptor = -1 };
 	clear_socket(c);
@@ -277,22 +359,7 @@ int BPF_PROG(called, struct pt_regs *regs, long result)
 		get_pair(s, shape == PAIR ? a[0] : a[3]);
 		break;
 	case NAMED:
-	case RENAMED:
-		report_name(s, a[0], NO_DIRECTORY, 0);
-		if (shape == RENAMED)
-			report_name(s, a[1], NO_DIRECTORY, 1);
-		break;
-	case NAMED_AT:
-	case RENAMED_AT:
-		report_name(s, a[1], a[0], 0);
-		if (shape == RENAMED_AT)
-			report_name(s, a[3], a[2], 1);
-		break;
-	case NAMED_SECOND:
-		report_name(s, a[1], NO_DIRECTORY, 0);
-		break;
-	case MOVED_TO:
-		report_name(s, a[3], a[2], 0);
+		get_names(s, report, a, is_compat);
 		break;
 	}
 	report_call(s, number);

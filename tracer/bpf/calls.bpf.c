@@ -1,11 +1,10 @@
 /*
- * Calls of traced processes that move data: at the entry the file behind the descriptor, the place in it and the
+ * Calls of traced processes on open files: at the entry the file behind the descriptor, the place in it and the
  * amount; at the return the result. One slot each, in the ring of the CPU.
  */
 #include "common.bpf.h"
 
 enum { SPARE_SLOTS = 64, O_APPEND = 02000 };
-enum { FUSE_SUPER_MAGIC = 0x65735546, FOPEN_DIRECT_IO = 1 };
 enum { LOST_ENTRIES, LOST_RETURNS };
 #define UNKNOWN (~0ull)
 #define RECORDED (1u << 31)	/* beside the flags of an open file */
@@ -28,8 +27,8 @@ struct {
 
 struct ring_state rings[MAX_CPUS] SEC(".bss.rings");
 
-/* The last call of a CPU: its process, which is traced, and the thread whose entry was recorded. */
-struct last { u32 process, thread, call, appends; u64 pid_changes, unused[5]; };
+/* The last call of a CPU: its process, which is traced, its thread, and what record_use returned for it. */
+struct last { u32 process, thread, call, flags; u64 pid_changes, unused[5]; };
 struct last lasts[MAX_CPUS] SEC(".bss.lasts");
 
 /* The program that goes on when a call has returned, if there is one. */
@@ -79,9 +78,9 @@ static __always_inline void complete(struct slot *slot, struct caller *c, enum s
 	WRITE_ONCE(slot->mark, round | kind << KIND_SHIFT | c->number);
 }
 
-static __always_inline bool moves_data(u64 number)
+static __always_inline bool uses_files(u64 number)
 {
-	return number < SYSCALLS && (calls[number].how | calls[SYSCALLS + number].how) & MOVES_DATA;
+	return number < SYSCALLS && calls[number].how | calls[SYSCALLS + number].how;
 }
 
 /* Mostly the process is the one that made the last call on this CPU, which takes no look-up. */
@@ -105,15 +104,37 @@ static __always_inline struct last *last_of(struct caller *c)
 	return &lasts[c->cpu & (MAX_CPUS - 1)];
 }
 
-/* How the call moves data; NULL: it moves none. */
+/* How the call uses files; NULL: it uses none. */
 static __always_inline struct call_arguments *arguments_of(struct caller *c, struct task_struct *task)
 {
 	if (task->thread_info.status & TS_COMPAT)
 		c->number += SYSCALLS;
 	u32 number = c->number;
-	if (number >= 2 * SYSCALLS || !(calls[number].how & MOVES_DATA))
+	if (number >= 2 * SYSCALLS || !calls[number].how)
 		return NULL;
 	return &calls[number];
+}
+
+static __always_inline void set_arguments(struct arguments *a, struct pt_regs *regs)
+{
+	get_arguments(a->of, regs, a->are_compat);
+	a->of[6] = a->of[NO_ARGUMENT] = 0;
+}
+
+/* True if a call only says which file it uses by a name. */
+static __always_inline bool is_named(struct call_arguments *call, struct arguments *a)
+{
+	return call->how & NAMES_FILE && !(call->how & ACTS && is_unnamed(a->of[call->flags & 7], a->of[1]));
+}
+
+/* Another program reports it when it returns. */
+static __always_inline void begin_named(struct caller *c)
+{
+	struct begun_call begun = { bpf_ktime_get_ns(), c->number }, *known = bpf_map_lookup_elem(&begun_calls, &c->tid);
+	if (known)
+		*known = begun;
+	else
+		bpf_map_update_elem(&begun_calls, &c->tid, &begun, BPF_ANY);
 }
 
 /* The sum of the lengths of pieces (struct iovec). */
@@ -157,7 +178,7 @@ static __always_inline u64 length_of(struct call_arguments *call, struct argumen
 }
 
 /* Sets the offset in `use`, or that it is the position of the file. */
-static __always_inline void get_place(struct file_use *use, struct file *file, u8 how, u8 argument, struct arguments *a)
+static __always_inline void get_place(struct file_use *use, struct file *file, u16 how, u8 argument, struct arguments *a)
 {
 	u64 place = a->of[argument & 7], offset;
 
@@ -165,22 +186,15 @@ static __always_inline void get_place(struct file_use *use, struct file *file, u
 		/* In two registers. */
 		place |= a->of[(argument + 1) & 7] << 32;
 	/* One negative offset is as good as another. */
-	use->offset = place == UNKNOWN ? UNKNOWN - 1 : place;
-	if (argument == NO_ARGUMENT || (how & MINUS_ONE_IS_POSITION ? place == UNKNOWN : !(how & PLACE_IS_OFFSET) && !place)) {
+	use->offset = place == UNKNOWN && !(how & ACTS) ? UNKNOWN - 1 : place;
+	if (argument == NO_ARGUMENT && how & ACTS)
+		use->offset = UNKNOWN;
+	else if (argument == NO_ARGUMENT || (how & MINUS_ONE_IS_POSITION ? place == UNKNOWN : !(how & PLACE_IS_OFFSET) && !place)) {
 		use->offset = file->f_pos;
 		use->uses |= AT_POSITION;
 	} else if (!(how & PLACE_IS_OFFSET)) {
 		use->offset = bpf_probe_read_user(&offset, 8, (void *)place) ? UNKNOWN : offset;
 	}
-}
-
-static __always_inline bool is_by_fuse(struct file *file, struct inode *inode)
-{
-	if (inode->i_sb->s_magic != FUSE_SUPER_MAGIC || (inode->i_mode & S_IFMT) != S_IFREG)
-		return false;
-	struct fuse_file *opened = as(struct fuse_file, file->private_data);
-	/* With both, the kernel serves mappings alone. */
-	return opened->open_flags & FOPEN_DIRECT_IO || !bpf_core_field_exists(opened->passthrough) || !opened->passthrough;
 }
 
 /* Records the file of a descriptor. Returns its flags and RECORDED; 0: it is not open, or there is no slot. */
@@ -193,27 +207,45 @@ static __always_inline u32 record_use(struct caller *c, struct task_struct *task
 
 	if (!address)
 		return 0;
+	struct file *file = as(struct file, address);
+	struct inode *inode = file->f_inode;
+	u16 mode = inode->i_mode;
+	if (call->how & ACTS && (mode & S_IFMT) != S_IFREG && (mode & S_IFMT) != S_IFDIR)
+		return 0;
 	struct slot *slot = take_slot(c, &round);
 	if (!slot) {
 		__sync_fetch_and_add(&lost[LOST_ENTRIES], 1);
 		return 0;
 	}
-	struct file *file = as(struct file, address);
-	struct inode *inode = file->f_inode;
 	struct file_use *use = &slot->use;
 	u32 flags = file->f_flags;
 
 	use->file = address;
 	use->inode = inode->i_ino;
 	use->device = inode->i_sb->s_dev;
-	use->mode = inode->i_mode;
-	use->uses = (flags & O_APPEND ? APPENDS : 0) | (is_by_fuse(file, inode) ? BY_FUSE : 0);
+	use->mode = mode;
+	use->uses = flags & O_APPEND ? APPENDS : 0;
 	get_place(use, file, call->how, place, a);
 	use->length = length;
-	use->flags = a->of[call->flags & 7];
+	use->flags = a->of[call->flags & 7] | a->of[call->more_flags & 7] << 16;
 	use->descriptor = fd;
 	complete(slot, c, kind, round);
 	return flags | RECORDED;
+}
+
+/* Takes the range and the kind of a lock from the structure that argument 2 points to; whole file: offset 0. */
+static __always_inline void get_lock(struct arguments *a)
+{
+	struct { s16 type, whence; u32 unused; u64 start, length; } lock = {};
+	bool is_known = !a->are_compat && !bpf_probe_read_user(&lock, sizeof lock, (void *)a->of[2]);
+	a->of[3] = is_known && !lock.whence ? lock.start : UNKNOWN;
+	a->of[4] = is_known && lock.length ? lock.length : UNKNOWN;
+	a->of[2] = is_known ? lock.type : 0xffff;
+}
+
+static __always_inline bool is_wanted(struct call_arguments *call, u32 command)
+{
+	return !call->commands || (command < 64 && call->commands >> command & 1);
 }
 
 SEC("tp_btf/sys_enter")
@@ -223,7 +255,7 @@ int BPF_PROG(entries, struct pt_regs *regs, long number)
 	struct call_arguments *call;
 	struct arguments a;
 
-	if (!moves_data(number))
+	if (!uses_files(number))
 		return 0;
 	struct last *last = last_of(&c);
 	if (!is_traced(&c, last))
@@ -232,15 +264,21 @@ int BPF_PROG(entries, struct pt_regs *regs, long number)
 	if (!(call = arguments_of(&c, task)))
 		return 0;
 	a.are_compat = c.number >= SYSCALLS;
-	get_arguments(a.of, regs, a.are_compat);
-	a.of[6] = a.of[NO_ARGUMENT] = 0;
-	u64 length = length_of(call, &a);
-	u32 flags = record_use(&c, task, ENTRY, a.of[call->first & 7], call->place, length, call, &a);
-	if (call->second != NO_ARGUMENT)
-		flags |= record_use(&c, task, OTHER_ENTRY, a.of[call->second & 7], call->second_place, length, call, &a);
-	last->thread = flags ? c.tid : 0;
+	set_arguments(&a, regs);
+	u32 flags = 0;
+	if (is_named(call, &a)) {
+		begin_named(&c);
+	} else if (is_wanted(call, a.of[call->more_flags & 7])) {
+		if (call->how & LOCK)
+			get_lock(&a);
+		u64 length = length_of(call, &a);
+		flags = record_use(&c, task, ENTRY, a.of[call->first & 7], call->place, length, call, &a);
+		if (call->second != NO_ARGUMENT)
+			flags |= record_use(&c, task, OTHER_ENTRY, a.of[call->second & 7], call->second_place, length, call, &a);
+	}
+	last->thread = c.tid;
 	last->call = c.number;
-	last->appends = flags & O_APPEND;
+	last->flags = flags;
 	return 0;
 }
 
@@ -289,7 +327,7 @@ static __always_inline void returned(struct pt_regs *regs, long result)
 	struct call_arguments *call;
 	u64 sum;
 
-	if (!moves_data(regs->orig_ax))
+	if (!uses_files(regs->orig_ax))
 		return;
 	struct last *last = last_of(&c);
 	struct task_struct *task = current_task();
@@ -298,12 +336,16 @@ static __always_inline void returned(struct pt_regs *regs, long result)
 	bool entered = last->thread == c.tid && last->call == c.number;
 	if (entered)
 		last->thread = 0;
-	if (!entered && !is_traced(&c, last))
+	if (entered ? !last->flags : !is_traced(&c, last))
 		return;
-	if (call->how & MESSAGES && c.number < SYSCALLS && result > 0 && (sum = sum_of_messages(regs->si, result)) != UNKNOWN)
+	struct arguments a = { .are_compat = c.number >= SYSCALLS };
+	set_arguments(&a, regs);
+	if (!entered && is_named(call, &a))
+		return;
+	if (call->how & MESSAGES && c.number < SYSCALLS && result > 0 && (sum = sum_of_messages(a.of[1], result)) != UNKNOWN)
 		record_return(&c, MOVED, sum, UNKNOWN);
-	u64 position = entered && !last->appends ? UNKNOWN
-		: position_after(task, call, c.number < SYSCALLS ? regs->di : regs->bx);
+	u64 position = entered && !(last->flags & O_APPEND) ? UNKNOWN
+		: position_after(task, call, a.of[0]);
 	record_return(&c, RETURN, result, position);
 }
 

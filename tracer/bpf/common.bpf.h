@@ -29,6 +29,7 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
 #define as(type, address) ((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))
 #define current_task() as(struct task_struct, bpf_get_current_task())
 
+#define AT_EMPTY_PATH 0x1000
 #define TS_COMPAT 2	/* in thread_info.status: in a call of a 32-bit program */
 
 /* Arguments of a call. */
@@ -42,6 +43,13 @@ static __always_inline void get_arguments(u64 *a, struct pt_regs *regs, bool is_
 	}
 }
 
+/* True if a call uses the file of its descriptor instead of a name, which is empty. */
+static __always_inline bool is_unnamed(u64 flags, u64 name)
+{
+	u8 first = 0;
+	return flags & AT_EMPTY_PATH && (!name || (!bpf_probe_read_user(&first, 1, (void *)name) && !first));
+}
+
 /* Processes that are traced, by pid, with their pid_state. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -50,6 +58,15 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } traced_pids SEC(".maps");
+
+/* The calls that name files, by thread: when each began. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, u32);
+	__type(value, struct begun_call);
+} begun_calls SEC(".maps");
 
 /* How often one stopped to be traced. */
 u64 pid_changes SEC(".bss.pid_changes");

@@ -76,7 +76,7 @@ struct exit_event { struct usage usage; u64 start; u32 leader_code, group_code; 
 /* A system call that has returned. */
 struct call_event {
 	struct open_file file;
-	u64 result, argument[6];
+	u64 result, began, argument[6];	/* began: 0: not known */
 	struct io_counts io;
 	u16 family, type;
 	u32 state;
@@ -96,10 +96,14 @@ enum slot_kind {
 };
 
 /*
- * How a call moves data: the arguments that have its descriptors, the places in their files, the amount and the flags.
+ * How a call uses files: the arguments that have its descriptors, the places in their files, the amount and the flags.
  * A call with a second descriptor reads the first one and writes the second.
  */
-struct call_arguments { u8 how, first, second, place, second_place, length, flags, unused; };
+struct call_arguments {
+	u16 how;
+	u8 first, second, place, second_place, length, flags, more_flags, unused[7];
+	u64 commands;		/* a bit for each value of more_flags with which it is recorded; 0: all */
+};
 enum {
 	MOVES_DATA = 1,
 	WRITES = 2,		/* the first descriptor */
@@ -108,6 +112,9 @@ enum {
 	MESSAGES = 16,		/* the length is not known; the result is a number of messages (sendmmsg(2)) */
 	PLACE_IS_OFFSET = 32,	/* else it is the address of an offset */
 	MINUS_ONE_IS_POSITION = 64,
+	ACTS = 128,		/* on a file or directory, without moving data */
+	NAMES_FILE = 256,	/* by its name: only when it begins; with ACTS that is so unless the name is empty */
+	LOCK = 512,		/* place, length and flags are in a structure (struct flock of fcntl(2)) */
 };
 enum { NO_ARGUMENT = 7, KIND_SHIFT = 10, ROUND_SHIFT = 16 };
 
@@ -118,14 +125,13 @@ struct file_use {
 	u32 device;
 	u16 mode, uses;
 	u64 offset, length;	/* ~0: not known */
-	u32 flags;		/* of the call */
+	u32 flags;		/* of the call, and more_flags in the upper half */
 	s32 descriptor;
 };
 /* In file_use.uses. */
 enum {
 	AT_POSITION = 1,	/* the offset was the position of the open file, which the call moves */
 	APPENDS = 2,		/* by the flags of the open file */
-	BY_FUSE = 4,		/* the server of a FUSE mount moves the data, not the kernel */
 };
 
 struct slot {
@@ -137,6 +143,9 @@ struct slot {
 		struct { s64 result; u64 position; };	/* position after a write that appends; ~0: not known */
 	};
 };
+
+/* The last call of a thread that names a file. */
+struct begun_call { u64 at, number; };
 
 /* Slots taken and read of the ring of one CPU, each in a cache line of its own. */
 struct ring_state { u64 taken, unused[7], read, unused_too[7]; };

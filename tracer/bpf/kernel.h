@@ -29,7 +29,7 @@ enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
 
 /* Of include/uapi/linux/stat.h and uio.h. */
-enum { S_IFMT = 0170000, S_IFIFO = 0010000, S_IFREG = 0100000, S_IFSOCK = 0140000, UIO_MAXIOV = 1024 };
+enum { S_IFMT = 0170000, S_IFIFO = 0010000, S_IFDIR = 0040000, S_IFREG = 0100000, S_IFSOCK = 0140000, UIO_MAXIOV = 1024 };
 
 /* What calls have in user memory: the same everywhere, so without relocation. */
 struct user_msghdr {
@@ -40,6 +40,13 @@ struct user_msghdr {
 	void *msg_control;
 	u64 msg_controllen;
 	u32 msg_flags;
+};
+struct user_stat { u64 device, inode, links; u32 mode, owners[3]; u64 special, size; };
+struct user_statx {
+	u32 unused[7];
+	u16 mode;
+	u64 inode, size, unused_too[10];
+	u32 special[2], device_major, device_minor;
 };
 struct user_mmsghdr { struct user_msghdr msg_hdr; u32 msg_len; };
 
@@ -81,7 +88,6 @@ struct file {
 	struct path f_path;
 	void *private_data;
 };
-struct fuse_file { u32 open_flags; struct file *passthrough; };
 struct fdtable { u32 max_fds; struct file **fd; unsigned long *open_fds; };
 struct files_struct { struct fdtable *fdt; };
 struct fs_struct { int umask; struct path pwd; };

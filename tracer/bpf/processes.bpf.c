@@ -146,6 +146,7 @@ int BPF_PROG(left, bool goes_on, struct task_struct *task_at, struct task_struct
 		emit(s, STOPPED, 0);
 		return 0;
 	}
+	bpf_map_delete_elem(&begun_calls, &s->record.head.tid);
 	struct exit_event *e = &s->record.exit;
 	get_usage(task, &e->usage);
 	e->start = task->start_time;

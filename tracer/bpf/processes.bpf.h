@@ -9,6 +9,7 @@ const volatile struct {
 	u32 ring_bytes;
 	bool all;		/* report all processes of the machine */
 	bool with_files;	/* report open files, and calls that open them */
+	bool with_directories;	/* report opens of directories, too */
 	u32 arguments_max;	/* bytes of arguments that are reported of an exec */
 	u32 change_flags;	/* flags with which an open changes something */
 } config = { 4096 };
@@ -38,7 +39,7 @@ struct scratch {
 MAP(ARRAY, 1, struct scratch, scratch);
 RING(8 << 20, ring);
 RING(4096, wakeup);
-u64 lost SEC(".bss.lost");
+u64 lost SEC(".bss.lost"), lost_calls SEC(".bss.lost_calls");
 
 /* Adds a record to the ring. The reader is woken when a quarter of the ring is full. */
 static __always_inline bool output(void *from, u64 bytes)
@@ -50,6 +51,12 @@ static __always_inline bool output(void *from, u64 bytes)
 		return true;
 	__sync_fetch_and_add(&lost, 1);
 	return false;
+}
+
+/* True if enough of the ring is free for processes, even after a report that they can do without. */
+static __always_inline bool has_space_for_more(void)
+{
+	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < config.ring_bytes / 4 * 3;
 }
 
 #define emit_at(s, time, kind, rest) ({ (s)->record.head.at = time; (s)->record.head.what = kind; \

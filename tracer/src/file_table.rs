@@ -135,11 +135,12 @@ impl FileTable {
         &self,
         attributes: &Attributes,
         path: &OsStr,
+        coverage: Coverage,
         host: HostId,
         now: u64,
     ) -> FileId {
         let mut known = self.known();
-        let file = self.identify_as(&mut known, attributes, Coverage::Open, host, now);
+        let file = self.identify_as(&mut known, attributes, coverage, host, now);
         self.name(
             &mut known,
             file,
@@ -151,8 +152,14 @@ impl FileTable {
     }
 
     /// A file without a name is made outside of all mounts.
-    pub(crate) fn opened_unnamed(&self, attributes: &Attributes, host: HostId, now: u64) -> FileId {
-        self.identify_as(&mut self.known(), attributes, Coverage::Open, host, now)
+    pub(crate) fn opened_unnamed(
+        &self,
+        attributes: &Attributes,
+        coverage: Coverage,
+        host: HostId,
+        now: u64,
+    ) -> FileId {
+        self.identify_as(&mut self.known(), attributes, coverage, host, now)
     }
 
     /// An inode belongs to a file that is known in another way.
@@ -190,19 +197,48 @@ impl FileTable {
         if known.absent.len() >= ABSENT {
             known.absent = Hashed::default();
         }
-        let file = self.new_id();
+        let file = self.without_inode(FileKind::Absent, Coverage::Exact, host, now);
         known.absent.insert(hash, file);
-        self.recorder.record(Record::File(FileRecord {
-            id: file,
-            host,
-            inode: None,
-            kind: FileKind::Absent,
-            size_bytes: None,
-            first_ns: now,
-            coverage: Coverage::Exact,
-        }));
         self.record_name(file, name, now);
         file
+    }
+
+    /// A file of this name was there, of which nothing else is known.
+    pub(crate) fn unseen(
+        &self,
+        name: NameIn<'_>,
+        kind: FileKind,
+        coverage: Coverage,
+        host: HostId,
+        now: u64,
+    ) -> FileId {
+        let mut known = self.known();
+        if let Some(Target::File(file)) = self.target(&known, name) {
+            return file;
+        }
+        let file = self.without_inode(kind, coverage, host, now);
+        self.name(&mut known, file, FileKind::File, name, now);
+        file
+    }
+
+    fn without_inode(
+        &self,
+        kind: FileKind,
+        coverage: Coverage,
+        host: HostId,
+        first_ns: u64,
+    ) -> FileId {
+        let id = self.new_id();
+        self.recorder.record(Record::File(FileRecord {
+            id,
+            host,
+            inode: None,
+            kind,
+            size_bytes: None,
+            first_ns,
+            coverage,
+        }));
+        id
     }
 
     /// The file that has a name now, if known.

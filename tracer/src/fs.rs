@@ -49,7 +49,6 @@ mod split;
 mod sys;
 
 pub use crate::file_table::FileTable;
-pub use crate::opens::Opens;
 pub use filter::{Filter, PatternError};
 pub use offers::Offers;
 pub use protocol::IoUring;
@@ -98,9 +97,6 @@ pub struct Config {
     pub hidden: Vec<Hidden>,
     /// Open files that the command inherits, and opens again through the mount.
     pub offers: Arc<Offers>,
-    /// Layer that records the reads and writes that the kernel serves by itself, and the device number of this
-    /// mount (`st_dev`). If it is present, the kernel serves them where it can.
-    pub kernel: Option<(Arc<Opens>, u64)>,
     /// Processes that use io_uring: the kernel serves the data of the files that they open, where it can.
     pub rings: Arc<crate::rings::Rings>,
 }

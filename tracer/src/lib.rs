@@ -14,6 +14,7 @@ pub mod clock;
 mod cpus;
 mod descriptor_table;
 pub mod doctor;
+mod file_calls;
 mod file_table;
 pub mod fs;
 #[cfg(any(test, fuzzing))]
@@ -27,7 +28,6 @@ mod mapping;
 mod memory;
 pub mod mounting;
 pub mod net;
-mod opens;
 mod priority;
 mod proc;
 mod rings;

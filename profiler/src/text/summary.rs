@@ -345,9 +345,8 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
         "every file call"
     };
     let directories = match traced.as_slice() {
-        [] if facts.file_layer != "none" && is_part => "reads and writes (nothing mounted)".into(),
-        [] if facts.file_layer != "none" => "every read and write (nothing mounted)".into(),
         [] => "no file calls".into(),
+        [one, ..] if one.file_layer == "kernel" => format!("{calls} (nothing mounted)"),
         [one] => format!(
             "{calls} under {} ({})",
             units::plain(&one.path),

@@ -9,9 +9,6 @@ pub(crate) fn unseen(timeline: &Timeline) -> &'static str {
         FileCalls::None => {
             "  no file calls: which steps could run side by side, and whose file or lock was asked for again and again, is not known\n"
         }
-        FileCalls::Data => {
-            "  nothing mounted: whose file or lock was asked for again and again is not known\n"
-        }
         FileCalls::All => "",
     }
 }

@@ -12,6 +12,9 @@ use super::{Kind, Map};
 /// Most processes that are traced at a time (`max_entries` of `traced_pids` in tracer/bpf/common.bpf.h).
 pub(crate) const MOST: u32 = 1 << 16;
 
+/// Bytes of `struct begun_call` of tracer/bpf/events.h.
+const BEGUN_CALL: usize = 16;
+
 /// State of a process in [`TracedPids`] (`enum pid_state` of tracer/bpf/events.h).
 const ALIVE: u64 = 0;
 /// Its last thread has begun to exit: a process that still acts under this id is another one.
@@ -27,6 +30,8 @@ struct Inner {
     /// Number of processes that are no longer traced: as long as it stays the same, a process that was need not be
     /// looked up again.
     changes: Mapped,
+    /// When the last call of each thread that names a file began: one program knows that, another one reports it.
+    begun_calls: Map,
 }
 
 impl TracedPids {
@@ -38,6 +43,7 @@ impl TracedPids {
         Ok(TracedPids(Arc::new(Inner {
             processes: Map::new(Kind::Hash, size_of::<u64>(), MOST)?,
             changes: Mapped::new(size_of::<u64>(), 1)?,
+            begun_calls: Map::new(Kind::Hash, BEGUN_CALL, MOST)?,
         })))
     }
 
@@ -63,8 +69,9 @@ impl TracedPids {
     }
 
     /// The maps of these processes in an object, by their names there.
-    pub(crate) fn uses(&self) -> [(&'static str, Use<'_>); 2] {
+    pub(crate) fn uses(&self) -> [(&'static str, Use<'_>); 3] {
         [
+            ("begun_calls", Use::Shared(self.0.begun_calls.as_fd())),
             ("traced_pids", Use::Shared(self.0.processes.as_fd())),
             (".bss.pid_changes", Use::Shared(self.0.changes.as_fd())),
         ]

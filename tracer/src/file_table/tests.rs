@@ -10,7 +10,13 @@ fn an_inode_number_of_another_generation_is_another_file() {
         ..Attributes::reported((1, 7), libc::S_IFREG, 0)
     };
     let opened = |generation, path: &str| {
-        table.opened(&reported(generation), OsStr::new(path), HostId(1), 0)
+        table.opened(
+            &reported(generation),
+            OsStr::new(path),
+            Coverage::Open,
+            HostId(1),
+            0,
+        )
     };
     let (journal, log) = (opened(Some(3), "/journal"), opened(Some(4), "/log"));
     assert_ne!(journal, log);
@@ -35,7 +41,7 @@ fn an_inode_may_be_a_file_that_is_known_already() {
         birth: Some(crate::stat::Time::default()),
         ..reported
     };
-    let file = table.opened(&with_birth, OsStr::new("/x"), HostId(1), 0);
+    let file = table.opened(&with_birth, OsStr::new("/x"), Coverage::Open, HostId(1), 0);
     assert_eq!(table.known_inode(&reported), None);
     table.is_also(&reported, file);
     assert_eq!(table.known_inode(&reported), Some(file));

@@ -14,7 +14,6 @@ use super::passthrough::Passthrough;
 use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
 use crate::callers::Effort;
-use crate::opens::Opens;
 use crate::rings::Rings;
 use nix::Result;
 
@@ -53,7 +52,6 @@ pub(super) struct Adapter {
     drops: Arc<Drops>,
     walks: Walks,
     ttl: Duration,
-    kernel: Option<(Arc<Opens>, u64)>,
     rings: Arc<Rings>,
 }
 

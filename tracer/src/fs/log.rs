@@ -114,11 +114,6 @@ impl Log {
         }
     }
 
-    /// The time for records.
-    pub(crate) fn now(&self) -> u64 {
-        self.clock.now()
-    }
-
     /// A call arrives. `effort` as in [`Callers::resolve`].
     #[inline]
     pub(crate) fn start(&self, tid: u32, effort: Effort) -> Started {

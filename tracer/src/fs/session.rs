@@ -53,14 +53,13 @@ pub fn serve(
         clone_fd: config.clone_fd,
         io_uring: config.io_uring,
     };
-    let (kernel, rings) = (config.kernel.clone(), Arc::clone(&config.rings));
+    let rings = Arc::clone(&config.rings);
     let passthrough = Arc::new(Passthrough::new(config, files, clock)?);
     let served = Served::begin(
         device,
         wanted,
         Arc::clone(&passthrough),
         Arc::clone(&log),
-        kernel,
         rings,
     )?;
     let shared = served.shared();

@@ -1,12 +1,12 @@
 //! Changes of the process tree on their way to the reader's thread. They are reported a little later than they
 //! happen, each with its time, and with a time up to which all were reported.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flowtrace_schema::{FileId, Upid, Usage};
+use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use crate::opens::Opens;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::CallKind;
@@ -28,7 +28,7 @@ pub(super) enum Change {
     /// A process runs another program; all its threads but the first are over.
     Executed(Tracee),
     /// The file that an inode is from now on.
-    File(Inode, File),
+    File(Inode, FileId),
     /// The image of a process is over; the numbers of its reads and writes that the kernel counted.
     CallCounts {
         pid: u32,
@@ -44,15 +44,6 @@ pub(super) enum Change {
     Ended(u32),
     /// A process is over.
     Over(u32),
-}
-
-/// A file of the run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct File {
-    /// `None`: the trace leaves it out.
-    pub(super) id: Option<FileId>,
-    /// True if it is on a mount of flowtrace.
-    pub(super) is_mounted: bool,
 }
 
 /// Changes, each with its time, in their order.
@@ -89,23 +80,30 @@ pub(crate) struct FoundFiles {
 impl FoundFiles {
     /// From now on an inode is this file.
     pub(crate) fn found(&self, inode: Inode, file: FileId, now: u64) {
-        let file = File {
-            id: Some(file),
-            is_mounted: false,
-        };
         self.inbox.push(now, Change::File(inode, file));
     }
 }
 
 /// Reports events to the reader.
 pub(crate) struct Feed {
-    pub(super) inbox: Arc<Inbox>,
-    pub(super) opens: Arc<Opens>,
+    inbox: Arc<Inbox>,
+    recorder: Recorder,
+    /// Images that submit reads and writes without a call for each (io_submit(2)).
+    submit: HashSet<Upid>,
+}
+
+impl Feed {
+    pub(super) fn new(inbox: Arc<Inbox>, recorder: Recorder) -> Feed {
+        Feed {
+            inbox,
+            recorder,
+            submit: HashSet::new(),
+        }
+    }
 }
 
 impl Observer for Feed {
     fn forked(&mut self, parent: Tracee, child: Tracee, _: &dyn ProcessSnapshot, now: u64) {
-        self.opens.inherit(parent.upid, child.upid);
         let by = parent.pid;
         self.inbox.push(now, Change::Forked { by, child });
     }
@@ -133,7 +131,7 @@ impl Observer for Feed {
     ) {
         // No tracepoint of a call reports data that moves by other ways.
         if let (Some(reads), Some(writes)) = (usage.read_calls, usage.write_calls)
-            && !self.opens.is_by_fuse(tracee.upid)
+            && !self.submit.remove(&tracee.upid)
         {
             let pid = tracee.pid;
             self.inbox
@@ -142,6 +140,9 @@ impl Observer for Feed {
     }
 
     fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        if called.call.kind == CallKind::AsyncIo && self.submit.insert(tracee.upid) {
+            self.recorder.lost(Loss::AsyncIo, 1);
+        }
         if matches!(called.call.kind, CallKind::Ring | CallKind::AsyncIo) {
             self.inbox.push(now, Change::MovesWithoutCalls(tracee.pid));
         }

@@ -19,7 +19,6 @@ use super::sample::Sample;
 use super::waits::Waits;
 use crate::clock::Clock;
 use crate::memory;
-use crate::opens::Opens;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
@@ -47,9 +46,9 @@ pub(crate) struct Selection {
 /// A running kernel layer.
 pub(crate) struct KernelLayer {
     inbox: Arc<Inbox>,
-    opens: Arc<Opens>,
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    recorder: Recorder,
     reports_waits: bool,
 }
 
@@ -62,7 +61,6 @@ impl KernelLayer {
         calls: CallSource,
         clock: Clock,
         recorder: Recorder,
-        opens: Arc<Opens>,
         selection: Selection,
     ) -> io::Result<KernelLayer> {
         let Selection {
@@ -93,9 +91,9 @@ impl KernelLayer {
         };
         let mut layer = KernelLayer {
             inbox: Arc::clone(&inbox),
-            opens: Arc::clone(&opens),
             ends: Arc::clone(&ends),
             threads: Vec::new(),
+            recorder: recorder.clone(),
             reports_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
@@ -105,7 +103,7 @@ impl KernelLayer {
                 Box::new(move |call| ring.push(call))
             });
             let joined = Calls::new(channels, sink);
-            Joiner::new(recorder, inbox, opens, joined, waits).run(&waiting, &backlog);
+            Joiner::new(recorder, inbox, joined, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
@@ -115,10 +113,7 @@ impl KernelLayer {
 
     /// The receiver of the events of the tree.
     pub(crate) fn feed(&self) -> Feed {
-        Feed {
-            inbox: Arc::clone(&self.inbox),
-            opens: Arc::clone(&self.opens),
-        }
+        Feed::new(Arc::clone(&self.inbox), self.recorder.clone())
     }
 
     /// The receiver of files other than those on a mount.
@@ -234,7 +229,6 @@ struct Joiner {
     recorder: Recorder,
     ring: CallRing,
     inbox: Arc<Inbox>,
-    opens: Arc<Opens>,
     merge: Merge,
     calls: Calls,
     waits: Option<Waits>,
@@ -242,18 +236,11 @@ struct Joiner {
 }
 
 impl Joiner {
-    fn new(
-        recorder: Recorder,
-        inbox: Arc<Inbox>,
-        opens: Arc<Opens>,
-        calls: Calls,
-        waits: Option<Waits>,
-    ) -> Joiner {
+    fn new(recorder: Recorder, inbox: Arc<Inbox>, calls: Calls, waits: Option<Waits>) -> Joiner {
         Joiner {
             ring: recorder.call_ring(),
             recorder,
             inbox,
-            opens,
             merge: Merge::default(),
             calls,
             waits,
@@ -297,7 +284,7 @@ impl Joiner {
         self.merge.waiting().extend(batch.samples);
         // The changes that a sample depends on were queued before it was made, or are queued up to this time.
         let complete = self.inbox.complete();
-        self.calls.announce(self.inbox.take(), self.opens.take());
+        self.calls.announce(self.inbox.take());
         let read_ns = batch.read_ns.min(complete);
         let horizon = batch.end.is_none().then_some(read_ns);
         let mut merge = std::mem::take(&mut self.merge);

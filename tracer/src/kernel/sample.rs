@@ -68,8 +68,6 @@ pub(super) struct FileUse {
     pub(super) at_position: bool,
     /// True if writes go to the end, by the flags of the open file.
     pub(super) appends: bool,
-    /// True if the server of a FUSE mount moves the data.
-    pub(super) by_fuse: bool,
     pub(super) offset: Option<u64>,
     pub(super) length: Option<u64>,
     /// Flags of the call.

@@ -1,9 +1,13 @@
-//! The system calls that move data, by their effect. Numbers are those of the architecture that this is built
+//! The system calls on open files, by their effect. Numbers are those of the architecture that this is built
 //! for; numbers from [`FOREIGN`] on are those of 32-bit programs, and of others that call as these do.
+
+use std::collections::HashMap;
 
 use crate::proc::sampler::calls::{Abi, Call, Waits};
 
 use flowtrace_schema::Op;
+
+use crate::file_calls::{BY_DESCRIPTOR, ByDescriptor, by_names};
 
 /// Numbers of calls are below; those of the other architecture are recorded with this offset.
 pub(super) const FOREIGN: u32 = 512;
@@ -15,6 +19,8 @@ pub(super) enum Does {
     Data(Data),
     /// Moves data from one descriptor to another.
     Moves(Moves),
+    /// Acts on the file of a descriptor, without moving data.
+    Acts(&'static ByDescriptor),
     /// Duplicates the content of a pipe, or moves memory through it: direction and amount are not reported.
     Obscures(Obscures),
 }
@@ -214,11 +220,19 @@ pub(super) struct Numbers(Vec<Option<Does>>);
 
 impl Numbers {
     pub(super) fn new() -> Numbers {
-        let of = |number: i64| CALLS.iter().find(|(known, _)| *known == number);
+        let acts = |call: &'static ByDescriptor| (call.number, Does::Acts(call));
+        let calls: HashMap<_, _> = BY_DESCRIPTOR
+            .iter()
+            .map(acts)
+            .chain(CALLS.iter().copied())
+            .collect();
         let native = (0..FOREIGN).map(|number| Some(number.into()));
         let foreign = (0..FOREIGN).map(|number| Abi::OTHER.native(number.into()));
-        let does = |number: Option<i64>| Some(of(number?)?.1);
-        Numbers(native.chain(foreign).map(does).collect())
+        let does = |number: Option<i64>| calls.get(&number?).copied();
+        // Offsets and structures of 32-bit programs are others.
+        let is_same = |does: &Does| !matches!(does, Does::Acts(call) if !call.is_same_in_32_bits());
+        let foreign = foreign.map(|number| does(number).filter(is_same));
+        Numbers(native.map(does).chain(foreign).collect())
     }
 
     #[inline]
@@ -226,11 +240,23 @@ impl Numbers {
         *self.0.get(number as usize)?
     }
 
-    /// The calls that move data, by their number.
+    /// The calls on descriptors, by their number.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, Does)> {
         let all = self.0.iter().enumerate();
         all.filter_map(|(number, does)| Some((number, (*does)?)))
     }
+}
+
+/// The numbers of the calls on names.
+pub(super) fn on_names() -> impl Iterator<Item = usize> {
+    let names: Vec<libc::c_long> = by_names().map(|call| call.number).collect();
+    (0..2 * FOREIGN).filter_map(move |number| {
+        let native = match number.checked_sub(FOREIGN) {
+            None => Some(number.into()),
+            Some(number) => Abi::OTHER.native(number.into()),
+        };
+        names.contains(&native?).then_some(number as usize)
+    })
 }
 
 /// The call of a recorded number.
@@ -265,7 +291,7 @@ mod tests {
         assert_eq!(numbers.does(u32::MAX), None);
         assert_eq!(
             numbers.all().filter(|(number, _)| *number < 512).count(),
-            CALLS.len()
+            CALLS.len() + BY_DESCRIPTOR.len()
         );
     }
 

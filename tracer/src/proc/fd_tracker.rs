@@ -159,7 +159,7 @@ impl FdTracker {
                 self.elsewhere.insert(tracee.pid);
                 None
             }
-            CallKind::AsyncIo | CallKind::Ring => None,
+            CallKind::AsyncIo | CallKind::Ring | CallKind::OnName => None,
             CallKind::Mount if d & CHANGES_MOUNT != 0 => None,
             CallKind::Mount => {
                 let hides = self.unmounted.mounting(tracee, None, &path(b)?);
@@ -202,7 +202,7 @@ impl FdTracker {
 
     /// The work to do now that a call, whose arguments could not be read at its entry, has succeeded.
     fn read_late(&mut self, tracee: Tracee, call: Call, start_ns: u64) -> Option<Pending> {
-        if !call.opens() {
+        if !call.kind.opens() {
             return self.enter(tracee, call, start_ns);
         }
         let flags = flags_of(tracee, call)?;
@@ -381,6 +381,14 @@ impl Observer for FdTracker {
     }
 
     fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        let has_failed = called.result < 0 && called.on_name.is_some();
+        if has_failed || !called.call.kind.opens() {
+            let is_foreign = self.elsewhere.contains(&tracee.pid);
+            self.unmounted.on_name(tracee, called, is_foreign, now);
+        }
+        if has_failed {
+            return;
+        }
         let [_, b, c, d, e, _] = called.call.arguments;
         let name = |place: usize| called.names[place].as_deref().map(Path::as_os_str);
         match called.call.kind {
@@ -447,7 +455,11 @@ impl Observer for FdTracker {
                     self.recorder.lost(Loss::MountsInside, 1);
                 }
             }
-            CallKind::Socket | CallKind::Umask | CallKind::AsyncIo | CallKind::Ring => {}
+            CallKind::Socket
+            | CallKind::Umask
+            | CallKind::AsyncIo
+            | CallKind::Ring
+            | CallKind::OnName => {}
         }
     }
 

@@ -54,7 +54,7 @@ pub(crate) use reading::{numbers_agree, tracer_of};
 /// The reason why they cannot.
 pub(crate) fn try_tracepoints() -> io::Result<()> {
     let own = TracedPids::below(std::process::id())?;
-    tracepoints::Tracepoints::open(Some(own), true).map(drop)
+    tracepoints::Tracepoints::open(Some(own), tracepoints::Reported::Files).map(drop)
 }
 
 /// Checks that the kernel announces processes here.

@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    Call as CallRow, CallRing, Fidelity, FileId, HostId, Op, Recorder, Tid, is_system_path,
+    Call as CallRow, CallRing, Coverage, Fidelity, FileId, FileKind, HostId, Op, Recorder, Tid,
+    is_system_path,
 };
 
 use super::links;
@@ -26,12 +27,15 @@ use crate::stat::{self, Attributes};
 
 mod inherited;
 mod inherited_files;
+mod known;
 mod made;
 mod names;
+mod on_names;
 mod paths;
 mod reported;
 
 use inherited_files::InheritedFiles;
+use known::Known;
 use made::{Home, is_fresh};
 pub(crate) use names::NameChange;
 use paths::{full_path, has_dots, is_kernels, is_plain_read, named, stands_for_descriptor};
@@ -49,28 +53,14 @@ pub(crate) struct UnmountedFiles {
     views: Views,
     /// System files by path; `None`: there is none.
     system: HashMap<OsString, Option<FileId>>,
-    /// Other files by path, to follow renames.
-    names: HashMap<PathBuf, FileId>,
-    /// Device and inode of these files, and their size when last seen.
-    sizes: HashMap<FileId, ((u64, u64), u64)>,
+    /// Other files.
+    known: Known,
     /// Root and mount namespace of the first process, which are ours.
     home: Option<Home>,
-    /// Files by the identity that the kernel reported. The birth time distinguishes them better, but is not
-    /// known of files that were gone when they were read.
-    inodes: HashMap<Identity, FileId>,
     /// Files that programs inherited open, where nothing else records their calls.
     inherited: Option<InheritedFiles>,
     /// True once the first program of the run has begun.
     has_begun: bool,
-}
-
-/// Identity of a file as the kernel reports it: its inode, and generation where the filesystem has one. Without
-/// generation, a new file of the same number is known by being made alone.
-type Identity = (stat::Inode, Option<u32>);
-
-/// Identity from reported attributes.
-fn identity(attributes: &Attributes) -> Identity {
-    (attributes.inode(), attributes.generation)
 }
 
 /// A name that may not be looked up ([`near`]).
@@ -104,9 +94,7 @@ impl UnmountedFiles {
             found_files,
             views,
             system: HashMap::new(),
-            names: HashMap::new(),
-            sizes: HashMap::new(),
-            inodes: HashMap::new(),
+            known: Known::default(),
             home: None,
         }
     }
@@ -179,7 +167,12 @@ impl UnmountedFiles {
             Found::Nothing => None,
             Found::Unknown => return Err(Unseen),
         };
-        let file = found.map(|attributes| self.files.opened(&attributes, path, self.host, now));
+        let enter = |attributes| {
+            let coverage = Coverage::Open;
+            self.files
+                .opened(&attributes, path, coverage, self.host, now)
+        };
+        let file = found.map(enter);
         self.system.insert(path.to_owned(), file);
         Ok(file)
     }
@@ -240,10 +233,12 @@ impl UnmountedFiles {
         now: u64,
     ) -> Option<FileId> {
         let file = self.found(path, attributes, open.flags, now)?;
-        let op = if open.creates == Some(true) {
-            Op::Create
-        } else {
-            Op::Open
+        let op = match attributes.kind() {
+            _ if open.creates == Some(true) => Op::Create,
+            // It can only serve to name the file.
+            _ if open.flags & libc::O_PATH as u32 != 0 => Op::Lookup,
+            FileKind::Directory => Op::Opendir,
+            _ => Op::Open,
         };
         self.record(tracee, op, file, open.flags, (open.start_ns, now));
         Some(file)
@@ -284,36 +279,50 @@ impl UnmountedFiles {
         now: u64,
     ) -> Option<FileId> {
         let name = path.as_os_str();
-        if !attributes.is_regular()
+        let is_directory = attributes.kind() == FileKind::Directory;
+        if !(attributes.is_regular() || is_directory && self.found_files.is_some())
             || self.views.see(path, attributes)
             || is_kernels(name.as_bytes())
         {
             return None;
         }
         if flags & UNNAMED != 0 || name.is_empty() {
-            return Some(self.files.opened_unnamed(attributes, self.host, now));
+            let coverage = self.coverage(name);
+            return Some(
+                self.files
+                    .opened_unnamed(attributes, coverage, self.host, now),
+            );
         }
         if !links::is_path(name) {
             return self.files.known_inode(attributes);
         }
-        let file = self.files.opened(attributes, name, self.host, now);
+        let coverage = self.coverage(name);
+        let file = self
+            .files
+            .opened(attributes, name, coverage, self.host, now);
         self.seen(file, attributes);
         let is_system = is_system_path(name.as_bytes());
         if is_system {
             self.system.insert(name.to_owned(), Some(file));
         }
         // A file made where the machine has its system files may be a result, and grows.
-        let is_named = !is_system || !is_plain_read(flags);
-        if is_named && self.names.get(path) != Some(&file) {
-            self.names.insert(path.to_owned(), file);
+        if (!is_system || !is_plain_read(flags)) && self.known.named(path) != Some(file) {
+            self.known.name(path.to_owned(), file);
         }
         Some(file)
     }
 
+    /// Of a file that is part of the machine only the calls on its descriptors are recorded.
+    fn coverage(&self, path: &OsStr) -> Coverage {
+        match self.found_files.is_some() && !is_system_path(path.as_bytes()) {
+            true => Coverage::Exact,
+            false => Coverage::Open,
+        }
+    }
+
     /// Records the present attributes of a file.
     fn seen(&mut self, file: FileId, attributes: &Attributes) {
-        let now = ((attributes.dev, attributes.ino), attributes.size);
-        if self.sizes.insert(file, now).is_some_and(|then| then != now) {
+        if self.known.seen(file, attributes) {
             self.files.size(file, attributes.size);
         }
     }
@@ -330,23 +339,32 @@ impl UnmountedFiles {
             length: None,
             flags: Some(flags),
             result: 0,
-            fidelity: Fidelity::Open,
+            fidelity: self.fidelity(),
         });
+    }
+
+    /// Of a row for an open: with the kernel layer all calls have rows.
+    fn fidelity(&self) -> Fidelity {
+        match self.found_files {
+            Some(_) => Fidelity::Exact,
+            None => Fidelity::Open,
+        }
     }
 }
 
 /// Records the sizes of files at the end: they have grown since they were opened.
 impl Drop for UnmountedFiles {
     fn drop(&mut self) {
-        for (path, file) in std::mem::take(&mut self.names) {
-            let same = |found: &Attributes| {
-                let then = self.sizes.get(&file);
-                then.is_some_and(|(inode, _)| *inode == (found.dev, found.ino))
+        for (path, file) in self.known.names() {
+            let Some((inode, size)) = self.known.last_seen(file) else {
+                continue;
             };
-            if let Found::Is(there) = near::behind(&path)
-                && same(&there.attributes)
+            if self.known.kind(file) == Some(FileKind::File)
+                && let Found::Is(there) = near::behind(path)
+                && there.attributes.inode() == inode
+                && there.attributes.size != size
             {
-                self.seen(file, &there.attributes);
+                self.files.size(file, there.attributes.size);
             }
         }
     }

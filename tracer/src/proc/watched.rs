@@ -44,7 +44,6 @@ use super::lifetimes::LeftBehind;
 use super::reading::{Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
-use crate::opens::Opens;
 use crate::rings::Rings;
 pub(crate) use feed::{Feed, Ready};
 pub(crate) use observed::Observers;
@@ -159,11 +158,6 @@ impl Watched {
     /// From now on changes are kept for the observers of [`Watched::watch`].
     pub(crate) fn be_observed(&self) {
         self.state().table.be_observed();
-    }
-
-    /// From now on `opens` gets the processes whose data go through FUSE.
-    pub(crate) fn decide_with(&self, opens: Arc<Opens>) {
-        self.state().table.opens = Some(opens);
     }
 
     /// From now on `rings` gets the processes that use io_uring.

@@ -17,6 +17,7 @@ use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
 use crate::proc::environment::Wanted;
+use crate::proc::tracepoints::Reported;
 use crate::proc::watched::{Observers, Ready, Watched, Whose};
 
 /// Directory to mount, and the trace to write.
@@ -120,7 +121,7 @@ impl Attach {
             recorder,
             Wanted::default(),
             (!options.announced)
-                .then(|| Ready::load(None, false)?.begin(None))
+                .then(|| Ready::load(None, Reported::Lifetimes)?.begin(None))
                 .flatten(),
         );
         let on = options.seeing.transport.prepare()?;
@@ -139,7 +140,6 @@ impl Attach {
             seeing: &options.seeing,
             namespace,
             offers: Arc::default(),
-            kernel: None,
             rings: Arc::default(),
         };
         let mount = ReadyMount {

@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use flowtrace_schema::{FileLayer, Record, Recorder, Text, TracedDirectory};
+
+use super::recording::RUN;
 use super::{Error, Result, nested};
 use crate::fs::Permission;
 use crate::mounting::{self, NewMount};
@@ -87,6 +90,39 @@ impl Directory {
     /// The path of `file` below this directory, if it is there.
     pub(super) fn relative<'a>(&self, file: &'a Path) -> Option<&'a Path> {
         file.strip_prefix(&self.path).ok()
+    }
+}
+
+/// A traced directory that nothing is mounted over.
+#[derive(Debug)]
+pub(super) struct TracedPath(PathBuf);
+
+impl TracedPath {
+    /// Checks `path`.
+    pub(super) fn of(path: &Path) -> Result<TracedPath> {
+        let fail = |error: io::Error| Error::Directory {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let absolute = path.canonicalize().map_err(fail)?;
+        match absolute.is_dir() {
+            true => Ok(TracedPath(absolute)),
+            false => Err(fail(io::Error::from(io::ErrorKind::NotADirectory))),
+        }
+    }
+
+    /// Records that the directory is traced.
+    pub(super) fn record(&self, recorder: &Recorder) {
+        let mount = mounting::mount_of(&self.0).ok().flatten();
+        recorder.record(Record::TracedDirectory(Box::new(TracedDirectory {
+            run: RUN,
+            path: Text::from(self.0.as_path()),
+            source: None,
+            file_layer: FileLayer::Kernel,
+            fuse_flags: None,
+            attribute_ttl_ns: 0,
+            filesystem: mount.map(|mount| mount.kind),
+        })));
     }
 }
 

@@ -7,7 +7,7 @@ use flowtrace_schema::Loss;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::geteuid;
 
-use super::directory::open_all;
+use super::directory::{TracedPath, open_all};
 use super::inherited::Inherited;
 use super::launch::{Calls, Plan};
 use super::mounts::Mounts;
@@ -41,27 +41,57 @@ use watched::{CallRing, EbpfEvents};
 /// # Errors
 /// If the command never ran. Later errors are in the report.
 pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
+    if options.layer != Layer::Auto || !may_be_by_kernel(options) {
+        return run_by(options, options.layer, notify);
+    }
+    match run_by(options, Layer::Kernel, notify) {
+        // The command has not begun.
+        Err(Error::KernelLayer(_)) => run_by(options, Layer::Fuse, notify),
+        result => result,
+    }
+}
+
+/// True if the kernel layer can record what these options want, as far as is known without trying.
+fn may_be_by_kernel(options: &RunOptions) -> bool {
+    let wants_less = options.bare || options.without_calls || !options.topology;
+    // A launcher starts many flowtraces, and the programs of each one would run for the calls of all. eBPF programs do
+    // not report refused connections.
+    let wants_other = options.launch.is_some() || options.net.is_some() || options.detach;
+    geteuid().is_root()
+        && options.following == Following::Best
+        && !(wants_less || wants_other || options.seeing.needs_mount())
+        && crate::linux::in_first_pid_namespace().is_ok()
+}
+
+/// Runs the command with this source of file calls.
+fn run_by(options: &RunOptions, layer: Layer, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
     proc::near::begin();
     let program = find_program(&options.command[0])?;
     if !proc::numbers_agree() {
         return Err(Error::ForeignProc);
     }
-    if options.layer == Layer::Kernel && !options.bare && !geteuid().is_root() {
+    if layer == Layer::Kernel && !options.bare && !geteuid().is_root() {
         // Before anything is made or replaced, because this is mostly refused.
         kernel::try_tracepoints().map_err(|error| Error::KernelLayer(error.to_string()))?;
     }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     let asked = match options.directories.as_slice() {
-        _ if !options.mount => Vec::new(),
         [] => vec![cwd.clone()],
         directories => directories.to_vec(),
     };
-    let (directories, in_mounts) = open_all(&asked)?;
+    let by_kernel = layer == Layer::Kernel && !options.bare;
+    let unmounted = asked.iter().filter(|_| by_kernel);
+    let unmounted: Vec<_> = unmounted
+        .map(|path| TracedPath::of(path))
+        .collect::<Result<_>>()?;
+    let (directories, in_mounts) = match options.mount && !by_kernel {
+        true => open_all(&asked)?,
+        false => Default::default(),
+    };
     for directory in in_mounts {
         notify(Notice::SeenAlready { directory });
     }
-    let everywhere = options.layer == Layer::Kernel && directories.is_empty();
-    let inherited = Inherited::find(&directories, everywhere);
+    let inherited = Inherited::find(&directories, by_kernel);
     let permission = options.seeing.permission();
     let mounts = directories
         .iter()
@@ -90,11 +120,12 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
     let run = Run {
         options,
         directories: &directories,
+        unmounted: &unmounted,
         cwd: &cwd,
         program: &plan.program,
         forwarder,
         offers: Arc::default(),
-        kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
+        by_kernel,
         rings: Arc::default(),
     };
     let report = match options.bare {
@@ -144,11 +175,11 @@ impl Run<'_> {
         let root = mounts.child.pid;
         let without_ptrace = watched::without_ptrace(self.options);
         // At the same time as the making of the trace: either takes some ms.
-        let (topology, calls) = (self.options.topology, self.kernel.is_some());
+        let (topology, calls) = (self.options.topology, self.by_kernel);
         let ring = calls.then_some(CallRing(self.options.ring_kib));
         let start = move || EbpfEvents::start(root.as_raw() as u32, topology, ring);
-        let events =
-            watched::are_reported(self.options, without_ptrace).then(|| thread::spawn(start));
+        let events = watched::are_reported(self.options, calls, without_ptrace)
+            .then(|| thread::spawn(start));
         let RunOptions {
             replace,
             keep_secrets,
@@ -227,7 +258,7 @@ impl Run<'_> {
         events: Option<EbpfEvents>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root;
-        if self.kernel.is_some() && events.as_ref().is_none_or(|events| events.calls.is_none()) {
+        if self.by_kernel && events.as_ref().is_none_or(|events| events.calls.is_none()) {
             started.mounts.child.abandon();
             return Err(Error::KernelLayer(
                 "it needs eBPF programs, which the kernel refuses".into(),

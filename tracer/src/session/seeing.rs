@@ -31,6 +31,14 @@ pub struct Seeing {
 }
 
 impl Seeing {
+    /// True if these settings say something about mounts.
+    pub(super) fn needs_mount(&self) -> bool {
+        self.cached
+            || !self.attribute_ttl.is_zero()
+            || self.transport != Transport::Auto
+            || !self.filter.is_empty()
+    }
+
     /// Party that checks permissions in a mount that serves all users. While the kernel answers lookups
     /// by itself it must also check them.
     pub(super) fn permission(&self) -> Permission {

@@ -19,7 +19,6 @@ use crate::clock::Clock;
 use crate::file_table::FileTable;
 use crate::fs::{self, Hidden, Offers, Permission, Session};
 use crate::mounting;
-use crate::opens::Opens;
 use crate::rings::Rings;
 
 /// Settings that all mounts of a session share.
@@ -32,8 +31,6 @@ pub(super) struct Serving<'a> {
     pub(super) namespace: Option<Namespace>,
     /// Open files that the command inherits.
     pub(super) offers: Arc<Offers>,
-    /// The kernel layer, if it records reads and writes, and a process that sees the mounts.
-    pub(super) kernel: Option<(Arc<Opens>, u32)>,
     /// Processes that use io_uring, if they are reported.
     pub(super) rings: Arc<Rings>,
 }
@@ -136,10 +133,6 @@ impl Serving<'_> {
             owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
             hidden: hidden.filter_map(hidden_name).collect(),
             offers: Arc::clone(&self.offers),
-            kernel: self.kernel.as_ref().and_then(|(opens, seen_by)| {
-                let device = mounting::devices_at(*seen_by, std::iter::once(at)).pop();
-                Some((Arc::clone(opens), device?))
-            }),
             rings: Arc::clone(&self.rings),
         })
     }

@@ -196,7 +196,6 @@ impl Mounted {
             owner: None,
             hidden: options.hidden,
             offers: Arc::default(),
-            kernel: None,
             rings: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
@@ -359,7 +358,6 @@ pub(crate) fn serve_as_user(
         owner: Some(owner),
         hidden: Vec::new(),
         offers: Arc::default(),
-        kernel: None,
         rings: Arc::default(),
     };
     let files = Arc::new(FileTable::new(recorder.clone()));

@@ -18,7 +18,6 @@ use crate::fs::passthrough::Write;
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
 use crate::fs::split::Cutting;
-use crate::opens::{Note, Noted};
 use nix::Result;
 
 /// Largest length that the answer to a COPY_FILE_RANGE can express, in whole pages.
@@ -255,13 +254,6 @@ impl Adapter {
             .end(started, event(Op::CopyFrom, from_id, copy.off_in), value);
         self.log
             .end(started, event(Op::CopyTo, to_id, copy.off_out), value);
-        if let (Some((kernel, _)), Ok(_)) = (self.kernel_layer(), &result) {
-            kernel.note(Note {
-                at: self.log.now(),
-                tid: req.who.tid,
-                what: Noted::Copied,
-            });
-        }
         result
     }
 

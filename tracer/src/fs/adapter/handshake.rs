@@ -149,11 +149,10 @@ impl Shared {
         granted: u64,
         largest_request: u32,
         backings: &Backings,
-        has_tracepoints: bool,
     ) -> Shared {
         let flags = InitFlags::from_bits_retain(granted);
         Shared {
-            layer: layer(wanted, flags, backings, has_tracepoints),
+            layer: layer(wanted, flags, backings),
             granted,
             largest_request,
         }
@@ -166,24 +165,16 @@ impl Shared {
 
     /// True if files are registered with the kernel.
     pub(super) fn registers(&self) -> bool {
-        matches!(self.layer, FileLayer::DirectPassthrough | FileLayer::Kernel)
+        self.layer == FileLayer::DirectPassthrough
     }
 }
 
 /// Way in which file calls are seen, with these flags granted.
-fn layer(
-    wanted: Wanted,
-    granted: InitFlags,
-    backings: &Backings,
-    has_tracepoints: bool,
-) -> FileLayer {
+fn layer(wanted: Wanted, granted: InitFlags, backings: &Backings) -> FileLayer {
     if wanted.cached {
         FileLayer::Cached
     } else if granted.contains(InitFlags::FUSE_PASSTHROUGH) && backings.are_allowed() {
-        match has_tracepoints {
-            true => FileLayer::Kernel,
-            false => FileLayer::DirectPassthrough,
-        }
+        FileLayer::DirectPassthrough
     } else if granted.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
         FileLayer::DirectMmap
     } else {

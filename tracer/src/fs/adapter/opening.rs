@@ -7,13 +7,10 @@ use flowtrace_schema::{FileId, FileLayer, Op};
 
 use super::{Adapter, Request};
 use crate::callers::Effort;
-use crate::fs::handle::OpenFile;
 use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
-use crate::opens::{Note, Noted, Opens};
-use crate::stat::Inode;
 use nix::Result;
 
 impl Adapter {
@@ -105,9 +102,7 @@ impl Adapter {
 
     /// Answer to an open. Without a cache it says that reads and writes come here as the application makes
     /// them, and that writes that do not extend the file may come at the same time (not from a process that
-    /// uses io_uring, see [`crate::rings`]). With a cache it says if the cached pages are still valid. Where
-    /// the kernel serves the data, it says that reads and writes do not come here, because tracepoints report
-    /// them.
+    /// uses io_uring, see [`crate::rings`]). With a cache it says if the cached pages are still valid.
     fn open_out(&self, started: &Started, opened: Opened, flags: u32) -> abi::OpenOut {
         let (fh, open) = opened;
         let node = &*open.node;
@@ -121,9 +116,8 @@ impl Adapter {
         let may_pass = backing.is_some() && !shares();
         let has_ring = started.caller.is_some_and(|who| self.rings.has(who.upid));
         let by_kernel = may_pass && has_ring;
-        let passes = self.report_open(started, &open, flags, may_pass, by_kernel);
         let is_read = flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32;
-        if (passes || by_kernel) && !is_read {
+        if by_kernel && !is_read {
             open.wrote.store(true, Ordering::Relaxed);
         }
         let data = match self.shared.layer {
@@ -136,7 +130,6 @@ impl Adapter {
             }
             // By passthrough or, if that is not available, through the page cache.
             _ if has_ring && !shares() => 0,
-            FileLayer::Kernel if passes => 0,
             _ => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
         };
         abi::OpenOut {
@@ -144,40 +137,6 @@ impl Adapter {
             open_flags: data | backing.map_or(0, |_| fopen::PASSTHROUGH),
             backing_id: backing.unwrap_or_default(),
         }
-    }
-
-    /// The layer that records the data that the kernel serves, if there is one, and the device of this mount.
-    pub(super) fn kernel_layer(&self) -> Option<(&Opens, u64)> {
-        let is_used = self.shared.layer == FileLayer::Kernel;
-        let layer = self.kernel.as_ref().filter(|_| is_used);
-        layer.map(|(opens, device)| (&**opens, *device))
-    }
-
-    /// Reports an open file to the kernel layer, if there is one. Returns true if that layer records its
-    /// data.
-    fn report_open(
-        &self,
-        started: &Started,
-        open: &OpenFile,
-        flags: u32,
-        may_pass: bool,
-        by_kernel: bool,
-    ) -> bool {
-        let Some((kernel, device)) = self.kernel_layer() else {
-            return false;
-        };
-        let passes = by_kernel || may_pass && kernel.may_pass(started.caller, flags);
-        // A program that is executed has no descriptor in a process.
-        if !open.is_program {
-            let number = self.passthrough.number(&open.node.key);
-            let inode = Inode { device, number };
-            kernel.note(Note {
-                at: self.log.now(),
-                tid: started.tid,
-                what: Noted::Opened(inode, open.node.recorded()),
-            });
-        }
-        passes
     }
 
     pub(super) fn flush_file(&self, req: &Request, flush: abi::FlushIn, reply: Reply<'_>) {

@@ -13,7 +13,6 @@ use crate::fs::locks::Locks;
 use crate::fs::log::Log;
 use crate::fs::passthrough::Passthrough;
 use crate::fs::protocol::{self, Device, IoUring, KernelDevice, Rings, Serve};
-use crate::opens::Opens;
 use crate::priority;
 
 /// A mount whose kernel side is ready.
@@ -34,7 +33,6 @@ impl Served {
         wanted: Wanted,
         passthrough: Arc<Passthrough>,
         log: Arc<Log>,
-        kernel: Option<(Arc<Opens>, u64)>,
         users_of_rings: Arc<crate::rings::Rings>,
     ) -> io::Result<Served> {
         let largest_request = handshake::largest_request();
@@ -51,13 +49,7 @@ impl Served {
         drop(on);
         let rings = rings.filter(|_| granted & OVER_IO_URING != 0);
         let backings = Backings::new(Arc::new(own));
-        let shared = Shared::new(
-            wanted,
-            granted,
-            largest_request,
-            &backings,
-            kernel.is_some(),
-        );
+        let shared = Shared::new(wanted, granted, largest_request, &backings);
         let shared = Arc::new(shared);
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         if wanted.clone_fd {
@@ -85,7 +77,6 @@ impl Served {
             retries,
             drops,
             ttl: wanted.ttl,
-            kernel,
             rings: users_of_rings,
         });
         Ok(Served {

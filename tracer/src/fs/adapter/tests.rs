@@ -57,7 +57,6 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         owner: None,
         hidden: Vec::new(),
         offers: Arc::default(),
-        kernel: None,
         rings: Arc::default(),
     };
     let files = Arc::new(FileTable::new(Recorder::nowhere()));
@@ -76,7 +75,6 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         drops: invalidate::pair(Arc::clone(device), 1).0,
         walks: Walks::Kept,
         ttl: Duration::ZERO,
-        kernel: None,
         rings: Arc::default(),
     }
 }

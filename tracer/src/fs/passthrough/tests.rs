@@ -69,7 +69,6 @@ impl Bench {
             owner: None,
             hidden,
             offers: Arc::default(),
-            kernel: None,
             rings: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));

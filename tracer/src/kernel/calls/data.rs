@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{Call, Op};
+use flowtrace_schema::{Call, FileId, Op};
 
-use super::super::feed::File;
 use super::super::sample::{FileUse, Returned};
 use super::super::syscalls::{Data, Does, Length};
+use super::acts;
 use super::thread::{InFlight, RESTARTS};
 use crate::stat::Inode;
 
@@ -14,54 +14,47 @@ use crate::stat::Inode;
 const RWF_APPEND: u32 = 0x10;
 
 /// Makes the rows of a call that returned. With its return comes whether no other call used the position of its first
-/// file meanwhile, and of its second one. Returns how many rows the trace leaves out.
+/// file meanwhile, and of its second one.
 pub(super) fn rows(
-    files: &HashMap<Inode, File>,
+    files: &HashMap<Inode, FileId>,
     row: &Call,
     call: &InFlight,
     (returned, are_alone): (Returned, [bool; 2]),
     emit: &mut impl FnMut(Call),
-) -> u64 {
+) {
     let (first, second) = match call.does {
-        Does::Data(data) if is_refused(data, call, returned.result) => return 0,
+        Does::Data(data) if is_refused(data, call, returned.result) => return,
         Does::Data(data) if data.writes => (Op::Write, Op::Write),
         Does::Data(_) => (Op::Read, Op::Read),
         Does::Moves(moves) => moves.ops,
-        Does::Obscures(_) => return 0,
+        Does::Acts(act) => return acts::row(files, row, call, act, returned.result, emit),
+        Does::Obscures(_) => return,
     };
     let sides = [(Some(&call.file), first), (call.other.as_ref(), second)];
-    let mut excluded = 0;
     for ((used, op), alone) in sides.into_iter().zip(are_alone) {
         if let Some(used) = used
             && let Some(file) = files.get(&used.inode)
-            && is_seen(used, *file, row.result)
+            && is_seen(used, row.result)
         {
             let offset = offset(used, op, returned).filter(|_| alone);
             if offset.is_some_and(|offset| offset > i64::MAX as u64) {
                 continue;
             }
-            match file.id {
-                None => excluded += 1,
-                id => emit(Call {
-                    op,
-                    file: id,
-                    offset,
-                    length: used.length,
-                    ..*row
-                }),
-            }
+            emit(Call {
+                op,
+                file: Some(*file),
+                offset,
+                length: used.length,
+                ..*row
+            });
         }
     }
-    excluded
 }
 
-/// True if a call reached its file, and FUSE does not record it.
-fn is_seen(used: &FileUse, file: File, result: i64) -> bool {
+/// True if a call reached its file.
+fn is_seen(used: &FileUse, result: i64) -> bool {
     let fails_before = [libc::EBADF, libc::EFAULT].map(|errno| -i64::from(errno));
-    !(used.by_fuse && file.is_mounted
-        || used.length == Some(0)
-        || fails_before.contains(&result)
-        || RESTARTS.contains(&result))
+    !(used.length == Some(0) || fails_before.contains(&result) || RESTARTS.contains(&result))
 }
 
 /// Where in the file a call began, if that is known.

@@ -12,16 +12,16 @@ use flowtrace_schema::{Call, FileId, Loss, Op, Record, Upid, is_system_path};
 
 use super::by_id::ById;
 use super::channel_rows::{ChannelRows, Sink};
-use super::feed::{Change, File};
+use super::feed::Change;
 use super::sample::{FileUse, Returned, Sample, What};
 use super::syscalls::{Does, Numbers};
 use super::traffic::Accounts;
 use super::waits::Files;
-use crate::opens::{Note, Noted};
 use crate::proc::observer::{ChannelLookup, Tracee};
 use crate::proc::{descriptors, links};
 use crate::stat::Inode;
 
+mod acts;
 mod channels;
 mod counts;
 mod data;
@@ -42,19 +42,15 @@ pub(super) struct Calls {
     numbers: Numbers,
     threads: ById<Thread>,
     processes: ById<Process>,
-    files: HashMap<Inode, File>,
+    files: HashMap<Inode, FileId>,
     positions: Positions,
     changes: VecDeque<(u64, Change)>,
-    /// When FUSE copied data for a thread whose call has not returned yet.
-    copies: ById<Vec<u64>>,
     /// Number of records that the kernel dropped.
     dropped: u64,
     /// Records may be missing up to this time.
     lossy_until: u64,
     /// Calls whose return was dropped, and whose entry was not.
     halves: u64,
-    /// Calls on files that the trace leaves out.
-    excluded: u64,
     /// Regular files that calls used and no open was reported of.
     unopened: HashSet<Inode>,
     /// Those of them that the trace should have.
@@ -81,11 +77,9 @@ impl Calls {
             files: HashMap::new(),
             positions: Positions::default(),
             changes: VecDeque::new(),
-            copies: ById::default(),
             dropped: 0,
             lossy_until: 0,
             halves: 0,
-            excluded: 0,
             unopened: HashSet::new(),
             not_followed: 0,
             channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
@@ -94,19 +88,9 @@ impl Calls {
         }
     }
 
-    /// The tree changed, or will have at the time of each change; and FUSE has acted for calls.
-    pub(super) fn announce(&mut self, changes: Vec<(u64, Change)>, notes: Vec<Note>) {
+    /// The tree changed, or will have at the time of each change.
+    pub(super) fn announce(&mut self, changes: Vec<(u64, Change)>) {
         self.changes.extend(changes);
-        for note in notes {
-            match note.what {
-                Noted::Copied => self.copies.entry(note.tid).or_default().push(note.at),
-                Noted::Opened(inode, id) => {
-                    let is_mounted = true;
-                    let change = Change::File(inode, File { id, is_mounted });
-                    self.changes.push_back((note.at, change));
-                }
-            }
-        }
         // Where no process is stopped, two CPUs may report theirs in another order.
         self.changes.make_contiguous().sort_by_key(|(at, _)| *at);
     }
@@ -143,7 +127,6 @@ impl Calls {
                 self.begin(tracee);
             }
             Change::Ended(tid) => {
-                self.copies.remove(&tid);
                 if let Some(pid) = self.ends(tid)
                     && let Some(process) = self.processes.get_mut(&pid)
                 {
@@ -306,18 +289,18 @@ impl Calls {
         match call.does {
             Does::Data(data) => thread.count_data(done, data),
             Does::Moves(moves) => {
-                let copied = copied(&mut self.copies, sample.tid, call.at, sample.at);
-                // FUSE is not asked for a copy from the end of a file, or to another kind of it.
-                if copied || moves.ops.0 == Op::CopyFrom && result <= 0 {
+                // A copy from the end of a file, or to another kind of it, moves nothing.
+                if moves.ops.0 == Op::CopyFrom && result <= 0 {
                     return;
                 }
                 thread.count_moved(done);
             }
+            Does::Acts(_) => {}
             Does::Obscures(_) => thread.count_obscured(done),
         }
         let row = thread.row(sample, &call, result, self.lossy_until);
         let pid = thread.pid;
-        self.excluded += data::rows(&self.files, &row, &call, (returned, are_alone), emit);
+        data::rows(&self.files, &row, &call, (returned, are_alone), emit);
         self.note_unopened(pid, &call.file);
         if let Some(other) = &call.other {
             self.note_unopened(pid, other);
@@ -361,7 +344,7 @@ impl Calls {
     }
 
     /// Calls that were not seen; the kernel dropped `entries` of calls.
-    pub(super) fn losses(&self, entries: u64) -> [(Loss, u64); 4] {
+    pub(super) fn losses(&self, entries: u64) -> [(Loss, u64); 3] {
         // Without a loss a call that never returned was cut off, and with one the counts cannot agree.
         let (halves, unreconciled) = match self.dropped + entries {
             0 => (0, self.unreconciled),
@@ -369,7 +352,6 @@ impl Calls {
         };
         [
             (Loss::CallsDropped, entries + halves),
-            (Loss::Excluded, self.excluded),
             (Loss::CallsUnreconciled, unreconciled),
             (Loss::DescriptorsNotFollowed, self.not_followed),
         ]
@@ -378,18 +360,8 @@ impl Calls {
 
 impl Files for Calls {
     fn file(&self, inode: Inode) -> Option<FileId> {
-        self.files.get(&inode)?.id
+        self.files.get(&inode).copied()
     }
-}
-
-/// True if FUSE copied for thread `tid` between two times. Forgets what it did before.
-fn copied(copies: &mut ById<Vec<u64>>, tid: u32, from: u64, to: u64) -> bool {
-    let Some(own) = copies.get_mut(&tid) else {
-        return false;
-    };
-    let is_during = own.iter().any(|at| (from..=to).contains(at));
-    own.retain(|at| *at > to);
-    is_during
 }
 
 #[cfg(test)]

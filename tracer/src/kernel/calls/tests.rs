@@ -40,7 +40,6 @@ fn used(mode: u32, number: u64, position: u64) -> FileUse {
         mode,
         at_position: true,
         appends: false,
-        by_fuse: false,
         offset: Some(position),
         length: Some(100),
         flags: 0,
@@ -57,7 +56,7 @@ fn pipe(number: u64) -> FileUse {
 }
 
 impl Stage {
-    /// Files 5 and 6 are those of inodes 5 and 6; inode 4 is left out of the trace, 9 is no file of the run.
+    /// Files 5 and 6 are those of inodes 5 and 6; 9 is no file of the run.
     fn new() -> Stage {
         let channel_calls = Rc::<RefCell<Vec<ChannelCall>>>::default();
         let into = Rc::clone(&channel_calls);
@@ -69,21 +68,20 @@ impl Stage {
             rows: Vec::new(),
         };
         stage.change(Change::Begins(tracee(ROOT, ROOT, 1)));
-        for (number, id) in [(4, None), (5, Some(5)), (6, Some(6))] {
-            stage.finds(number, id, false);
+        for number in [5, 6] {
+            stage.finds(number, number as u32);
         }
         stage
     }
 
-    fn finds(&mut self, number: u64, file: Option<u32>, is_mounted: bool) {
-        let id = file.map(FileId);
+    fn finds(&mut self, number: u64, file: u32) {
         let inode = Inode { device: 1, number };
-        self.change(Change::File(inode, File { id, is_mounted }));
+        self.change(Change::File(inode, FileId(file)));
     }
 
     fn change(&mut self, change: Change) {
         self.at += 1;
-        self.calls.announce(vec![(self.at, change)], Vec::new());
+        self.calls.announce(vec![(self.at, change)]);
     }
 
     fn fork(&mut self, child: u32, upid: u32) {
@@ -164,7 +162,6 @@ fn a_row_has_the_file_and_the_place_that_the_kernel_named() {
     };
     stage.call(20, libc::SYS_pwrite64, at_offset, 7);
     stage.read(ROOT, file(9, 0), 10);
-    stage.read(ROOT, file(4, 0), 10);
     // By 32-bit programs, too.
     #[cfg(target_arch = "x86_64")]
     stage.call(20, 512 + 4, file(6, 3), 9);
@@ -175,14 +172,13 @@ fn a_row_has_the_file_and_the_place_that_the_kernel_named() {
     #[cfg(target_arch = "x86_64")]
     expected.push((2, Op::Write, 6, Some(3), 9));
     assert_eq!(stage.rows(), expected);
-    assert_eq!(stage.calls.losses(0)[1], (Loss::Excluded, 1));
 }
 
 #[test]
 fn an_inode_may_become_another_file() {
     let mut stage = Stage::new();
     stage.read(ROOT, file(5, 0), 10);
-    stage.finds(5, Some(8), false);
+    stage.finds(5, 8);
     stage.read(ROOT, file(5, 0), 10);
     let files: Vec<u32> = stage.rows().iter().map(|row| row.2).collect();
     assert_eq!(files, [5, 8]);
@@ -242,18 +238,7 @@ fn a_move_between_descriptors_is_a_read_and_a_write() {
     let mut stage = Stage::new();
     stage.moves(libc::SYS_sendfile, file(5, 0), file(6, 0), 300);
     stage.moves(libc::SYS_splice, file(5, 254), pipe(70), 50);
-    stage.finds(5, Some(5), true);
     let copy = libc::SYS_copy_file_range;
-    stage.enter(ROOT, copy, file(5, 300));
-    stage.put(ROOT, copy, What::AlsoUses(file(6, 300)));
-    let note = Note {
-        at: stage.at,
-        tid: ROOT,
-        what: Noted::Copied,
-    };
-    stage.calls.announce(Vec::new(), vec![note]);
-    stage.exit(ROOT, copy, 80);
-    // Between two mounts FUSE is not asked.
     stage.moves(copy, file(5, 380), file(6, 380), 20);
     stage.moves(copy, file(5, 400), file(6, 400), 0);
     assert_eq!(
@@ -268,22 +253,6 @@ fn a_move_between_descriptors_is_a_read_and_a_write() {
     );
     stage.change(Change::Over(ROOT));
     assert_eq!(stage.traffic(), [(70, 1, Side::Write, 1, Some(50), true)]);
-}
-
-#[test]
-fn fuse_records_what_it_serves() {
-    let mut stage = Stage::new();
-    let served = FileUse {
-        by_fuse: true,
-        ..file(5, 0)
-    };
-    stage.read(ROOT, served, 10);
-    stage.finds(5, Some(5), true);
-    stage.read(ROOT, served, 10);
-    stage.read(ROOT, file(5, 0), 20);
-    // The first one was of another FUSE filesystem.
-    let results: Vec<_> = stage.rows().iter().map(|row| row.4).collect();
-    assert_eq!(results, [10, 20]);
 }
 
 #[test]

@@ -3,16 +3,21 @@
 /// Numbers of calls are below; those of the other architecture are recorded with this offset.
 pub(super) const NUMBERS: usize = 512;
 
-/// How a call moves data (`struct call_arguments`): flags, then the arguments with the first descriptor, the second
-/// one, their places, the length and the flags.
-pub(super) const CALL_ARGUMENTS: usize = 8;
-pub(super) const MOVES_DATA: u8 = 1;
-pub(super) const WRITES: u8 = 2;
-pub(super) const VECTOR: u8 = 4;
-pub(super) const MESSAGE: u8 = 8;
-pub(super) const MESSAGES: u8 = 16;
-pub(super) const PLACE_IS_OFFSET: u8 = 32;
-pub(super) const MINUS_ONE_IS_POSITION: u8 = 64;
+/// How a call uses files (`struct call_arguments`): a half word of flags, then the arguments with the first
+/// descriptor, the second one, their places, the length, the flags and more flags; and a word with the wanted values
+/// of the latter.
+pub(super) const CALL_ARGUMENTS: usize = 24;
+pub(super) const COMMANDS: usize = 16;
+pub(super) const MOVES_DATA: u16 = 1;
+pub(super) const WRITES: u16 = 2;
+pub(super) const VECTOR: u16 = 4;
+pub(super) const MESSAGE: u16 = 8;
+pub(super) const MESSAGES: u16 = 16;
+pub(super) const PLACE_IS_OFFSET: u16 = 32;
+pub(super) const MINUS_ONE_IS_POSITION: u16 = 64;
+pub(super) const ACTS: u16 = 128;
+pub(super) const NAMES_FILE: u16 = 256;
+pub(super) const LOCK: u16 = 512;
 /// There is no such argument.
 pub(super) const NO_ARGUMENT: u8 = 7;
 
@@ -44,7 +49,6 @@ pub(super) mod file_use {
     /// Bits of its member `uses`.
     pub(in super::super) const AT_POSITION: u16 = 1;
     pub(in super::super) const APPENDS: u16 = 2;
-    pub(in super::super) const BY_FUSE: u16 = 4;
 }
 
 /// A record of a switch: time, the thread that leaves or is woken, the one that comes, the states of the thread that

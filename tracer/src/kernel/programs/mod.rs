@@ -138,7 +138,6 @@ fn file_use(record: &[u8; SLOT]) -> Option<FileUse> {
         mode: quarter(of::MODE)?.into(),
         at_position: uses & of::AT_POSITION != 0,
         appends: uses & of::APPENDS != 0,
-        by_fuse: uses & of::BY_FUSE != 0,
         offset: known(word(of::OFFSET)?),
         length: known(word(of::LENGTH)?),
         flags: half(of::FLAGS)?,

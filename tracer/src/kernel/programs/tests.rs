@@ -69,7 +69,7 @@ fn a_call_names_its_file_and_the_place_in_it() {
     assert_eq!(second.mode & libc::S_IFMT, mode);
     assert_eq!((second.inode, second.offset), (inode_of(&file), Some(300)));
     assert_eq!((second.length, second.at_position), (Some(30), true));
-    assert!(!second.appends && !second.by_fuse);
+    assert!(!second.appends);
     let again = file.try_clone().unwrap();
     assert_eq!(again.read_at(&mut [0; 40], 310).unwrap(), 20);
     let found = of(&mut programs, libc::SYS_pread64);

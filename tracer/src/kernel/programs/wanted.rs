@@ -1,25 +1,78 @@
-//! What the programs are to record of each call that moves data.
+//! What the programs are to record of each call on files.
 
-use super::super::syscalls::{At, Data, Does, Length, Moves, Numbers, Obscures};
+use super::super::syscalls::{At, Data, Does, Length, Moves, Numbers, Obscures, on_names};
 use super::layout::{
-    CALL_ARGUMENTS, MESSAGE, MESSAGES, MINUS_ONE_IS_POSITION, MOVES_DATA, NO_ARGUMENT, NUMBERS,
-    PLACE_IS_OFFSET, VECTOR, WRITES,
+    ACTS, CALL_ARGUMENTS, COMMANDS, LOCK, MESSAGE, MESSAGES, MINUS_ONE_IS_POSITION, MOVES_DATA,
+    NAMES_FILE, NO_ARGUMENT, NUMBERS, PLACE_IS_OFFSET, VECTOR, WRITES,
+};
+use crate::file_calls::{ByDescriptor, How};
+
+/// How a call uses files (`struct call_arguments` of tracer/bpf/events.h).
+struct Arguments {
+    how: u16,
+    first: u8,
+    second: u8,
+    place: u8,
+    second_place: u8,
+    length: u8,
+    flags: u8,
+    more_flags: u8,
+    commands: u64,
+}
+
+const NONE: Arguments = Arguments {
+    how: 0,
+    first: 0,
+    second: NO_ARGUMENT,
+    place: NO_ARGUMENT,
+    second_place: NO_ARGUMENT,
+    length: NO_ARGUMENT,
+    flags: NO_ARGUMENT,
+    more_flags: NO_ARGUMENT,
+    commands: 0,
 };
 
-/// How each call moves data (`struct call_arguments` of tracer/bpf/events.h), by number: first those of this
-/// architecture, then those of the other.
+/// How each call uses files, by number: first those of this architecture, then those of the other.
 pub(super) fn calls() -> Vec<u8> {
     let mut all = vec![0; 2 * NUMBERS * CALL_ARGUMENTS];
+    for number in on_names() {
+        all[number * CALL_ARGUMENTS..][..CALL_ARGUMENTS].copy_from_slice(
+            &Arguments {
+                how: NAMES_FILE,
+                ..NONE
+            }
+            .bytes(),
+        );
+    }
     for (number, does) in Numbers::new().all() {
         let place = number * CALL_ARGUMENTS;
-        all[place..][..CALL_ARGUMENTS].copy_from_slice(&arguments(does));
+        all[place..][..CALL_ARGUMENTS].copy_from_slice(&arguments(does).bytes());
     }
     all
 }
 
-fn arguments(does: Does) -> [u8; CALL_ARGUMENTS] {
+impl Arguments {
+    fn bytes(&self) -> [u8; CALL_ARGUMENTS] {
+        let mut bytes = [0; CALL_ARGUMENTS];
+        bytes[..2].copy_from_slice(&self.how.to_ne_bytes());
+        let arguments = [
+            self.first,
+            self.second,
+            self.place,
+            self.second_place,
+            self.length,
+            self.flags,
+            self.more_flags,
+        ];
+        bytes[2..][..arguments.len()].copy_from_slice(&arguments);
+        bytes[COMMANDS..].copy_from_slice(&self.commands.to_ne_bytes());
+        bytes
+    }
+}
+
+fn arguments(does: Does) -> Arguments {
     let at = |argument: Option<usize>| argument.map_or(NO_ARGUMENT, |at| at as u8);
-    let (how, [first, second, place, second_place, length, flags]) = match does {
+    match does {
         Does::Data(Data {
             writes,
             length,
@@ -34,10 +87,13 @@ fn arguments(does: Does) -> [u8; CALL_ARGUMENTS] {
                 At::ArgumentOrPosition(at) => (PLACE_IS_OFFSET | MINUS_ONE_IS_POSITION, Some(at)),
             };
             let writes = if writes { WRITES } else { 0 };
-            (
-                by_length | by_place | writes,
-                [Some(0), None, place, None, length, flags],
-            )
+            Arguments {
+                how: MOVES_DATA | by_length | by_place | writes,
+                place: at(place),
+                length: at(length),
+                flags: at(flags),
+                ..NONE
+            }
         }
         Does::Moves(Moves {
             from,
@@ -46,38 +102,55 @@ fn arguments(does: Does) -> [u8; CALL_ARGUMENTS] {
             to_offset,
             length,
             ..
-        }) => (
-            0,
-            [
-                Some(from),
-                Some(to),
-                from_offset,
-                to_offset,
-                Some(length),
-                None,
-            ],
-        ),
+        }) => Arguments {
+            how: MOVES_DATA,
+            first: from as u8,
+            second: to as u8,
+            place: at(from_offset),
+            second_place: at(to_offset),
+            length: length as u8,
+            ..NONE
+        },
+        Does::Acts(&ByDescriptor {
+            descriptor,
+            offset,
+            length,
+            flags,
+            more_flags,
+            commands,
+            how,
+            ..
+        }) => {
+            let how = match how {
+                How::Plain => 0,
+                How::ByEmptyName => NAMES_FILE,
+                How::Lock => LOCK,
+            };
+            Arguments {
+                how: ACTS | PLACE_IS_OFFSET | how,
+                first: descriptor,
+                place: offset,
+                length,
+                flags,
+                more_flags,
+                commands,
+                ..NONE
+            }
+        }
         Does::Obscures(Obscures { second, length }) => {
             let (by_length, length) = of_length(length);
-            (by_length, [Some(0), second, None, None, length, None])
+            Arguments {
+                how: MOVES_DATA | by_length,
+                second: at(second),
+                length: at(length),
+                ..NONE
+            }
         }
-    };
-    let [first, second, place, second_place, length, flags] =
-        [first, second, place, second_place, length, flags].map(at);
-    [
-        MOVES_DATA | how,
-        first,
-        second,
-        place,
-        second_place,
-        length,
-        flags,
-        0,
-    ]
+    }
 }
 
 /// The flag of a length, and the argument that has it.
-fn of_length(length: Length) -> (u8, Option<usize>) {
+fn of_length(length: Length) -> (u16, Option<usize>) {
     match length {
         Length::Argument(at) => (0, Some(at)),
         Length::Vector => (VECTOR, Some(1)),

@@ -68,6 +68,8 @@ pub(crate) enum CallKind {
     ReceiveMessage,
     /// recvmmsg(socket, messages, count, flags, timeout): may receive descriptors.
     ReceiveMessages,
+    /// A call on the name of a file that gives no descriptor and changes no name. No filter stops these.
+    OnName,
 }
 
 use CallKind::*;
@@ -129,6 +131,13 @@ impl CallKind {
     }
 }
 
+impl CallKind {
+    /// True if it opens a file by its name.
+    pub(crate) fn opens(self) -> bool {
+        matches!(self, Open | OpenAt | OpenAt2 | Creat)
+    }
+}
+
 impl Call {
     /// The call that the filter announces by `code`.
     ///
@@ -152,11 +161,6 @@ impl Call {
             _ => [None; 2],
         };
         first.into_iter().chain(second)
-    }
-
-    /// True if it opens a file by its name.
-    pub(crate) fn opens(&self) -> bool {
-        matches!(self.kind, Open | OpenAt | OpenAt2 | Creat)
     }
 
     /// For umask(mask): the permissions that it takes away.

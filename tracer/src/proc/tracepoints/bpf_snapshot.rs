@@ -146,6 +146,13 @@ impl BpfSnapshot {
         Some(&self.open[place].1)
     }
 
+    /// Attributes of a file or directory, as the kernel reported them.
+    pub(crate) fn opened(&self, fd: i32) -> Option<Attributes> {
+        let open = self.open(fd)?;
+        let is_file = [libc::S_IFREG, libc::S_IFDIR].contains(&(open.kind & libc::S_IFMT));
+        is_file.then(|| open.attributes())
+    }
+
     fn regular(&self, fd: i32) -> Option<&Open> {
         let open = self.open(fd);
         open.filter(|open| open.kind & libc::S_IFMT == libc::S_IFREG)
@@ -153,6 +160,14 @@ impl BpfSnapshot {
 }
 
 impl Open {
+    fn attributes(&self) -> Attributes {
+        let inode = (self.inode.device, self.inode.number);
+        Attributes {
+            generation: self.generation,
+            ..Attributes::reported(inode, self.kind, self.size)
+        }
+    }
+
     /// Decodes an entry of a table, with its descriptor. `None`: it is truncated.
     pub(super) fn read(entry: &[u8]) -> Option<(i32, Open)> {
         let left = word(entry, UNREAD)?;
@@ -248,12 +263,7 @@ impl ProcessSnapshot for BpfSnapshot {
     }
 
     fn as_reported(&self, fd: i32) -> Option<Attributes> {
-        let open = self.regular(fd)?;
-        let inode = (open.inode.device, open.inode.number);
-        Some(Attributes {
-            generation: open.generation,
-            ..Attributes::reported(inode, open.kind, open.size)
-        })
+        Some(self.regular(fd)?.attributes())
     }
 
     fn channels(&self) -> Option<Vec<Descriptor>> {

@@ -12,19 +12,27 @@ use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::{Call, CallKind};
 use super::bpf_snapshot::{BpfSnapshot, Open};
 use super::bytes::{half, word};
-use super::calls::kind_of;
+use super::calls::{kind_of, on_name};
 use super::format::{
-    ADDRESS, ARGUMENTS_OF_CALL, AT, BASES, ENTRY, FAMILY, INODE, KIND, LOCAL, LOCAL_PORT, MOVED,
-    NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, PID, REST, RESULT, SECOND,
-    SIX, STATE, TID, TRAFFIC, TYPE,
+    ADDRESS, ARGUMENTS_OF_CALL, AT, BASES, BEGAN, DEVICE, ENTRY, FAMILY, GENERATION, INODE, KIND,
+    LOCAL, LOCAL_PORT, MOVED, NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT,
+    PID, REST, RESULT, SECOND, SIX, SIZE, STATE, TID, TRAFFIC, TYPE,
 };
 use super::pending::{Part, Parts, path};
+use crate::file_calls::ByName;
+use crate::stat::{Attributes, Inode};
 
 /// A call and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Called {
     pub(crate) tid: u32,
     pub(crate) call: Call,
+    /// Set for calls on names of files.
+    pub(crate) on_name: Option<&'static ByName>,
+    /// When it began, on `CLOCK_MONOTONIC`, ns, if that was recorded.
+    pub(crate) began_ns: Option<u64>,
+    /// Type, inode and size of the file whose attributes it reported, or of its descriptor if it has no name.
+    pub(crate) found: Option<Attributes>,
     /// A value, or a negative errno.
     pub(crate) result: i64,
     /// The descriptors that it made or named, in their state at the return.
@@ -73,7 +81,8 @@ impl Called {
     /// Decodes a complete record and the parts before it. `None`: an unknown call.
     pub(super) fn new(record: &[u8], before: &Parts) -> Option<Called> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
-        let kind = kind_of(half(record, NUMBER)? as usize)?;
+        let number = half(record, NUMBER)? as usize;
+        let kind = kind_of(number)?;
         let mut arguments = [0; SIX];
         for (n, value) in arguments.iter_mut().enumerate() {
             *value = word(record, ARGUMENTS_OF_CALL + 8 * n)?;
@@ -83,7 +92,14 @@ impl Called {
         let mut open = Vec::with_capacity(1);
         let mut sockets = Vec::new();
         let second = before.get(SECOND).map(|second| second.bytes);
-        for described in second.into_iter().chain([record]) {
+        let result = word(record, RESULT)?.cast_signed();
+        let gives_none = kind == CallKind::OnName || kind.opens() && result < 0;
+        let own = record.get(REST..REST + ENTRY)?;
+        let found = (gives_none && half(own, KIND)? != 0)
+            .then(|| attributes(own))
+            .flatten();
+        let record_of_own = (!gives_none).then_some(record);
+        for described in second.into_iter().chain(record_of_own) {
             let entry = described.get(REST..REST + ENTRY)?;
             open.extend(Open::read(entry));
             if half(entry, KIND)? & libc::S_IFMT == libc::S_IFSOCK {
@@ -99,18 +115,40 @@ impl Called {
         }
         let [one, two] = NAMES.map(|part| before.get(part).map(|name| name.bytes));
         let [from, other] = BASES.map(|part| before.get(part).map(path));
+        let enters = on_name(number).is_some_and(ByName::enters) && result >= 0;
+        let first = match &from {
+            Some(entered) if enters => Some(PathBuf::from(entered)),
+            _ => None,
+        };
         let is_sent = matches!(kind, CallKind::SendTo | CallKind::SendMessage);
         let (one, address) = if is_sent { (None, one) } else { (one, None) };
         Some(Called {
             tid,
             call: Call { kind, arguments },
-            result: word(record, RESULT)?.cast_signed(),
+            on_name: on_name(number),
+            began_ns: Some(word(record, BEGAN)?).filter(|&began| began != 0),
+            found,
+            result,
             made: Box::new(made),
             sockets,
-            names: [absolute(one, from), absolute(two, other)],
+            names: [first.or_else(|| absolute(one, from)), absolute(two, other)],
             destination: address.and_then(Destination::of),
         })
     }
+}
+
+/// The attributes in an entry that are not 0.
+fn attributes(entry: &[u8]) -> Option<Attributes> {
+    let inode = Inode::reported(half(entry, DEVICE)?, word(entry, INODE)?);
+    let generation = half(entry, GENERATION)?;
+    Some(Attributes {
+        generation: (generation != 0).then_some(generation),
+        ..Attributes::reported(
+            (inode.device, inode.number),
+            half(entry, KIND)?,
+            word(entry, SIZE)?,
+        )
+    })
 }
 
 /// The absolute path of a name, ended by a NUL, relative to a directory. `None`: the directory is not known.

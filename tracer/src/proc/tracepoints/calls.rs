@@ -1,6 +1,9 @@
-//! The calls by which a process gets descriptors, names and channels: reported when they have returned.
+//! The calls by which a process gets descriptors, names and channels, and those on names of files: reported when
+//! they have returned.
 
-use super::format::NUMBERS;
+use super::format::{NUMBERS, REPORT};
+use crate::file_calls::{ByName, by_names};
+use crate::proc::sampler::calls::Abi;
 use crate::proc::topology::{CallKind, IN_PAGE, own_opens};
 
 /// Forms of reports of calls (`enum call_shape` of tracer/bpf/called.bpf.h); 0: the call is not reported.
@@ -9,27 +12,85 @@ const GIVEN: u8 = 2;
 const PAIR: u8 = 3;
 const PAIR_LAST: u8 = 4;
 const NAMED: u8 = 5;
-const NAMED_AT: u8 = 6;
-const NAMED_SECOND: u8 = 7;
-const RENAMED: u8 = 8;
-const RENAMED_AT: u8 = 9;
-const MOVED_TO: u8 = 10;
-const ALONE: u8 = 11;
-const SENT: u8 = 12;
-const SENT_MESSAGE: u8 = 13;
-const RECEIVED: u8 = 14;
-const SEVERAL_RECEIVED: u8 = 15;
-const WROTE: u8 = 16;
+const ALONE: u8 = 6;
+const SENT: u8 = 7;
+const SENT_MESSAGE: u8 = 8;
+const RECEIVED: u8 = 9;
+const SEVERAL_RECEIVED: u8 = 10;
+const WROTE: u8 = 11;
 
-/// The form of the report for each number of a call, with those of 32-bit programs after the others.
-pub(super) fn shapes() -> [u8; 2 * NUMBERS] {
-    let mut shapes = [0; 2 * NUMBERS];
-    for (number, shape) in shapes.iter_mut().enumerate() {
-        *shape = kind_of(number).map_or(0, shape_of);
+/// Bits of a report: of calls that fail, too; with a `struct statx`; not of files of the machine; dropped first.
+const WITH_FAILURES: u8 = 1;
+const AS_STATX: u8 = 2;
+const OF_THE_RUN: u8 = 4;
+const FINDS: u8 = 8;
+
+/// There is no such argument.
+const NONE: u8 = 7;
+
+/// The report of a call (`struct call_report` of tracer/bpf/called.bpf.h).
+#[derive(Clone, Copy)]
+struct Report {
+    how: u8,
+    shape: u8,
+    names: [(u8, u8); 2],
+    attributes: u8,
+    empty_name: u8,
+}
+
+impl Report {
+    const fn of(shape: u8) -> Report {
+        Report {
+            how: 0,
+            shape,
+            names: [(NONE, NONE); 2],
+            attributes: NONE,
+            empty_name: NONE,
+        }
     }
-    // Only writes into a pipe that the caller can read are reported.
-    shapes[libc::SYS_write as usize] = WROTE;
-    shapes
+
+    const fn of_name(name: u8, directory: u8) -> Report {
+        Report {
+            names: [(name, directory), (NONE, NONE)],
+            ..Report::of(NAMED)
+        }
+    }
+
+    fn bytes(self) -> [u8; REPORT] {
+        let [(name, directory), (other_name, other_directory)] = self.names;
+        let Report { how, shape, .. } = self;
+        let (attributes, flags) = (self.attributes, self.empty_name);
+        [
+            how,
+            shape,
+            name,
+            directory,
+            other_name,
+            other_directory,
+            attributes,
+            flags,
+        ]
+    }
+}
+
+/// The report for each number of a call, with those of 32-bit programs after the others. `with_all`: of all calls on
+/// names, also of those that change none.
+pub(super) fn reports(with_all: bool) -> Vec<u8> {
+    let report = |number| report_of(number, with_all).map_or([0; REPORT], Report::bytes);
+    (0..2 * NUMBERS).flat_map(report).collect()
+}
+
+/// The first bytes of paths of the machine, and which bits of them count, for the programs.
+pub(super) fn system_names() -> Vec<u8> {
+    let names =
+        flowtrace_schema::system_directories().filter(|name| name.len() <= size_of::<u64>());
+    let words = names.flat_map(|name| {
+        let (mut bytes, mut mask) = ([0; 8], [0; 8]);
+        bytes[..name.len()].copy_from_slice(name);
+        mask[..name.len()].fill(0xff);
+        bytes.into_iter().chain(mask)
+    });
+    words.collect()
 }
 
 /// For each offset of an instruction in its page: not 0 if opens from there are the C library's own.
@@ -43,32 +104,78 @@ pub(super) fn library_opens() -> [u8; IN_PAGE as usize + 1] {
 
 /// The call that is reported with this number.
 pub(super) fn kind_of(number: usize) -> Option<CallKind> {
-    CallKind::numbered((number % NUMBERS) as u32, number >= NUMBERS)
+    let picked = CallKind::numbered((number % NUMBERS) as u32, number >= NUMBERS);
+    picked.or_else(|| on_name(number).map(|_| CallKind::OnName))
 }
 
-fn shape_of(kind: CallKind) -> u8 {
-    match kind {
+/// The call on names with this number.
+pub(super) fn on_name(number: usize) -> Option<&'static ByName> {
+    let native = match number.checked_sub(NUMBERS) {
+        None => Some(number as i64),
+        Some(number) => Abi::OTHER.native(number as i64),
+    }?;
+    by_names().find(|call| call.number == native)
+}
+
+fn report_of(number: usize, with_all: bool) -> Option<Report> {
+    if number == libc::SYS_write as usize {
+        // Only writes into a pipe that the caller can read are reported.
+        return Some(Report::of(WROTE));
+    }
+    let on_name = on_name(number).filter(|_| with_all);
+    let kind = kind_of(number)?;
+    let report = match kind {
+        CallKind::OnName => Report::of(NAMED),
+        kind => shape_of(kind)?,
+    };
+    let Some(call) = on_name else {
+        return (kind != CallKind::OnName).then_some(report);
+    };
+    let mut how = WITH_FAILURES;
+    if call.is_statx {
+        how |= AS_STATX;
+    }
+    if kind == CallKind::OnName {
+        how |= OF_THE_RUN | FINDS;
+    }
+    Some(Report {
+        how,
+        names: call.names,
+        attributes: call.attributes,
+        empty_name: call.empty_name,
+        ..report
+    })
+}
+
+fn shape_of(kind: CallKind) -> Option<Report> {
+    let two_names = |first, other| Report {
+        names: [first, other],
+        ..Report::of(NAMED)
+    };
+    Some(match kind {
         CallKind::Open
         | CallKind::OpenAt
         | CallKind::OpenAt2
         | CallKind::Creat
         | CallKind::Accept
-        | CallKind::Socket => RETURNED,
-        CallKind::Bind | CallKind::Connect => GIVEN,
-        CallKind::Pipe => PAIR,
-        CallKind::SocketPair => PAIR_LAST,
-        CallKind::Unlink => NAMED,
-        CallKind::UnlinkAt => NAMED_AT,
-        CallKind::Rename | CallKind::Link => RENAMED,
-        CallKind::RenameAt | CallKind::LinkAt => RENAMED_AT,
-        CallKind::Mount => NAMED_SECOND,
-        CallKind::MoveMount => MOVED_TO,
-        CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo | CallKind::Ring => ALONE,
-        CallKind::SendTo => SENT,
-        CallKind::SendMessage => SENT_MESSAGE,
-        CallKind::ReceiveMessage => RECEIVED,
-        CallKind::ReceiveMessages => SEVERAL_RECEIVED,
-        // Reported with each exec.
-        CallKind::Umask => 0,
-    }
+        | CallKind::Socket => Report::of(RETURNED),
+        CallKind::Bind | CallKind::Connect => Report::of(GIVEN),
+        CallKind::Pipe => Report::of(PAIR),
+        CallKind::SocketPair => Report::of(PAIR_LAST),
+        CallKind::Unlink => Report::of_name(0, NONE),
+        CallKind::UnlinkAt => Report::of_name(1, 0),
+        CallKind::Rename | CallKind::Link => two_names((0, NONE), (1, NONE)),
+        CallKind::RenameAt | CallKind::LinkAt => two_names((1, 0), (3, 2)),
+        CallKind::Mount => Report::of_name(1, NONE),
+        CallKind::MoveMount => Report::of_name(3, 2),
+        CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo | CallKind::Ring => {
+            Report::of(ALONE)
+        }
+        CallKind::SendTo => Report::of(SENT),
+        CallKind::SendMessage => Report::of(SENT_MESSAGE),
+        CallKind::ReceiveMessage => Report::of(RECEIVED),
+        CallKind::ReceiveMessages => Report::of(SEVERAL_RECEIVED),
+        // Reported with each exec; reported only with all.
+        CallKind::Umask | CallKind::OnName => return None,
+    })
 }

@@ -9,6 +9,8 @@ pub(super) struct Config {
     pub(super) all: bool,
     /// True if open files are reported, and calls that open them.
     pub(super) with_files: bool,
+    /// True if opens of directories are reported, too.
+    pub(super) with_directories: bool,
     /// Bytes of the arguments of an exec that are reported.
     pub(super) arguments_max: u32,
     /// Flags with which an open changes something.
@@ -17,7 +19,7 @@ pub(super) struct Config {
 
 impl Config {
     pub(super) fn bytes(self) -> Vec<u8> {
-        let flags = [self.all.into(), self.with_files.into(), 0, 0];
+        let flags = [self.all, self.with_files, self.with_directories, false].map(u8::from);
         let words = [
             self.ring_bytes,
             u32::from_ne_bytes(flags),
@@ -134,11 +136,12 @@ pub(super) const ENTRY: usize = 64;
 /// In [`UNREAD`]: not known, or more may come.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// A call, behind an entry of the descriptor that it returned or was given: result, arguments, calls and bytes of its
+/// A call, behind an entry of the descriptor that it returned or was given: result, begin (0: not known), arguments, calls and bytes of its
 /// thread ([`TRAFFIC`] words), and of a socket its family, type and state, ports and addresses, and the inode of the
 /// peer.
 pub(super) const RESULT: usize = REST + ENTRY;
-pub(super) const ARGUMENTS_OF_CALL: usize = RESULT + 8;
+pub(super) const BEGAN: usize = RESULT + 8;
+pub(super) const ARGUMENTS_OF_CALL: usize = BEGAN + 8;
 pub(super) const MOVED: usize = ARGUMENTS_OF_CALL + 8 * SIX;
 pub(super) const FAMILY: usize = MOVED + 8 * TRAFFIC;
 pub(super) const TYPE: usize = FAMILY + 2;
@@ -152,6 +155,8 @@ pub(super) const CALL: usize = OTHER_INODE + 8;
 /// In [`NUMBER`] of an address: it is the socket's own, not its peer's.
 pub(super) const OWN_ADDRESS: u32 = 1;
 
+/// Bytes of `struct call_report`.
+pub(super) const REPORT: usize = 8;
 /// Number of arguments of a call.
 pub(super) const SIX: usize = 6;
 /// Numbers of calls are below; those of 32-bit programs are reported with this offset.
@@ -239,6 +244,7 @@ mod tests {
         let call = [
             ("file", REST, ENTRY),
             ("result", RESULT, 8),
+            ("began", BEGAN, 8),
             ("argument", ARGUMENTS_OF_CALL, 8 * SIX),
             ("io", MOVED, 8 * TRAFFIC),
             ("family", FAMILY, 2),
@@ -252,5 +258,6 @@ mod tests {
         ];
         same("call_event", REST, &call);
         assert_eq!(types.size("call_event"), Some(CALL - REST));
+        assert_eq!(types.size("call_report"), Some(REPORT));
     }
 }

@@ -42,6 +42,17 @@ const SIZE: u32 = 8 << 20;
 /// Bytes of the ring that wakes the reader, the least possible.
 const WAKEUP: u32 = 4096;
 
+/// What the programs report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reported {
+    /// Begins and ends of processes.
+    Lifetimes,
+    /// Also the open files of processes, and the calls by which they get files, names and channels.
+    Files,
+    /// Also the calls on names of files that change none.
+    FileCalls,
+}
+
 /// The running programs.
 #[derive(Debug)]
 pub(super) struct Tracepoints {
@@ -49,8 +60,9 @@ pub(super) struct Tracepoints {
     wakeup: Ring,
     /// `None`: all processes of the machine.
     processes: Option<TracedPids>,
-    with_files: bool,
+    reported: Reported,
     lost: Map,
+    lost_calls: Map,
     records: Records,
     /// Programs that do not run yet; the first one is that for returns of calls.
     loaded: Vec<OwnedFd>,
@@ -59,14 +71,16 @@ pub(super) struct Tracepoints {
 }
 
 impl Tracepoints {
-    /// Begins to report these processes and all that they fork, or all of the machine; `with_files`: also
-    /// the open files of processes, and the calls by which they get files.
+    /// Begins to report these processes and all that they fork, or all of the machine.
     ///
     /// # Errors
     /// When the kernel refuses such programs, has no description of its types, or numbers processes otherwise
     /// than we do.
-    pub(super) fn open(processes: Option<TracedPids>, with_files: bool) -> io::Result<Tracepoints> {
-        let mut tracepoints = Self::load(processes, with_files)?;
+    pub(super) fn open(
+        processes: Option<TracedPids>,
+        reported: Reported,
+    ) -> io::Result<Tracepoints> {
+        let mut tracepoints = Self::load(processes, reported)?;
         tracepoints.begin(None)?;
         Ok(tracepoints)
     }
@@ -75,23 +89,37 @@ impl Tracepoints {
     ///
     /// # Errors
     /// As [`Tracepoints::open`].
-    pub(super) fn load(processes: Option<TracedPids>, with_files: bool) -> io::Result<Tracepoints> {
+    pub(super) fn load(
+        processes: Option<TracedPids>,
+        reported: Reported,
+    ) -> io::Result<Tracepoints> {
+        let with_files = reported >= Reported::Files;
+        let with_all = reported == Reported::FileCalls;
         in_first_pid_namespace()?;
         let cpus = crate::cpus::array_length()?;
         let config = Config {
             ring_bytes: SIZE,
             all: processes.is_none(),
             with_files,
+            with_directories: with_all,
             arguments_max: MOST_ARGUMENTS as u32 + 1,
-            change_flags: CHANGES,
+            // The C library opens directories for the program.
+            change_flags: CHANGES
+                | if with_all {
+                    libc::O_DIRECTORY as u32
+                } else {
+                    0
+                },
         };
-        let (config, shapes, opens) = (config.bytes(), calls::shapes(), calls::library_opens());
+        let (config, reports) = (config.bytes(), calls::reports(with_all));
+        let (names, opens) = (calls::system_names(), calls::library_opens());
         let mut uses = vec![
             ("ring", Use::Entries(SIZE)),
             ("wakeup", Use::Entries(WAKEUP)),
             ("scratch", Use::Entries(cpus)),
             (".rodata", Use::Value(&config)),
-            (".bss.call_shapes", Use::Value(&shapes)),
+            (".bss.call_reports", Use::Value(&reports)),
+            (".bss.system_names", Use::Value(&names)),
             (".bss.library_opens", Use::Value(&opens)),
         ];
         uses.extend(processes.iter().flat_map(TracedPids::uses));
@@ -105,8 +133,9 @@ impl Tracepoints {
             ring: Ring::map(loaded.map("ring")?, SIZE as usize)?,
             wakeup: Ring::map(loaded.map("wakeup")?, WAKEUP as usize)?,
             processes,
-            with_files,
+            reported,
             lost: loaded.map(".bss.lost")?,
+            lost_calls: loaded.map(".bss.lost_calls")?,
             records: Records::default(),
             loaded: loaded.programs,
             owned: Vec::new(),
@@ -118,9 +147,10 @@ impl Tracepoints {
     /// # Errors
     /// When the kernel refuses.
     pub(super) fn begin(&mut self, returns: Option<&TailCall>) -> io::Result<()> {
+        let reports_files = self.reports_files();
         for (place, program) in self.loaded.drain(..).enumerate() {
             match returns {
-                Some(tail_call) if self.with_files && place == 0 => tail_call.set(&program)?,
+                Some(tail_call) if reports_files && place == 0 => tail_call.set(&program)?,
                 _ => self.owned.push(attach(&program)?),
             }
             self.owned.push(program);
@@ -148,7 +178,7 @@ impl Tracepoints {
 
     /// True if open files are reported, and the calls that open them.
     pub(super) fn reports_files(&self) -> bool {
-        self.with_files
+        self.reported >= Reported::Files
     }
 
     /// Reports process `pid`, too.
@@ -169,6 +199,11 @@ impl Tracepoints {
     /// Records for which there was no space so far.
     pub(super) fn dropped(&self) -> u64 {
         self.lost.get(0).map_or(0, |[lost]| lost)
+    }
+
+    /// Calls that changed nothing and were left out because the ring was nearly full, so far.
+    pub(super) fn dropped_calls(&self) -> u64 {
+        self.lost_calls.get(0).map_or(0, |[lost]| lost)
     }
 }
 

@@ -15,7 +15,8 @@ use crate::stat;
 
 /// `None`, with a message: this process may not load programs.
 fn below(root: u32) -> Option<Tracepoints> {
-    let opened = TracedPids::below(root).and_then(|all| Tracepoints::open(Some(all), true));
+    let opened =
+        TracedPids::below(root).and_then(|all| Tracepoints::open(Some(all), Reported::Files));
     match opened {
         Ok(tracepoints) => Some(tracepoints),
         Err(error) => {
@@ -148,7 +149,7 @@ fn other_processes_are_not_reported_unless_all_are() {
     let Some(mut none) = below(1) else {
         return;
     };
-    let mut all = Tracepoints::open(None, false).unwrap();
+    let mut all = Tracepoints::open(None, Reported::Lifetimes).unwrap();
     let mut child = Command::new("/bin/true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();

@@ -13,7 +13,7 @@ use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
 use super::super::snapshot::ProcessSnapshot;
 use super::inherited_files::Moved;
 use super::paths::is_kernels;
-use super::{Tracee, UnmountedFiles, identity};
+use super::{Tracee, UnmountedFiles};
 use crate::stat::Attributes;
 
 impl UnmountedFiles {
@@ -72,7 +72,7 @@ impl UnmountedFiles {
         let attributes = self.attributes(snapshot, fd)?;
         let file = self.found(path, &attributes, libc::O_RDONLY as u32, now)?;
         if let Some(reported) = snapshot.as_reported(fd) {
-            self.inodes.insert(identity(&reported), file);
+            self.known.is(&reported, file);
         }
         Some((file, attributes))
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use flowtrace_schema::FileKind;
 
 use super::super::near::{self, Found, There, real};
+use super::UnmountedFiles;
 use super::paths::full_path;
-use super::{Identity, UnmountedFiles};
 use crate::file_table::NameIn;
 use crate::proc::observer::Tracee;
 
@@ -83,11 +83,7 @@ impl UnmountedFiles {
         match change {
             NameChange::Removed(path) => {
                 let path = self.recorded(path);
-                if let Some(file) = self.names.remove(&path)
-                    && !self.names.values().any(|other| *other == file)
-                {
-                    self.inodes.retain(|_, known| *known != file);
-                }
+                self.known.unname(&path);
                 self.system.remove(path.as_os_str());
                 self.files.removed(NameIn::full_path(path.as_os_str()), now);
             }
@@ -109,12 +105,15 @@ impl UnmountedFiles {
                 self.system.remove(from.as_os_str());
                 self.system.remove(to.as_os_str());
                 self.renamed(&from, &to, exchange, now);
-                let below: Vec<PathBuf> = self
-                    .names
-                    .keys()
-                    .filter(|path| path.starts_with(&from) && **path != from)
-                    .cloned()
-                    .collect();
+                // A file has no names below it; of a name that was not recorded it is not known what it was.
+                let is_file = self
+                    .known
+                    .named(&to)
+                    .and_then(|moved| self.known.kind(moved));
+                let below = match is_file {
+                    Some(FileKind::File) if !exchange => Vec::new(),
+                    _ => self.known.below(&from),
+                };
                 for old in below {
                     let rest = old.strip_prefix(&from).unwrap_or(&old).to_owned();
                     self.renamed(&old, &to.join(rest), false, now);
@@ -131,16 +130,14 @@ impl UnmountedFiles {
                 attributes: found, ..
             }) => {
                 // A file that was gone when it was read is known by the identity that the kernel reported.
-                let is_it = |known: &Identity| known.0 == found.inode();
-                let known = || self.inodes.iter().find(|(known, _)| is_it(known));
-                let known = || known().map(|(_, &file)| file);
-                self.files.known_inode(&found).or_else(known)
+                let known = self.files.known_inode(&found);
+                known.or_else(|| self.known.of(&found))
             }
             // The new name is gone already, or may not be looked up.
-            Found::Nothing | Found::Unknown => self.names.get(from.unwrap_or(to)).copied(),
+            Found::Nothing | Found::Unknown => self.known.named(from.unwrap_or(to)),
         };
         if let Some(file) = known {
-            self.names.insert(to.to_owned(), file);
+            self.known.name(to.to_owned(), file);
             let name = NameIn::full_path(to.as_os_str());
             self.files.named(file, FileKind::File, name, now);
         }
@@ -151,14 +148,19 @@ impl UnmountedFiles {
         if !exchange {
             return matches!(near::at(from), Found::Nothing);
         }
-        let known = self.names.get(from).and_then(|file| self.sizes.get(file));
-        known.is_some_and(|&(inode, _)| {
-            matches!(near::at(to), Found::Is(there) if inode.1 == there.attributes.ino)
+        let known = self.known.named(from);
+        let known = known.and_then(|file| self.known.last_seen(file));
+        known.is_some_and(|(inode, _)| {
+            matches!(near::at(to), Found::Is(there) if inode.number == there.attributes.ino)
         })
     }
 
     fn renamed(&mut self, from: &Path, to: &Path, exchange: bool, now: u64) {
-        let (moved, replaced) = (self.names.remove(from), self.names.remove(to));
+        let moved = self.known.take_name(from);
+        let replaced = match exchange {
+            true => self.known.take_name(to),
+            false => self.known.unname(to),
+        };
         if moved.is_none() && replaced.is_none() {
             return;
         }
@@ -168,7 +170,7 @@ impl UnmountedFiles {
             .into_iter()
             .chain(replaced.map(|file| (file, from)))
         {
-            self.names.insert(path.to_owned(), file);
+            self.known.name(path.to_owned(), file);
             self.check_again(file, path);
         }
         self.files.renamed(
@@ -180,7 +182,7 @@ impl UnmountedFiles {
     }
 
     fn is_recorded(&self, path: &Path) -> bool {
-        self.names.contains_key(path) || self.system.contains_key(path.as_os_str())
+        self.known.named(path).is_some() || self.system.contains_key(path.as_os_str())
     }
 
     /// True if a name was recorded, as it is or with its links followed, as far as these can be followed now:
@@ -223,8 +225,8 @@ mod tests {
             None,
             true,
         );
-        unmounted.names.insert("/a/b/c".into(), FileId(1));
-        unmounted.names.insert("/ab".into(), FileId(2));
+        unmounted.known.name("/a/b/c".into(), FileId(1));
+        unmounted.known.name("/ab".into(), FileId(2));
         let change = NameChange::Renamed {
             from: "/a".into(),
             to: "/z".into(),
@@ -232,8 +234,8 @@ mod tests {
             is_foreign: false,
         };
         unmounted.changed(change, 5);
-        assert_eq!(unmounted.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
-        assert_eq!(unmounted.names.get(Path::new("/ab")), Some(&FileId(2)));
-        assert_eq!(unmounted.names.len(), 2);
+        assert_eq!(unmounted.known.named(Path::new("/z/b/c")), Some(FileId(1)));
+        assert_eq!(unmounted.known.named(Path::new("/ab")), Some(FileId(2)));
+        assert_eq!(unmounted.known.names().count(), 2);
     }
 }

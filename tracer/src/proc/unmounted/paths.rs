@@ -29,7 +29,7 @@ pub(super) fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Opt
     directory.is_absolute().then(|| directory.join(path))
 }
 
-fn without_dots(path: &Path) -> PathBuf {
+pub(super) fn without_dots(path: &Path) -> PathBuf {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.as_os_str().as_bytes().split(|byte| *byte == b'/') {
         match part {

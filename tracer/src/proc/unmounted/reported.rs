@@ -5,14 +5,14 @@ use std::path::Path;
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
-use super::{Open, Tracee, UnmountedFiles, identity};
+use super::{Open, Tracee, UnmountedFiles};
 use crate::stat::Attributes;
 
 impl UnmountedFiles {
     /// The kernel reported an open with these flags.
     pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
         let (fd, made) = (called.result as i32, &*called.made);
-        let Some(reported) = made.as_reported(fd) else {
+        let Some(reported) = made.opened(fd) else {
             return;
         };
         // The path may be too long for the report.
@@ -26,18 +26,22 @@ impl UnmountedFiles {
             return;
         }
         if creates {
-            self.inodes.remove(&identity(&reported));
+            self.known.forget(reported.inode());
             self.files.forget_inode(&reported);
         }
         let open = Open {
             flags,
             creates: Some(creates),
-            start_ns: now,
+            start_ns: called.began_ns.unwrap_or(now),
         };
-        let attributes = self.attributes(made, fd).unwrap_or(reported);
+        let attributes = match self.found_files {
+            // Whatever names the file, the kernel does.
+            Some(_) => self.as_known(&reported),
+            None => self.attributes(made, fd).unwrap_or(reported),
+        };
         let file = self.record_open(tracee, &open, path, &attributes, now);
         if let Some(file) = file {
-            self.inodes.insert(identity(&reported), file);
+            self.known.is(&reported, file);
             self.report(reported.inode(), file, now);
         }
     }
@@ -48,10 +52,17 @@ impl UnmountedFiles {
         let Some(reported) = snapshot.as_reported(fd) else {
             return snapshot.attributes(fd);
         };
-        if let Some(&file) = self.inodes.get(&identity(&reported)) {
-            self.files.is_also(&reported, file);
-            return Some(reported);
+        if self.known.of(&reported).is_some() || self.found_files.is_some() {
+            return Some(self.as_known(&reported));
         }
         Some(snapshot.attributes(fd).unwrap_or(reported))
+    }
+
+    /// Attributes that the kernel reported, which are those of a file that is known already if its inode is.
+    fn as_known(&self, reported: &Attributes) -> Attributes {
+        if let Some(file) = self.known.of(reported) {
+            self.files.is_also(reported, file);
+        }
+        *reported
     }
 }

@@ -69,19 +69,15 @@ impl Table {
     }
 
     /// A call of a thread has returned.
-    pub(super) fn called(&mut self, called: Box<Called>, monotonic_ns: u64) {
+    pub(super) fn called(&mut self, mut called: Box<Called>, monotonic_ns: u64) {
         if let Some(thread) = self.tracee(called.tid) {
-            if let Some(opens) = &self.opens
-                && called.call.kind == CallKind::AsyncIo
-            {
-                opens.reads_by_itself(thread.upid, &self.recorder);
-            }
             if let Some(rings) = &self.rings
                 && called.call.kind == CallKind::Ring
             {
                 rings.made(thread.upid, &self.recorder);
             }
             let at = self.clock.at(monotonic_ns);
+            called.began_ns = called.began_ns.map(|began| self.clock.at(began));
             self.note(thread, at, What::Called(called));
         }
     }

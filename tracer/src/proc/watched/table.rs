@@ -15,7 +15,6 @@ use super::reading::{GENERATIONS, KTHREADD, Unread, end_without_costs};
 use crate::callers::Caller;
 use crate::clock::Clock;
 use crate::linux::tick_ns;
-use crate::opens::Opens;
 use crate::proc::costs::Costs;
 use crate::proc::environment::{OfLast, Variables, Wanted};
 use crate::proc::observer::Tracee;
@@ -48,8 +47,6 @@ pub(super) struct Table {
     pub(super) unread: HashMap<Upid, Unread>,
     /// Rows of which no task was given out yet.
     pub(super) due: Vec<Upid>,
-    /// The decision for each process, before its next open, if its data go through FUSE.
-    pub(super) opens: Option<Arc<Opens>>,
     pub(super) rings: Option<Arc<Rings>>,
     /// True if programs get no privilege by their files.
     pub(super) withholds_privilege: bool,
@@ -85,7 +82,6 @@ impl Table {
             launching: None,
             unread: HashMap::new(),
             due: Vec::new(),
-            opens: None,
             rings: None,
             withholds_privilege: false,
             observations: None,
@@ -223,9 +219,6 @@ impl Table {
                 tid: snapshot.as_ref().map_or(parent, |snapshot| snapshot.tid),
                 ..Tracee::first_of(parent, creator.upid)
             };
-            if let Some(opens) = &self.opens {
-                opens.inherit(creator.upid, upid);
-            }
             if let Some(rings) = &self.rings {
                 rings.inherit(creator.upid, upid);
             }

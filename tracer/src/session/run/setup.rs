@@ -8,7 +8,7 @@ use flowtrace_schema::{
     FileLayer, LaunchRecord, Loss, ProcessLayer, Record, RunRecord, Text, quote_argv,
 };
 
-use super::super::directory::Directory;
+use super::super::directory::{Directory, TracedPath};
 use super::super::inherited::Inherited;
 use super::super::launch::{Calls, Outcome, Start};
 use super::super::mounts::Mounts;
@@ -24,7 +24,6 @@ use crate::callers::Callers;
 use crate::fs::Offers;
 use crate::kernel::Scheduler;
 use crate::net::live::Namespaces;
-use crate::opens::Opens;
 use crate::proc::Living;
 use crate::proc::lifetimes::End;
 use crate::rings::Rings;
@@ -42,14 +41,17 @@ pub(super) struct Started<'a> {
 
 pub(super) struct Run<'a> {
     pub(super) options: &'a RunOptions,
+    /// Directories to mount.
     pub(super) directories: &'a [Directory],
+    /// Directories whose calls are recorded without a mount.
+    pub(super) unmounted: &'a [TracedPath],
     pub(super) cwd: &'a Path,
     pub(super) program: &'a Path,
     /// Decides which signals are passed on to the command.
     pub(super) forwarder: Arc<SignalForwarder>,
     pub(super) offers: Arc<Offers>,
-    /// Exchange between FUSE and the kernel layer, if that layer was requested.
-    pub(super) kernel: Option<Arc<Opens>>,
+    /// True if eBPF programs are to record the calls on files, wherever these are: then nothing is mounted.
+    pub(super) by_kernel: bool,
     pub(super) rings: Arc<Rings>,
 }
 
@@ -137,10 +139,6 @@ impl Run<'_> {
             seeing: &self.options.seeing,
             namespace: mounts.namespace,
             offers: Arc::clone(&self.offers),
-            kernel: self
-                .kernel
-                .clone()
-                .map(|opens| (opens, mounts.child.pid.as_raw() as u32)),
             rings: Arc::clone(&self.rings),
         }
     }
@@ -154,7 +152,7 @@ impl Run<'_> {
     ) {
         let file_layer = match served.mounts().first() {
             Some(mount) => mount.session.layer(),
-            None if self.kernel.is_some() => FileLayer::Kernel,
+            None if self.by_kernel => FileLayer::Kernel,
             None => FileLayer::None,
         };
         recording.recorder.record(Record::Run(Box::new(RunRecord {
@@ -177,6 +175,9 @@ impl Run<'_> {
         }
         for mount in served.mounts() {
             mount.record(&recording.recorder, self.options.seeing.attribute_ttl);
+        }
+        for directory in self.unmounted {
+            directory.record(&recording.recorder);
         }
         let seen = served.mounts().len();
         recording

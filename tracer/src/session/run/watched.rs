@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use flowtrace_schema::{FileLayer, MOST_ARGUMENTS, ProcessLayer, Text};
+use flowtrace_schema::{MOST_ARGUMENTS, ProcessLayer, Text};
 
 use super::super::launch::{Calls, Namespace};
 use super::super::recording::{HOST, Recording};
-use super::super::serving::{Served, ServedMount};
-use super::super::{Error, Layer, Result};
+use super::super::{Error, Result};
 use super::notice::Notice;
 use super::options::{Following, RunOptions};
 use super::report::Background;
@@ -18,7 +17,6 @@ use crate::memory;
 use crate::mounting;
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
-use crate::opens::Opens;
 use crate::proc::channels::Registry;
 use crate::proc::children;
 use crate::proc::fd_tracker::{By, FdTracker};
@@ -26,6 +24,7 @@ use crate::proc::lifetimes::End;
 use crate::proc::observer::ChannelLookup;
 use crate::proc::reading::Image;
 use crate::proc::sampler::Sampler;
+use crate::proc::tracepoints::Reported;
 use crate::proc::views::Views;
 use crate::proc::watched::{Feed, Observers, Ready, Watched, Whose};
 use crate::side_by_side::both;
@@ -51,8 +50,13 @@ impl EbpfEvents {
     /// reported.
     pub(super) fn start(root: u32, topology: bool, calls: Option<CallRing>) -> Option<EbpfEvents> {
         let processes = TracedPids::below(root).ok()?;
+        let reported = match (topology, calls.is_some()) {
+            (false, _) => Reported::Lifetimes,
+            (true, false) => Reported::Files,
+            (true, true) => Reported::FileCalls,
+        };
         let (ready, calls) = both(
-            || Ready::load(Some(processes.clone()), topology),
+            || Ready::load(Some(processes.clone()), reported),
             || {
                 calls
                     .map(|CallRing(kib)| CallSource::open(&processes, kib))
@@ -74,7 +78,7 @@ impl EbpfEvents {
 
 /// True if eBPF programs are to report the processes, if they can. Not for a run that will detach from
 /// processes.
-pub(super) fn are_reported(options: &RunOptions, without_ptrace: bool) -> bool {
+pub(super) fn are_reported(options: &RunOptions, by_kernel: bool, without_ptrace: bool) -> bool {
     // eBPF programs do not report refused connections, nor anything else that only a stop at a call shows. A launcher starts many flowtraces, and the
     // programs of each one run for the calls of all.
     let reports_as_much = || {
@@ -86,7 +90,7 @@ pub(super) fn are_reported(options: &RunOptions, without_ptrace: bool) -> bool {
     nix::unistd::geteuid().is_root()
         && !(options.bare || options.detach || options.following == Following::Announced)
         && crate::linux::in_first_pid_namespace().is_ok()
-        && (without_ptrace || options.layer == Layer::Kernel || reports_as_much())
+        && (without_ptrace || by_kernel || reports_as_much())
 }
 
 impl Run<'_> {
@@ -140,23 +144,16 @@ impl Run<'_> {
         }
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
-        let start_layer = |(opens, calls)| {
-            watched.decide_with(Arc::clone(opens));
+        let start_layer = |calls| {
             let scheduler = started.scheduler.take();
-            self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
+            self.kernel_layer(recording, (calls, scheduler), channels.clone())
         };
         watched.report_rings_to(Arc::clone(&self.rings));
         if started.mounts.namespace == Some(Namespace::User) {
             watched.withhold_privilege();
         }
-        let kernel = self
-            .kernel
-            .as_ref()
-            .zip(calls)
-            .map(start_layer)
-            .transpose()?;
+        let kernel = calls.map(start_layer).transpose()?;
         let served = self.serve(&mut started, watched.clone(), layer)?;
-        self.kernel_serves(&served)?;
         let arguments = self.options.command.iter();
         let argv = arguments.flat_map(|a| [a.as_encoded_bytes(), b"\0"].concat());
         let exe = self.program.canonicalize().ok();
@@ -223,7 +220,6 @@ impl Run<'_> {
     fn kernel_layer(
         &self,
         recording: &Recording,
-        opens: &Arc<Opens>,
         (calls, scheduler): (CallSource, Option<Scheduler>),
         channels: Arc<dyn ChannelLookup>,
     ) -> Result<KernelLayer> {
@@ -233,18 +229,7 @@ impl Run<'_> {
             channel_calls: self.options.channel_calls,
         };
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
-        KernelLayer::start(calls, clock, recorder, Arc::clone(opens), selection)
+        KernelLayer::start(calls, clock, recorder, selection)
             .map_err(|error| Error::KernelLayer(error.to_string()))
-    }
-
-    /// Fails unless the kernel serves the data of all mounts by itself, if it has to.
-    fn kernel_serves(&self, served: &Served) -> Result<()> {
-        let by_fuse = |mount: &ServedMount| mount.session.layer() != FileLayer::Kernel;
-        if self.kernel.is_some() && served.mounts().iter().any(by_fuse) {
-            return Err(Error::KernelLayer(
-                "the kernel does not let this process register files for passthrough".into(),
-            ));
-        }
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use flowtrace_schema::ProcessLayer;
 use super::table::Table;
 use crate::bpf::tail_call::TailCall;
 use crate::bpf::traced_pids::TracedPids;
-use crate::proc::tracepoints::{Guard, Tracepoints};
+use crate::proc::tracepoints::{Guard, Reported, Tracepoints};
 
 mod announced;
 mod clocks;
@@ -30,11 +30,11 @@ pub(crate) struct Ready(Tracepoints);
 
 impl Ready {
     /// Loads the programs, where that is possible, that report these processes and all that they fork, or all
-    /// of the machine; `with_files`: also the open files of processes, where that is possible
-    /// ([`Feed::reports_files`]).
-    pub(crate) fn load(processes: Option<TracedPids>, with_files: bool) -> Option<Ready> {
-        let all = with_files.then(|| Tracepoints::load(processes.clone(), true).ok());
-        let lifetimes = || Tracepoints::load(processes, false).ok();
+    /// of the machine; more than lifetimes where that is possible ([`Feed::reports_files`]).
+    pub(crate) fn load(processes: Option<TracedPids>, reported: Reported) -> Option<Ready> {
+        let all = (reported > Reported::Lifetimes)
+            .then(|| Tracepoints::load(processes.clone(), reported).ok());
+        let lifetimes = || Tracepoints::load(processes, Reported::Lifetimes).ok();
         all.flatten().or_else(lifetimes).map(Ready)
     }
 

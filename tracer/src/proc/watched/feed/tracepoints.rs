@@ -29,6 +29,7 @@ pub(crate) struct TracepointFeed {
     taskstats: Option<Taskstats>,
     peaks: HashMap<u32, u64>,
     dropped: u64,
+    dropped_calls: u64,
 }
 
 /// Number of reads in which an exit is awaited that must come, and the pause between them.
@@ -63,6 +64,7 @@ impl TracepointFeed {
             taskstats: Taskstats::open().ok(),
             peaks: HashMap::new(),
             dropped: 0,
+            dropped_calls: 0,
         }
     }
 
@@ -231,6 +233,9 @@ impl TracepointFeed {
         let dropped = self.tracepoints.dropped();
         let new = dropped - std::mem::replace(&mut self.dropped, dropped);
         table.recorder.lost(Loss::EventsDropped, new);
+        let calls = self.tracepoints.dropped_calls();
+        let new_calls = calls - std::mem::replace(&mut self.dropped_calls, calls);
+        table.recorder.lost(Loss::CallsDropped, new_calls);
         new > 0
     }
 }
