@@ -45,10 +45,10 @@ pub(crate) struct Args {
     /// As root, / stands for all directories below it but those of the kernel and /run.
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// Mount nothing: opens, renames and removals are recorded for all files, and no other file call
+    /// Mount nothing, as root does anyway: for other users opens, renames and removals are recorded for all
+    /// files, and no other file call
     ///
-    /// With --layer kernel every read and write, too. The command uses the directories themselves, and calls
-    /// on files cost it less. Not recorded are attributes, listings, locks and mappings.
+    /// The command uses the directories themselves, and calls on files cost it less.
     #[arg(long, conflicts_with_all = ["directories", "include", "exclude", "fidelity", "stat", "transport"])]
     no_mount: bool,
     #[command(flatten)]
@@ -82,16 +82,16 @@ pub(crate) struct Args {
     /// directories are not seen. This is also what happens by itself where ptrace is not allowed.
     #[arg(long, overrides_with_all = ["ptrace", "no_ptrace"])]
     no_ptrace: bool,
-    /// Source of reads and writes: FUSE, or tracepoints while the kernel serves the data by itself
-    /// (experimental; root)
+    /// Source of file calls: eBPF programs (kernel; root), or a mount over the traced directories (fuse)
     ///
-    /// Both give the same rows; kernel costs less if much is read and written in small calls. auto is fuse
-    /// for now.
+    /// With kernel nothing is mounted, and calls on files outside of the traced directories are recorded, too;
+    /// docs/kernel-layer.md compares the two. auto is kernel where the kernel allows it, and fuse elsewhere and
+    /// with options that only a mount can heed.
     #[arg(long, value_enum, default_value_t = LayerChoice::Auto)]
     layer: LayerChoice,
     /// Size of the ring of each CPU for records of calls, KiB: more where losses count calls_dropped
     ///
-    /// From 64 to 1048576; with --layer kernel. [default: 8192, or less where memory is short]
+    /// From 64 to 1048576. [default: 8192, or less where memory is short]
     #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     ring: Option<u32>,
     /// Calls that have rows of their own

@@ -1,6 +1,7 @@
 //! A log of strace as an independent observation. It is read without any code of flowtrace but the quoting of
 //! arguments.
 
+pub(crate) mod acts;
 pub(crate) mod data;
 mod text;
 

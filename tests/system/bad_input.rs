@@ -104,10 +104,10 @@ fn existing_output_is_kept_unless_forced() {
     let beside = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let beside: Vec<String> = beside.filter(|name| name.contains("trace.db")).collect();
     assert_eq!(beside, ["trace.db"]);
-    // The command sees no file of the trace, new or old.
+    // In a mount the command sees no file of the trace, new or old.
     for _ in 0..3 {
         let mut run = run_in(&work, &work.join("within.db"));
-        let listed = finish(run.args(["--force", "--", "ls", "-A"])).expect(0);
+        let listed = finish(run.args(["--force", "--layer", "fuse", "--", "ls", "-A"])).expect(0);
         assert_eq!(listed.stdout, b"broken\nran\n");
     }
 

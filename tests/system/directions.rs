@@ -169,7 +169,12 @@ fn seen(sockets: (&str, u16)) {
     const TRIES: usize = 3;
     for case in &CASES {
         let is_right = |_: &usize| {
-            let (ways, bytes) = trace_of(&Scratch::new(), case, &["--sample", "100"], sockets);
+            let (ways, bytes) = trace_of(
+                &Scratch::new(),
+                case,
+                &["--layer", "fuse", "--sample", "100"],
+                sockets,
+            );
             assert!(bytes.iter().all(|&bytes| bytes == (-1, 0)), "{bytes:?}");
             for way in ways.iter().filter(|way| !way.contains('?')) {
                 // Of two directions only one may have been seen.

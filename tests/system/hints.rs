@@ -61,7 +61,7 @@ fn data_outside_of_the_traced_directories_names_the_option() {
     let script = format!("sort {0}/in > {0}/out", data.display());
     let run = |options: &[&str]| {
         let mut run = run_in(&work, &scratch.join("trace.db"));
-        run.args(["--force"]).args(options);
+        run.args(["--force", "--layer", "fuse"]).args(options);
         finish(run.args(["--", "sh", "-c", &script])).expect(0);
         prints(&scratch, &["summary", "trace.db"])
     };

@@ -21,7 +21,6 @@ struct Run {
 
 const FUSE: &[&str] = &["--layer", "fuse"];
 const KERNEL: &[&str] = &["--layer", "kernel"];
-const UNMOUNTED: &[&str] = &["--layer", "kernel", "--no-mount"];
 
 /// Runs a command in a new directory, recorded in one way.
 fn run(scratch: &Scratch, way: &[&str], command: &[&str], prepare: fn(&Path)) -> Run {
@@ -65,44 +64,32 @@ fn rows(trace: &Trace) -> Vec<Row> {
     rows
 }
 
-/// Compares the rows of a run without mounts with those of a run with a mount. Two differences are allowed:
-/// only the mount knows the offset of appended data, and a mount is requested to copy no more than the file
-/// has.
+/// Compares the rows of a run by eBPF with those of a run with a mount. A mount is requested to copy no more than the
+/// file has.
 #[track_caller]
-fn agrees_as_far_as_recorded(unmounted: Vec<Row>, expected: &[Row]) {
+fn are_the_same(kernel: Vec<Row>, fuse: &[Row]) {
     const OP: usize = 1;
-    const OFFSET: usize = 3;
     const LENGTH: usize = 5;
-    let mut left = expected.to_vec();
-    let (appended, known): (Vec<Row>, Vec<Row>) = unmounted
-        .into_iter()
-        .partition(|row| row[OFFSET] == "unknown");
-    for row in known.iter().chain(&appended) {
-        let is_unknown = |column| match column {
-            OFFSET => row[OFFSET] == "unknown" && matches!(&*row[OP], "write" | "copy_to"),
-            LENGTH => row[OP].starts_with("copy_"),
-            _ => false,
-        };
+    let mut left = fuse.to_vec();
+    for row in kernel {
+        let is_unknown = |column| column == LENGTH && row[OP].starts_with("copy_");
         let is_same = |other: &Row| (0..row.len()).all(|at| row[at] == other[at] || is_unknown(at));
         let at = left.iter().position(is_same);
-        left.swap_remove(at.unwrap_or_else(|| panic!("only with nothing mounted: {row:?}")));
+        left.swap_remove(at.unwrap_or_else(|| panic!("only by eBPF: {row:?}")));
     }
-    assert!(left.is_empty(), "not seen with nothing mounted: {left:?}");
+    assert!(left.is_empty(), "only by FUSE: {left:?}");
 }
 
-/// Runs a command in every way and compares. There must be at least `least` rows.
+/// Runs a command in both ways and compares. There must be at least `least` rows.
 #[track_caller]
 fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
     if !need_fuse() || !need_kernel_layer() {
         return;
     }
     let scratch = Scratch::new();
-    let ways = [KERNEL, FUSE, UNMOUNTED];
-    let [kernel, fuse, unmounted] = ways.map(|way| run(&scratch, way, command, prepare));
+    let [kernel, fuse] = [KERNEL, FUSE].map(|way| run(&scratch, way, command, prepare));
     assert_eq!(kernel.finished.stdout, fuse.finished.stdout);
-    assert_eq!(unmounted.finished.stdout, fuse.finished.stdout);
-    let [kernel, fuse, unmounted] =
-        [kernel, fuse, unmounted].map(|run| Trace::open_complete(&run.path));
+    let [kernel, fuse] = [kernel, fuse].map(|run| Trace::open_complete(&run.path));
     let layer: String = kernel.one("SELECT file_layer FROM runs");
     assert_eq!(layer, "kernel");
     let (seen, expected) = (rows(&kernel), rows(&fuse));
@@ -111,15 +98,11 @@ fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
         "only {} rows to compare",
         expected.len()
     );
-    for (one, other) in seen.iter().zip(&expected) {
-        assert!(one == other, "kernel: {one:?}\n  fuse: {other:?}");
-    }
-    assert_eq!(seen.len(), expected.len());
-    // Opens and closes come from the same source.
-    let count = "SELECT op, COUNT(*) FROM calls WHERE op IN ('open', 'create', 'flush', 'release')
-                 GROUP BY op";
-    assert_eq!(kernel.rows(count), fuse.rows(count));
-    agrees_as_far_as_recorded(rows(&unmounted), &expected);
+    are_the_same(seen, &expected);
+    let changes = "SELECT c.op, COUNT(*) FROM calls AS c JOIN operations AS o ON o.op = c.op
+                   WHERE (o.class = 'namespace' OR c.op = 'create') AND c.result >= 0 AND c.path LIKE '%/job/%'
+                   GROUP BY 1";
+    assert_eq!(kernel.rows(changes), fuse.rows(changes));
 }
 
 #[test]
@@ -284,7 +267,13 @@ impl Storm<'_> {
         let dropped = lost("calls_dropped");
         let made = processes * (reads + 1);
         eprintln!("{made} calls in {took:?}: {rows} rows, {dropped} dropped");
-        assert_eq!(rows + dropped, made, "{rows} rows and {dropped} dropped");
+        // The same rings have other calls of these processes, too, such as closes.
+        let others = if dropped > 0 { 100 * processes } else { 0 };
+        let counted = made..=made + others;
+        assert!(
+            counted.contains(&(rows + dropped)),
+            "{rows} rows and {dropped} dropped"
+        );
         let wrong = trace.rows(&format!(
             "SELECT * FROM calls WHERE op = 'read' AND {inside}
              AND (result <> 1 OR length <> 1 OR offset >= 4096) LIMIT 5"

@@ -82,14 +82,19 @@ fn everything_but_the_end_is_there() {
         let life = Duration::from_millis(200 + u64::from(seed >> 16) % 1300);
 
         let scratch = Scratch::new();
-        let path = scratch.join("trace.db");
-        let mut command = run_in(&scratch.dir("job"), &path);
+        let (job, path) = (scratch.dir("job"), scratch.join("trace.db"));
+        // Without options root has no mount.
+        let layer = ["auto", "fuse"][round as usize % 2];
+        let mut command = run_in(&job, &path);
+        command.args(["--layer", layer]);
         let running = start(command.args(["--", "bash", "-c", MARKERS]));
         running.wait_for_output("m.");
         std::thread::sleep(life);
         running.signal(Signal::SIGKILL);
         let killed = uptime();
-        // The filesystem ends with the tracer, so the workload ends, and its output with it.
+        // A mount ends with the tracer, so the workload ends, and its output with it. Without one it goes on, until
+        // it can make no more files.
+        fs::remove_dir_all(&job).unwrap();
         let finished = running.wait(Duration::from_secs(180)).expect(128 + 9);
 
         checked += check_markers(&path, &finished.stdout_text(), killed)
@@ -109,7 +114,8 @@ fn a_cut_trace_can_be_summarised() {
     }
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
-    let mut command = run_in(&scratch.dir("job"), &path);
+    let job = scratch.dir("job");
+    let mut command = run_in(&job, &path);
     let running = start(command.args(["--", "bash", "-c", MARKERS]));
     running.wait_for_output("m.");
     wait_for("the first commit", PATIENCE, || {
@@ -118,6 +124,7 @@ fn a_cut_trace_can_be_summarised() {
         (calls > 0).then_some(())
     });
     running.signal(Signal::SIGKILL);
+    fs::remove_dir_all(&job).unwrap();
     running.wait(Duration::from_secs(180)).expect(137);
     for command in ["summary", "tree", "dag"] {
         let mut reader = std::process::Command::new(crate::support::FLOWTRACE);
@@ -209,6 +216,7 @@ fn nothing_of_a_killed_run_hangs() {
     let scratch = Scratch::new();
     let job = scratch.dir("job");
     let mut command = run_in(&job, &scratch.join("trace.db"));
+    command.args(["--layer", "fuse"]);
     let running = start(command.args(["--", "bash", "-c", HOLDER]));
     running.wait_for_output("ready");
     running.signal(Signal::SIGKILL);
@@ -232,11 +240,11 @@ fn a_workflow_without_mounts_and_ptrace_goes_on() {
         return;
     }
     let kernel: &[&[&str]] = match need_kernel_layer() {
-        true => &[&["--no-mount", "--layer", "kernel"]],
+        true => &[&["--layer", "kernel"]],
         false => &[],
     };
     let modes: [&[&str]; 3] = [
-        &["--no-mount"],
+        &[],
         &["--no-mount", "--no-ptrace"],
         &["--no-mount", "--no-ptrace", "--no-topology"],
     ];
@@ -270,16 +278,12 @@ fn a_workflow_with_mounts_or_ptrace_ends() {
     if !need_fuse() {
         return;
     }
-    let modes: [&[&str]; 4] = [
-        &[],
-        &["--layer", "kernel"],
+    let modes: [&[&str]; 3] = [
+        &["--layer", "fuse"],
         &["--ptrace"],
         &["--no-mount", "--ptrace"],
     ];
     for options in modes {
-        if options.contains(&"kernel") && !(need_root() && need_kernel_layer()) {
-            continue;
-        }
         let scratch = Scratch::new();
         let command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
         assert_eq!(
@@ -330,6 +334,7 @@ fn a_process_with_a_reused_pid_of_a_killed_run_lives_on() {
     let go = scratch.join("go");
     finish(Command::new("mkfifo").arg(&go)).expect(0);
     let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+    command.args(["--layer", "fuse"]);
     let running = start(command.args(["--", "sh", "-c", SCRIPT]).arg(&go));
     running.wait_for_output("begun");
     running.signal(Signal::SIGSTOP);
@@ -385,6 +390,7 @@ END";
             .args(["-c", "exec \"$@\" > out", "sh"])
             .arg(run.get_program())
             .args(run.get_args())
+            .args(["--layer", "fuse"])
             .args(following)
             .args(["--", "sh", "-c"])
             .arg(format!("stat -c %d .; {script}"));

@@ -33,6 +33,7 @@ mod many_hosts;
 mod memory;
 mod montage;
 mod mount;
+mod names_equal_strace;
 mod nested;
 mod own_behaviour;
 mod redirections;

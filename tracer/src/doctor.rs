@@ -48,7 +48,7 @@ pub fn examine() -> Vec<Check> {
         announcements(),
         costs(),
         exact_mappings(),
-        tracepoints(),
+        calls_by_ebpf(),
         packets(),
         namespaces_of_others(),
         io_uring(),
@@ -237,28 +237,20 @@ fn works_or_limits(
     }
 }
 
-fn tracepoints() -> Check {
-    const WHAT: &str = "reads and writes by tracepoints (--layer kernel)";
-    match kernel::try_tracepoints() {
-        Ok(how) if exact_mappings().verdict == Verdict::Works => check(
+fn calls_by_ebpf() -> Check {
+    const WHAT: &str = "calls on files by eBPF (--layer kernel)";
+    match kernel::try_calls() {
+        Ok(()) => check(
             WHAT,
             Verdict::Works,
-            format!("{how}, and data served by the kernel itself"),
+            "run uses it, and mounts nothing",
             None,
-        ),
-        Ok(how) => check(
-            WHAT,
-            Verdict::Limited,
-            format!("{how}, but no FUSE passthrough"),
-            Some("Linux 6.9 and root; without it reads and writes go through FUSE, as exact"),
         ),
         Err(error) => check(
             WHAT,
             Verdict::Limited,
             error.to_string(),
-            Some(
-                "root, and a kernel with tracepoints; without it reads and writes go through FUSE, as exact",
-            ),
+            Some("root, Linux 6.9 with BTF; without it file calls go through FUSE, as exact"),
         ),
     }
 }

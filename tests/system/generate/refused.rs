@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{inputs, traced};
 use crate::support::process::finish;
-use crate::support::{FLOWTRACE, Scratch, need_fuse, need_kernel_layer, run_in};
+use crate::support::{FLOWTRACE, Scratch, need_fuse, run_in};
 
 /// A step with files above the root is refused, because its run in a copy would change the files of the
 /// original.
@@ -144,16 +144,6 @@ fn traces_without_some_of_the_files_are_refused() {
         assert_eq!(code, 2, "{errors}");
         assert!(errors.contains(reason), "{errors}");
     }
-    if !need_kernel_layer() {
-        return;
-    }
-    let options = ["--layer", "kernel", "--no-mount"];
-    let Some(traced) = traced(script, &options, &["bash", "script"]) else {
-        return;
-    };
-    let (code, errors) = traced.generate("make", &[]);
-    assert_eq!(code, 2, "{errors}");
-    assert!(errors.contains("nothing was mounted"), "{errors}");
 }
 
 /// A step whose arguments are not all in the trace cannot be run again.

@@ -25,7 +25,7 @@ fn line<'a>(makefile: &'a str, target: &str) -> &'a str {
 fn what_is_done_to_the_names_of_files_elsewhere_keeps_its_order() {
     let elsewhere = Scratch::new();
     let script = tool_at(&elsewhere.dir("o"));
-    let Some(traced) = traced(&script, &[], &["bash", "script"]) else {
+    let Some(traced) = traced(&script, &["--layer", "fuse"], &["bash", "script"]) else {
         return;
     };
     let (code, errors) = traced.generate("make", &[]);

@@ -1,15 +1,14 @@
-//! The kernel layer: the kernel serves the data of traced files itself (FUSE passthrough), and tracepoints
-//! report the calls that moved it, with no stop and no copy through this process.
+//! The kernel layer: eBPF programs record the calls on open files, pipes and sockets, with no stop, and the states of
+//! threads. Nothing is mounted. Calls on names are recorded with the processes ([`crate::proc::unmounted`]).
 //!
 //! ```text
-//! rings, one for each CPU ----decode--> samples --+
-//! processes, files (feed) ------------- changes --+--by time--+-> calls: rows of files, sums of channels
-//! FUSE opens (opens) -------------------- notes --+           +-> waits: running, runnable, blocked
+//! rings, one for each CPU ----decode--> samples --+--by time--+-> calls: rows of files, sums of channels
+//! processes, files (feed) ------------- changes --+           +-> waits: running, runnable, blocked
 //! ```
 //!
 //! [`programs`] talks to the kernel. [`merge`] puts the samples of all CPUs in the order of time. [`calls`] joins
 //! entries and returns; an entry names the file that the call uses. [`waits`] derives the state of each thread at
-//! any time from the records of the scheduler. Opens, closes and names are still recorded by FUSE.
+//! any time from the records of the scheduler.
 
 mod by_id;
 mod calls;
@@ -34,11 +33,10 @@ use std::io;
 
 use crate::bpf::traced_pids::TracedPids;
 
-/// The way in which this process can record calls by tracepoints here, found by trying it on itself.
+/// Tries on this process to record calls by eBPF programs.
 ///
 /// # Errors
-/// The reason why it cannot.
-pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
-    CallSource::open(&TracedPids::below(std::process::id())?, Some(0))?;
-    Ok("tracepoints, read by eBPF programs")
+/// The reason why they cannot be recorded.
+pub(crate) fn try_calls() -> io::Result<()> {
+    CallSource::open(&TracedPids::below(std::process::id())?, Some(0)).map(drop)
 }

@@ -10,7 +10,7 @@ use flowtrace_schema::{FileLayer, Record, Recorder, Text, TracedDirectory};
 use super::recording::RUN;
 use super::{Error, Result, nested};
 use crate::fs::Permission;
-use crate::mounting::{self, NewMount};
+use crate::mounting::{self, Mount, NewMount};
 
 /// Filesystems without files of a workflow, on which a mount could not work.
 const KERNEL_FILESYSTEMS: &[&str] = &[
@@ -61,11 +61,8 @@ impl Directory {
                     view: (!is_in_a_run).then(|| mount.point.clone()),
                 });
             }
-            if KERNEL_FILESYSTEMS.contains(&mount.kind.as_str()) {
-                return Err(fail(format!(
-                    "it is on {}, which has no files of a workflow",
-                    mount.kind
-                )));
+            if let Some(reason) = no_files(mount) {
+                return Err(fail(reason));
             }
         }
         let mode = file.metadata().map_err(|e| fail(e.to_string()))?.mode();
@@ -95,35 +92,55 @@ impl Directory {
 
 /// A traced directory that nothing is mounted over.
 #[derive(Debug)]
-pub(super) struct TracedPath(PathBuf);
+pub(super) struct TracedPath {
+    /// Absolute path without symbolic links.
+    path: PathBuf,
+    /// Type of its filesystem, if known.
+    filesystem: Option<String>,
+}
 
 impl TracedPath {
-    /// Checks `path`.
+    /// Checks that `path` can be traced.
     pub(super) fn of(path: &Path) -> Result<TracedPath> {
-        let fail = |error: io::Error| Error::Directory {
+        let fail = |reason: String| Error::Directory {
             path: path.to_owned(),
-            reason: error.to_string(),
+            reason,
         };
-        let absolute = path.canonicalize().map_err(fail)?;
-        match absolute.is_dir() {
-            true => Ok(TracedPath(absolute)),
-            false => Err(fail(io::Error::from(io::ErrorKind::NotADirectory))),
+        let absolute = path.canonicalize().map_err(|e| fail(e.to_string()))?;
+        if !absolute.is_dir() {
+            return Err(fail("it is no directory".into()));
         }
+        let mount = mounting::mount_of(&absolute).ok().flatten();
+        if let Some(mount) = &mount
+            && let Some(reason) = no_files(mount)
+        {
+            return Err(fail(reason));
+        }
+        Ok(TracedPath {
+            path: absolute,
+            filesystem: mount.map(|mount| mount.kind),
+        })
     }
 
     /// Records that the directory is traced.
     pub(super) fn record(&self, recorder: &Recorder) {
-        let mount = mounting::mount_of(&self.0).ok().flatten();
         recorder.record(Record::TracedDirectory(Box::new(TracedDirectory {
             run: RUN,
-            path: Text::from(self.0.as_path()),
+            path: Text::from(self.path.as_path()),
             source: None,
             file_layer: FileLayer::Kernel,
             fuse_flags: None,
             attribute_ttl_ns: 0,
-            filesystem: mount.map(|mount| mount.kind),
+            filesystem: self.filesystem.clone(),
         })));
     }
+}
+
+/// The reason why a mount has no files of a workflow, if it has none.
+fn no_files(mount: &Mount) -> Option<String> {
+    let kind = &mount.kind;
+    let is_kernels = KERNEL_FILESYSTEMS.contains(&kind.as_str());
+    is_kernels.then(|| format!("it is on {kind}, which has no files of a workflow"))
 }
 
 /// Opens directories; `/` stands for all directories below it. One mount covers directories inside of another

@@ -72,7 +72,7 @@ fn run_by(options: &RunOptions, layer: Layer, notify: &mut dyn FnMut(Notice)) ->
     }
     if layer == Layer::Kernel && !options.bare && !geteuid().is_root() {
         // Before anything is made or replaced, because this is mostly refused.
-        kernel::try_tracepoints().map_err(|error| Error::KernelLayer(error.to_string()))?;
+        kernel::try_calls().map_err(|error| Error::KernelLayer(error.to_string()))?;
     }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     let asked = match options.directories.as_slice() {

@@ -103,13 +103,11 @@ impl Tracepoints {
             with_files,
             with_directories: with_all,
             arguments_max: MOST_ARGUMENTS as u32 + 1,
-            // The C library opens directories for the program.
-            change_flags: CHANGES
-                | if with_all {
-                    libc::O_DIRECTORY as u32
-                } else {
-                    0
-                },
+            // The C library opens directories for the program, and files to change their modes.
+            change_flags: match with_all {
+                true => CHANGES | (libc::O_DIRECTORY | libc::O_PATH) as u32,
+                false => CHANGES,
+            },
         };
         let (config, reports) = (config.bytes(), calls::reports(with_all));
         let (names, opens) = (calls::system_names(), calls::library_opens());

@@ -62,6 +62,51 @@ impl UnmountedFiles {
         });
     }
 
+    /// Records the links that led from a name to a file with this path.
+    pub(super) fn follow_links(&mut self, tracee: Tracee, named: &Path, path: &Path, now: u64) {
+        if named == path {
+            return;
+        }
+        let mut through: Vec<&Path> = named.ancestors().collect();
+        // The root is no link.
+        through.pop();
+        for name in through.into_iter().rev() {
+            let Some(link) = self.link(name, now) else {
+                continue;
+            };
+            let length = self.known.last_seen(link).map_or(0, |(_, size)| size);
+            self.ring.push(Call {
+                start_ns: now,
+                duration_ns: 0,
+                upid: Some(tracee.upid),
+                tid: (tracee.tid != tracee.pid).then_some(Tid(tracee.tid)),
+                op: Op::Readlink,
+                file: Some(link),
+                offset: None,
+                length: None,
+                flags: None,
+                result: length.cast_signed(),
+                fidelity: Fidelity::Exact,
+            });
+        }
+    }
+
+    /// The symbolic link of this name, if it is one of the run.
+    fn link(&mut self, name: &Path, now: u64) -> Option<FileId> {
+        if let Some(file) = self.known.named(name) {
+            return (self.known.kind(file) == Some(FileKind::Symlink)).then_some(file);
+        }
+        if is_system_path(name.as_os_str().as_bytes()) {
+            return None;
+        }
+        match near::at(name) {
+            Found::Is(there) if there.attributes.kind() == FileKind::Symlink => {
+                Some(self.enter(&there.attributes, name, now))
+            }
+            _ => None,
+        }
+    }
+
     /// The file that a call was about.
     fn subject(&mut self, named: &Named<'_>, now: u64) -> Option<FileId> {
         let Named { called, op, .. } = named;

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
+use super::paths::without_dots;
 use super::{Open, Tracee, UnmountedFiles};
 use crate::stat::Attributes;
 
@@ -43,6 +44,9 @@ impl UnmountedFiles {
         if let Some(file) = file {
             self.known.is(&reported, file);
             self.report(reported.inode(), file, now);
+            if let Some(named) = &called.names[0] {
+                self.follow_links(tracee, &without_dots(named), path, now);
+            }
         }
     }
 

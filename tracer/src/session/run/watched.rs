@@ -216,7 +216,7 @@ impl Run<'_> {
         self.conclude(started, served, end)
     }
 
-    /// Begins to record reads and writes by tracepoints.
+    /// Begins to record calls by eBPF programs.
     fn kernel_layer(
         &self,
         recording: &Recording,
