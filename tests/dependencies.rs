@@ -52,7 +52,7 @@ fn dependencies_keep_the_rules() {
             let source = Path::new(source.trim_end_matches(')'));
             assert!(source.starts_with(root), "{package} is not of crates.io");
             let manifest = fs::read_to_string(source.join("Cargo.toml")).unwrap();
-            assert!(!manifest.contains("\"*\""), "{package} has a wildcard");
+            assert!(!manifest.contains("= \"*\""), "{package} has a wildcard");
         }
     }
 }
