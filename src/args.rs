@@ -8,9 +8,17 @@ use crate::commands::{
     report, resources, run, stats, summary, tree, unmount, waits,
 };
 
+/// The version, and what `build.rs` knows of this build.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("FLOWTRACE_BUILD"),
+    ")"
+);
+
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version = VERSION, arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
