@@ -346,7 +346,7 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     };
     let directories = match traced.as_slice() {
         [] => "no file calls".into(),
-        [one, ..] if one.file_layer == "kernel" => format!("{calls} (nothing mounted)"),
+        [one, ..] if one.file_layer == "kernel" => calls.into(),
         [one] => format!(
             "{calls} under {} ({})",
             units::plain(&one.path),
@@ -368,8 +368,8 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     let processes = match facts.process_layer.as_str() {
         "ptrace" if facts.is_incomplete => "processes (ptrace)",
         "ptrace" => "every process (ptrace)",
-        "ebpf" if facts.is_incomplete => "processes (eBPF)",
-        "ebpf" => "every process, reported by the kernel (eBPF)",
+        "ebpf" if facts.is_incomplete => "processes, recorded by eBPF",
+        "ebpf" => "every process, recorded by eBPF",
         "tracepoints" if facts.is_incomplete => "processes (tracepoints)",
         "tracepoints" => "every process, reported by the kernel (tracepoints)",
         "connector" => "every process announced by the kernel (proc connector)",

@@ -29,6 +29,10 @@ fn wanted(lock: &abi::LkIn) -> Result<Lock> {
         libc::F_UNLCK => None,
         _ => return Err(Errno::EINVAL),
     };
+    // The kernel sends no such range; everything behind this depends on it.
+    if lock.start > lock.end {
+        return Err(Errno::EINVAL);
+    }
     Ok(Lock {
         owner: lock.owner,
         fh: lock.fh,
@@ -200,5 +204,22 @@ impl Adapter {
             self.log.end(waiting.started, waiting.event, done(&result));
             waiting.reply.done(result);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_that_ends_before_it_begins_is_refused() {
+        let lock = abi::LkIn {
+            kind: libc::F_RDLCK,
+            start: 2,
+            end: 1,
+            ..zerocopy::FromZeros::new_zeroed()
+        };
+        assert_eq!(wanted(&lock).err(), Some(Errno::EINVAL));
+        assert!(wanted(&abi::LkIn { end: 2, ..lock }).is_ok());
     }
 }
