@@ -89,7 +89,7 @@ fn flowtrace_is_given_up_first_where_the_workflow_goes_on() {
         return;
     }
     let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-    for (options, recorder) in [(&["--no-mount"][..], "1000\n"), (&[], &*own)] {
+    for (options, recorder) in [(&[][..], "1000\n"), (&["--layer", "fuse"], &*own)] {
         let scratch = Scratch::new();
         let mut run = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
         let script = "cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj";
