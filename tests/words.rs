@@ -1,10 +1,18 @@
-//! Names, comments and documentation use the terms of docs/glossary.md.
+//! Names, comments and documentation use the terms of docs/glossary.md, and links of the documentation lead
+//! somewhere.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const GLOSSARY: &str = "docs/glossary.md";
+/// Documentation beside `docs`.
+const TOP: [&str; 4] = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+];
 /// The words themselves, and data.
 const NOT_READ: [&str; 3] = [GLOSSARY, "docs/montage", "tests/words.rs"];
 
@@ -99,7 +107,7 @@ fn words_of_earlier_versions_are_not_used() {
             &mut all,
         );
     }
-    all.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|file| root().join(file)));
+    all.extend(TOP.map(|file| root().join(file)));
     let mut found = BTreeSet::new();
     for path in all {
         let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
@@ -127,6 +135,83 @@ fn words_of_earlier_versions_are_not_used() {
         "words that {GLOSSARY} refuses, with what to say instead:\n{}",
         found.into_iter().collect::<Vec<_>>().join("\n")
     );
+}
+
+/// The lines of a Markdown file outside of code blocks.
+fn prose(text: &str) -> Vec<&str> {
+    let mut in_code = false;
+    let mut all = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            all.push(line);
+        }
+    }
+    all
+}
+
+/// The anchors that forges make of the headings of a Markdown file.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).into_iter().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let heading = line.trim_start_matches('#').trim().to_lowercase();
+            heading
+                .chars()
+                .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter))
+                .map(|letter| if letter == ' ' { '-' } else { letter })
+                .collect()
+        })
+        .collect()
+}
+
+/// The targets of the links of a Markdown file, without those in code.
+fn links(text: &str) -> Vec<String> {
+    let prose = prose(text).join("\n");
+    let without_code: String = prose.split('`').step_by(2).collect();
+    let targets = without_code.split("](").skip(1);
+    targets
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target.to_owned())
+        .collect()
+}
+
+#[test]
+fn relative_links_lead_somewhere() {
+    let mut all = Vec::new();
+    files(&root().join("docs"), &["md"], &mut all);
+    files(&root().join("examples"), &["md"], &mut all);
+    all.extend(TOP.map(|file| root().join(file)));
+    let mut broken = BTreeSet::new();
+    for path in all {
+        let text = fs::read_to_string(&path).unwrap();
+        for link in links(&text) {
+            if link.contains(':') {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => path.clone(),
+                _ => path.parent().unwrap().join(file),
+            };
+            let is_found = match anchor {
+                "" => target.exists(),
+                _ => fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)),
+            };
+            if !is_found {
+                broken.insert(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere: {broken:#?}");
+}
+
+#[test]
+fn links_are_found() {
+    let text = "# One `two`: three-four\nsee [a](b.md#c), `[x](y)`\n```\n[d](e)\n```\n[f\ng](h)\n";
+    assert_eq!(links(text), ["b.md#c", "h"]);
+    assert_eq!(anchors(text), ["one-two-three-four".to_owned()].into());
 }
 
 #[test]
