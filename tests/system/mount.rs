@@ -227,7 +227,7 @@ fn the_mount_of_a_run_is_not_unmounted_from_inside() {
     if !need_fuse() {
         return;
     }
-    for options in [&[][..], &["--no-ptrace"]] {
+    for options in [&["--layer", "fuse"][..], &["--no-ptrace"]] {
         let scratch = Scratch::new();
         let work = scratch.dir("work");
         scratch.dir("point");

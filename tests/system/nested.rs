@@ -31,7 +31,7 @@ fn nested(outer: &[&str], inner: &[&str], scratch: &Scratch) -> Finished {
 fn modes() -> Vec<&'static [&'static str]> {
     let mut modes: Vec<&[&str]> = vec![
         &[],
-        &["--no-mount"],
+        &["--layer", "fuse"],
         &["--ptrace"],
         &["--no-mount", "--ptrace"],
     ];
@@ -39,10 +39,7 @@ fn modes() -> Vec<&'static [&'static str]> {
         modes.push(&["--no-ptrace"]);
     }
     if need_kernel_layer() {
-        modes.extend([
-            &["--layer", "kernel"] as &[_],
-            &["--no-mount", "--layer", "kernel"],
-        ]);
+        modes.push(&["--layer", "kernel"]);
     }
     modes
 }
@@ -85,8 +82,9 @@ fn an_inner_run_reports_that_it_mounts_nothing_twice() {
     }
     let scratch = Scratch::new();
     let trace = scratch.join("inner.db");
-    let options = ["--no-summary", "-o", trace.to_str().expect("a plain path")];
-    let finished = nested(&[], &options, &scratch);
+    let trace = trace.to_str().expect("a plain path");
+    let options = ["--no-summary", "--layer", "fuse", "-o", trace];
+    let finished = nested(&["--layer", "fuse"], &options, &scratch);
     assert_eq!(finished.stdout_text(), PRINTED);
     let notices: Vec<&str> = finished.stderr.lines().collect();
     let said = |notice: &&str| notice.contains("no second mount is made");
@@ -103,7 +101,7 @@ fn the_trace_of_the_outer_run_is_not_replaced() {
     if !need_fuse() {
         return;
     }
-    for outer in [&[] as &[_], &["--no-mount"], &["--ptrace"]] {
+    for outer in [&[] as &[_], &["--layer", "fuse"], &["--ptrace"]] {
         for force in [&[] as &[&str], &["--force"]] {
             let scratch = Scratch::new();
             let trace = scratch.join("outer/work/trace.db");
@@ -161,7 +159,9 @@ fn a_run_in_a_mount_works() {
     };
     let trace = mounted.trace.with_file_name("run.db");
     let mut command = Command::new(FLOWTRACE);
-    command.args(["run", "--no-summary", "-o"]).arg(&trace);
+    command
+        .args(["run", "--no-summary", "--layer", "fuse", "-o"])
+        .arg(&trace);
     command.args(["--", "sh", "-c", "echo result > made; cat made"]);
     let finished = finish(command.current_dir(&mounted.point)).expect(0);
     assert_eq!(finished.stdout_text(), "result\n");

@@ -152,7 +152,9 @@ fn two_directories_are_one_trace() {
     let (one, other) = (scratch.dir("one"), scratch.dir("other"));
     let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
     let script = "echo x > ../one/a; cp ../one/a ../other/b; cat ../other/b > outside";
-    command.args(["--dir", "../one", "--dir"]).arg(&other);
+    command
+        .args(["--layer", "fuse", "--dir", "../one", "--dir"])
+        .arg(&other);
     command.args(["--", "sh", "-c", script]);
     finish(&mut command).expect(0);
     let trace = Trace::open_complete(&scratch.join("trace.db"));

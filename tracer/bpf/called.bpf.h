@@ -353,7 +353,7 @@ int BPF_PROG(called, struct pt_regs *regs, long result)
 	case RETURNED:
 		if (!get_descriptor(s, shape == RETURNED ? result : a[0]))
 			return 0;
-		/* It tells which links led to the file. */
+		/* The links that led to the file follow from it. */
 		if (report->name != NO_ARGUMENT)
 			get_names(s, report, a, true);
 		break;

@@ -70,7 +70,7 @@ fn the_workflow_is_killed() {
 #[test]
 fn flowtrace_is_killed() {
     let Some(stage) = Stage::new() else { return };
-    let mut command = stage.run(&[]);
+    let mut command = stage.run(&["--layer", "fuse"]);
     let script = "$0 stop-child & $0 daemonize 100000 & while :; do $0 exit 0; done";
     // A name of its own, which distinguishes it from the programs of other tests.
     let program = stage.scratch.join("killed-with-flowtrace");

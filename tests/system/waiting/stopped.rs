@@ -8,10 +8,10 @@ fn every_analysis_names_the_time_in_which_a_command_was_stopped() {
     if !need_fuse() || !need_program("perl") {
         return;
     }
-    let run = Traced::shell(
-        r#"perl -e 'kill "STOP", $$' & stopped=$!
-           sleep 3; kill -CONT $stopped; wait"#,
-    );
+    // By samples: the scheduler's events name the shell that continues it, and the sleep that the shell waits for.
+    let script = r#"perl -e 'kill "STOP", $$' & stopped=$!
+           sleep 3; kill -CONT $stopped; wait"#;
+    let run = Traced::by("fuse", "bash", &["-c", script]);
     let asks = |arguments: &[&str]| {
         let arguments = [arguments, &["trace.db"]].concat();
         prints(&run.scratch, &arguments)

@@ -1,9 +1,11 @@
-//! Files outside the traced directories, which are known by their opens.
+//! Files outside the traced directories, which are known by their opens where a directory is mounted.
 
 use std::collections::HashSet;
 
 use super::traced;
 use crate::support::{PYTHON, need_kernel_layer, need_python, need_root, prints, skip};
+
+const MOUNTED: [&str; 2] = ["--layer", "fuse"];
 
 /// Runs `script`, in which `$O` is a directory outside.
 fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::TempDir, String)> {
@@ -11,7 +13,10 @@ fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::T
     let path = directory.path().canonicalize().unwrap();
     let path = path.display().to_string();
     let script = format!("O={path}; {script}");
-    let run = traced(options, &["sh", "-ec", &script])?;
+    let is_given = options.contains(&"--layer");
+    let mounted = MOUNTED.iter().copied().filter(|_| !is_given);
+    let options: Vec<&str> = options.iter().copied().chain(mounted).collect();
+    let run = traced(&options, &["sh", "-ec", &script])?;
     Some((run, directory, path))
 }
 
@@ -30,10 +35,7 @@ for n in range(1, 101):
         file.write(bytes(n))
         print(path, os.fstat(file.fileno()).st_ino, n)
     os.unlink(path)";
-    for options in [
-        &["--layer", "kernel"][..],
-        &["--layer", "kernel", "--no-mount"],
-    ] {
+    for options in [&["--layer", "kernel"][..]] {
         let command = format!("{PYTHON} -c \"{script}\" $O");
         let Some((run, _guard, directory)) = outside(options, &command) else {
             return;
@@ -267,7 +269,7 @@ fn what_the_workflow_mounts_is_seen_by_its_opens() {
         "mkdir m; unshare -m sh -ec 'mount -t tmpfs t m; echo x > m/in; cat m/in > copy'",
         "mkdir m; mount -t tmpfs t m; echo x > m/in; cat m/in > copy; mount -o remount,ro m; umount m",
     ] {
-        let Some(run) = traced(&[], &["sh", "-ec", script]) else {
+        let Some(run) = traced(&MOUNTED, &["sh", "-ec", script]) else {
             return;
         };
         let opened =

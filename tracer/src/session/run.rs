@@ -1,9 +1,11 @@
 //! `flowtrace run`: trace one command from its start to the end of its last process.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use flowtrace_schema::Loss;
+use flowtrace_schema::{Loss, is_system_path};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::geteuid;
 
@@ -57,8 +59,14 @@ fn may_be_by_kernel(options: &RunOptions) -> bool {
     // A launcher starts many flowtraces, and the programs of each one would run for the calls of all. eBPF programs do
     // not report refused connections.
     let wants_other = options.launch.is_some() || options.net.is_some() || options.detach;
+    // Of files of the machine only a mount shows every call.
+    let is_of_machine = |directory: &PathBuf| {
+        let path = directory.canonicalize().unwrap_or_default().join("");
+        path == Path::new("/") || is_system_path(path.as_os_str().as_bytes())
+    };
     geteuid().is_root()
         && options.following == Following::Best
+        && !options.directories.iter().any(is_of_machine)
         && !(wants_less || wants_other || options.seeing.needs_mount())
         && crate::linux::in_first_pid_namespace().is_ok()
 }

@@ -258,7 +258,7 @@ fn op_of(called: &Called, by: &ByName) -> Op {
     }
 }
 
-/// The attributes that the kernel reports, too: without those that tell files of one inode number apart.
+/// The attributes that the kernel reports, too: without the birth time.
 fn as_reported(attributes: &Attributes) -> Attributes {
     let inode = (attributes.dev, attributes.ino);
     Attributes::reported(inode, attributes.mode, attributes.size)
