@@ -18,6 +18,7 @@ mod path;
 mod pictures;
 mod processes;
 mod rules;
+mod stacks;
 mod text;
 mod waits;
 
@@ -51,6 +52,7 @@ pub struct Report {
     network: network::Network,
     pictures: pictures::Pictures,
     waits: waits::Waits,
+    stacks: stacks::Stacks,
 }
 
 /// Greatest numbers of items that are shown one by one.
@@ -128,6 +130,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         flows: channels::flows(workflow, trace, &kept, limits.channels)?,
         network: packets.as_ref().map(network::of).unwrap_or_default(),
         waits: waits::of(workflow, &timeline, &numbers),
+        stacks: stacks::of(workflow, trace, &critical, &numbers)?,
     })
 }
 
