@@ -8,11 +8,23 @@ use flowtrace_schema::{FrameRow, Result, Trace};
 use crate::model::Workflow;
 
 mod flame;
+#[cfg(test)]
+mod tests;
 
 pub use flame::{Flame, Node};
 
 /// Place of a function in [`Samples::functions`].
 pub type FunctionId = u32;
+
+/// Module of the functions of the kernel.
+const KERNEL: &str = "[kernel]";
+/// Begins of the names of the functions with which the kernel begins to handle an interrupt (x86).
+const INTERRUPTS: [&str; 4] = [
+    "asm_sysvec_",
+    "asm_common_interrupt",
+    "asm_exc_nmi",
+    "common_interrupt_return",
+];
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +40,30 @@ pub struct Function {
 }
 
 impl Function {
+    /// True for a function of the interpreter of Python itself.
+    fn is_of_python(&self) -> bool {
+        self.is_in(&["libpython", "python"])
+    }
+
+    /// True for a function of the C library or the loader, which works for its caller.
+    fn is_of_libc(&self) -> bool {
+        self.is_in(&["libc.so", "libm.so", "ld-linux", "ld-musl"])
+    }
+
+    /// True if the name of the file that has the code begins so.
+    fn is_in(&self, begins: &[&str]) -> bool {
+        let module = self.module.as_deref();
+        let name = module.map_or("", |path| path.rsplit('/').next().unwrap_or(path));
+        begins.iter().any(|begin| name.starts_with(begin))
+    }
+
+    /// True for a function that is written in Python.
+    fn is_interpreted(&self) -> bool {
+        self.file
+            .as_deref()
+            .is_some_and(|file| file.ends_with(".py") || file.starts_with('<'))
+    }
+
     /// The place of the function for people: the source file and a line of it, else the file that has the code.
     pub fn place(&self, line: Option<i64>) -> String {
         let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -157,6 +193,38 @@ impl Samples {
         }
         found.reverse();
         found
+    }
+
+    /// The function that worked: the innermost one, with two exceptions. For an interrupt of a CPU it is the function
+    /// that was interrupted: the interrupt is no work of the program, and its time is charged to whatever it
+    /// interrupts. For the interpreter of Python it is the function that was interpreted, where its name is known.
+    pub fn at_work(&self, stack: u32) -> Option<Located> {
+        let innermost = self.innermost(stack)?;
+        let function = self.function(innermost.function);
+        if function.is_of_python() || function.is_of_libc() {
+            let frames = self.frames(stack).into_iter().rev();
+            let mut outer = frames.skip_while(|located| {
+                let function = self.function(located.function);
+                function.is_of_python() || function.is_of_libc()
+            });
+            let next = outer.next();
+            let is_interpreted =
+                |located: &Located| self.function(located.function).is_interpreted();
+            return next.filter(is_interpreted).or(Some(innermost));
+        }
+        if function.module.as_deref() != Some(KERNEL) {
+            return Some(innermost);
+        }
+        let frames = self.frames(stack);
+        let is_kernel =
+            |located: &Located| self.function(located.function).module.as_deref() == Some(KERNEL);
+        let entry = frames.iter().position(is_kernel)?;
+        let name = &self.function(frames[entry].function).name;
+        let is_interrupt = INTERRUPTS.iter().any(|begin| name.starts_with(begin));
+        match entry.checked_sub(1).filter(|_| is_interrupt) {
+            Some(before) => Some(frames[before]),
+            None => Some(innermost),
+        }
     }
 
     /// The innermost function of a stack.

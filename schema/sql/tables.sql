@@ -510,7 +510,7 @@ CREATE TABLE stack_thread (
   pid INTEGER NOT NULL,             -- process
   tid INTEGER NOT NULL,             -- thread
   start_ns INTEGER NOT NULL,        -- begin of the image, as the sampler saw it
-  is_exec INTEGER NOT NULL CHECK (is_exec IN (0, 1)), -- 1: the image began by an exec, 0: by a fork
+  execs INTEGER NOT NULL,           -- execs of the process up to then; 0: the image began by its fork
   upid INTEGER                      -- the process image, found when the recording ends; NULL: none, or the recording was cut short
 ) STRICT;
 

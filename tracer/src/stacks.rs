@@ -138,7 +138,12 @@ impl Opened {
             },
         };
         let cpus = cpus::online()?.into_iter();
+        // A CPU may have gone offline since.
         let events = cpus.map(|cpu| Event::open(settings, cpu));
+        let events = events.filter(|opened| {
+            let error = opened.as_ref().err().and_then(io::Error::raw_os_error);
+            error != Some(libc::ENODEV)
+        });
         let events = events.collect::<io::Result<Vec<_>>>()?;
         if scope == Scope::Machine {
             events.iter().try_for_each(Event::enable)?;

@@ -52,19 +52,24 @@ pub fn on_path<'a>(
     samples.samples.iter().filter_map(of).collect()
 }
 
-/// The functions in which samples are, the one with most samples first.
+/// The functions that worked in samples, the one with most samples first.
 pub fn hottest<'a>(samples: &Samples, which: impl IntoIterator<Item = &'a Sample>) -> Vec<Hot> {
-    let mut found: HashMap<FunctionId, HashMap<Option<i64>, u64>> = HashMap::new();
+    // Several programs may have a function of one name and file, as of a library that is part of each.
+    let mut found: HashMap<(&str, Option<&str>), (FunctionId, HashMap<Option<i64>, u64>)> =
+        HashMap::new();
     let mut all = 0;
     for sample in which {
         all += 1;
-        if let Some(located) = samples.innermost(sample.stack) {
-            let lines = found.entry(located.function).or_default();
+        if let Some(located) = samples.at_work(sample.stack) {
+            let function = samples.function(located.function);
+            let place = function.file.as_deref().or(function.module.as_deref());
+            let entry = found.entry((&function.name, place));
+            let (_, lines) = entry.or_insert_with(|| (located.function, HashMap::new()));
             *lines.entry(located.line).or_default() += 1;
         }
     }
     let mut hot: Vec<Hot> = found
-        .into_iter()
+        .into_values()
         .map(|(id, lines)| {
             let function = samples.function(id);
             let line = lines.iter().max_by_key(|(line, count)| (**count, **line));

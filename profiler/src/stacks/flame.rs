@@ -61,15 +61,6 @@ impl Flame {
         flame
     }
 
-    /// Samples in which a function is the innermost, by function.
-    pub fn own(&self) -> HashMap<FunctionId, u64> {
-        let mut own = HashMap::new();
-        for node in self.nodes.iter().filter(|node| node.own > 0) {
-            *own.entry(node.function).or_default() += node.own;
-        }
-        own
-    }
-
     /// The functions of a node, outermost first.
     pub fn functions(&self, place: usize) -> Vec<FunctionId> {
         let mut found = Vec::new();

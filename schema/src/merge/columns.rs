@@ -129,7 +129,7 @@ mod tests {
     use crate::{contract, doc};
 
     /// Columns that have names of ids or times and are neither.
-    const PLAIN: &[(&str, &str)] = &[("host", "boot_id")];
+    const PLAIN: &[(&str, &str)] = &[("host", "boot_id"), ("stack_module", "build_id")];
 
     #[test]
     fn every_id_has_its_space() {

@@ -106,8 +106,8 @@ pub enum StackRecord {
         tid: u32,
         /// Begin of the image, ns.
         start_ns: u64,
-        /// True if the image began by an exec, false if by a fork.
-        is_exec: bool,
+        /// Execs of the process up to then; 0: the image began by the fork of the process.
+        execs: u32,
     },
     /// A thread was on a CPU.
     Sample {

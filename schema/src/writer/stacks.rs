@@ -60,13 +60,13 @@ pub(super) fn record(db: &Connection, record: &StackRecord) -> Result<()> {
             pid,
             tid,
             start_ns,
-            is_exec,
+            execs,
         } => db
             .prepare_cached(
-                "INSERT INTO stack_thread (thread_id, pid, tid, start_ns, is_exec)
+                "INSERT INTO stack_thread (thread_id, pid, tid, start_ns, execs)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![id, pid, tid, *start_ns as i64, is_exec])?,
+            .execute(params![id, pid, tid, *start_ns as i64, execs])?,
         StackRecord::Sample {
             t_ns,
             thread,
@@ -107,66 +107,72 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The begin of an image: time, and true for an exec.
-type Begin = (i64, bool);
+/// The begin of an image: time, and number of execs of the process up to then.
+type Begin = (i64, i64);
+
+/// An image that the source of processes saw.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    upid: i64,
+    begin: Begin,
+    end_ns: Option<i64>,
+}
 
 /// Finds the process image of each sampled thread. Sampler and source of processes saw the same forks and execs,
 /// at times that differ a little.
 pub(super) fn store_images(db: &Connection) -> Result<()> {
-    let mut sampled: HashMap<u32, Vec<Begin>> = HashMap::new();
+    let sampled = db
+        .prepare("SELECT DISTINCT pid, start_ns, execs FROM stack_thread WHERE upid IS NULL")?
+        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
+        .collect::<Result<Vec<(i64, Begin)>>>()?;
+    if sampled.is_empty() {
+        return Ok(());
+    }
+    let mut execs: HashMap<i64, i64> = HashMap::new();
+    let mut images: HashMap<i64, Vec<Known>> = HashMap::new();
     let mut select = db.prepare(
-        "SELECT DISTINCT pid, start_ns, is_exec FROM stack_thread WHERE upid IS NULL
-         ORDER BY pid, start_ns",
+        "SELECT upid, pid, prev_upid, origin = 'exec', start_ns, end_ns FROM process ORDER BY upid",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        sampled
-            .entry(row.get(0)?)
-            .or_default()
-            .push((row.get(1)?, row.get(2)?));
+        let (upid, prev): (i64, Option<i64>) = (row.get(0)?, row.get(2)?);
+        let before = prev.and_then(|prev| execs.get(&prev)).copied();
+        let count = before.unwrap_or(0) + i64::from(row.get::<_, bool>(3)?);
+        execs.insert(upid, count);
+        images.entry(row.get(1)?).or_default().push(Known {
+            upid,
+            begin: (row.get(4)?, count),
+            end_ns: row.get(5)?,
+        });
     }
-    let mut images = db.prepare(
-        "SELECT upid, start_ns, origin <> 'fork' FROM process WHERE pid = ?1 ORDER BY start_ns, upid",
-    )?;
     let mut update = db.prepare(
-        "UPDATE stack_thread SET upid = ?1 WHERE pid = ?2 AND start_ns = ?3 AND is_exec = ?4",
+        "UPDATE stack_thread SET upid = ?1 WHERE pid = ?2 AND start_ns = ?3 AND execs = ?4",
     )?;
-    for (pid, begins) in sampled {
-        let images =
-            images.query_map([pid], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
-        let images: Vec<(i64, Begin)> = images.collect::<Result<_>>()?;
-        let known: Vec<Begin> = images.iter().map(|&(_, begin)| begin).collect();
-        for (begin, image) in begins.iter().zip(image_of_each(&begins, &known)) {
-            if let Some(at) = image {
-                update.execute(params![images[at].0, pid, begin.0, begin.1])?;
-            }
+    for (pid, begin) in sampled {
+        let known = images.get(&pid).map_or(&[][..], Vec::as_slice);
+        if let Some(image) = same(known, begin) {
+            update.execute(params![image.upid, pid, begin.0, begin.1])?;
         }
     }
     Ok(())
 }
 
 /// Longest difference between the times at which two sources saw the begin of an image, ns.
-const MOST_APART: i64 = 2_000_000_000;
+const MOST_APART: u64 = 5_000_000_000;
 
-/// For each image that the sampler saw of a pid the place of the same image among all of that pid; both are in
-/// the order of time. The sampler may not have sampled all, and has a different time for each. So each one gets
-/// the nearest of its kind that comes after the one before, as long as enough are left for the others.
-fn image_of_each(sampled: &[Begin], known: &[Begin]) -> Vec<Option<usize>> {
-    let mut found = Vec::with_capacity(sampled.len());
-    let mut first = 0;
-    for (at, &(time, is_exec)) in sampled.iter().enumerate() {
-        let left = sampled.len() - at - 1;
-        let end = known.len().saturating_sub(left).max(first);
-        let place = (first..end)
-            .filter(|&place| known[place].1 == is_exec)
-            .map(|place| (known[place].0.abs_diff(time), place))
-            .min()
-            .filter(|&(apart, _)| apart < MOST_APART as u64)
-            .map(|(_, place)| place);
-        first = place.map_or(first, |place| place + 1);
-        found.push(place);
-    }
-    found
+/// The image among all of a pid that began so. The number of execs decides, for one source may be later than
+/// another by more than the life of an image; the time distinguishes processes that had the pid one after the
+/// other. Where the source of processes missed some, the image counts that lived then.
+fn same(known: &[Known], (time, execs): Begin) -> Option<Known> {
+    let mut same = Vec::from(known);
+    same.retain(|image| image.begin.1 == execs);
+    let apart = |image: &Known| image.begin.0.abs_diff(time);
+    let nearest = same.into_iter().min_by_key(apart);
+    let lived =
+        |image: &&Known| image.begin.0 <= time && image.end_ns.is_none_or(|end| time <= end);
+    nearest
+        .filter(|image| apart(image) < MOST_APART)
+        .or_else(|| known.iter().rev().find(lived).copied())
 }
 
 #[cfg(test)]
@@ -174,24 +180,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_are_found_by_kind_order_and_time() {
-        // A fork that runs three programs in a row; the sampler saw two of these.
-        let known = [(100, false), (200, true), (260, true), (300, true)];
-        assert_eq!(
-            image_of_each(&[(205, true), (310, true)], &known),
-            [Some(1), Some(3)]
-        );
-        // Late times of another source do not move an image onto the one before.
-        let late = [(150, false), (290, true), (350, true), (390, true)];
-        let all = [(100, false), (200, true), (260, true), (300, true)];
-        assert_eq!(
-            image_of_each(&all, &late),
-            [Some(0), Some(1), Some(2), Some(3)]
-        );
-        // The pid was used again much later.
-        let again = [(100, false), (9_000_000_000, false)];
-        assert_eq!(image_of_each(&[(8_999_999_000, false)], &again), [Some(1)]);
-        assert_eq!(image_of_each(&[(5_000_000_000, false)], &again), [None]);
-        assert_eq!(image_of_each(&[(1, true)], &[]), [None]);
+    fn an_image_is_found_by_its_execs_and_its_time() {
+        let image = |upid, start, execs, end| Known {
+            upid,
+            begin: (start, execs),
+            end_ns: Some(end),
+        };
+        // A fork that runs two programs, reported later than they began; then another process with that pid.
+        let known = [
+            image(1, 150, 0, 290),
+            image(2, 290, 1, 350),
+            image(3, 350, 2, 400),
+            image(4, 9_000_000_000, 0, 9_000_000_500),
+        ];
+        let upid = |begin| same(&known, begin).map(|image| image.upid);
+        assert_eq!(upid((100, 0)), Some(1));
+        assert_eq!(upid((200, 1)), Some(2));
+        assert_eq!(upid((260, 2)), Some(3));
+        assert_eq!(upid((8_999_999_000, 0)), Some(4));
+        // An exec that the other source did not see.
+        assert_eq!(upid((9_000_000_100, 1)), Some(4));
+        assert_eq!(upid((9_500_000_000, 7)), None);
+        assert!(same(&[], (1, 1)).is_none());
     }
 }

@@ -38,6 +38,7 @@ struct Segment {
 #[derive(Debug)]
 pub(super) struct Code {
     segments: Vec<Segment>,
+    entry: u64,
     pub(super) sections: ExplicitModuleSectionInfo<Bytes>,
 }
 
@@ -72,6 +73,7 @@ impl Code {
         };
         Some(Code {
             segments: segments.collect(),
+            entry: elf.entry(),
             sections: ExplicitModuleSectionInfo {
                 base_svma: 0,
                 text_svma: range(".text"),
@@ -84,6 +86,13 @@ impl Code {
                 ..ExplicitModuleSectionInfo::default()
             },
         })
+    }
+
+    /// True if an address is in the code with which the kernel begins the program or its loader: nothing called
+    /// that. Some loaders do not say so in their unwind information.
+    pub(super) fn is_entry(&self, address: u64) -> bool {
+        const LENGTH: u64 = 64;
+        self.entry > 0 && (self.entry..self.entry.saturating_add(LENGTH)).contains(&address)
     }
 
     /// The address in the file's own terms of the byte at an offset of the file.

@@ -19,7 +19,8 @@ struct Process {
     image: u32,
     /// Begin of the image, ns since the start of the run.
     start_ns: u64,
-    is_exec: bool,
+    /// Execs of the process since its fork.
+    execs: u32,
     is_wanted: bool,
     maps: Arc<Maps>,
     unwinding: Option<Box<Image>>,
@@ -92,14 +93,16 @@ impl Threads {
     }
 
     fn executed(&mut self, pid: u32, time: u64, name: &[u8]) {
-        if pid != self.command && !self.processes.contains_key(&pid) {
-            return;
-        }
+        let execs = match self.processes.get(&pid) {
+            Some(process) => process.execs + 1,
+            None if pid == self.command => 1,
+            None => return,
+        };
         let name = String::from_utf8_lossy(name);
         let process = Process {
             image: self.next_image(),
             start_ns: self.clock.at(time),
-            is_exec: true,
+            execs,
             is_wanted: self
                 .program
                 .as_ref()
@@ -122,7 +125,7 @@ impl Threads {
         let process = Process {
             image: self.next_image(),
             start_ns: self.clock.at(time),
-            is_exec: false,
+            execs: 0,
             is_wanted,
             maps,
             unwinding: None,
@@ -161,14 +164,14 @@ impl Threads {
                 let id = self.threads;
                 process.sampled.insert(tid, id);
                 let start_ns = process.start_ns;
-                let is_exec = process.is_exec;
+                let execs = process.execs;
                 self.recorder
                     .record(Row::Stack(Box::new(StackRecord::Thread {
                         id,
                         pid,
                         tid,
                         start_ns,
-                        is_exec,
+                        execs,
                     })));
                 id
             }

@@ -104,6 +104,10 @@ impl Image {
             return (Vec::new(), false);
         };
         let [ax, bx, cx, dx, si, di, bp, sp, ip, upper @ ..] = *values;
+        if !sample.kernel.is_empty() && !self.is_mapped(ip) {
+            // In an exec: the registers are those of a program that is no longer there.
+            return (Vec::new(), true);
+        }
         let mut registers = UnwindRegsX86_64::new(ip, sp, bp);
         let named = [
             (Reg::RAX, ax),
@@ -138,7 +142,11 @@ impl Image {
             let address = next.address_for_lookup();
             let place = self.place(modules, address);
             frames.push(place);
-            let is_memory = modules.code(place.module).is_none();
+            let code = modules.code(place.module);
+            if code.is_some_and(|code| code.is_entry(place.address)) {
+                return (frames, true);
+            }
+            let is_memory = code.is_none();
             let unwound = match is_memory {
                 true if next.is_return_address() && self.is_trampoline(next.address()) => {
                     step_over_trampoline(&mut registers, &mut read)
@@ -158,6 +166,11 @@ impl Image {
             }
         }
         (frames, false)
+    }
+
+    fn is_mapped(&self, address: u64) -> bool {
+        let before = self.maps.range(..=address).next_back();
+        before.is_some_and(|(start, mapped)| address - start < mapped.length)
     }
 
     /// The place of an address of the process, whose module can be unwound from now on.

@@ -102,6 +102,8 @@ function drawFlame() {
     ctx.fillStyle = isMarked ? colour("back") : dark ? "#f2f3f4" : "#14171a";
     ctx.fillText(fitted(ctx, name, box.w - 8), box.x + 4, box.y + ROW / 2);
   }
+  // The outermost functions are at the bottom.
+  canvas.parentNode.scrollTop = canvas.parentNode.scrollHeight;
   const note = [many(graph.samples, "sample", "samples"), "one for " + duration(stacks.period_ns) + " of CPU time"];
   if (F.find) note.push("marked: " + percent(marked / graph.samples));
   $("flame-note").textContent = note.join(" · ");
