@@ -16,6 +16,8 @@ pub use flame::{Flame, Node};
 /// Place of a function in [`Samples::functions`].
 pub type FunctionId = u32;
 
+/// Most functions of a stack; a recording has fewer.
+const MOST_FRAMES: usize = 2_000;
 /// Module of the functions of the kernel.
 const KERNEL: &str = "[kernel]";
 /// Begins of the names of the functions with which the kernel begins to handle an interrupt (x86).
@@ -185,7 +187,7 @@ impl Samples {
     pub fn frames(&self, stack: u32) -> Vec<Located> {
         let mut found = Vec::new();
         let mut next = self.stacks.get(stack as usize);
-        while let Some(stack) = next {
+        while let Some(stack) = next.filter(|_| found.len() < MOST_FRAMES) {
             found.extend_from_slice(&self.frames[stack.frame as usize]);
             next = stack
                 .caller

@@ -256,12 +256,12 @@ impl Reader {
                             return;
                         }
                     }
-                    match records::parse(bytes) {
-                        Some(record) => match record.what {
-                            records::What::Lost(count) => lost += count,
-                            _ => merge.add(cpu, record),
-                        },
-                        None => {}
+                    let Some(record) = records::parse(bytes) else {
+                        return;
+                    };
+                    match record.what {
+                        records::What::Lost(count) => lost += count,
+                        _ => merge.add(cpu, record),
                     }
                 });
             }

@@ -52,11 +52,13 @@ pub fn on_path<'a>(
     samples.samples.iter().filter_map(of).collect()
 }
 
+/// Samples by line.
+type Lines = HashMap<Option<i64>, u64>;
+
 /// The functions that worked in samples, the one with most samples first.
 pub fn hottest<'a>(samples: &Samples, which: impl IntoIterator<Item = &'a Sample>) -> Vec<Hot> {
     // Several programs may have a function of one name and file, as of a library that is part of each.
-    let mut found: HashMap<(&str, Option<&str>), (FunctionId, HashMap<Option<i64>, u64>)> =
-        HashMap::new();
+    let mut found: HashMap<(&str, Option<&str>), (FunctionId, Lines)> = HashMap::new();
     let mut all = 0;
     for sample in which {
         all += 1;
@@ -64,7 +66,7 @@ pub fn hottest<'a>(samples: &Samples, which: impl IntoIterator<Item = &'a Sample
             let function = samples.function(located.function);
             let place = function.file.as_deref().or(function.module.as_deref());
             let entry = found.entry((&function.name, place));
-            let (_, lines) = entry.or_insert_with(|| (located.function, HashMap::new()));
+            let (_, lines) = entry.or_insert_with(|| (located.function, Lines::new()));
             *lines.entry(located.line).or_default() += 1;
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
 use super::rules::Numbers;
@@ -45,12 +44,12 @@ struct Graph {
 
 pub(super) fn of(
     workflow: &Workflow,
-    trace: &Trace,
+    samples: Option<&Samples>,
     path: &CriticalPath,
     numbers: &Numbers,
-) -> Result<Stacks> {
-    let Some(samples) = Samples::read(trace, workflow)? else {
-        return Ok(Stacks::default());
+) -> Stacks {
+    let Some(samples) = samples else {
+        return Stacks::default();
     };
     let mut by_rule: HashMap<usize, Vec<&Sample>> = HashMap::new();
     for sample in &samples.samples {
@@ -63,7 +62,7 @@ pub(super) fn of(
         .collect();
     groups.sort_by_key(|(rule, samples)| (std::cmp::Reverse(samples.len()), *rule));
     groups.truncate(MOST_STEPS);
-    let on_path = hot::on_path(&samples, workflow, path);
+    let on_path = hot::on_path(samples, workflow, path);
     let on_path: Vec<&Sample> = on_path.into_iter().map(|(sample, _)| sample).collect();
     if !on_path.is_empty() {
         groups.insert(0, (None, on_path));
@@ -74,11 +73,11 @@ pub(super) fn of(
     };
     let mut places = HashMap::new();
     for (rule, own) in groups {
-        let flame = Flame::of(&samples, own);
-        let graph = stacks.graph(&samples, rule, &flame, &mut places);
+        let flame = Flame::of(samples, own);
+        let graph = stacks.graph(samples, rule, &flame, &mut places);
         stacks.graphs.push(graph);
     }
-    Ok(stacks)
+    stacks
 }
 
 impl Stacks {

@@ -43,7 +43,7 @@ fn found(list: &[u8], addresses: &[u64]) -> Found {
 
 /// Address and name of a line as `ffffffff81000000 T _text`, which ends with the module in brackets.
 fn function(line: &[u8]) -> Option<(u64, &[u8])> {
-    let mut words = line.split(|byte| byte.is_ascii_whitespace());
+    let mut words = line.split(u8::is_ascii_whitespace);
     let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
     let address = std::str::from_utf8(address).ok()?;
     let address = u64::from_str_radix(address, 16).ok()?;
