@@ -167,7 +167,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     comparison.duration = tests.duration();
     if !is_played {
         comparison.network = tests.network();
-        comparison.functions = Functions::of(a, b);
+        comparison.functions = stacks(a).zip(stacks(b)).map(|(a, b)| Functions::of(&a, &b));
         tests.rules(&mut comparison.rules);
     }
     tests.files();
@@ -197,6 +197,11 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     comparison.findings = findings;
     comparison.compared = compared;
     comparison
+}
+
+/// The call stacks of runs that all have some.
+fn stacks(runs: &[RunFacts]) -> Option<Vec<&Folded>> {
+    runs.iter().map(|run| run.stacks.as_ref()).collect()
 }
 
 /// Returns true if some of the runs are replays of the others.

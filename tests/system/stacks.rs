@@ -9,7 +9,10 @@ use crate::support::process::finish;
 use crate::support::programs::program;
 use crate::support::trace::Trace;
 use crate::support::user::User;
-use crate::support::{FLOWTRACE, Scratch, missing, need_fuse, need_program, prints, run_in};
+use crate::support::{
+    FLOWTRACE, PYTHON, Scratch, checkout, flowtrace, missing, need_fuse, need_program, need_python,
+    prints, run_in, skip, succeeds,
+};
 
 const OPTIONS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
 const FUNCTIONS: [&str; 3] = ["work_most", "work_less", "work_deep"];
@@ -133,6 +136,88 @@ fn an_ordinary_user_samples_the_command() {
     let output = finish(&mut run).expect(0);
     let trace = Trace::open(&user.home.join("t.db"));
     compare(&trace, &output.stdout_text());
+}
+
+/// A page with the functions of each step, used as a person would; and every format for other programs.
+#[test]
+fn the_samples_can_be_seen() {
+    if !need_fuse() || !need_stacks() {
+        return;
+    }
+    let Some(hot) = program("hot", OPTIONS) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let path = scratch.join("t.db");
+    let mut run = run_in(&scratch, &path);
+    finish(run.args(["--stacks", "--"]).arg(&hot).arg("1")).expect(0);
+    let text = |format: &str| prints(&scratch, &["export", "t.db", format]);
+    let speedscope: serde_json::Value = serde_json::from_str(&text("speedscope")).unwrap();
+    let profile = &speedscope["profiles"][0];
+    let samples = profile["samples"].as_array().unwrap().len();
+    assert_eq!(profile["weights"].as_array().unwrap().len(), samples);
+    let counts: usize = text("folded")
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(counts, samples);
+    let firefox: serde_json::Value = serde_json::from_str(&text("firefox")).unwrap();
+    let threads = firefox["threads"].as_array().unwrap();
+    let lengths = threads
+        .iter()
+        .map(|thread| thread["samples"]["length"].as_u64());
+    assert_eq!(lengths.map(Option::unwrap).sum::<u64>() as usize, samples);
+    for format in ["pprof", "perfetto"] {
+        let output = flowtrace(&scratch, &["export", "t.db", format]);
+        let name = b"work_most";
+        assert!(
+            output.stdout.windows(name.len()).any(|part| part == name),
+            "{format}"
+        );
+    }
+    prints(&scratch, &["report", "t.db", "-o", "t.html"]);
+    if !need_python("json") {
+        return;
+    }
+    if !succeeds("chromium", &["--version"]) {
+        return skip("no Chromium");
+    }
+    let mut browser = Command::new(PYTHON);
+    browser
+        .arg("-B")
+        .arg(checkout("tests/browser/flame.py"))
+        .arg(scratch.join("t.html"));
+    finish(&mut browser).expect(0);
+}
+
+#[test]
+fn two_runs_are_compared_by_function() {
+    if !need_fuse() || !need_stacks() {
+        return;
+    }
+    let Some(hot) = program("hot", OPTIONS) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    for (trace, seconds) in [("a.db", "0.7"), ("b.db", "2")] {
+        let mut run = run_in(&scratch, &scratch.join(trace));
+        finish(run.args(["--stacks", "--"]).arg(&hot).arg(seconds)).expect(0);
+    }
+    let compare =
+        |format: &str| flowtrace(&scratch, &["compare", "a.db", "b.db", "--format", format]);
+    let text = String::from_utf8(compare("text").stdout).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.contains("function work_most in hot"));
+    assert!(
+        line.is_some_and(|line| line.contains(" on CPU (+")),
+        "{text}"
+    );
+    let page = String::from_utf8(compare("html").stdout).unwrap();
+    assert!(
+        page.contains("differential flame graph") && page.contains("work_deep: "),
+        "{page}"
+    );
 }
 
 /// A process that runs two programs, many times: each sample belongs to the image whose program it was in.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::RunFacts;
 use crate::model::Workflow;
 use crate::stacks::{Flame, Sample, Samples};
 
@@ -79,9 +78,8 @@ pub struct Functions {
 }
 
 impl Functions {
-    pub(super) fn of(a: &[RunFacts], b: &[RunFacts]) -> Option<Functions> {
-        let is_sampled = |runs: &[RunFacts]| runs.iter().all(|run| run.stacks.is_some());
-        (is_sampled(a) && is_sampled(b)).then_some(())?;
+    /// Compares the runs of both sides.
+    pub(super) fn of(a: &[&Folded], b: &[&Folded]) -> Functions {
         let mut functions = Functions::default();
         let mut own: BTreeMap<(&str, &str), (f64, f64)> = BTreeMap::new();
         let mut places: HashMap<(Option<usize>, &str), usize> = HashMap::new();
@@ -91,7 +89,7 @@ impl Functions {
                 true => *b_ns += part(ns),
                 false => *a_ns += part(ns),
             };
-            for (stack, &ns) in runs.iter().flat_map(|run| run.stacks.iter().flatten()) {
+            for (stack, &ns) in runs.iter().copied().flatten() {
                 add((&mut functions.all_ns.0, &mut functions.all_ns.1), ns);
                 if let (Some(rule), Some(function)) = (stack.first(), stack.last()) {
                     let (a_ns, b_ns) = own.entry((rule, function)).or_default();
@@ -127,6 +125,6 @@ impl Functions {
             .rows
             .sort_by(|x, y| change(y).total_cmp(&change(x)));
         functions.rows.truncate(MOST);
-        Some(functions)
+        functions
     }
 }

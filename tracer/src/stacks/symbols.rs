@@ -12,42 +12,18 @@ use flowtrace_schema::{Loss, Record, Recorder, StackRecord, Symbols};
 use super::interned::{Interned, module_number};
 use super::modules::{Module, ModuleId, Modules, Source};
 use super::unwind::Place;
+use found::{Found, Located, base_name};
 
 mod binary;
 mod debug_files;
 mod dwarf;
+mod found;
 mod kernel;
 mod names;
 mod perf_map;
 
 /// Time for reading debug information; what is left then has names without lines.
 const TIME: Duration = Duration::from_secs(20);
-
-/// A function at a place in code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Located {
-    name: String,
-    file: Option<String>,
-    line: Option<u32>,
-}
-
-impl Located {
-    fn named(name: String) -> Located {
-        Located {
-            name,
-            file: None,
-            line: None,
-        }
-    }
-}
-
-/// The functions at some places of a module, in the order of the places; the innermost is the first of each.
-struct Found {
-    symbols: Symbols,
-    functions: Vec<Vec<Located>>,
-    /// True if there is more debug information, which was not read.
-    is_partial: bool,
-}
 
 /// Records the functions of all frames.
 pub(super) fn record(modules: &Modules, interned: &Interned, recorder: &Recorder) {
@@ -115,11 +91,6 @@ fn nameless(module: &Module, addresses: &[u64]) -> Vec<Vec<Located>> {
         .iter()
         .map(|_| vec![Located::named(name.clone())])
         .collect()
-}
-
-fn base_name(path: &[u8]) -> String {
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    String::from_utf8_lossy(name).into_owned()
 }
 
 /// The functions that were recorded.

@@ -15,7 +15,8 @@ use object::{Object, ObjectSymbol, SymbolKind};
 
 use super::super::elf::{self, Code, Elf};
 use super::dwarf::{Debug, Without};
-use super::{Found, Located, base_name, debug_files, names};
+use super::found::{Found, Located, base_name};
+use super::{debug_files, names};
 
 /// The functions at addresses of the file at `path`.
 pub(super) fn of_file(file: &File, path: &[u8], addresses: &[u64], until: Instant) -> Found {

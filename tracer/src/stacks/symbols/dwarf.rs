@@ -12,7 +12,8 @@ use object::{Object, ObjectSection};
 
 use super::super::elf::Elf;
 use super::super::files::in_our_namespace;
-use super::{Located, debug_files, names};
+use super::found::Located;
+use super::{debug_files, names};
 
 /// Most bytes of debug information of one file.
 const MOST_BYTES: u64 = 1 << 30;

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flowtrace_schema::Symbols;
 
-use super::{Found, Located};
+use super::found::{Found, Located};
 
 /// Most bytes that are read of the list.
 const MOST_BYTES: u64 = 256 << 20;

@@ -8,7 +8,8 @@ use std::path::Path;
 use flowtrace_schema::Symbols;
 
 use super::super::files;
-use super::{Found, Located, names};
+use super::found::{Found, Located};
+use super::names;
 
 /// Most bytes that are read of a map.
 const MOST_BYTES: u64 = 256 << 20;
