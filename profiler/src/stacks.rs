@@ -214,19 +214,25 @@ impl Samples {
                 |located: &Located| self.function(located.function).is_interpreted();
             return next.filter(is_interpreted).or(Some(innermost));
         }
-        if function.module.as_deref() != Some(KERNEL) {
-            return Some(innermost);
+        match function.module.as_deref() {
+            Some(KERNEL) => self.without_interrupt(stack).last().copied(),
+            _ => Some(innermost),
         }
-        let frames = self.frames(stack);
+    }
+
+    /// The functions of a stack, outermost first, without the handling of an interrupt.
+    pub fn without_interrupt(&self, stack: u32) -> Vec<Located> {
+        let mut frames = self.frames(stack);
         let is_kernel =
             |located: &Located| self.function(located.function).module.as_deref() == Some(KERNEL);
-        let entry = frames.iter().position(is_kernel)?;
+        let Some(entry) = frames.iter().position(is_kernel) else {
+            return frames;
+        };
         let name = &self.function(frames[entry].function).name;
-        let is_interrupt = INTERRUPTS.iter().any(|begin| name.starts_with(begin));
-        match entry.checked_sub(1).filter(|_| is_interrupt) {
-            Some(before) => Some(frames[before]),
-            None => Some(innermost),
+        if entry > 0 && INTERRUPTS.iter().any(|begin| name.starts_with(begin)) {
+            frames.truncate(entry);
         }
+        frames
     }
 
     /// The innermost function of a stack.

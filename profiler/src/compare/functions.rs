@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::model::Workflow;
-use crate::stacks::{Flame, Sample, Samples};
+use crate::stacks::Samples;
 
 /// Functions with the greatest differences that are kept.
 const MOST: usize = 100;
@@ -19,23 +19,17 @@ pub type Folded = BTreeMap<Stack, f64>;
 
 /// Folds the samples of a run.
 pub(super) fn folded(samples: &Samples, workflow: &Workflow) -> Folded {
-    let mut by_rule: HashMap<&Arc<str>, Vec<&Sample>> = HashMap::new();
+    let mut counts: HashMap<(&Arc<str>, u32), u32> = HashMap::new();
     for sample in &samples.samples {
         let rule = &workflow.images[sample.image].rule;
-        by_rule.entry(rule).or_default().push(sample);
+        *counts.entry((rule, sample.stack)).or_default() += 1;
     }
     let mut folded = Folded::new();
-    for (rule, own) in by_rule {
-        let flame = Flame::of(samples, own);
-        for (place, node) in flame.nodes.iter().enumerate() {
-            if node.own == 0 {
-                continue;
-            }
-            let functions = flame.functions(place).into_iter();
-            let names = functions.map(|id| Arc::clone(&samples.function(id).name));
-            let stack = std::iter::once(Arc::clone(rule)).chain(names).collect();
-            *folded.entry(stack).or_default() += (node.own as f64) * samples.period_ns as f64;
-        }
+    for ((rule, stack), count) in counts {
+        let frames = samples.without_interrupt(stack).into_iter();
+        let names = frames.map(|located| Arc::clone(&samples.function(located.function).name));
+        let stack = std::iter::once(Arc::clone(rule)).chain(names).collect();
+        *folded.entry(stack).or_default() += f64::from(count) * samples.period_ns as f64;
     }
     folded
 }
