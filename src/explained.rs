@@ -4,10 +4,12 @@ use std::path::Path;
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::findings::{self, Verdict};
+use flowtrace_profiler::analysis::hot;
 use flowtrace_profiler::analysis::statistics::calls::{CallStatistics, load_and_gather};
 use flowtrace_profiler::graph::{self, Dag};
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::stacks::Samples;
 use flowtrace_profiler::text::summary;
 use flowtrace_profiler::timeline::{self, Timeline};
 use flowtrace_schema::{Trace, quote_argv};
@@ -85,6 +87,22 @@ pub(crate) fn critical_path(trace: &Trace, workflow: &Workflow) -> Result<Critic
     Ok(CriticalPath::of(workflow, &load_activity(trace, workflow)?))
 }
 
+/// The sampled call stacks of a trace.
+///
+/// # Errors
+/// If there are none.
+pub(crate) fn stacks(trace: &Trace, workflow: &Workflow) -> Result<Samples, Failure> {
+    let samples = Samples::read(trace, workflow)?;
+    let samples = samples.filter(|samples| !samples.samples.is_empty());
+    samples.ok_or_else(|| {
+        Failure::new(
+            1,
+            format!("there are no call stacks in {}", trace.path().display()),
+        )
+        .hint("flowtrace run --stacks records them")
+    })
+}
+
 /// The name of a trace as one types it in a shell.
 pub(crate) fn typed(path: &Path) -> String {
     quote_argv([path.as_os_str().as_encoded_bytes()])
@@ -103,6 +121,9 @@ pub(crate) fn verdict(trace: &Trace, workflow: &Workflow) -> Result<Verdict, Fai
     let dag = graph::build(workflow);
     let path = critical_path(trace, workflow)?;
     let mut verdict = findings::verdict(workflow, &dag, &timeline, &path);
+    if let Some(samples) = Samples::read(trace, workflow)? {
+        verdict.hot = hot::line(&samples, workflow, &path, verdict.step.as_deref());
+    }
     verdict.critical_path = summary::critical_path(workflow, &path);
     Ok(verdict)
 }

@@ -182,6 +182,9 @@ impl From<flowtrace_tracer::session::Error> for Failure {
             ),
             Error::KernelLayer(_) => Failure::new(OWN_FAILURE, message)
                 .hint("flowtrace doctor says what is missing; --layer fuse gives the same rows"),
+            Error::Stacks(_) => Failure::new(OWN_FAILURE, message).hint(
+                "an ordinary user needs sysctl kernel.perf_event_paranoid=2 or less, root nothing; without --stacks the rest is recorded",
+            ),
             Error::Transport(_) => Failure::new(OWN_FAILURE, message)
                 .hint("it takes root and Linux 6.14; --transport device gives the same rows"),
             Error::View { .. } | Error::System { .. } => Failure::new(OWN_FAILURE, message)

@@ -14,6 +14,8 @@
 
 mod facts;
 mod finding;
+mod flame;
+mod functions;
 pub mod html;
 mod network;
 mod recorded;
@@ -26,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use facts::{FileFacts, RuleFacts, RunFacts};
 pub use finding::{Change, Finding, Subject};
 use flowtrace_render::units;
+pub use functions::{Difference, Folded, FunctionRow, Functions, Stack};
 pub use network::{Balance, NetworkFacts, NetworkRow};
 pub use recording::Recording;
 use serde::Serialize;
@@ -72,6 +75,8 @@ pub struct Comparison {
     pub findings: Vec<Finding>,
     /// Number of values compared.
     pub compared: usize,
+    /// CPU time by function, where call stacks were sampled on both sides.
+    pub functions: Option<Functions>,
     /// Every rule with its means on both sides.
     pub rules: Vec<RuleRow>,
 }
@@ -162,6 +167,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     comparison.duration = tests.duration();
     if !is_played {
         comparison.network = tests.network();
+        comparison.functions = stacks(a).zip(stacks(b)).map(|(a, b)| Functions::of(&a, &b));
         tests.rules(&mut comparison.rules);
     }
     tests.files();
@@ -191,6 +197,11 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     comparison.findings = findings;
     comparison.compared = compared;
     comparison
+}
+
+/// The call stacks of runs that all have some.
+fn stacks(runs: &[RunFacts]) -> Option<Vec<&Folded>> {
+    runs.iter().map(|run| run.stacks.as_ref()).collect()
 }
 
 /// Returns true if some of the runs are replays of the others.

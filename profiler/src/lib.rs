@@ -31,6 +31,7 @@ pub mod replay;
 pub mod report;
 pub mod rules;
 pub mod signals;
+pub mod stacks;
 pub mod text;
 pub mod timeline;
 

@@ -18,6 +18,7 @@ mod path;
 mod pictures;
 mod processes;
 mod rules;
+mod stacks;
 mod text;
 mod waits;
 
@@ -30,6 +31,7 @@ use crate::analysis::counters::{self, Machines};
 use crate::analysis::critical_path::CriticalPath;
 use crate::load::load_activity;
 use crate::model::Workflow;
+use crate::stacks::Samples;
 use crate::{graph as workflow_graph, timeline};
 
 /// The data of a report. Times are nanoseconds since the start of the recording, sizes bytes; `null` for a
@@ -51,6 +53,7 @@ pub struct Report {
     network: network::Network,
     pictures: pictures::Pictures,
     waits: waits::Waits,
+    stacks: stacks::Stacks,
 }
 
 /// Greatest numbers of items that are shown one by one.
@@ -103,13 +106,20 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     let critical = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
     let calls = calls::of(workflow, &numbers, trace)?;
     let packets = network::run(trace)?;
+    let samples = Samples::read(trace, workflow)?;
     let timeline = timeline::read(trace, workflow)?;
     let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
     let stays = critical.stays(workflow, &steps);
     Ok(Report {
         head: head::of(workflow, trace)?,
         rules: rules::of(workflow, &numbers, &costs),
-        bottlenecks: bottlenecks::of(workflow, &timeline, (&dag, &critical), &numbers, trace)?,
+        bottlenecks: bottlenecks::of(
+            workflow,
+            &timeline,
+            (&dag, &critical),
+            &numbers,
+            (trace, samples.as_ref()),
+        )?,
         path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         pictures: pictures::of(workflow, &calls, packets.as_ref(), &machine),
@@ -128,6 +138,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         flows: channels::flows(workflow, trace, &kept, limits.channels)?,
         network: packets.as_ref().map(network::of).unwrap_or_default(),
         waits: waits::of(workflow, &timeline, &numbers),
+        stacks: stacks::of(workflow, samples.as_ref(), &critical, &numbers),
     })
 }
 

@@ -456,6 +456,71 @@ CREATE TABLE packet (
   tsecr INTEGER                     -- TCP timestamp echo
 ) STRICT;
 
+-- Sampling of call stacks in one recording.
+CREATE TABLE stack_sampling (
+  run_id INTEGER PRIMARY KEY,       -- the recording
+  period_ns INTEGER NOT NULL CHECK (period_ns > 0), -- CPU time for which a sample stands
+  scope TEXT NOT NULL CHECK (scope IN ('all', 'user')), -- all: CPU time in the kernel, too; user: outside of it alone
+  program TEXT                      -- pattern of the names of programs that were sampled; NULL: all
+) STRICT;
+
+-- A file or another place that has code in which a sampled thread was. Ids count from 1.
+CREATE TABLE stack_module (
+  module_id INTEGER PRIMARY KEY,    -- own id
+  path TEXT NOT NULL,               -- path as the process saw it; [kernel], [vdso] or [memory of PID]
+  path_raw BLOB,                    -- exact bytes of path where it is not UTF-8
+  build_id TEXT,                    -- build id of the ELF file, hexadecimal; NULL: not known
+  symbols TEXT                      -- source of the names: dwarf (with lines), symtab, dynsym (exported functions alone), kallsyms, map; none: it has no symbols; unreadable: it could not be opened again; NULL: the recording was cut short
+) STRICT;
+
+-- A place in code. Of a caller it is the last byte of the call, so that it lies within the caller's line.
+CREATE TABLE stack_frame (
+  frame_id INTEGER PRIMARY KEY,     -- own id
+  module_id INTEGER,                -- the module; NULL: frames further out than this are not known
+  address INTEGER NOT NULL          -- address in the terms of the file (as objdump prints it); elsewhere in memory, as a signed number
+) STRICT;
+
+-- A function.
+CREATE TABLE stack_function (
+  function_id INTEGER PRIMARY KEY,  -- own id
+  module_id INTEGER NOT NULL,       -- the module that has it
+  name TEXT NOT NULL,               -- its name, demangled; of a file without symbols the module and the address at which the function begins
+  file TEXT                         -- source file; NULL: not known
+) STRICT;
+
+-- The functions at a place in code: one, or several where the compiler put functions into their callers.
+CREATE TABLE stack_location (
+  frame_id INTEGER NOT NULL,        -- the place
+  depth INTEGER NOT NULL,           -- 0: innermost function
+  function_id INTEGER NOT NULL,     -- the function
+  line INTEGER,                     -- line of its source file; NULL: not known
+  PRIMARY KEY (frame_id, depth)
+) STRICT, WITHOUT ROWID;
+
+-- A call stack: a place, and the stack of its caller. Equal stacks are one row.
+CREATE TABLE stack (
+  stack_id INTEGER PRIMARY KEY,     -- own id
+  caller_id INTEGER,                -- stack of the caller; NULL: this is the outermost frame
+  frame_id INTEGER NOT NULL         -- innermost frame
+) STRICT;
+
+-- A thread of a process image that was sampled.
+CREATE TABLE stack_thread (
+  thread_id INTEGER PRIMARY KEY,    -- own id
+  pid INTEGER NOT NULL,             -- process
+  tid INTEGER NOT NULL,             -- thread
+  start_ns INTEGER NOT NULL,        -- begin of the image, as the sampler saw it
+  execs INTEGER NOT NULL,           -- execs of the process up to then; 0: the image began by its fork
+  upid INTEGER                      -- the process image, found when the recording ends; NULL: none, or the recording was cut short
+) STRICT;
+
+-- A sample of a call stack: a thread was on a CPU.
+CREATE TABLE stack_sample (
+  at INTEGER PRIMARY KEY,           -- time in steps of 10 µs; of several in one step the later ones get the next steps
+  thread_id INTEGER NOT NULL,       -- the thread
+  stack_id INTEGER NOT NULL         -- its stack
+) STRICT;
+
 -- The known losses of this file; a counter that is 0 has no row.
 CREATE TABLE loss (
   source TEXT NOT NULL,             -- part that lost it: store, files, processes, packets, samples, analysis

@@ -788,6 +788,51 @@ UNION ALL
 SELECT 'flow', flow_id, 'process', src_upid, 'receive', back_bytes, first_ns, last_ns
 FROM flows WHERE src_upid IS NOT NULL AND back_bytes > 0;
 
+-- Samples of call stacks: a thread was on a CPU (run --stacks).
+CREATE VIEW stack_samples (
+  t_ns,     -- time, to 10 µs
+  upid,     -- process image; NULL: not known
+  tid,      -- thread
+  stack_id, -- call stack, see stacks
+  cpu_ns,   -- CPU time for which the sample stands
+  function, -- innermost function
+  module    -- file that has it, or [kernel], [vdso], [memory of PID]
+) AS
+SELECT s.at * 10000, t.upid, t.tid, s.stack_id, (SELECT MIN(period_ns) FROM stack_sampling), f.function, f.module
+FROM stack_sample AS s JOIN stack_thread AS t USING (thread_id) JOIN stack AS k USING (stack_id)
+LEFT JOIN frames AS f ON f.frame_id = k.frame_id AND f.depth = 0;
+
+-- Call stacks, each as its innermost frame and the stack of its caller.
+CREATE VIEW stacks (
+  stack_id,  -- own id
+  caller_id, -- stack of the caller; NULL: this is the outermost frame
+  frame_id,  -- innermost frame, see frames
+  function,  -- its innermost function
+  line,      -- line in file of that function; NULL: not known
+  file,      -- source file; NULL: not known
+  module     -- file that has the code, or [kernel], [vdso], [memory of PID]
+) AS
+SELECT k.stack_id, k.caller_id, k.frame_id, f.function, f.line, f.file, f.module
+FROM stack AS k LEFT JOIN frames AS f ON f.frame_id = k.frame_id AND f.depth = 0;
+
+-- The functions at each place in code of a call stack.
+CREATE VIEW frames (
+  frame_id,   -- the place
+  depth,      -- 0: innermost function; further ones are those into which the compiler put it
+  function,   -- name, demangled; [incomplete]: further frames are not known; module+address without symbols
+  line,       -- line in file; NULL: not known
+  file,       -- source file; NULL: not known
+  module,     -- file that has the code, or [kernel], [vdso], [memory of PID]
+  address,    -- address in the terms of the file, of other code in memory
+  symbols,    -- source of the name: dwarf, symtab, dynsym, kallsyms, map, none, unreadable
+  function_id -- number of the function; NULL: it has no name
+) AS
+SELECT a.frame_id, COALESCE(l.depth, 0),
+  COALESCE(f.name, CASE WHEN a.module_id IS NULL THEN '[incomplete]' ELSE printf('%s+0x%x', m.path, a.address) END),
+  l.line, f.file, m.path, a.address, m.symbols, l.function_id
+FROM stack_frame AS a LEFT JOIN stack_location AS l USING (frame_id) LEFT JOIN stack_function AS f USING (function_id)
+LEFT JOIN stack_module AS m ON m.module_id = a.module_id;
+
 -- The known losses of this file; no row means no known loss. If a run was cut short (runs.end_ns is NULL), the rows of its last
 -- quarter of a second are missing, too.
 CREATE VIEW losses (

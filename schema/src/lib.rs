@@ -46,8 +46,9 @@ pub use record::{
     DescriptorRecord, Direction, End, Evidence, FileKind, FileLayer, FileRecord, FlowOptions,
     FlowOwner, FlowRecord, FlowSample, FlowSeen, HostClock, HostRecord, HostSample, LaunchRecord,
     MOST_ARGUMENTS, NameRecord, NodeRecord, Origin, Packet, ProcessEnd, ProcessLayer, ProcessStart,
-    Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, SocketEnd, TcpFields,
-    ThreadRecord, TracedDirectory, Usage, WaitObject, Waker, Way, marks,
+    Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, SocketEnd, StackRecord,
+    StackScope, Symbols, TcpFields, ThreadRecord, TracedDirectory, Usage, WaitObject, Waker, Way,
+    marks,
 };
 pub use store::log_bytes;
 pub use system::{is_system_path, may_be_made, system_directories};
@@ -66,6 +67,7 @@ pub use trace::{
 };
 pub use trace::{
     CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
-    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow, Sequence,
+    FlowOwnerRow, FlowRow, FrameRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow,
+    Sequence, StackRow, StackSampleRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

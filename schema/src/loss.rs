@@ -107,6 +107,12 @@ losses! {
         "samples left out so that sampling takes at most 1.5 % of a CPU; durations of states are less exact",
     SwitchesDropped "samples" "switches_dropped" Notice
         "records of the scheduler that the kernel dropped because flowtrace was behind: the states of threads that lived then are not exact",
+    StacksDropped "samples" "stacks_dropped" Notice
+        "records of sampled call stacks that the kernel dropped because flowtrace was behind: samples are missing, or belong to a process image before",
+    StacksIncomplete "samples" "stacks_incomplete" Info
+        "sampled call stacks that could not be unwound to their begin: the frames further out are [incomplete]",
+    SymbolsLeftOut "samples" "symbols_left_out" Notice
+        "files with code in sampled call stacks whose debug information was not read, because it is too large or the time for it was over: functions have no lines",
     TopologyUnseen "processes" "topology_not_seen" Notice
         "runs whose system calls on names and channels could not be stopped: files outside the traced directories and channels that open and close between two execs are not seen",
     TopologyLeftOut "processes" "topology_left_out" Info

@@ -13,6 +13,7 @@ mod network;
 mod process;
 mod run;
 mod sample;
+mod stack;
 
 pub use channel::{
     ChannelCall, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic,
@@ -31,6 +32,8 @@ pub use run::{
     ProcessLayer, RunEnd, RunRecord, TracedDirectory,
 };
 pub use sample::{SampleRecord, SampledTotals, Side, WaitObject, Waker};
+pub(crate) use stack::STACK_STEP_NS;
+pub use stack::{StackRecord, StackScope, Symbols};
 
 /// A row, or the completion of one. Everything but [`Call`], [`ChannelCall`] and [`Packet`], which travel
 /// through rings of their own ([`crate::CallRing`], [`crate::ChannelCallRing`], [`crate::PacketRing`]).
@@ -56,6 +59,8 @@ pub enum Record {
     Thread(ThreadRecord),
     /// The activity of a thread over some time, or a longer end of that time.
     Sample(Box<SampleRecord>),
+    /// A part of the samples of call stacks.
+    Stack(Box<StackRecord>),
     /// Totals of the samples of a process image.
     Sampled(SampledTotals),
     /// A counter of a machine is recorded from now on.

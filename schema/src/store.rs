@@ -432,7 +432,7 @@ mod tests {
         bytes[60..64].copy_from_slice(&7u32.to_be_bytes());
         assert_eq!(
             refused(&bytes),
-            "t.db has schema version 7, this flowtrace knows up to 3"
+            "t.db has schema version 7, this flowtrace knows up to 4"
         );
         bytes[60..64].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(

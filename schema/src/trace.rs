@@ -17,6 +17,7 @@ mod network;
 mod report;
 mod rows;
 mod sockets;
+mod stacks;
 mod timeline;
 
 pub use accesses::AccessRow;
@@ -26,10 +27,11 @@ pub use network::{FlowEnds, PacketRow};
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, CaptureRow, ChannelEndRow, ChannelRow, CostRow,
     CounterRow, DescriptorRow, FifoEndRow, FileRow, FlowBetween, FlowCaptureRow, FlowMeasure,
-    FlowOwnerRow, FlowRow, HereDocumentRow, HostRow, HostSampleRow, LastSampleRow, LockCallRow,
-    LossRow, NameRow, NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow, ProgramRow,
-    RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow, SocketTrafficRow,
-    SocketWaitsRow, StopRow, StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
+    FlowOwnerRow, FlowRow, FrameRow, HereDocumentRow, HostRow, HostSampleRow, LastSampleRow,
+    LockCallRow, LossRow, NameRow, NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow,
+    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow,
+    SocketTrafficRow, SocketWaitsRow, StackRow, StackSampleRow, StopRow, StorageRow, TimesRow,
+    TracedDirectoryRow, VariableRow,
 };
 use rows::{FromRow, Texts, amounts};
 pub use timeline::Sequence;

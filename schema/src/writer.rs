@@ -29,6 +29,7 @@ mod insert;
 mod network;
 mod packets;
 mod rings;
+mod stacks;
 mod summary;
 
 use batch::{Batches, COMMIT_ROWS};

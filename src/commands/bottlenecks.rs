@@ -10,8 +10,10 @@ use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options, char
 use flowtrace_profiler::analysis::degrees::advice;
 use flowtrace_profiler::analysis::findings;
 use flowtrace_profiler::analysis::grouping::By;
+use flowtrace_profiler::analysis::hot;
 use flowtrace_profiler::export::chart::picture;
 use flowtrace_profiler::export::rows::Csv;
+use flowtrace_profiler::stacks::Samples;
 use flowtrace_profiler::text;
 use flowtrace_schema::{Table, Trace, Value};
 
@@ -124,6 +126,9 @@ fn once(args: &Args) -> crate::failure::Outcome {
                     (&name, width),
                 );
                 output::text(out, &text)?;
+                if let Some(line) = on_cpu(&read, &why()?.unwrap_or_else(answer))? {
+                    output::text(out, &format!("\n{line}\n"))?;
+                }
                 if let Some(cores) = args.cores {
                     output::text(out, &scale_out(&read, &result, cores))?;
                 }
@@ -144,6 +149,16 @@ fn once(args: &Args) -> crate::failure::Outcome {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The functions in which the step that `answer` names, at its begin, was on a CPU.
+fn on_cpu(read: &Explained, answer: &str) -> Result<Option<String>, Failure> {
+    let Some(samples) = Samples::read(&read.trace, &read.workflow)? else {
+        return Ok(None);
+    };
+    let path = explained::critical_path(&read.trace, &read.workflow)?;
+    let step = answer.split(" limited the run").next();
+    Ok(hot::line(&samples, &read.workflow, &path, step))
 }
 
 /// The first statement of the summary, if that is not the bottleneck; the summary is about rules.

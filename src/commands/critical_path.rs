@@ -4,10 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::analysis::hot;
 use flowtrace_profiler::export::rows::Csv;
+use flowtrace_profiler::export::stacks::{Group, folded};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::model::{Programs, Workflow};
 use flowtrace_profiler::paths::glob;
+use flowtrace_profiler::stacks::Samples;
 use flowtrace_profiler::text::critical_path::{self, Facts, Style, WhatIf};
 use flowtrace_schema::{Table, Value};
 
@@ -21,6 +25,7 @@ use crate::{explained, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace critical-path trace.db
+  flowtrace critical-path trace.db --stacks | flamegraph.pl > path.svg
   flowtrace critical-path trace.db --what-if mProject=0.5 --what-if mAdd=2")]
 pub(crate) struct Args {
     /// Trace to read
@@ -31,6 +36,11 @@ pub(crate) struct Args {
     /// Every step and rule
     #[arg(long)]
     full: bool,
+    /// Write the call stacks that were sampled along the path, folded, for flamegraph.pl and the like
+    ///
+    /// A line is the rule, the functions from the outermost to the innermost, and the number of samples.
+    #[arg(long, conflicts_with_all = ["what_if", "full", "format"])]
+    stacks: bool,
     /// Text for people, or exact numbers [default: by the ending of FILE, else text]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -84,6 +94,14 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             .hint("--format json has the prediction as what_if_ns"));
     }
     let path = explained::critical_path(&trace, &workflow)?;
+    if args.stacks {
+        let samples = explained::stacks(&trace, &workflow)?;
+        let groups = along_path(&samples, &workflow, &path);
+        output::write_to(&args.output, &args.trace, |mut out| {
+            Ok(folded::write(&samples, &groups, &mut out)?)
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let by_data_alone = path.by_data_alone_ns(&workflow, &graph::lineage(&workflow));
     let facts = critical_path::facts(&workflow, &path, by_data_alone, &args.what_if);
     let target = args.output.path();
@@ -108,6 +126,26 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The samples on the path by rule, the rule with most samples first.
+fn along_path<'a>(
+    samples: &'a Samples,
+    workflow: &'a Workflow,
+    path: &CriticalPath,
+) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for (sample, rule) in hot::on_path(samples, workflow, path) {
+        match groups.iter_mut().find(|group| group.name == *rule) {
+            Some(group) => group.samples.push(sample),
+            None => groups.push(Group {
+                name: std::sync::Arc::clone(rule),
+                samples: vec![sample],
+            }),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.samples.len()));
+    groups
 }
 
 fn known_rule(workflow: &Workflow, rule: &str) -> Result<(), Failure> {

@@ -7,17 +7,19 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use flowtrace_profiler::export::rows::Csv;
+use flowtrace_profiler::export::stacks::{self, firefox, folded, pprof, speedscope};
 use flowtrace_profiler::export::timeline::timeline;
 use flowtrace_profiler::export::{chrome, parquet, pcapng, perfetto, wfformat};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::model::{FileIndex, Workflow};
+use flowtrace_profiler::stacks::Samples;
 use flowtrace_render::units;
 use flowtrace_schema::{Trace, doc};
 
 use crate::drawing::{self, View};
 use crate::failure::Failure;
-use crate::{graphviz, output};
+use crate::{explained, graphviz, output};
 
 /// Write a trace in a format of other programs
 ///
@@ -29,6 +31,7 @@ use crate::{graphviz, output};
   flowtrace export trace.db csv -o tables/           # every view as a file
   flowtrace export trace.db parquet -o dataset/      # for DuckDB, Polars, Spark
   flowtrace export trace.db pcapng -o run.pcapng     # open in Wireshark
+  flowtrace export trace.db speedscope -o run.speedscope  # call stacks, open in speedscope.app
   flowtrace export trace.db graphml | python3 analyse.py")]
 pub(crate) struct Args {
     /// Trace to read
@@ -78,6 +81,14 @@ enum Format {
     /// A dataset for DuckDB, Polars, Spark: every view as Parquet files, partitioned by run and host, in a
     /// directory that may have those of many traces
     Parquet,
+    /// Sampled call stacks for speedscope.app
+    Speedscope,
+    /// Sampled call stacks for flamegraph.pl, inferno and the like: a line for each stack
+    Folded,
+    /// Sampled call stacks for pprof
+    Pprof,
+    /// Sampled call stacks for profiler.firefox.com
+    Firefox,
     /// Packets for Wireshark and tcpdump, with the processes that sent them as comments; hardware
     /// addresses, checksums and payload are not in a trace
     Pcapng,
@@ -124,6 +135,11 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
                 _ => packets(&trace, &args.trace, target),
             };
         }
+        Format::Speedscope | Format::Folded | Format::Pprof | Format::Firefox => {
+            args.view
+                .refuse("--by and the options that select a part are for graphs")?;
+            return stacks(&trace, args, format, target);
+        }
         Format::Wfformat | Format::Chrome | Format::Perfetto => {
             return whole(&trace, args, format, target);
         }
@@ -153,7 +169,35 @@ fn whole(
                 wfformat::write(&workflow, &dag, &raw_names, &mut out)?;
             }
             Format::Chrome => chrome::write(&timeline(&workflow, &dag), &mut out)?,
-            _ => perfetto::write(&timeline(&workflow, &dag), &mut out)?,
+            _ => {
+                perfetto::write(&timeline(&workflow, &dag), &mut out)?;
+                if let Some(samples) = Samples::read(trace, &workflow)? {
+                    stacks::perfetto::write(&samples, &workflow, &mut out)?;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Formats for call stacks.
+fn stacks(
+    trace: &Trace,
+    args: &Args,
+    format: Format,
+    target: &output::Target,
+) -> crate::failure::Outcome {
+    let workflow = load(trace)?;
+    let samples = explained::stacks(trace, &workflow)?;
+    let groups = stacks::by_rule(&samples, &workflow);
+    let title = output::shown(&args.trace).display().to_string();
+    output::write_to(target, &args.trace, |mut out| {
+        match format {
+            Format::Speedscope => speedscope::write(&samples, &groups, &title, &mut out)?,
+            Format::Folded => folded::write(&samples, &groups, &mut out)?,
+            Format::Pprof => pprof::write(&samples, &workflow, &groups, &mut out)?,
+            _ => firefox::write(&samples, &workflow, &mut out)?,
         }
         Ok(())
     })?;

@@ -9,6 +9,8 @@ use flowtrace_tracer::session::{
     self, End, Error, Following, Layer, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
 };
 
+use flowtrace_tracer::stacks::StackOptions;
+
 use crate::failure::{Failure, OWN_FAILURE, Outcome};
 use crate::{capturing, conclude, launcher, output, seeing};
 
@@ -101,6 +103,13 @@ pub(crate) struct Args {
     /// --layer kernel.
     #[arg(long, value_enum, default_value_t = CallsChoice::Files, value_name = "WHICH")]
     calls: CallsChoice,
+    /// Sample the call stacks of threads that run, 99 times a second of CPU time
+    ///
+    /// The summary then says in which functions the limiting step was. With a name, or a pattern like 'gcc*', only
+    /// programs of that name are sampled. --stacks=python samples all, and has CPython 3.12 or newer write the names
+    /// of its functions (PYTHONPERFSUPPORT=1).
+    #[arg(long, value_name = "RULE", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "bare")]
+    stacks: Option<String>,
     /// Record these environment variables of every program, too; may be given several times
     ///
     /// PATTERN is a name, or like 'MY_*'. The variables by which workflow managers, batch systems and MPI
@@ -249,6 +258,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         Failure::new(OWN_FAILURE, format!("--env: {reason}"))
             .hint("a pattern is like 'HOME', 'MY_*' or '{A,B}_ID'")
     })?;
+    let stacks = match &args.stacks {
+        Some(rule) => Some(StackOptions::new(rule).map_err(|reason| {
+            Failure::new(OWN_FAILURE, format!("--stacks={rule}: {reason}"))
+                .hint("a pattern is like 'gcc', 'cc*' or '{cc1,as}'")
+        })?),
+        None => None,
+    };
     let launch = launcher::launch();
     let reserved = match &args.out_dir {
         Some(directory) => Some(launcher::reserve(directory, launch.as_ref())?),
@@ -288,6 +304,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         },
         layer: args.layer.layer(),
         ring_kib: args.ring,
+        stacks,
         channel_calls: args.calls == CallsChoice::Channels,
     };
     let front = match options.detach.then(session::fork_behind) {

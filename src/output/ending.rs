@@ -12,7 +12,7 @@ use crate::failure::Failure;
 pub(crate) const TRACE: &str = "trace";
 
 /// An ending in lower case, and the names of its format as values of `--format`.
-const ENDINGS: [(&str, &[&str]); 37] = [
+const ENDINGS: [(&str, &[&str]); 40] = [
     ("txt", &["text", "table"]),
     ("json", &["json"]),
     ("jsonl", &["jsonl"]),
@@ -34,6 +34,9 @@ const ENDINGS: [(&str, &[&str]); 37] = [
     ("pftrace", &["perfetto"]),
     ("perfetto-trace", &["perfetto"]),
     ("pcapng", &["pcapng"]),
+    ("speedscope", &["speedscope"]),
+    ("folded", &["folded"]),
+    ("pprof", &["pprof"]),
     ("mk", &["make"]),
     ("makefile", &["make"]),
     ("gnumakefile", &["make"]),

@@ -43,6 +43,7 @@ mod secrets;
 mod seeing;
 mod served;
 mod spawn_storm;
+mod stacks;
 mod transport;
 mod unmounted;
 mod user;

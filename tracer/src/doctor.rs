@@ -11,7 +11,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork, geteuid, pause};
 
 use crate::session::transport;
-use crate::{kernel, linux, mounting, proc};
+use crate::{kernel, linux, mounting, proc, stacks};
 
 /// Availability of a facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,7 @@ pub fn examine() -> Vec<Check> {
         costs(),
         exact_mappings(),
         calls_by_ebpf(),
+        call_stacks(),
         packets(),
         namespaces_of_others(),
         io_uring(),
@@ -67,6 +68,32 @@ fn check(
         verdict,
         found: found.into(),
         remedy: remedy.map(str::to_owned),
+    }
+}
+
+fn call_stacks() -> Check {
+    const WHAT: &str = "call stacks (--stacks)";
+    match stacks::Opened::for_command(std::process::id()) {
+        Ok(opened) if opened.sees_all() => check(
+            WHAT,
+            Verdict::Works,
+            "sampled by the CPU clock, in the kernel, too",
+            None,
+        ),
+        Ok(_) => check(
+            WHAT,
+            Verdict::Works,
+            "sampled by the CPU clock, outside of the kernel",
+            None,
+        ),
+        Err(error) => check(
+            WHAT,
+            Verdict::Missing,
+            format!("perf_event_open: {error}"),
+            Some(
+                "sysctl kernel.perf_event_paranoid=2, or root; in Docker: --cap-add PERFMON --security-opt seccomp=unconfined",
+            ),
+        ),
     }
 }
 

@@ -37,6 +37,14 @@ pub fn proc_files(bytes: &[u8]) {
     assert_ne!(reading::tracer_in(bytes), Some(0));
 }
 
+/// What sampling of call stacks reads: records of the kernel, ELF files with their unwind and debug
+/// information, and maps of symbols.
+pub fn stacks(bytes: &[u8]) {
+    crate::stacks::fuzzing::records(bytes);
+    crate::stacks::fuzzing::elf(bytes);
+    crate::stacks::fuzzing::symbols(bytes);
+}
+
 /// The files of `/proc` about the machine.
 pub fn host_files(bytes: &[u8]) {
     crate::host::files::fuzz(bytes);
@@ -128,6 +136,32 @@ mod tests {
         prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
     }
 
+    /// A small ELF file with unwind information and symbols, with some bytes changed.
+    fn spoilt_program() -> impl Strategy<Value = Vec<u8>> {
+        let change = (any::<prop::sample::Index>(), any::<u8>());
+        let cut = any::<prop::sample::Index>();
+        (prop::collection::vec(change, 0..12), cut).prop_map(|(changes, cut)| {
+            let mut bytes = std::fs::read("/bin/true").unwrap();
+            for (at, new) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = new;
+            }
+            // Mostly whole.
+            let length = cut.index(bytes.len() * 4);
+            bytes.truncate(length.max(64));
+            bytes
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn spoilt_programs(bytes in spoilt_program()) {
+            stacks(&bytes);
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -163,6 +197,14 @@ mod tests {
             code(),
         ]) {
             descriptions(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_as_records_and_symbols(bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..500),
+            "([0-9a-f]{1,17} [0-9a-fTt]{1,3} [a-z:]{1,9}\n){0,9}".prop_map(String::into_bytes),
+        ]) {
+            stacks(&bytes);
         }
 
         #[test]

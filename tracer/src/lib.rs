@@ -33,4 +33,5 @@ mod proc;
 mod rings;
 pub mod session;
 mod side_by_side;
+pub mod stacks;
 mod stat;

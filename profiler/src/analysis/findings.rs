@@ -53,6 +53,8 @@ pub struct Verdict {
     pub bottleneck: Option<String>,
     /// The steps that the critical path goes through, in a line.
     pub critical_path: Option<String>,
+    /// The functions in which the limiting step was on a CPU, in a line, if call stacks were sampled.
+    pub hot: Option<String>,
     /// At most five, the greatest saving first.
     pub findings: Vec<Finding>,
 }
@@ -116,6 +118,7 @@ pub fn of_bottlenecks(
         resource,
         step,
         critical_path: None,
+        hot: None,
         findings,
     }
 }

@@ -8,6 +8,7 @@ use flowtrace_render::units;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
+use super::functions::{self, Folded};
 use super::network::NetworkFacts;
 use super::recording::Recording;
 use crate::analysis::critical_path::CriticalPath;
@@ -15,6 +16,7 @@ use crate::analysis::{data, time};
 use crate::load::{load, load_activity};
 use crate::model::{ProcessId, Programs, Relation, Workflow};
 use crate::replay::{place, played_into};
+use crate::stacks::Samples;
 
 /// The rule of flowtrace itself, as in a replay.
 const OWN: &str = "flowtrace";
@@ -47,6 +49,8 @@ pub struct RunFacts {
     pub placed: BTreeMap<String, FileFacts>,
     /// True if the run was a replay of another trace (`flowtrace replay`).
     pub is_replay: bool,
+    /// CPU time by call stack; `None`: none were sampled.
+    pub stacks: Option<Folded>,
     /// Facts from the packets of the run.
     pub network: Option<NetworkFacts>,
 }
@@ -156,6 +160,8 @@ impl RunFacts {
             recording: Recording::of(&workflow),
             warnings: warnings(&workflow),
             network: NetworkFacts::of(trace)?,
+            stacks: Samples::read(trace, &workflow)?
+                .map(|samples| functions::folded(&samples, &workflow)),
             ..RunFacts::default()
         };
         let executions = executions(&workflow);

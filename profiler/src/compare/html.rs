@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flowtrace_render::markup::Markup;
 use flowtrace_render::units::{bytes, duration, plain};
 
-use super::{Comparison, RuleFacts, text};
+use super::{Comparison, RuleFacts, flame, text};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --a: #7a8ca8; --b: #c2703d; }
@@ -52,6 +52,9 @@ pub fn write(comparison: &Comparison, mut out: impl Write) -> io::Result<()> {
     runs(comparison, &mut html)?;
     findings(comparison, &mut html)?;
     packets(comparison, &mut html)?;
+    if let Some(functions) = &comparison.functions {
+        flame::write(functions, &mut html)?;
+    }
     rules(comparison, &mut html)?;
     html.open("p", &[])?;
     let how = format!("compared {}", text::how(comparison));

@@ -2,12 +2,17 @@
 
 use std::fmt::Write;
 
-use flowtrace_render::units::{bytes, count, counted, duration, plain};
+use flowtrace_render::units::{bytes, count, counted, duration, plain, shorten};
 
-use super::{Change, Comparison, DurationVerdict, Finding, Run, Subject, statistics};
+use super::{
+    Change, Comparison, DurationVerdict, Finding, FunctionRow, Functions, Run, Subject, statistics,
+};
 
 /// Number of findings that are shown; others are counted.
 const SHOWN: usize = 40;
+
+/// Number of functions that are shown.
+const FUNCTIONS: usize = 5;
 
 /// Indent of the second and later lines of a finding, in columns.
 const INDENT: usize = 11;
@@ -44,8 +49,31 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
             let _ = writeln!(text, "  packets  {what}: {} → {}", plain(&a), plain(&b));
         }
     }
+    for row in comparison.functions.iter().flat_map(functions) {
+        let _ = writeln!(text, "  function {row}");
+    }
     let _ = writeln!(text, "  compared {}", how(comparison));
     text
+}
+
+/// The functions whose CPU time differs most.
+fn functions(functions: &Functions) -> Vec<String> {
+    /// Least difference, as a share of all CPU time that was sampled.
+    const LEAST: f64 = 0.01;
+    let all = functions.all_ns.0.max(functions.all_ns.1);
+    let matters = |row: &&FunctionRow| (row.b_ns - row.a_ns).abs() >= LEAST * all;
+    let rows = functions.rows.iter().filter(matters).take(FUNCTIONS);
+    rows.map(|row| {
+        format!(
+            "{} in {}: {} → {} on CPU ({})",
+            shorten(&plain(&row.function), 60),
+            plain(&row.rule),
+            duration(row.a_ns as i64),
+            duration(row.b_ns as i64),
+            percent(row.a_ns, row.b_ns)
+        )
+    })
+    .collect()
 }
 
 /// A line broken between its parts, which ` · ` separates.

@@ -5,53 +5,13 @@
 
 use std::io::{self, Write};
 
+use super::protobuf::Message;
 use super::timeline::{Timeline, Track};
 
 /// Id of the only writer of packets.
 const SEQUENCE: u64 = 1;
 const BEGIN: u64 = 1;
 const END: u64 = 2;
-
-/// A protobuf message under construction.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(mut self, field: u32, value: u64) -> Self {
-        self.varint(u64::from(field) << 3);
-        self.varint(value);
-        self
-    }
-
-    fn fixed(mut self, field: u32, value: u64) -> Self {
-        self.varint(u64::from(field) << 3 | 1);
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-
-    fn bytes(mut self, field: u32, value: &[u8]) -> Self {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(value.len() as u64);
-        self.0.extend(value);
-        self
-    }
-
-    fn text(self, field: u32, value: &str) -> Self {
-        self.bytes(field, value.as_bytes())
-    }
-
-    fn message(self, field: u32, value: &Message) -> Self {
-        self.bytes(field, &value.0)
-    }
-}
 
 /// Writes the timeline: a track for each process, its programs as nested slices, data as flows.
 ///

@@ -11,8 +11,10 @@ use crate::analysis::bottlenecks::{Bottleneck, Bottlenecks, Options, Subject, an
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::findings::{self, Verdict};
 use crate::analysis::grouping::By;
+use crate::analysis::hot;
 use crate::graph::Dag;
 use crate::model::Workflow;
+use crate::stacks::Samples;
 use crate::text::bottlenecks::answer;
 use crate::timeline::Timeline;
 
@@ -53,7 +55,7 @@ pub(super) fn of(
     timeline: &Timeline,
     (dag, path): (&Dag, &CriticalPath),
     numbers: &Numbers,
-    trace: &Trace,
+    (trace, samples): (&Trace, Option<&Samples>),
 ) -> Result<Limiting> {
     let by = By::Rule;
     let names = by.names(trace, workflow, timeline)?;
@@ -69,7 +71,10 @@ pub(super) fn of(
             ..Options::default()
         },
     );
-    let verdict = findings::of_bottlenecks(workflow, timeline, &result, path);
+    let mut verdict = findings::of_bottlenecks(workflow, timeline, &result, path);
+    if let Some(samples) = samples {
+        verdict.hot = hot::line(samples, workflow, path, verdict.step.as_deref());
+    }
     Ok(limiting(&result, timeline, numbers, verdict))
 }
 

@@ -14,7 +14,7 @@ use super::Report;
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 /// Scripts in the order in which they need each other.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("page/base.js"),
     include_str!("page/data.js"),
     include_str!("page/filter.js"),
@@ -28,6 +28,7 @@ const SCRIPTS: [&str; 14] = [
     include_str!("page/charts.js"),
     include_str!("page/network.js"),
     include_str!("page/machines.js"),
+    include_str!("page/flame.js"),
     include_str!("page/main.js"),
 ];
 
@@ -75,7 +76,8 @@ fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {
     block(out, "flows", &report.flows)?;
     block(out, "network", &report.network)?;
     block(out, "pictures", &report.pictures)?;
-    block(out, "waits", &report.waits)
+    block(out, "waits", &report.waits)?;
+    block(out, "stacks", &report.stacks)
 }
 
 /// A part of the data, which the page does not parse until it is needed.

@@ -13,11 +13,16 @@ pub(super) enum Space {
     Sample,
     Capture,
     Flow,
+    Module,
+    Frame,
+    Function,
+    Stack,
+    StackThread,
 }
 
 impl Space {
     /// All spaces, with the table and column that define the ids.
-    pub(super) const ALL: [(Space, &'static str, &'static str); 8] = [
+    pub(super) const ALL: [(Space, &'static str, &'static str); 13] = [
         (Space::Run, "run", "run_id"),
         (Space::Upid, "process", "upid"),
         (Space::File, "file", "file_id"),
@@ -26,6 +31,11 @@ impl Space {
         (Space::Sample, "sample", "sample_id"),
         (Space::Capture, "capture", "capture_id"),
         (Space::Flow, "flow", "flow_id"),
+        (Space::Module, "stack_module", "module_id"),
+        (Space::Frame, "stack_frame", "frame_id"),
+        (Space::Function, "stack_function", "function_id"),
+        (Space::Stack, "stack", "stack_id"),
+        (Space::StackThread, "stack_thread", "thread_id"),
     ];
 }
 
@@ -46,6 +56,8 @@ pub(super) enum Change {
     Keep,
     /// A time, which is shifted.
     Time,
+    /// A time of a sample of a stack, in its own unit, which is shifted.
+    StackTime,
     /// An id, which is renumbered.
     Id(Space),
     /// A number of a dictionary.
@@ -65,6 +77,8 @@ pub(super) fn change(table: &str, column: &str) -> Change {
     match (table, column) {
         ("call", "what") => Change::What,
         ("packet", "at") => Change::PacketKey,
+        ("stack_sample", "at") => Change::StackTime,
+        ("stack", "caller_id") => Change::Id(Space::Stack),
         ("packet", "what") => Change::PacketWhat,
         ("flow_owner" | "flow_sample", "side") => Change::Side,
         ("file", "kind") => Change::Name(Dictionary::FileKind),
@@ -79,6 +93,11 @@ pub(super) fn change(table: &str, column: &str) -> Change {
         (_, "sample_id") => Change::Id(Space::Sample),
         (_, "capture_id") => Change::Id(Space::Capture),
         (_, "flow_id") => Change::Id(Space::Flow),
+        (_, "module_id") => Change::Id(Space::Module),
+        (_, "frame_id") => Change::Id(Space::Frame),
+        (_, "function_id") => Change::Id(Space::Function),
+        (_, "stack_id") => Change::Id(Space::Stack),
+        (_, "thread_id") => Change::Id(Space::StackThread),
         (_, column) if column == "upid" || column.ends_with("_upid") => Change::Id(Space::Upid),
         (_, "t_ns" | "from_ns" | "to_ns" | "start_ns" | "end_ns" | "first_ns" | "last_ns") => {
             Change::Time
@@ -110,7 +129,7 @@ mod tests {
     use crate::{contract, doc};
 
     /// Columns that have names of ids or times and are neither.
-    const PLAIN: &[(&str, &str)] = &[("host", "boot_id")];
+    const PLAIN: &[(&str, &str)] = &[("host", "boot_id"), ("stack_module", "build_id")];
 
     #[test]
     fn every_id_has_its_space() {

@@ -34,6 +34,7 @@ const ORDERED: &[(&str, &str, bool)] = &[
     ("call", "start_ns", true),
     ("channel_call", "start_ns", false),
     ("packet", "at", true),
+    ("stack_sample", "at", true),
     ("host_sample", "t_ns", false),
 ];
 

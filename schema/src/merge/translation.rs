@@ -10,6 +10,7 @@ use super::input::Input;
 use super::options::refuse;
 use crate::Result;
 use crate::op::{FLAGS_MASK, HIGH_FIDELITY_SHIFT};
+use crate::record::STACK_STEP_NS;
 use crate::writer::PACKET_BITS;
 
 /// Ids that do not change by their offset, because their things were joined with things of another file:
@@ -108,6 +109,10 @@ impl Translation {
         match change {
             Change::Keep | Change::Side => value,
             Change::Time => self.place.on_scale(value),
+            Change::StackTime => {
+                let time = self.place.on_scale(value.saturating_mul(STACK_STEP_NS));
+                time / STACK_STEP_NS
+            }
             Change::Id(space) => self.id(space, value),
             Change::Name(Dictionary::Host) => named(&self.hosts),
             Change::Name(Dictionary::Counter) => named(&self.counters),

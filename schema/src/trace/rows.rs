@@ -46,6 +46,7 @@ macro_rules! rows {
 pub(super) mod amounts;
 mod network;
 mod process;
+mod stacks;
 mod texts;
 
 pub use network::{
@@ -53,6 +54,7 @@ pub use network::{
     NetworkTotals, NodeRow,
 };
 pub use process::{ProcessRow, ProgramRow};
+pub use stacks::{FrameRow, StackRow, StackSampleRow};
 pub(super) use texts::Texts;
 
 rows! {

@@ -291,6 +291,12 @@ impl<'db> Batches<'db> {
                 }
             }
         }
+        if self.ready(0) {
+            match super::stacks::store_images(self.db) {
+                Ok(()) => self.commit(),
+                Err(error) => self.fail(0, &error),
+            }
+        }
         self.store_run_ends();
         let fold = || {
             let db = self.db;

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Result, params};
 
 use super::commands::Commands;
 use super::packets::PacketTable;
-use super::{channels, network};
+use super::{channels, network, stacks};
 use crate::{Loss, Record, SampleRecord, Side, quote_argv};
 
 /// Rows of the connection's statement cache: every statement below stays prepared.
@@ -185,6 +185,7 @@ pub(super) fn record(db: &Connection, record: &Record, commands: &mut Commands) 
             ])?;
         }
         Record::Sample(r) => sample(db, r)?,
+        Record::Stack(r) => stacks::record(db, r)?,
         Record::Sampled(r) => {
             db.prepare_cached(
                 "UPDATE process SET samples = ?2, sampled_ns = ?3, sampled_waiting_ns = ?4,

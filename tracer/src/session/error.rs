@@ -78,6 +78,9 @@ pub enum Error {
     /// Tracepoints or passthrough, which were requested, are not available.
     #[error("no kernel layer here: {0}")]
     KernelLayer(String),
+    /// Call stacks, which were requested, cannot be sampled.
+    #[error("cannot sample call stacks here: {0}")]
+    Stacks(io::Error),
     /// File calls cannot come over io_uring, which was requested.
     #[error("no file calls over io_uring here: {0}")]
     Transport(String),

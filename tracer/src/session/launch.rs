@@ -51,6 +51,8 @@ pub(super) struct Plan {
     pub(super) arguments: Vec<OsString>,
     pub(super) mounts: Vec<NewMount>,
     pub(super) signals: Before,
+    /// Variables that the command gets in addition.
+    pub(super) environment: Vec<(&'static str, &'static str)>,
 }
 
 /// Treatment of the command's system calls.
@@ -330,6 +332,13 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     // Waits until the mounts expect no more of this process.
     let mut calls = [0];
     socket.read_exact(&mut calls)?;
+    for (name, value) in &plan.environment {
+        // SAFETY: this process has one thread.
+        #[expect(unsafe_code)]
+        unsafe {
+            env::set_var(name, value);
+        }
+    }
     plan.signals.restore()?;
     origin::restore();
     // Without the filter fewer calls are seen, which the tracer notices at the exec and counts.

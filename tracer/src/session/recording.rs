@@ -75,11 +75,22 @@ impl Recording {
         })
     }
 
-    /// Completes the file.
+    /// Completes the file: the recording ends now.
     pub fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
+        let now = self.clock.now();
+        self.finish_at(now, exit_code, exit_signal)
+    }
+
+    /// Completes the file of a recording that ended at a time, ns.
+    pub(crate) fn finish_at(
+        self,
+        end_ns: u64,
+        exit_code: Option<i32>,
+        exit_signal: Option<i32>,
+    ) -> Summary {
         let end = RunEnd {
             id: RUN,
-            end_ns: self.clock.now(),
+            end_ns,
             exit_code,
             exit_signal,
         };

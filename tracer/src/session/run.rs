@@ -14,7 +14,7 @@ use super::inherited::Inherited;
 use super::launch::{Calls, Plan};
 use super::mounts::Mounts;
 use super::program::find_program;
-use super::recording::{HOST, Recording};
+use super::recording::{HOST, RUN, Recording};
 use super::seeing::Layer;
 use super::signals::{self, SignalForwarder};
 use super::{Error, Result, limits, nested};
@@ -22,6 +22,7 @@ use crate::kernel::{self, Scheduler};
 use crate::net::live::Live;
 use crate::proc;
 use crate::proc::lifetimes::End;
+use crate::stacks;
 
 mod job;
 mod notice;
@@ -111,6 +112,10 @@ fn run_by(options: &RunOptions, layer: Layer, notify: &mut dyn FnMut(Notice)) ->
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signals: signals::block().map_err(Error::errno("block signals"))?,
+        environment: match &options.stacks {
+            Some(stacks) if stacks.python => vec![("PYTHONPERFSUPPORT", "1")],
+            _ => Vec::new(),
+        },
     };
     let forwarder = match options.detach {
         true => Ok(SignalForwarder::behind()),
@@ -181,6 +186,14 @@ impl Run<'_> {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<RunReport> {
         let root = mounts.child.pid;
+        let stacks = self.options.stacks.as_ref();
+        let stacks = match stacks.map(|_| stacks::Opened::for_command(root.as_raw() as u32)) {
+            Some(Err(error)) => {
+                mounts.child.abandon();
+                return Err(Error::Stacks(error));
+            }
+            opened => opened.and_then(std::result::Result::ok),
+        };
         let without_ptrace = watched::without_ptrace(self.options);
         // At the same time as the making of the trace: either takes some ms.
         let (topology, calls) = (self.options.topology, self.by_kernel);
@@ -203,6 +216,19 @@ impl Run<'_> {
             Err(error) => {
                 mounts.child.abandon();
                 return Err(error);
+            }
+        };
+        let stacks = stacks.zip(self.options.stacks.as_ref());
+        let stacks = stacks.map(|(opened, options)| {
+            let (clock, recorder) = (recording.clock, recording.recorder.clone());
+            opened.record(RUN, clock, recorder, options)
+        });
+        let stacks = match stacks.transpose() {
+            Ok(stacks) => stacks,
+            Err(error) => {
+                mounts.child.abandon();
+                recording.discard();
+                return Err(Error::Stacks(error));
             }
         };
         let live = self.options.net.as_ref().map(|net| {
@@ -238,6 +264,9 @@ impl Run<'_> {
             },
         };
         let recorded = self.record(started, events);
+        let end_ns = recording.clock.now();
+        // The names of functions are recorded now, after the end of the run.
+        drop(stacks);
         if let Some(live) = live {
             live.stop();
         }
@@ -249,7 +278,7 @@ impl Run<'_> {
                 };
                 Ok(RunReport {
                     end,
-                    trace: Some(recording.finish(code, signal)),
+                    trace: Some(recording.finish_at(end_ns, code, signal)),
                     background,
                 })
             }

@@ -44,6 +44,7 @@ function verdict() {
   if (why) lines.push([`why ${duration(f.duration_ns)}`, why]);
   if (limits.verdict.bottleneck) lines.push(["bottleneck", limits.verdict.bottleneck]);
   lines.push(...pathLine());
+  if (limits.verdict.hot) lines.push(["on CPU", limits.verdict.hot]);
   const cpu = sum(rules.cpu_ns), heavy = rules.name.map((name, i) => i).filter((i) => rules.cpu_ns[i] > 0 && rules.cpu_ns[i] >= cpu / 100);
   if (heavy.length) {
     const named = heavy.slice(0, 5).map((i) => `${rules.name[i]}${rules.processes[i] > 1 ? " ×" + count(rules.processes[i]) : ""} ` +

@@ -3,7 +3,7 @@
 const parts = [
   ["machines", drawMachines], ["timeline", () => { listenTimeline(); drawTimeline(); onFilter(drawTimeline); }],
   ["graph", () => { listenGraph(); onFilter(() => G.model && dimGraph()); }],
-  ["path", pathTable], ["tree", listenTree], ["rules", ruleTable], ["waits", waitTable], ["files", fileTable], ["calls", callTable],
+  ["path", pathTable], ["flame", listenFlame], ["tree", listenTree], ["rules", ruleTable], ["waits", waitTable], ["files", fileTable], ["calls", callTable],
   ["channels", channelTable], ["flows", flowTable], ["charts", () => { drawCharts(); onFilter(drawCharts); }], ["coverage", drawCoverage],
 ];
 
@@ -13,6 +13,7 @@ function empty(id) {
     case "machines": return !block("pictures").machines.length;
     case "path": return !block("path").rules.length;
     case "graph": return !block("graph").nodes.length;
+    case "flame": return !block("stacks").graphs.length;
     case "waits": return !block("waits").waits.length;
     case "channels": return !block("channels").channels.length;
     case "flows": return !block("flows").flows.length && !block("network").nodes.length;

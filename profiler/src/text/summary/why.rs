@@ -15,6 +15,7 @@ pub(super) fn why(out: &mut Layout, workflow: &Workflow, verdict: &Verdict) {
     let lines = verdict.why.iter().chain(&verdict.bottleneck);
     let mut items: Vec<String> = lines.cloned().collect();
     items.extend(verdict.critical_path.clone());
+    items.extend(verdict.hot.clone());
     let length = units::duration(workflow.duration_ns());
     out.line(&format!("why {length}"), &items);
 }

@@ -8,6 +8,7 @@ use flowtrace_schema::LaunchRecord;
 use super::super::seeing::{Layer, Seeing};
 use crate::net::live::LiveOptions;
 use crate::proc::environment::Wanted;
+use crate::stacks::StackOptions;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub struct RunOptions {
     pub layer: Layer,
     /// KiB of the ring of each CPU for records of calls. `None`: as memory allows.
     pub ring_kib: Option<u32>,
+    /// Call stacks to sample, if any.
+    pub stacks: Option<StackOptions>,
     /// Record every call on pipes and sockets, not their sums alone; with [`Layer::Kernel`].
     pub channel_calls: bool,
 }
