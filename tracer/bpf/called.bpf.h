@@ -109,7 +109,8 @@ static __always_inline bool get_descriptor(struct scratch *s, s32 fd)
 {
 	u64 file = own_file(fd);
 	u32 type = get_file(s, fd, file);
-	bool has_path = type == S_IFREG || type == S_IFIFO || (type == S_IFDIR && config.with_directories);
+	bool has_path = type == S_IFREG || type == S_IFIFO
+		|| (config.with_directories && (type == S_IFDIR || type == S_IFLNK));
 	if (has_path)
 		report_path(s, OPENED, &as(struct file, file)->f_path);
 	else if (type == S_IFSOCK)

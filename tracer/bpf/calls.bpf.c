@@ -210,7 +210,8 @@ static __always_inline u32 record_use(struct caller *c, struct task_struct *task
 	struct file *file = as(struct file, address);
 	struct inode *inode = file->f_inode;
 	u16 mode = inode->i_mode;
-	if (call->how & ACTS && (mode & S_IFMT) != S_IFREG && (mode & S_IFMT) != S_IFDIR)
+	u32 type = mode & S_IFMT;
+	if (call->how & ACTS && type != S_IFREG && type != S_IFDIR && type != S_IFLNK)
 		return 0;
 	struct slot *slot = take_slot(c, &round);
 	if (!slot) {

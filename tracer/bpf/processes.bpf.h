@@ -9,7 +9,7 @@ const volatile struct {
 	u32 ring_bytes;
 	bool all;		/* report all processes of the machine */
 	bool with_files;	/* report open files, and calls that open them */
-	bool with_directories;	/* report opens of directories, too */
+	bool with_directories;	/* report opens of directories and links, too */
 	u32 arguments_max;	/* bytes of arguments that are reported of an exec */
 	u32 change_flags;	/* flags with which an open changes something */
 } config = { 4096 };

@@ -279,8 +279,8 @@ impl UnmountedFiles {
         now: u64,
     ) -> Option<FileId> {
         let name = path.as_os_str();
-        let is_directory = attributes.kind() == FileKind::Directory;
-        if !(attributes.is_regular() || is_directory && self.found_files.is_some())
+        let is_other = matches!(attributes.kind(), FileKind::Directory | FileKind::Symlink);
+        if !(attributes.is_regular() || is_other && self.found_files.is_some())
             || self.views.see(path, attributes)
             || is_kernels(name.as_bytes())
         {

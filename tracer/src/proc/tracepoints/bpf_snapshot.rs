@@ -146,10 +146,11 @@ impl BpfSnapshot {
         Some(&self.open[place].1)
     }
 
-    /// Attributes of a file or directory, as the kernel reported them.
+    /// Attributes of a file, directory or link, as the kernel reported them.
     pub(crate) fn opened(&self, fd: i32) -> Option<Attributes> {
         let open = self.open(fd)?;
-        let is_file = [libc::S_IFREG, libc::S_IFDIR].contains(&(open.kind & libc::S_IFMT));
+        let types = [libc::S_IFREG, libc::S_IFDIR, libc::S_IFLNK];
+        let is_file = types.contains(&(open.kind & libc::S_IFMT));
         is_file.then(|| open.attributes())
     }
 

@@ -251,10 +251,17 @@ impl Named<'_> {
 }
 
 fn op_of(called: &Called, by: &ByName) -> Op {
-    let is_unlinkat = by.number == libc::SYS_unlinkat;
-    match is_unlinkat && called.call.arguments[2] as i32 & libc::AT_REMOVEDIR != 0 {
-        true => Op::Rmdir,
-        false => by.op,
+    let arguments = &called.call.arguments;
+    let flags = by.argument(by.flags, arguments).unwrap_or(0) as i32;
+    match by.op {
+        Op::Unlink
+            if by.number == libc::SYS_unlinkat && arguments[2] as i32 & libc::AT_REMOVEDIR != 0 =>
+        {
+            Op::Rmdir
+        }
+        // It can only serve to name the file.
+        Op::Open if flags & libc::O_PATH != 0 => Op::Lookup,
+        op => op,
     }
 }
 
