@@ -92,6 +92,9 @@ fn of_parts<'data, R: ReadRef<'data>>(
     }
 }
 
+/// Most bytes of a function whose symbol has no size.
+const MOST_ASSEMBLER: u64 = 4096;
+
 /// A function of a symbol table: begin, end and name.
 type Symbol = (u64, u64, String);
 
@@ -131,7 +134,9 @@ fn named(table: &[Symbol], address: u64) -> Option<String> {
     let after = table.partition_point(|(start, ..)| *start <= address);
     let symbol = table[..after].iter().rev().take(8);
     // Functions of assembler have no size.
-    let mut holds = symbol.filter(|(start, end, _)| address < *end || start == end);
+    let mut holds = symbol.filter(|(start, end, _)| {
+        address < *end || start == end && address - start < MOST_ASSEMBLER
+    });
     Some(names::demangled(&holds.next()?.2))
 }
 
@@ -219,7 +224,8 @@ mod tests {
         let file = File::open("/proc/self/exe").unwrap();
         let until = Instant::now() + std::time::Duration::from_secs(60);
         let found = of_file(&file, b"/a/program", &[address(), u64::MAX], until);
-        let function = &found.functions[0][0];
+        // What the compiler put into it comes first.
+        let function = found.functions[0].last().unwrap();
         assert_eq!(found.symbols, Symbols::Dwarf);
         assert!(function.name.ends_with("marked"), "{function:?}");
         assert!(

@@ -63,6 +63,8 @@ impl Debug {
         if Instant::now() > until {
             return None;
         }
+        // The reader looks for the byte after the last address, too.
+        address.checked_add(1)?;
         let mut lookup = self.context.find_frames(address);
         let frames = loop {
             match lookup {
