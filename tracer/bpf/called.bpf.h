@@ -8,18 +8,6 @@ enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10 };
 enum call_shape {
 	RETURNED = 1, GIVEN, PAIR, PAIR_LAST, NAMED, ALONE, SENT, SENT_MESSAGE, RECEIVED, SEVERAL_RECEIVED, WROTE,
 };
-/*
- * The report of a call: its shape; the arguments with the names of files and the directories that they are relative
- * to (of a call that returns a descriptor, for its failure); the one that attributes were written to, and the one with
- * flags that may have AT_EMPTY_PATH.
- */
-struct call_report { u8 how, shape, name, directory, other_name, other_directory, attributes, flags; };
-enum {
-	WITH_FAILURES = 1,
-	AS_STATX = 2,		/* attributes are a struct statx; else a struct stat */
-	OF_THE_RUN = 4,		/* not of files of the machine, as far as the name shows */
-	FINDS = 8,		/* fails or reads attributes: dropped first when the ring fills */
-};
 /* Those of 32-bit programs are behind the others. */
 struct call_report call_reports[2 * SYSCALLS] SEC(".bss.call_reports");
 /* The first bytes of names of files of the machine, up to 8 with the mask of those that count. */

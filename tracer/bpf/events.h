@@ -86,7 +86,20 @@ struct call_event {
 	u64 peer_inode;
 };
 
-/* --- Calls that move data (calls.bpf.c): slots of one size in a ring for each CPU -------------------------------- */
+/*
+ * The report of a call: its shape; the arguments with the names of files and the directories that they are relative
+ * to (of a call that returns a descriptor, for its failure); the one that attributes were written to, and the one with
+ * flags that may have AT_EMPTY_PATH.
+ */
+struct call_report { u8 how, shape, name, directory, other_name, other_directory, attributes, flags; };
+enum {
+	WITH_FAILURES = 1,
+	AS_STATX = 2,		/* attributes are a struct statx; else a struct stat */
+	OF_THE_RUN = 4,		/* not of files of the machine, as far as the name shows */
+	FINDS = 8,		/* fails or reads attributes: dropped first when the ring fills */
+};
+
+/* --- Calls on open files (calls.bpf.c): slots of one size in a ring for each CPU -------------------------------- */
 
 enum slot_kind {
 	ENTRY = 1,		/* a call begins: the file of its first descriptor */

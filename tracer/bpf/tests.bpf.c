@@ -19,6 +19,7 @@ struct {
 	struct call_event call;
 	struct slot slot;
 	struct call_arguments call_arguments;
+	struct call_report call_report;
 	struct ring_state ring;
 	struct waiting_event waiting;
 	struct open_files files;

@@ -317,7 +317,7 @@ fn counts_of_the_kernel_must_agree() {
         stage.change(Change::CallCounts { pid, reads, writes });
         while stage.calls.next_change(u64::MAX).is_some() {}
         assert_eq!(
-            stage.calls.losses(0)[2],
+            stage.calls.losses(0)[1],
             (Loss::CallsUnreconciled, found),
             "{reads} {writes}"
         );

@@ -118,17 +118,19 @@ mod tests {
         assert_eq!(of("descriptor"), Some((file_use::DESCRIPTOR, 4)));
         let of = |member| object.types().extent("call_arguments", member);
         let members = [
-            "how",
             "first",
             "second",
             "place",
             "second_place",
             "length",
             "flags",
+            "more_flags",
         ];
+        assert_eq!(of("how"), Some((0, 2)));
         for (place, member) in members.into_iter().enumerate() {
-            assert_eq!(of(member), Some((place, 1)), "{member}");
+            assert_eq!(of(member), Some((2 + place, 1)), "{member}");
         }
+        assert_eq!(of("commands"), Some((COMMANDS, 8)));
         assert_eq!(object.types().size("call_arguments"), Some(CALL_ARGUMENTS));
         assert_eq!(
             object.types().size("slot"),
