@@ -80,6 +80,13 @@ fn an_interrupt_counts_for_what_it_interrupted_and_an_interpreter_for_what_it_in
             ("eval", "/lib/libpython3.so"),
             ("dot", "/lib/numpy.so"),
         ],
+        &[
+            main,
+            ("job.py", "[memory of 1]"),
+            ("eval", "/lib/libpython3.so"),
+            ("memcpy", "/lib/libc.so.6"),
+        ],
+        &[main, ("memcpy", "/lib/libc.so.6")],
         &[("eval", "/usr/bin/python3")],
     ]);
     let names: Vec<String> = samples
