@@ -35,32 +35,31 @@ for n in range(1, 101):
         file.write(bytes(n))
         print(path, os.fstat(file.fileno()).st_ino, n)
     os.unlink(path)";
-    for options in [&["--layer", "kernel"][..]] {
-        let command = format!("{PYTHON} -c \"{script}\" $O");
-        let Some((run, _guard, directory)) = outside(options, &command) else {
-            return;
-        };
-        let printed = run.finished.stdout_text();
-        let lines = printed.lines().map(|line| line.split(' ').collect());
-        let made: Vec<Vec<&str>> = lines.collect();
-        let numbers: HashSet<&str> = made.iter().map(|made| made[1]).collect();
-        if numbers.len() == made.len() {
-            return skip("this filesystem does not give inode numbers again at once");
-        }
-        let expected: Vec<Vec<&str>> = made
-            .iter()
-            .map(|made| vec![made[0], "1", made[2]])
-            .collect();
-        let found = run.trace.rows(&format!(
-            "SELECT path, COUNT(DISTINCT file_id), SUM(result) FROM calls
-             WHERE op = 'write' AND path LIKE '{directory}/%' GROUP BY path ORDER BY MIN(call_id)"
-        ));
-        assert_eq!(found, expected, "{options:?}");
-        let files: i64 = run.trace.one(&format!(
-            "SELECT COUNT(*) FROM files WHERE path LIKE '{directory}/%'"
-        ));
-        assert_eq!(files as usize, made.len(), "{options:?}");
+    let options = ["--layer", "kernel"];
+    let command = format!("{PYTHON} -c \"{script}\" $O");
+    let Some((run, _guard, directory)) = outside(&options, &command) else {
+        return;
+    };
+    let printed = run.finished.stdout_text();
+    let lines = printed.lines().map(|line| line.split(' ').collect());
+    let made: Vec<Vec<&str>> = lines.collect();
+    let numbers: HashSet<&str> = made.iter().map(|made| made[1]).collect();
+    if numbers.len() == made.len() {
+        return skip("this filesystem does not give inode numbers again at once");
     }
+    let expected: Vec<Vec<&str>> = made
+        .iter()
+        .map(|made| vec![made[0], "1", made[2]])
+        .collect();
+    let found = run.trace.rows(&format!(
+        "SELECT path, COUNT(DISTINCT file_id), SUM(result) FROM calls
+         WHERE op = 'write' AND path LIKE '{directory}/%' GROUP BY path ORDER BY MIN(call_id)"
+    ));
+    assert_eq!(found, expected, "{options:?}");
+    let files: i64 = run.trace.one(&format!(
+        "SELECT COUNT(*) FROM files WHERE path LIKE '{directory}/%'"
+    ));
+    assert_eq!(files as usize, made.len(), "{options:?}");
 }
 
 /// Program, operation and path of every call on files in `directory`.
