@@ -1,14 +1,14 @@
 //! Call stacks of the threads of a run, sampled while they are on a CPU.
 //!
-//! The kernel's CPU clock interrupts each CPU (perf_event_open(2), [`perf`]) and writes registers and the top of
+//! The kernel's CPU clock interrupts each CPU (perf_event_open(2), `perf`) and writes registers and the top of
 //! the stack into a ring. One thread reads the rings, puts the records of all CPUs in the order of time
-//! ([`merge`]), follows forks, execs and mappings ([`threads`]), and unwinds ([`unwind`]). Equal stacks are one
-//! ([`interned`]). Names of functions come at the end of the run ([`symbols`]).
+//! (`merge`), follows forks, execs and mappings (`threads`), and unwinds (`unwind`). Equal stacks are one
+//! (`interned`). Names of functions come at the end of the run (`symbols`).
 //!
 //! As root all of the machine is sampled, and processes of others are dropped when they are read. So a process
 //! that lives for a millisecond is sampled as often as its CPU time deserves. An ordinary user may sample only a
 //! process and its descendants; there each process counts its CPU time from 0 on, and would need a whole period to
-//! be sampled once. So the kernel samples more often, and the reader keeps every [`FINER`]th sample of a CPU.
+//! be sampled once. So the kernel samples more often, and the reader keeps every `FINER`th sample of a CPU.
 
 use std::io;
 use std::os::fd::AsFd;
