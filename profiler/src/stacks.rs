@@ -6,6 +6,7 @@ use std::sync::Arc;
 use flowtrace_schema::{FrameRow, Result, Trace};
 
 use crate::model::Workflow;
+use crate::paths::base;
 
 mod flame;
 #[cfg(test)]
@@ -42,6 +43,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// True for a function of the kernel.
+    pub fn is_of_kernel(&self) -> bool {
+        self.module.as_deref() == Some(KERNEL)
+    }
+
     /// True for a function of the interpreter of Python itself.
     fn is_of_python(&self) -> bool {
         self.is_in(&["libpython", "python"])
@@ -54,8 +60,7 @@ impl Function {
 
     /// True if the name of the file that has the code begins so.
     fn is_in(&self, begins: &[&str]) -> bool {
-        let module = self.module.as_deref();
-        let name = module.map_or("", |path| path.rsplit('/').next().unwrap_or(path));
+        let name = self.module.as_deref().map_or("", base);
         begins.iter().any(|begin| name.starts_with(begin))
     }
 
@@ -68,11 +73,10 @@ impl Function {
 
     /// The place of the function for people: the source file and a line of it, else the file that has the code.
     pub fn place(&self, line: Option<i64>) -> String {
-        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         match (&self.file, &self.module) {
             (Some(file), _) => match line {
                 Some(line) => format!("{}:{line}", base(file)),
-                None => base(file),
+                None => base(file).to_owned(),
             },
             (None, Some(module)) if !self.has_symbols => format!("{}, stripped", base(module)),
             (None, Some(module)) => base(module).trim_matches(['[', ']']).to_owned(),
@@ -214,17 +218,16 @@ impl Samples {
                 |located: &Located| self.function(located.function).is_interpreted();
             return next.filter(is_interpreted).or(Some(innermost));
         }
-        match function.module.as_deref() {
-            Some(KERNEL) => self.without_interrupt(stack).last().copied(),
-            _ => Some(innermost),
+        match function.is_of_kernel() {
+            true => self.without_interrupt(stack).last().copied(),
+            false => Some(innermost),
         }
     }
 
     /// The functions of a stack, outermost first, without the handling of an interrupt.
     pub fn without_interrupt(&self, stack: u32) -> Vec<Located> {
         let mut frames = self.frames(stack);
-        let is_kernel =
-            |located: &Located| self.function(located.function).module.as_deref() == Some(KERNEL);
+        let is_kernel = |located: &Located| self.function(located.function).is_of_kernel();
         let Some(entry) = frames.iter().position(is_kernel) else {
             return frames;
         };
@@ -267,7 +270,7 @@ impl Functions {
         );
         let module = row.module.map(&mut text);
         let is_nameless = module.as_deref().is_some_and(|module| {
-            let base = module.rsplit('/').next().unwrap_or(module);
+            let base = base(module);
             row.function.starts_with(base) && row.function[base.len()..].starts_with("+0x")
         });
         let function = Function {

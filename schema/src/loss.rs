@@ -74,11 +74,11 @@ losses! {
     Excluded "files" "excluded_calls" Info
         "calls on files that --include or --exclude leave out of the trace",
     CallsDropped "files" "calls_dropped" DataLoss
-        "reads and writes that have no row because the kernel dropped their records when flowtrace was behind",
+        "calls that have no row because the kernel dropped their records when flowtrace was behind",
     DescriptorsNotFollowed "files" "descriptors_not_followed" DataLoss
         "files that processes read or wrote without an open in the run: they came over a socket or otherwise from outside, or were opened by a handle; these reads and writes are not recorded",
     CallsUnreconciled "files" "calls_unreconciled" Notice
-        "process images for which the kernel counted other numbers of reads and writes than tracepoints reported: rows of theirs may be missing",
+        "process images for which the kernel counted other numbers of reads and writes than were recorded: rows of theirs may be missing",
     AsyncIo "files" "async_io_unseen" Notice
         "processes that began to use io_submit: their io_submit calls on files that they had open before are not seen",
     Rings "files" "io_uring_used" Notice
@@ -110,7 +110,7 @@ losses! {
     StacksDropped "samples" "stacks_dropped" Notice
         "records of sampled call stacks that the kernel dropped because flowtrace was behind: samples are missing, or belong to a process image before",
     StacksIncomplete "samples" "stacks_incomplete" Info
-        "sampled call stacks that could not be unwound to their begin: the frames further out are [incomplete]",
+        "sampled call stacks that could not be unwound to their begin: the frames further out are missing",
     SymbolsLeftOut "samples" "symbols_left_out" Notice
         "files with code in sampled call stacks whose debug information was not read, because it is too large or the time for it was over: functions have no lines",
     TopologyUnseen "processes" "topology_not_seen" Notice

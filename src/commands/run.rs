@@ -158,11 +158,11 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LayerChoice {
-    /// The cheapest source that is exact and proven here
+    /// kernel where the kernel allows it and no option needs a mount, else fuse
     Auto,
-    /// Tracepoints
+    /// eBPF programs; nothing is mounted
     Kernel,
-    /// FUSE
+    /// A mount over each traced directory
     Fuse,
 }
 

@@ -7,8 +7,10 @@
 //! workload (`../shared`) never is.
 #![allow(dead_code)] // every test target uses only some of it
 
+pub(crate) mod names;
 pub(crate) mod process;
 pub(crate) mod programs;
+pub(crate) mod scripts;
 pub(crate) mod shape;
 pub(crate) mod strace;
 pub(crate) mod trace;

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::support::process::finish;
 use crate::support::strace::data;
-use crate::support::{self, Scratch, checkout, need_program, need_python, tree};
+use crate::support::{self, Scratch, checkout, need_program, need_python, scripts, tree};
 
 use super::mount::Mount;
 use comparison::Seen;
@@ -117,32 +117,7 @@ fn git() {
     let Some(run) = Run::prepare(&["git"]) else {
         return;
     };
-    let script = r#"
-        export HOME="$PWD" GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE=@1000000000 GIT_COMMITTER_DATE=@1000000000
-        git init -q -b main work
-        cd work
-        git config user.name nobody
-        git config user.email nobody@localhost
-        for n in $(seq 300); do
-          mkdir -p d$((n % 7))
-          seq $n $((n + n % 50)) > d$((n % 7))/file.$n
-        done
-        seq 200000 > large
-        git add .
-        git commit -q -m first
-        git checkout -q -b other
-        for n in $(seq 1 9 300); do echo more >> d$((n % 7))/file.$n; done
-        git rm -q d3/file.3
-        git commit -q -a -m second
-        git checkout -q main
-        git merge -q other
-        git gc -q
-        git fsck
-        cd ..
-        git clone -q --local work copy
-        git -C copy log -p > log
-    "#;
-    run.agrees(script, 1000);
+    run.agrees(&scripts::git(300, 200_000), 1000);
 }
 
 #[test]
@@ -150,22 +125,7 @@ fn sqlite() {
     let Some(run) = Run::prepare(&["sqlite3"]) else {
         return;
     };
-    let script = r#"
-        for mode in delete truncate persist wal; do
-          for mapped in 0 100000000; do
-            base=$mode.$mapped
-            sqlite3 $base "PRAGMA journal_mode=$mode; PRAGMA mmap_size=$mapped;
-              CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
-              WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500)
-                INSERT INTO t SELECT x, hex(zeroblob(x % 300)) FROM n;
-              CREATE INDEX i ON t(b);"
-            sqlite3 $base "PRAGMA mmap_size=$mapped; UPDATE t SET b = b || a WHERE a % 3 = 0;
-              DELETE FROM t WHERE a > 400; SELECT COUNT(*), SUM(LENGTH(b)) FROM t;"
-            sqlite3 $base "PRAGMA mmap_size=$mapped; VACUUM; PRAGMA integrity_check;"
-          done
-        done > results
-    "#;
-    run.agrees(script, 1000);
+    run.agrees(&scripts::sqlite("delete truncate persist wal"), 1000);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use crate::support::names::Names;
 use crate::support::process::finish;
 use crate::support::programs::program;
 use crate::support::strace::data::{self, Kind};
@@ -91,7 +92,7 @@ impl Work<'_> {
         (calls, took)
     }
 
-    fn by_flowtrace(&self, scratch: &Scratch) -> (Calls, Names, Duration) {
+    fn by_flowtrace(&self, scratch: &Scratch) -> (Calls, Names<String>, Duration) {
         // As long as the other names, because compilers write the name into their output.
         let job = self.place(scratch, "kernel");
         let path = scratch.join("kernel.db");
@@ -151,7 +152,7 @@ impl Work<'_> {
         let lengths = ours.values().flatten().map(|(_, _, length)| length);
         let unknown = lengths.filter(|length| length.is_none()).count();
         assert_eq!(unknown, 0, "{what}: lengths are not known");
-        let differences = differences(&names.merge(&theirs), &names.merge(&ours));
+        let differences = differences(&merge(&names, &theirs), &merge(&names, &ours));
         assert!(
             differences.is_empty(),
             "{what}:\n{}",
@@ -165,34 +166,15 @@ impl Work<'_> {
     }
 }
 
-/// Names that one file had at different times, which count as the same.
-#[derive(Default)]
-struct Names(HashMap<String, String>);
-
-impl Names {
-    fn join(&mut self, one: &str, other: &str) {
-        let (one, other) = (self.find(one).to_owned(), self.find(other).to_owned());
-        if one != other {
-            self.0.insert(one, other);
-        }
+/// The calls, with one of the names of each file.
+fn merge(names: &Names<String>, calls: &Calls) -> Calls {
+    let mut merged = Calls::new();
+    for ((name, kind), list) in calls {
+        let key = (names.find(name).clone(), *kind);
+        merged.entry(key).or_default().extend(list.iter().cloned());
     }
-
-    fn find<'a>(&'a self, mut name: &'a str) -> &'a str {
-        while let Some(next) = self.0.get(name) {
-            name = next;
-        }
-        name
-    }
-
-    fn merge(&self, calls: &Calls) -> Calls {
-        let mut merged = Calls::new();
-        for ((name, kind), list) in calls {
-            let key = (self.find(name).to_owned(), *kind);
-            merged.entry(key).or_default().extend(list.iter().cloned());
-        }
-        merged.values_mut().for_each(|list| list.sort());
-        merged
-    }
+    merged.values_mut().for_each(|list| list.sort());
+    merged
 }
 
 /// A path below the directory, with a fixed name in place of one that a compiler chose.

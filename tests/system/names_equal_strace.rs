@@ -5,42 +5,27 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::names::Names;
 use crate::support::process::finish;
 use crate::support::strace::acts::{self, Act};
 use crate::support::trace::Trace;
-use crate::support::{PYTHON, Scratch, need_kernel_layer, need_program, need_python, run_in};
+use crate::support::{
+    PYTHON, Scratch, need_kernel_layer, need_program, need_python, run_in, scripts,
+};
 
-/// Names that one file had, which count as the same.
-#[derive(Default)]
-struct Names(HashMap<PathBuf, PathBuf>);
-
-impl Names {
-    fn find(&self, path: &Path) -> PathBuf {
-        let mut path = path;
-        while let Some(other) = self.0.get(path) {
-            path = other;
-        }
-        path.to_owned()
+/// The calls, with one of the names of each file.
+fn merge(names: &Names<PathBuf>, acts: BTreeMap<Act, usize>) -> BTreeMap<Act, usize> {
+    let mut merged = BTreeMap::new();
+    for ((path, op, result), count) in acts {
+        *merged
+            .entry((names.find(&path).clone(), op, result))
+            .or_insert(0) += count;
     }
-
-    fn join(&mut self, one: &Path, other: &Path) {
-        let (one, other) = (self.find(one), self.find(other));
-        if one != other {
-            self.0.insert(one, other);
-        }
-    }
-
-    fn merge(&self, acts: BTreeMap<Act, usize>) -> BTreeMap<Act, usize> {
-        let mut merged = BTreeMap::new();
-        for ((path, op, result), count) in acts {
-            *merged.entry((self.find(&path), op, result)).or_insert(0) += count;
-        }
-        merged
-    }
+    merged
 }
 
 /// The calls in a trace, but those of strace itself, and the names of files.
-fn traced(trace: &Trace, directory: &Path) -> (BTreeMap<Act, usize>, Names) {
+fn traced(trace: &Trace, directory: &Path) -> (BTreeMap<Act, usize>, Names<PathBuf>) {
     let mut names = Names::default();
     let mut path_of: HashMap<String, PathBuf> = HashMap::new();
     for row in trace.rows("SELECT file_id, path FROM file_names") {
@@ -141,8 +126,8 @@ fn agrees_with(script: &str, least: usize, links: &[(&str, &str)]) {
     for (link, target) in links {
         names.join(&job.join(link), &job.join(target));
     }
-    let theirs = names.merge(acts::read(&log, &job));
-    let ours = names.merge(ours);
+    let theirs = merge(&names, acts::read(&log, &job));
+    let ours = merge(&names, ours);
     let total: usize = theirs.values().sum();
     assert!(total >= least, "only {total} calls to compare");
     let keys = theirs.keys().chain(ours.keys());
@@ -186,28 +171,7 @@ fn git() {
     if !need_program("git") {
         return;
     }
-    let script = r#"
-        export HOME="$PWD" GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE=@1000000000 GIT_COMMITTER_DATE=@1000000000
-        git init -q -b main work
-        cd work
-        git config user.name nobody
-        git config user.email nobody@localhost
-        for n in $(seq 30); do mkdir -p d$((n % 7)); seq $n $((n + n % 50)) > d$((n % 7))/file.$n; done
-        git add .
-        git commit -q -m first
-        git checkout -q -b other
-        for n in $(seq 1 9 30); do echo more >> d$((n % 7))/file.$n; done
-        git rm -q d3/file.3
-        git commit -q -a -m second
-        git checkout -q main
-        git merge -q other
-        git gc -q
-        git fsck
-        cd ..
-        git clone -q --local work copy
-        git -C copy log -p > log
-    "#;
-    agrees(script, 5_000);
+    agrees(&scripts::git(30, 1_000), 5_000);
 }
 
 #[test]
@@ -215,20 +179,7 @@ fn sqlite() {
     if !need_program("sqlite3") {
         return;
     }
-    let script = r#"
-        for mode in delete wal; do
-          for mapped in 0 100000000; do
-            base=$mode.$mapped
-            sqlite3 $base "PRAGMA journal_mode=$mode; PRAGMA mmap_size=$mapped;
-              CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
-              WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500)
-                INSERT INTO t SELECT x, hex(zeroblob(x % 300)) FROM n;
-              CREATE INDEX i ON t(b);"
-            sqlite3 $base "PRAGMA mmap_size=$mapped; VACUUM; PRAGMA integrity_check;"
-          done
-        done > results
-    "#;
-    agrees(script, 500);
+    agrees(&scripts::sqlite("delete wal"), 500);
 }
 
 #[test]

@@ -152,6 +152,14 @@ pub(crate) const BY_DESCRIPTOR: &[ByDescriptor] = &[
     },
 ];
 
+/// The result in a row: of a truncation that succeeded, the size that it set.
+pub(crate) fn result_of(op: Op, length: Option<u64>, result: i64) -> i64 {
+    match (op, length) {
+        (Op::Truncate, Some(size)) if result == 0 => size.cast_signed(),
+        _ => result,
+    }
+}
+
 /// A call on names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByName {

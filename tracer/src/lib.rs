@@ -26,6 +26,7 @@ mod kernel;
 mod linux;
 mod mapping;
 mod memory;
+mod merge;
 pub mod mounting;
 pub mod net;
 mod priority;

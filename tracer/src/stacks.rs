@@ -2,7 +2,7 @@
 //!
 //! The kernel's CPU clock interrupts each CPU (perf_event_open(2), `perf`) and writes registers and the top of
 //! the stack into a ring. One thread reads the rings, puts the records of all CPUs in the order of time
-//! (`merge`), follows forks, execs and mappings (`threads`), and unwinds (`unwind`). Equal stacks are one
+//! (`crate::merge`), follows forks, execs and mappings (`threads`), and unwinds (`unwind`). Equal stacks are one
 //! (`interned`). Names of functions come at the end of the run (`symbols`).
 //!
 //! As root all of the machine is sampled, and processes of others are dropped when they are read. So a process
@@ -22,11 +22,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::clock::Clock;
 use crate::cpus;
+use crate::merge::Merge;
 
 mod elf;
 mod files;
 mod interned;
-mod merge;
 mod modules;
 mod perf;
 mod records;
@@ -34,7 +34,6 @@ mod symbols;
 mod threads;
 mod unwind;
 
-use merge::Merge;
 use perf::{Event, Scope, Settings};
 use threads::Threads;
 
@@ -186,7 +185,7 @@ impl Opened {
                 recorder.clone(),
                 options.program.clone(),
             ),
-            merge: Merge::new(self.events.len()),
+            merge: Merge::default(),
             events: self.events,
             clock,
             recorder,
@@ -226,7 +225,7 @@ impl Drop for Stacks {
 /// State of the thread that reads.
 struct Reader {
     events: Vec<Event>,
-    merge: Merge,
+    merge: Merge<records::Record>,
     threads: Threads,
     clock: Clock,
     recorder: Recorder,
@@ -261,14 +260,15 @@ impl Reader {
                     };
                     match record.what {
                         records::What::Lost(count) => lost += count,
-                        _ => merge.add(cpu, record),
+                        _ => merge.waiting().push(record),
                     }
                 });
             }
             self.recorder.lost(Loss::StacksDropped, lost);
             let until = if is_last { u64::MAX } else { complete_until };
-            let threads = &mut self.threads;
-            self.merge.take(until, |record| threads.take(record));
+            for record in self.merge.before(until) {
+                self.threads.take(record);
+            }
             if is_last {
                 break;
             }

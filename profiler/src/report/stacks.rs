@@ -126,10 +126,10 @@ impl Stacks {
             let function = samples.function(id);
             self.name.push(function.name.to_string());
             self.place.push(function.place(None));
-            self.kind.push(match function.module.as_deref() {
-                Some("[kernel]") => 1,
-                _ if !function.has_symbols => 2,
-                _ => 0,
+            self.kind.push(match function.has_symbols {
+                _ if function.is_of_kernel() => 1,
+                true => 0,
+                false => 2,
             });
             self.name.len() as u32 - 1
         })

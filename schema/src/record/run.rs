@@ -50,7 +50,7 @@ pub struct LaunchRecord {
 pub enum FileLayer {
     /// FUSE direct I/O plus kernel passthrough: exact reads and writes, coherent mappings.
     DirectPassthrough,
-    /// The kernel serves the data by itself, and tracepoints report reads and writes: exact.
+    /// eBPF programs report the calls, and nothing is mounted: exact.
     Kernel,
     /// FUSE direct I/O that allows mappings: exact reads and writes, mappings seen as pages.
     DirectMmap,

@@ -6,7 +6,7 @@
 //! processes, files (feed) ------------- changes --+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`programs`] talks to the kernel. [`merge`] puts the samples of all CPUs in the order of time. [`calls`] joins
+//! [`programs`] talks to the kernel. [`crate::merge`] puts the samples of all CPUs in the order of time. [`calls`] joins
 //! entries and returns; an entry names the file that the call uses. [`waits`] derives the state of each thread at
 //! any time from the records of the scheduler.
 
@@ -14,7 +14,6 @@ mod by_id;
 mod calls;
 mod channel_rows;
 mod feed;
-mod merge;
 mod priority_boost;
 mod programs;
 mod reader;

@@ -12,13 +12,13 @@ use flowtrace_schema::{CallRing, Loss, Recorder};
 use super::calls::Calls;
 use super::channel_rows::Sink;
 use super::feed::{Feed, FoundFiles, Inbox};
-use super::merge::Merge;
 use super::priority_boost::PriorityBoost;
 use super::programs::{CallSource, Scheduler};
 use super::sample::Sample;
 use super::waits::Waits;
 use crate::clock::Clock;
 use crate::memory;
+use crate::merge::Merge;
 use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
@@ -27,6 +27,10 @@ const PERIOD: Duration = Duration::from_millis(5);
 /// Most samples in memory, some 100 MB, that wait to be joined: fewer where that is more than an eighth of
 /// the memory that we may use.
 const BACKLOG: usize = 1 << 20;
+
+/// A record may enter its ring this long after the time that it carries: the kernel cannot be preempted in
+/// between, but interrupted.
+const LATE_NS: u64 = 1_000_000;
 
 fn most_backlog() -> usize {
     let share = usize::try_from(memory::limit() / 8).unwrap_or(usize::MAX);
@@ -229,7 +233,7 @@ struct Joiner {
     recorder: Recorder,
     ring: CallRing,
     inbox: Arc<Inbox>,
-    merge: Merge,
+    merge: Merge<Sample>,
     calls: Calls,
     waits: Option<Waits>,
     lost_switches: u64,
@@ -286,9 +290,12 @@ impl Joiner {
         let complete = self.inbox.complete();
         self.calls.announce(self.inbox.take());
         let read_ns = batch.read_ns.min(complete);
-        let horizon = batch.end.is_none().then_some(read_ns);
+        let horizon = match batch.end {
+            None => read_ns.saturating_sub(LATE_NS) + 1,
+            Some(_) => u64::MAX,
+        };
         let mut merge = std::mem::take(&mut self.merge);
-        for sample in merge.ready(horizon) {
+        for sample in merge.before(horizon) {
             self.until(sample.at);
             self.sample(&sample);
         }

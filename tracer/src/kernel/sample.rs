@@ -1,5 +1,6 @@
-//! Samples from tracepoints.
+//! Samples from eBPF programs.
 
+use crate::merge::Timed;
 use crate::stat::Inode;
 
 /// The entry or the return of a system call, or a decision of the scheduler.
@@ -11,6 +12,12 @@ pub(super) struct Sample {
     /// Number of the call; 0 for the scheduler.
     pub(super) number: u32,
     pub(super) what: What,
+}
+
+impl Timed for Sample {
+    fn time(&self) -> u64 {
+        self.at
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! The system calls on open files, by their effect. Numbers are those of the architecture that this is built
-//! for; numbers from [`FOREIGN`] on are those of 32-bit programs, and of others that call as these do.
+//! for; numbers from [`Abi::NUMBERS`] on are those of 32-bit programs, and of others that call as these do.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,7 @@ use crate::proc::sampler::calls::{Abi, Call, Waits};
 
 use flowtrace_schema::Op;
 
-use crate::file_calls::{BY_DESCRIPTOR, ByDescriptor, by_names};
-
-/// Numbers of calls are below; those of the other architecture are recorded with this offset.
-pub(super) const FOREIGN: u32 = 512;
+use crate::file_calls::{BY_DESCRIPTOR, ByDescriptor};
 
 /// Effect of a call on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,13 +223,16 @@ impl Numbers {
             .map(acts)
             .chain(CALLS.iter().copied())
             .collect();
-        let native = (0..FOREIGN).map(|number| Some(number.into()));
-        let foreign = (0..FOREIGN).map(|number| Abi::OTHER.native(number.into()));
-        let does = |number: Option<i64>| calls.get(&number?).copied();
-        // Offsets and structures of 32-bit programs are others.
-        let is_same = |does: &Does| !matches!(does, Does::Acts(call) if !call.is_same_in_32_bits());
-        let foreign = foreign.map(|number| does(number).filter(is_same));
-        Numbers(native.map(does).chain(foreign).collect())
+        let does = |number| {
+            let (abi, number) = Abi::of_recorded(number);
+            let does = calls.get(&abi.native(number)?)?;
+            // Offsets and structures of 32-bit programs are others.
+            let is_other = abi != Abi::Native;
+            let is_same =
+                !matches!(does, Does::Acts(call) if is_other && !call.is_same_in_32_bits());
+            is_same.then_some(*does)
+        };
+        Numbers((0..2 * Abi::NUMBERS).map(does).collect())
     }
 
     #[inline]
@@ -247,24 +247,10 @@ impl Numbers {
     }
 }
 
-/// The numbers of the calls on names.
-pub(super) fn on_names() -> impl Iterator<Item = usize> {
-    let names: Vec<libc::c_long> = by_names().map(|call| call.number).collect();
-    (0..2 * FOREIGN).filter_map(move |number| {
-        let native = match number.checked_sub(FOREIGN) {
-            None => Some(number.into()),
-            Some(number) => Abi::OTHER.native(number.into()),
-        };
-        names.contains(&native?).then_some(number as usize)
-    })
-}
-
 /// The call of a recorded number.
 pub(super) fn waited_in(number: u32) -> Call {
-    match number.checked_sub(FOREIGN) {
-        Some(number) => Abi::OTHER.call(number.into()),
-        None => Abi::Native.call(number.into()),
-    }
+    let (abi, number) = Abi::of_recorded(number as usize);
+    abi.call(number)
 }
 
 /// The arguments of a call that have the descriptors it may wait for; the second one is of those that have two.
@@ -298,6 +284,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn calls_of_32_bits_do_the_same() {
+        const FOREIGN: u32 = Abi::NUMBERS as u32;
         let numbers = Numbers::new();
         let native = |number: libc::c_long| numbers.does(number as u32);
         assert_eq!(numbers.does(FOREIGN + 3), native(libc::SYS_read));

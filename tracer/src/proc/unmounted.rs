@@ -280,7 +280,7 @@ impl UnmountedFiles {
     ) -> Option<FileId> {
         let name = path.as_os_str();
         let is_other = matches!(attributes.kind(), FileKind::Directory | FileKind::Symlink);
-        if !(attributes.is_regular() || is_other && self.found_files.is_some())
+        if !(attributes.is_regular() || is_other && self.records_all())
             || self.views.see(path, attributes)
             || is_kernels(name.as_bytes())
         {
@@ -314,7 +314,7 @@ impl UnmountedFiles {
 
     /// Of a file that is part of the machine only the calls on its descriptors are recorded.
     fn coverage(&self, path: &OsStr) -> Coverage {
-        match self.found_files.is_some() && !is_system_path(path.as_bytes()) {
+        match self.records_all() && !is_system_path(path.as_bytes()) {
             true => Coverage::Exact,
             false => Coverage::Open,
         }
@@ -328,27 +328,36 @@ impl UnmountedFiles {
     }
 
     fn record(&mut self, tracee: Tracee, op: Op, file: FileId, flags: u32, span: (u64, u64)) {
+        let row = self.row(tracee, op, file, span);
         self.ring.push(CallRow {
-            start_ns: span.0,
-            duration_ns: span.1.saturating_sub(span.0),
+            flags: Some(flags),
+            ..row
+        });
+    }
+
+    /// A row of a call that began and returned at these times, with result 0.
+    fn row(&self, tracee: Tracee, op: Op, file: FileId, (from, to): (u64, u64)) -> CallRow {
+        CallRow {
+            start_ns: from,
+            duration_ns: to.saturating_sub(from),
             upid: Some(tracee.upid),
             tid: (tracee.tid != tracee.pid).then_some(Tid(tracee.tid)),
             op,
             file: Some(file),
             offset: None,
             length: None,
-            flags: Some(flags),
+            flags: None,
             result: 0,
-            fidelity: self.fidelity(),
-        });
+            fidelity: match self.records_all() {
+                true => Fidelity::Exact,
+                false => Fidelity::Open,
+            },
+        }
     }
 
-    /// Of a row for an open: with the kernel layer all calls have rows.
-    fn fidelity(&self) -> Fidelity {
-        match self.found_files {
-            Some(_) => Fidelity::Exact,
-            None => Fidelity::Open,
-        }
+    /// True with the kernel layer: all calls on files have rows, not their opens alone.
+    fn records_all(&self) -> bool {
+        self.found_files.is_some()
     }
 }
 

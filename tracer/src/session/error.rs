@@ -75,7 +75,7 @@ pub enum Error {
     /// `/proc` shows the processes of another pid namespace, under other numbers.
     #[error("cannot follow the processes of the command: /proc belongs to another pid namespace")]
     ForeignProc,
-    /// Tracepoints or passthrough, which were requested, are not available.
+    /// The kernel layer, which was requested, is not available.
     #[error("no kernel layer here: {0}")]
     KernelLayer(String),
     /// Call stacks, which were requested, cannot be sampled.

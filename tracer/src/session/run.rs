@@ -56,20 +56,14 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
 
 /// True if the kernel layer can record what these options want, as far as is known without trying.
 fn may_be_by_kernel(options: &RunOptions) -> bool {
-    let wants_less = options.bare || options.without_calls || !options.topology;
-    // A launcher starts many flowtraces, and the programs of each one would run for the calls of all. eBPF programs do
-    // not report refused connections.
-    let wants_other = options.launch.is_some() || options.net.is_some() || options.detach;
     // Of files of the machine only a mount shows every call.
     let is_of_machine = |directory: &PathBuf| {
         let path = directory.canonicalize().unwrap_or_default().join("");
         path == Path::new("/") || is_system_path(path.as_os_str().as_bytes())
     };
-    geteuid().is_root()
-        && options.following == Following::Best
+    watched::are_reported(options, false, false)
+        && !(options.without_calls || options.seeing.needs_mount())
         && !options.directories.iter().any(is_of_machine)
-        && !(wants_less || wants_other || options.seeing.needs_mount())
-        && crate::linux::in_first_pid_namespace().is_ok()
 }
 
 /// Runs the command with this source of file calls.

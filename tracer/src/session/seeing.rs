@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::transport::Transport;
 use crate::fs::{Filter, Permission};
 
-/// Source of reads and writes.
+/// Source of file calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layer {
-    /// The cheapest layer that is exact and proven.
+    /// [`Layer::Kernel`] where the kernel allows it and no option needs a mount, else [`Layer::Fuse`].
     #[default]
     Auto,
-    /// Tracepoints; the kernel serves the data by itself.
+    /// eBPF programs; nothing is mounted.
     Kernel,
-    /// FUSE, which every read and write goes through.
+    /// FUSE mounts over the traced directories.
     Fuse,
 }
 

@@ -56,11 +56,7 @@ pub(super) fn below_root_of(pid: u32, path: &Path) -> Option<File> {
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(cached | ResolveFlag::RESOLVE_IN_ROOT);
     let file = openat2(&root.ok()?, path, how).ok()?;
-    // A read could wait for the workflow, or for this process itself.
-    if fstatfs(&file).ok()?.filesystem_type() == FUSE_SUPER_MAGIC {
-        return None;
-    }
-    plain(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
+    readable(&file)
 }
 
 /// Opens a file that has no name any more, while a process has it mapped (proc(5), map_files).
@@ -69,10 +65,15 @@ fn by_mapping(mapped: &Mapped, pid: u32) -> Option<File> {
     let link = format!("/proc/{pid}/map_files/{:x}-{end:x}", mapped.start);
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC);
     let file: OwnedFd = openat2(AT_FDCWD, &*link, how).ok()?;
-    if fstatfs(&file).ok()?.filesystem_type() == FUSE_SUPER_MAGIC {
+    readable(&file)
+}
+
+/// Opens a file that was found (`O_PATH`), but none whose reads could wait for the workflow, or for this process itself.
+fn readable(found: &OwnedFd) -> Option<File> {
+    if fstatfs(found).ok()?.filesystem_type() == FUSE_SUPER_MAGIC {
         return None;
     }
-    plain(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
+    plain(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
 }
 
 /// Opens a regular file, which never waits.

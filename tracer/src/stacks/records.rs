@@ -1,6 +1,7 @@
 //! Records of sampling events, as the kernel writes them into a ring (`enum perf_event_type`).
 
 use super::perf::{HEADER, REGISTERS};
+use crate::merge::Timed;
 
 const LOST: u32 = 2;
 const COMM: u32 = 3;
@@ -34,6 +35,12 @@ pub(super) struct Record {
     pub(super) pid: u32,
     pub(super) tid: u32,
     pub(super) what: What,
+}
+
+impl Timed for Record {
+    fn time(&self) -> u64 {
+        self.time
+    }
 }
 
 #[derive(Debug, PartialEq)]

@@ -112,7 +112,7 @@ impl Tables {
                 self.functions.len() - 1
             }
         };
-        let category = if module == "[kernel]" { 2 } else { 1 };
+        let category = if own.is_of_kernel() { 2 } else { 1 };
         self.frames.push((function, located.line, category));
         self.frame_places.insert(located, self.frames.len() - 1);
         self.frames.len() - 1

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flowtrace_schema::{Call, FileId, Op};
 
 use super::thread::{InFlight, RESTARTS};
-use crate::file_calls::{ByDescriptor, How};
+use crate::file_calls::{ByDescriptor, How, result_of};
 use crate::stat::Inode;
 
 /// Makes the row of such a call.
@@ -49,12 +49,11 @@ pub(super) fn row(
         offset: used.offset.filter(|offset| *offset <= i64::MAX as u64),
         length,
         flags,
-        result: match (op, length) {
-            (Op::Truncate, Some(size)) if result == 0 => size.cast_signed(),
+        result: match op {
             // The address of the mapping says nothing.
-            (Op::Mmap, _) => result.min(0),
+            Op::Mmap => result.min(0),
             _ if act.how == How::Lock => result.min(0),
-            _ => result,
+            _ => result_of(op, length, result),
         },
         ..*row
     });

@@ -1,11 +1,12 @@
 //! What the programs are to record of each call on files.
 
-use super::super::syscalls::{At, Data, Does, Length, Moves, Numbers, Obscures, on_names};
+use super::super::syscalls::{At, Data, Does, Length, Moves, Numbers, Obscures};
 use super::layout::{
     ACTS, CALL_ARGUMENTS, COMMANDS, LOCK, MESSAGE, MESSAGES, MINUS_ONE_IS_POSITION, MOVES_DATA,
     NAMES_FILE, NO_ARGUMENT, NUMBERS, PLACE_IS_OFFSET, VECTOR, WRITES,
 };
 use crate::file_calls::{ByDescriptor, How};
+use crate::proc::tracepoints::on_name;
 
 /// How a call uses files (`struct call_arguments` of tracer/bpf/events.h).
 struct Arguments {
@@ -32,21 +33,24 @@ const NONE: Arguments = Arguments {
     commands: 0,
 };
 
+/// A call that only begins there: another program reports it when it returns.
+const ON_NAME: Arguments = Arguments {
+    how: NAMES_FILE,
+    ..NONE
+};
+
 /// How each call uses files, by number: first those of this architecture, then those of the other.
 pub(super) fn calls() -> Vec<u8> {
     let mut all = vec![0; 2 * NUMBERS * CALL_ARGUMENTS];
-    for number in on_names() {
-        all[number * CALL_ARGUMENTS..][..CALL_ARGUMENTS].copy_from_slice(
-            &Arguments {
-                how: NAMES_FILE,
-                ..NONE
-            }
-            .bytes(),
-        );
-    }
-    for (number, does) in Numbers::new().all() {
+    let on_names = (0..2 * NUMBERS).filter(|&number| on_name(number).is_some());
+    let on_names = on_names.map(|number| (number, ON_NAME));
+    let numbers = Numbers::new();
+    let on_descriptors = numbers
+        .all()
+        .map(|(number, does)| (number, arguments(does)));
+    for (number, arguments) in on_names.chain(on_descriptors) {
         let place = number * CALL_ARGUMENTS;
-        all[place..][..CALL_ARGUMENTS].copy_from_slice(&arguments(does).bytes());
+        all[place..][..CALL_ARGUMENTS].copy_from_slice(&arguments.bytes());
     }
     all
 }

@@ -88,6 +88,17 @@ impl Abi {
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) const OTHER: Abi = Abi::Foreign;
 
+    /// Numbers of calls are below. eBPF programs add this to those of the other numbering.
+    pub(crate) const NUMBERS: usize = 512;
+
+    /// The numbering of a number that an eBPF program recorded, and the number in it.
+    pub(crate) fn of_recorded(number: usize) -> (Abi, i64) {
+        match number.checked_sub(Self::NUMBERS) {
+            None => (Abi::Native, number as i64),
+            Some(number) => (Abi::OTHER, number as i64),
+        }
+    }
+
     /// The number here of the call of that number; `None`: none is known.
     pub(crate) fn native(self, number: i64) -> Option<i64> {
         match self {

@@ -161,7 +161,12 @@ impl BpfSnapshot {
 }
 
 impl Open {
-    fn attributes(&self) -> Attributes {
+    /// True if the program has filled in the file.
+    pub(super) fn is_known(&self) -> bool {
+        self.kind != 0
+    }
+
+    pub(super) fn attributes(&self) -> Attributes {
         let inode = (self.inode.device, self.inode.number);
         Attributes {
             generation: self.generation,

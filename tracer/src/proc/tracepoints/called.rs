@@ -14,13 +14,13 @@ use super::bpf_snapshot::{BpfSnapshot, Open};
 use super::bytes::{half, word};
 use super::calls::{kind_of, on_name};
 use super::format::{
-    ADDRESS, ARGUMENTS_OF_CALL, AT, BASES, BEGAN, DEVICE, ENTRY, FAMILY, GENERATION, INODE, KIND,
-    LOCAL, LOCAL_PORT, MOVED, NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT,
-    PID, REST, RESULT, SECOND, SIX, SIZE, STATE, TID, TRAFFIC, TYPE,
+    ADDRESS, ARGUMENTS_OF_CALL, AT, BASES, BEGAN, ENTRY, FAMILY, INODE, KIND, LOCAL, LOCAL_PORT,
+    MOVED, NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, PID, REST, RESULT,
+    SECOND, SIX, STATE, TID, TRAFFIC, TYPE,
 };
 use super::pending::{Part, Parts, path};
 use crate::file_calls::ByName;
-use crate::stat::{Attributes, Inode};
+use crate::stat::Attributes;
 
 /// A call and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,9 +95,8 @@ impl Called {
         let result = word(record, RESULT)?.cast_signed();
         let gives_none = kind == CallKind::OnName || kind.opens() && result < 0;
         let own = record.get(REST..REST + ENTRY)?;
-        let found = (gives_none && half(own, KIND)? != 0)
-            .then(|| attributes(own))
-            .flatten();
+        let found = Open::read(own).filter(|_| gives_none);
+        let found = found.and_then(|(_, open)| open.is_known().then(|| open.attributes()));
         let record_of_own = (!gives_none).then_some(record);
         for described in second.into_iter().chain(record_of_own) {
             let entry = described.get(REST..REST + ENTRY)?;
@@ -115,7 +114,8 @@ impl Called {
         }
         let [one, two] = NAMES.map(|part| before.get(part).map(|name| name.bytes));
         let [from, other] = BASES.map(|part| before.get(part).map(path));
-        let enters = on_name(number).is_some_and(ByName::enters) && result >= 0;
+        let on_name = on_name(number);
+        let enters = on_name.is_some_and(ByName::enters) && result >= 0;
         let first = match &from {
             Some(entered) if enters => Some(PathBuf::from(entered)),
             _ => None,
@@ -125,7 +125,7 @@ impl Called {
         Some(Called {
             tid,
             call: Call { kind, arguments },
-            on_name: on_name(number),
+            on_name,
             began_ns: Some(word(record, BEGAN)?).filter(|&began| began != 0),
             found,
             result,
@@ -135,20 +135,6 @@ impl Called {
             destination: address.and_then(Destination::of),
         })
     }
-}
-
-/// The attributes in an entry that are not 0.
-fn attributes(entry: &[u8]) -> Option<Attributes> {
-    let inode = Inode::reported(half(entry, DEVICE)?, word(entry, INODE)?);
-    let generation = half(entry, GENERATION)?;
-    Some(Attributes {
-        generation: (generation != 0).then_some(generation),
-        ..Attributes::reported(
-            (inode.device, inode.number),
-            half(entry, KIND)?,
-            word(entry, SIZE)?,
-        )
-    })
 }
 
 /// The absolute path of a name, ended by a NUL, relative to a directory. `None`: the directory is not known.

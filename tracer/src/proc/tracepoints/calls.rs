@@ -1,6 +1,8 @@
 //! The calls by which a process gets descriptors, names and channels, and those on names of files: reported when
 //! they have returned.
 
+use std::sync::LazyLock;
+
 use super::format::{NUMBERS, REPORT};
 use crate::file_calls::{ByName, by_names};
 use crate::proc::sampler::calls::Abi;
@@ -109,12 +111,16 @@ pub(super) fn kind_of(number: usize) -> Option<CallKind> {
 }
 
 /// The call on names with this number.
-pub(super) fn on_name(number: usize) -> Option<&'static ByName> {
-    let native = match number.checked_sub(NUMBERS) {
-        None => Some(number as i64),
-        Some(number) => Abi::OTHER.native(number as i64),
-    }?;
-    by_names().find(|call| call.number == native)
+pub(crate) fn on_name(number: usize) -> Option<&'static ByName> {
+    static ALL: LazyLock<Vec<Option<&'static ByName>>> = LazyLock::new(|| {
+        let of = |number| {
+            let (abi, number) = Abi::of_recorded(number);
+            let native = abi.native(number)?;
+            by_names().find(|call| call.number == native)
+        };
+        (0..2 * NUMBERS).map(of).collect()
+    });
+    *ALL.get(number)?
 }
 
 fn report_of(number: usize, with_all: bool) -> Option<Report> {
@@ -122,20 +128,26 @@ fn report_of(number: usize, with_all: bool) -> Option<Report> {
         // Only writes into a pipe that the caller can read are reported.
         return Some(Report::of(WROTE));
     }
-    let on_name = on_name(number).filter(|_| with_all);
     let kind = kind_of(number)?;
-    let report = match kind {
-        CallKind::OnName => Report::of(NAMED),
-        kind => shape_of(kind)?,
+    let report = report_of_kind(kind)?;
+    let changes_nothing = kind == CallKind::OnName;
+    let Some(call) = on_name(number) else {
+        return Some(report);
     };
-    let Some(call) = on_name else {
-        return (kind != CallKind::OnName).then_some(report);
-    };
+    if !with_all {
+        // An open is known by the file that it gave.
+        let names = if kind.opens() {
+            report.names
+        } else {
+            call.names
+        };
+        return (!changes_nothing).then_some(Report { names, ..report });
+    }
     let mut how = WITH_FAILURES;
     if call.is_statx {
         how |= AS_STATX;
     }
-    if kind == CallKind::OnName {
+    if changes_nothing {
         how |= OF_THE_RUN | FINDS;
     }
     Some(Report {
@@ -147,11 +159,8 @@ fn report_of(number: usize, with_all: bool) -> Option<Report> {
     })
 }
 
-fn shape_of(kind: CallKind) -> Option<Report> {
-    let two_names = |first, other| Report {
-        names: [first, other],
-        ..Report::of(NAMED)
-    };
+/// The report of a call without the names that [`ByName`] has.
+fn report_of_kind(kind: CallKind) -> Option<Report> {
     Some(match kind {
         CallKind::Open
         | CallKind::OpenAt
@@ -162,10 +171,13 @@ fn shape_of(kind: CallKind) -> Option<Report> {
         CallKind::Bind | CallKind::Connect => Report::of(GIVEN),
         CallKind::Pipe => Report::of(PAIR),
         CallKind::SocketPair => Report::of(PAIR_LAST),
-        CallKind::Unlink => Report::of_name(0, NONE),
-        CallKind::UnlinkAt => Report::of_name(1, 0),
-        CallKind::Rename | CallKind::Link => two_names((0, NONE), (1, NONE)),
-        CallKind::RenameAt | CallKind::LinkAt => two_names((1, 0), (3, 2)),
+        CallKind::Unlink
+        | CallKind::UnlinkAt
+        | CallKind::Rename
+        | CallKind::RenameAt
+        | CallKind::Link
+        | CallKind::LinkAt
+        | CallKind::OnName => Report::of(NAMED),
         CallKind::Mount => Report::of_name(1, NONE),
         CallKind::MoveMount => Report::of_name(3, 2),
         CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo | CallKind::Ring => {
@@ -175,7 +187,7 @@ fn shape_of(kind: CallKind) -> Option<Report> {
         CallKind::SendMessage => Report::of(SENT_MESSAGE),
         CallKind::ReceiveMessage => Report::of(RECEIVED),
         CallKind::ReceiveMessages => Report::of(SEVERAL_RECEIVED),
-        // Reported with each exec; reported only with all.
-        CallKind::Umask | CallKind::OnName => return None,
+        // Reported with each exec.
+        CallKind::Umask => return None,
     })
 }

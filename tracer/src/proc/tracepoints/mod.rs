@@ -31,6 +31,7 @@ mod record;
 
 pub(crate) use bpf_snapshot::BpfSnapshot;
 pub(crate) use called::{Called, Destination};
+pub(crate) use calls::on_name;
 use format::Config;
 pub(crate) use guard::Guard;
 use record::Records;

@@ -26,7 +26,7 @@ impl UnmountedFiles {
 
     /// A program begins with the descriptors of `snapshot`.
     pub(crate) fn began_with(&mut self, tracee: Tracee, snapshot: &dyn ProcessSnapshot, now: u64) {
-        if !std::mem::replace(&mut self.has_begun, true) && self.found_files.is_some() {
+        if !std::mem::replace(&mut self.has_begun, true) && self.records_all() {
             self.opened_before(snapshot, now);
         }
         if self.inherited.is_none() {

@@ -99,13 +99,14 @@ impl Known {
 
     /// A name is gone. Returns its file, which is gone if it had no other name.
     pub(super) fn unname(&mut self, path: &Path) -> Option<FileId> {
-        let file = self.names.remove(path)?;
-        if let Some(known) = self.files.get_mut(&file) {
-            known.names = known.names.saturating_sub(1);
-            let (inode, is_last) = (known.inode, known.names == 0);
-            if is_last && self.inodes.get(&inode).is_some_and(|(_, now)| *now == file) {
-                self.inodes.remove(&inode);
-            }
+        let file = self.take_name(path)?;
+        if let Some(known) = self.files.get(&file).filter(|known| known.names == 0)
+            && self
+                .inodes
+                .get(&known.inode)
+                .is_some_and(|(_, now)| *now == file)
+        {
+            self.inodes.remove(&known.inode);
         }
         Some(file)
     }

@@ -4,13 +4,13 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use flowtrace_schema::{Call, Coverage, Fidelity, FileId, FileKind, Op, Tid, is_system_path};
+use flowtrace_schema::{Call, Coverage, FileId, FileKind, Op, is_system_path};
 
 use super::super::near::{self, Found};
 use super::super::tracepoints::Called;
 use super::paths::{is_kernels, without_dots};
 use super::{Tracee, UnmountedFiles};
-use crate::file_calls::ByName;
+use crate::file_calls::{ByName, result_of};
 use crate::file_table::NameIn;
 use crate::stat::Attributes;
 
@@ -26,7 +26,7 @@ impl UnmountedFiles {
     /// A call on a name returned; the changes of names that it made are not applied yet. `is_foreign`: its process
     /// looks up paths elsewhere.
     pub(crate) fn on_name(&mut self, tracee: Tracee, called: &Called, is_foreign: bool, now: u64) {
-        let Some(by) = called.on_name.filter(|_| self.found_files.is_some()) else {
+        let Some(by) = called.on_name.filter(|_| self.records_all()) else {
             return;
         };
         let path = called.names[0].as_deref().filter(|_| !is_foreign);
@@ -42,23 +42,14 @@ impl UnmountedFiles {
         let Some(file) = self.subject(&named, now) else {
             return;
         };
-        let start_ns = called.began_ns.unwrap_or(now);
         let length = by.argument(by.length, &called.call.arguments);
+        let span = (called.began_ns.unwrap_or(now), now);
+        let row = self.row(tracee, named.op, file, span);
         self.ring.push(Call {
-            start_ns,
-            duration_ns: now.saturating_sub(start_ns),
-            upid: Some(tracee.upid),
-            tid: (tracee.tid != tracee.pid).then_some(Tid(tracee.tid)),
-            op: named.op,
-            file: Some(file),
-            offset: None,
             length,
             flags: named.flags(),
-            result: match (named.op, length) {
-                (Op::Truncate, Some(size)) if called.result == 0 => size.cast_signed(),
-                _ => called.result,
-            },
-            fidelity: Fidelity::Exact,
+            result: result_of(named.op, length, called.result),
+            ..row
         });
     }
 
@@ -75,18 +66,10 @@ impl UnmountedFiles {
                 continue;
             };
             let length = self.known.last_seen(link).map_or(0, |(_, size)| size);
+            let row = self.row(tracee, Op::Readlink, link, (now, now));
             self.ring.push(Call {
-                start_ns: now,
-                duration_ns: 0,
-                upid: Some(tracee.upid),
-                tid: (tracee.tid != tracee.pid).then_some(Tid(tracee.tid)),
-                op: Op::Readlink,
-                file: Some(link),
-                offset: None,
-                length: None,
-                flags: None,
                 result: length.cast_signed(),
-                fidelity: Fidelity::Exact,
+                ..row
             });
         }
     }

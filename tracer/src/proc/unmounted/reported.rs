@@ -35,10 +35,10 @@ impl UnmountedFiles {
             creates: Some(creates),
             start_ns: called.began_ns.unwrap_or(now),
         };
-        let attributes = match self.found_files {
+        let attributes = match self.records_all() {
             // Whatever names the file, the kernel does.
-            Some(_) => self.as_known(&reported),
-            None => self.attributes(made, fd).unwrap_or(reported),
+            true => self.as_known(&reported),
+            false => self.attributes(made, fd).unwrap_or(reported),
         };
         let file = self.record_open(tracee, &open, path, &attributes, now);
         if let Some(file) = file {
@@ -56,7 +56,7 @@ impl UnmountedFiles {
         let Some(reported) = snapshot.as_reported(fd) else {
             return snapshot.attributes(fd);
         };
-        if self.known.of(&reported).is_some() || self.found_files.is_some() {
+        if self.known.of(&reported).is_some() || self.records_all() {
             return Some(self.as_known(&reported));
         }
         Some(snapshot.attributes(fd).unwrap_or(reported))

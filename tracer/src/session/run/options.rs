@@ -17,8 +17,8 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
     /// Directories to trace; if empty, the working directory.
     pub directories: Vec<PathBuf>,
-    /// True if the directories are mounted. Otherwise only opens and names of files are recorded, and with
-    /// [`Layer::Kernel`] reads and writes.
+    /// False to mount nothing, whatever the layer. Without [`Layer::Kernel`] only opens and names of files are then
+    /// recorded.
     pub mount: bool,
     /// The trace to write.
     pub output: PathBuf,
@@ -49,7 +49,7 @@ pub struct RunOptions {
     pub following: Following,
     /// Capture packets, too.
     pub net: Option<LiveOptions>,
-    /// Source of reads and writes.
+    /// Source of file calls.
     pub layer: Layer,
     /// KiB of the ring of each CPU for records of calls. `None`: as memory allows.
     pub ring_kib: Option<u32>,
