@@ -93,7 +93,7 @@ pub(crate) fn critical_path(trace: &Trace, workflow: &Workflow) -> Result<Critic
 /// If there are none.
 pub(crate) fn stacks(trace: &Trace, workflow: &Workflow) -> Result<Samples, Failure> {
     let samples = Samples::read(trace, workflow)?;
-    let samples = samples.filter(|samples| !samples.samples.is_empty());
+    let samples = samples.filter(|all| !all.samples.is_empty() || !all.waits.is_empty());
     samples.ok_or_else(|| {
         Failure::new(
             1,

@@ -1,4 +1,4 @@
-//! Sampled call stacks: the threads that were on a CPU, and the functions in which they were.
+//! Sampled call stacks: the threads that were on a CPU or waited, and the functions in which they were.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,11 +96,13 @@ pub struct Located {
     pub address: i64,
 }
 
-/// A sample: a thread was on a CPU.
+/// A sample: a thread was on a CPU, or has waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Time, ns.
+    /// Time, ns. Of a wait the end.
     pub t_ns: i64,
+    /// Time for which the sample stands, ns: on a CPU [`Samples::period_ns`].
+    pub time_ns: i64,
     /// Place of the image in [`Workflow::images`].
     pub image: usize,
     /// Thread.
@@ -121,8 +123,10 @@ struct Stack {
 pub struct Samples {
     /// CPU time for which a sample stands, ns.
     pub period_ns: i64,
-    /// The samples in the order of time.
+    /// The samples of threads on a CPU, in the order of time.
     pub samples: Vec<Sample>,
+    /// The samples of threads that have waited, in the order of time.
+    pub waits: Vec<Sample>,
     /// The functions.
     pub functions: Vec<Function>,
     stacks: Vec<Stack>,
@@ -169,18 +173,25 @@ impl Samples {
             });
         }
         let images = workflow.image_places();
-        let rows = trace.stack_samples()?.into_iter();
-        let samples = rows.filter_map(|row| {
+        let sample = |t_ns, time_ns, upid: Option<i64>, tid, stack_id| {
             Some(Sample {
-                t_ns: row.t_ns,
-                image: *images.get(&row.upid?)?,
-                tid: row.tid,
-                stack: *stack_places.get(&row.stack_id)?,
+                t_ns,
+                time_ns,
+                image: *images.get(&upid?)?,
+                tid,
+                stack: *stack_places.get(&stack_id)?,
             })
-        });
+        };
+        let samples = trace.stack_samples()?.into_iter();
+        let samples =
+            samples.filter_map(|row| sample(row.t_ns, period_ns, row.upid, row.tid, row.stack_id));
+        let waits = trace.stack_waits()?.into_iter();
+        let waits = waits
+            .filter_map(|row| sample(row.t_ns, row.blocked_ns, row.upid, row.tid, row.stack_id));
         Ok(Some(Samples {
             period_ns,
             samples: samples.collect(),
+            waits: waits.collect(),
             functions: functions.all,
             stacks,
             frames,

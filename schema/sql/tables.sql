@@ -460,6 +460,7 @@ CREATE TABLE packet (
 CREATE TABLE stack_sampling (
   run_id INTEGER PRIMARY KEY,       -- the recording
   period_ns INTEGER NOT NULL CHECK (period_ns > 0), -- CPU time for which a sample stands
+  waits INTEGER NOT NULL,           -- 1: threads that waited were sampled, too (stack_wait)
   scope TEXT NOT NULL CHECK (scope IN ('all', 'user')), -- all: CPU time in the kernel, too; user: outside of it alone
   program TEXT                      -- pattern of the names of programs that were sampled; NULL: all
 ) STRICT;
@@ -519,6 +520,15 @@ CREATE TABLE stack_sample (
   at INTEGER PRIMARY KEY,           -- time in steps of 10 µs; of several in one step the later ones get the next steps
   thread_id INTEGER NOT NULL,       -- the thread
   stack_id INTEGER NOT NULL         -- its stack
+) STRICT;
+
+-- A sample of a call stack: a thread returned from a call after it had waited. The times of the samples of a thread add
+-- up to the time that it was blocked in calls, but for less than a period.
+CREATE TABLE stack_wait (
+  at INTEGER PRIMARY KEY,           -- time of the return in steps of 10 µs, as in stack_sample
+  thread_id INTEGER NOT NULL,       -- the thread
+  stack_id INTEGER NOT NULL,        -- its stack
+  blocked_us INTEGER NOT NULL       -- time of waiting for which the sample stands, µs: periods of stack_sampling
 ) STRICT;
 
 -- The known losses of this file; a counter that is 0 has no row.

@@ -802,6 +802,20 @@ SELECT s.at * 10000, t.upid, t.tid, s.stack_id, (SELECT MIN(period_ns) FROM stac
 FROM stack_sample AS s JOIN stack_thread AS t USING (thread_id) JOIN stack AS k USING (stack_id)
 LEFT JOIN frames AS f ON f.frame_id = k.frame_id AND f.depth = 0;
 
+-- Samples of call stacks: a thread returned from a call after it had waited (run --stacks as root).
+CREATE VIEW stack_waits (
+  t_ns,       -- time of the return, to 10 µs
+  upid,       -- process image; NULL: not known
+  tid,        -- thread
+  stack_id,   -- call stack, see stacks
+  blocked_ns, -- time of waiting for which the sample stands
+  function,   -- innermost function
+  module      -- file that has it, or [vdso], [memory of PID]
+) AS
+SELECT s.at * 10000, t.upid, t.tid, s.stack_id, s.blocked_us * 1000, f.function, f.module
+FROM stack_wait AS s JOIN stack_thread AS t USING (thread_id) JOIN stack AS k USING (stack_id)
+LEFT JOIN frames AS f ON f.frame_id = k.frame_id AND f.depth = 0;
+
 -- Call stacks, each as its innermost frame and the stack of its caller.
 CREATE VIEW stacks (
   stack_id,  -- own id

@@ -6,7 +6,7 @@
 /// `PRAGMA application_id` of a trace: ASCII `FLTR`.
 pub const APPLICATION_ID: u32 = 0x464c_5452;
 /// `PRAGMA user_version` of the traces that this version writes.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 5;
 
 pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
 pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");

@@ -68,6 +68,6 @@ pub use trace::{
 pub use trace::{
     CaptureRow, ChannelRow, CostRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
     FlowOwnerRow, FlowRow, FrameRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow,
-    Sequence, StackRow, StackSampleRow,
+    Sequence, StackRow, StackSampleRow, StackWaitRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -30,8 +30,8 @@ pub use rows::{
     FlowOwnerRow, FlowRow, FrameRow, HereDocumentRow, HostRow, HostSampleRow, LastSampleRow,
     LockCallRow, LossRow, NameRow, NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow,
     ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow,
-    SocketTrafficRow, SocketWaitsRow, StackRow, StackSampleRow, StopRow, StorageRow, TimesRow,
-    TracedDirectoryRow, VariableRow,
+    SocketTrafficRow, SocketWaitsRow, StackRow, StackSampleRow, StackWaitRow, StopRow, StorageRow,
+    TimesRow, TracedDirectoryRow, VariableRow,
 };
 use rows::{FromRow, Texts, amounts};
 pub use timeline::Sequence;

@@ -32,6 +32,7 @@ use crate::{explained, graphviz, output};
   flowtrace export trace.db parquet -o dataset/      # for DuckDB, Polars, Spark
   flowtrace export trace.db pcapng -o run.pcapng     # open in Wireshark
   flowtrace export trace.db speedscope -o run.speedscope  # call stacks, open in speedscope.app
+  flowtrace export trace.db folded --waits | flamegraph.pl > waits.svg
   flowtrace export trace.db graphml | python3 analyse.py")]
 pub(crate) struct Args {
     /// Trace to read
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     /// Write to FILE (csv, parquet: into the directory FILE) instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write the stacks of threads that waited, not of those on a CPU (speedscope, folded, pprof)
+    #[arg(long)]
+    waits: bool,
     /// Replace files even if flowtrace did not write them, or somebody changed them since
     #[arg(long, requires = "output")]
     force: bool,
@@ -115,6 +119,11 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             "flowtrace export TRACE FORMAT, or -o FILE with its ending; --help lists the formats",
         ));
     };
+    if args.waits && !matches!(format, Format::Speedscope | Format::Folded | Format::Pprof) {
+        return Err(Failure::usage(
+            "--waits is for speedscope, folded and pprof",
+        ));
+    }
     let trace = Trace::open(&args.trace)?;
     let graph_format = match format {
         Format::Dot => drawing::Format::Dot,
@@ -190,13 +199,17 @@ fn stacks(
 ) -> crate::failure::Outcome {
     let workflow = load(trace)?;
     let samples = explained::stacks(trace, &workflow)?;
-    let groups = stacks::by_rule(&samples, &workflow);
+    let (which, kind) = match args.waits {
+        true => (&samples.waits, "wait"),
+        false => (&samples.samples, "cpu"),
+    };
+    let groups = stacks::by_rule(which, &workflow);
     let title = output::shown(&args.trace).display().to_string();
     output::write_to(target, &args.trace, |mut out| {
         match format {
             Format::Speedscope => speedscope::write(&samples, &groups, &title, &mut out)?,
             Format::Folded => folded::write(&samples, &groups, &mut out)?,
-            Format::Pprof => pprof::write(&samples, &workflow, &groups, &mut out)?,
+            Format::Pprof => pprof::write(&samples, &workflow, &groups, kind, &mut out)?,
             _ => firefox::write(&samples, &workflow, &mut out)?,
         }
         Ok(())

@@ -10,8 +10,8 @@ use crate::support::programs::program;
 use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{
-    FLOWTRACE, PYTHON, Scratch, checkout, flowtrace, missing, need_fuse, need_program, need_python,
-    prints, run_in, skip, succeeds,
+    FLOWTRACE, PYTHON, Scratch, checkout, flowtrace, missing, need_fuse, need_kernel_layer,
+    need_program, need_python, prints, run_in, skip, succeeds,
 };
 
 const OPTIONS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
@@ -102,6 +102,46 @@ fn samples_are_where_the_time_was_spent() {
     assert!(folded.contains(&deep), "{folded}");
 }
 
+/// The stacks of threads that waited: the shares of the time that the program counts itself, up to its own function.
+#[test]
+fn waits_are_where_the_time_was_spent() {
+    if !need_kernel_layer() || !need_stacks() {
+        return;
+    }
+    let Some(waits) = program("waits", OPTIONS) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let path = scratch.join("t.db");
+    let mut run = Command::new(FLOWTRACE);
+    run.current_dir(&*scratch);
+    run.args(["run", "-o", "t.db", "--stacks", "--"]);
+    let output = finish(run.arg(&waits).arg("4")).expect(0).stdout_text();
+    let trace = Trace::open(&path);
+    let seconds_in = |function: &str| -> f64 {
+        trace.one::<f64>(&format!(
+            "WITH RECURSIVE outer (at, caller_id, function) AS (
+               SELECT s.rowid, k.caller_id, k.function FROM stack_wait AS s JOIN stacks AS k USING (stack_id)
+               UNION ALL
+               SELECT at, k.caller_id, k.function FROM outer JOIN stacks AS k ON k.stack_id = outer.caller_id)
+             SELECT COALESCE(SUM(blocked_us), 0) / 1e6 FROM stack_wait
+             WHERE at IN (SELECT at FROM outer WHERE function = '{function}')"
+        ))
+    };
+    let main = seconds_in("main");
+    assert!((3.5..4.1).contains(&main), "{main} s in main");
+    for (name, share) in counted(&output) {
+        let sampled = seconds_in(&name) / main;
+        assert!(
+            (sampled - share).abs() < 0.05,
+            "{name}: {share} counted, {sampled} sampled"
+        );
+    }
+    let folded = prints(&scratch, &["export", "t.db", "folded", "--waits"]);
+    assert!(folded.contains(";main;wait_for_data;"), "{folded}");
+    assert!(folded.contains(";writes;"), "{folded}");
+}
+
 #[test]
 fn an_ordinary_user_samples_the_command() {
     if !need_fuse() || !need_stacks() || !need_program("setpriv") {
@@ -156,11 +196,16 @@ fn the_samples_can_be_seen() {
     let profile = &speedscope["profiles"][0];
     let samples = profile["samples"].as_array().unwrap().len();
     assert_eq!(profile["weights"].as_array().unwrap().len(), samples);
-    let counts: usize = text("folded")
+    let weights = profile["weights"].as_array().unwrap().iter();
+    let time: u64 = weights.map(|weight| weight.as_u64().unwrap()).sum();
+    let folded: u64 = text("folded")
         .lines()
-        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap())
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
         .sum();
-    assert_eq!(counts, samples);
+    assert!(
+        folded.abs_diff(time / 1000) <= samples as u64,
+        "{folded} µs of {time} ns"
+    );
     let firefox: serde_json::Value = serde_json::from_str(&text("firefox")).unwrap();
     let threads = firefox["threads"].as_array().unwrap();
     let lengths = threads

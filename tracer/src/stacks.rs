@@ -1,4 +1,4 @@
-//! Call stacks of the threads of a run, sampled while they are on a CPU.
+//! Call stacks of the threads of a run, sampled while they are on a CPU and, for root, when they have waited.
 //!
 //! The kernel's CPU clock interrupts each CPU (perf_event_open(2), `perf`) and writes registers and the top of
 //! the stack into a ring. One thread reads the rings, puts the records of all CPUs in the order of time
@@ -20,6 +20,7 @@ use flowtrace_schema::{Loss, Record, Recorder, RunId, StackRecord, StackScope};
 use globset::{Glob, GlobMatcher};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::bpf::traced_pids::TracedPids;
 use crate::clock::Clock;
 use crate::cpus;
 use crate::merge::Merge;
@@ -33,9 +34,11 @@ mod records;
 mod symbols;
 mod threads;
 mod unwind;
+mod waits;
 
 use perf::{Event, Scope, Settings};
 use threads::Threads;
+use waits::Waits;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing {
@@ -93,7 +96,7 @@ impl StackOptions {
 #[derive(Debug)]
 pub(crate) struct Opened {
     events: Vec<Event>,
-    scope: Scope,
+    settings: Settings,
     command: u32,
 }
 
@@ -117,7 +120,7 @@ impl Opened {
 
     /// True if time in the kernel is sampled, too.
     pub(crate) fn sees_all(&self) -> bool {
-        self.scope == Scope::Machine
+        self.settings.scope == Scope::Machine
     }
 
     fn open(scope: Scope, command: u32) -> io::Result<Opened> {
@@ -149,12 +152,13 @@ impl Opened {
         }
         Ok(Opened {
             events,
-            scope,
+            settings,
             command,
         })
     }
 
-    /// Begins to record. The command may run from now on.
+    /// Begins to record. The command may run from now on. Threads that wait are sampled, too, if eBPF programs know
+    /// the processes (`traced`), and if the kernel allows it.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -164,11 +168,16 @@ impl Opened {
         clock: Clock,
         recorder: Recorder,
         options: &StackOptions,
+        traced: Option<&TracedPids>,
     ) -> io::Result<Stacks> {
+        let traced = traced.filter(|_| self.sees_all());
+        let waits =
+            traced.and_then(|traced| Waits::sample(&self.events, self.settings, traced).ok());
         recorder.record(Record::Stack(Box::new(StackRecord::Sampling {
             run,
             period_ns: 1_000_000_000 / HERTZ,
-            scope: match self.scope {
+            waits: waits.is_some(),
+            scope: match self.settings.scope {
                 Scope::Machine => StackScope::All,
                 Scope::Descendants { .. } => StackScope::User,
             },
@@ -189,7 +198,7 @@ impl Opened {
             events: self.events,
             clock,
             recorder,
-            finer: match self.scope {
+            finer: match self.settings.scope {
                 Scope::Machine => 1,
                 Scope::Descendants { .. } => FINER,
             },
@@ -200,6 +209,7 @@ impl Opened {
         };
         let thread = std::thread::Builder::new().name("stacks".into());
         Ok(Stacks {
+            waits,
             is_over,
             thread: Some(thread.spawn(work)?),
         })
@@ -209,12 +219,15 @@ impl Opened {
 /// Stacks are sampled while this value lives. When it is dropped, the names of functions are recorded.
 #[derive(Debug)]
 pub(crate) struct Stacks {
+    waits: Option<Waits>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Stacks {
     fn drop(&mut self) {
+        // Its samples are in the rings before they are read for the last time.
+        self.waits.take();
         self.is_over.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

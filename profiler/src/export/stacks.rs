@@ -6,11 +6,12 @@ pub mod perfetto;
 pub mod pprof;
 pub mod speedscope;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::Workflow;
-use crate::stacks::{Sample, Samples};
+use crate::stacks::Sample;
 
 /// Samples that are shown together under a name.
 #[derive(Clone, Debug)]
@@ -21,10 +22,17 @@ pub struct Group<'a> {
     pub samples: Vec<&'a Sample>,
 }
 
-/// The samples of each rule, the rule with most samples first.
-pub fn by_rule<'a>(samples: &'a Samples, workflow: &Workflow) -> Vec<Group<'a>> {
+impl Group<'_> {
+    /// Time of the samples, ns.
+    fn time_ns(&self) -> i64 {
+        self.samples.iter().map(|sample| sample.time_ns).sum()
+    }
+}
+
+/// The samples of each rule, the rule with most time first.
+pub fn by_rule<'a>(samples: &'a [Sample], workflow: &Workflow) -> Vec<Group<'a>> {
     let mut found: HashMap<&Arc<str>, Vec<&Sample>> = HashMap::new();
-    for sample in &samples.samples {
+    for sample in samples {
         let rule = &workflow.images[sample.image].rule;
         found.entry(rule).or_default().push(sample);
     }
@@ -35,6 +43,6 @@ pub fn by_rule<'a>(samples: &'a Samples, workflow: &Workflow) -> Vec<Group<'a>> 
             samples,
         })
         .collect();
-    groups.sort_by(|a, b| (b.samples.len(), &a.name).cmp(&(a.samples.len(), &b.name)));
+    groups.sort_by_key(|group| (Reverse(group.time_ns()), Arc::clone(&group.name)));
     groups
 }

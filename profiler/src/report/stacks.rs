@@ -10,9 +10,9 @@ use crate::analysis::hot;
 use crate::model::Workflow;
 use crate::stacks::{Flame, FunctionId, Sample, Samples};
 
-/// Most nodes of a graph; those with the fewest samples are left out.
+/// Most nodes of a graph; those with the least time are left out.
 const MOST_NODES: usize = 4_000;
-/// Most steps that have a graph of their own.
+/// Most graphs of steps, of each kind.
 const MOST_STEPS: usize = 60;
 
 /// All graphs.
@@ -33,13 +33,16 @@ pub(super) struct Stacks {
 struct Graph {
     /// Number of the step; `null`: the critical path.
     rule: Option<usize>,
+    /// The stacks are those of threads that have waited, not of those on a CPU.
+    waits: bool,
     samples: u64,
+    time_ns: i64,
     function: Vec<u32>,
     /// Place of the caller among the nodes; -1: outermost.
     caller: Vec<i64>,
-    /// Samples of the node with all that it calls.
-    all: Vec<u64>,
-    own: Vec<u64>,
+    /// Time of the node with all that it calls, ns.
+    all_ns: Vec<i64>,
+    own_ns: Vec<i64>,
 }
 
 pub(super) fn of(
@@ -51,56 +54,70 @@ pub(super) fn of(
     let Some(samples) = samples else {
         return Stacks::default();
     };
-    let mut by_rule: HashMap<usize, Vec<&Sample>> = HashMap::new();
-    for sample in &samples.samples {
-        let rule = numbers.of_image(&workflow.images[sample.image]);
-        by_rule.entry(rule).or_default().push(sample);
-    }
-    let mut groups: Vec<(Option<usize>, Vec<&Sample>)> = by_rule
-        .into_iter()
-        .map(|(rule, samples)| (Some(rule), samples))
-        .collect();
-    groups.sort_by_key(|(rule, samples)| (std::cmp::Reverse(samples.len()), *rule));
-    groups.truncate(MOST_STEPS);
-    let on_path = hot::on_path(samples, workflow, path);
-    let on_path: Vec<&Sample> = on_path.into_iter().map(|(sample, _)| sample).collect();
-    if !on_path.is_empty() {
-        groups.insert(0, (None, on_path));
-    }
     let mut stacks = Stacks {
         period_ns: samples.period_ns,
         ..Stacks::default()
     };
     let mut places = HashMap::new();
-    for (rule, own) in groups {
-        let flame = Flame::of(samples, own);
-        let graph = stacks.graph(samples, rule, &flame, &mut places);
-        stacks.graphs.push(graph);
+    let on_path = hot::on_path(samples, workflow, path);
+    let on_path: Vec<&Sample> = on_path.into_iter().map(|(sample, _)| sample).collect();
+    if !on_path.is_empty() {
+        let flame = Flame::of(samples, on_path);
+        stacks.add(samples, None, false, &flame, &mut places);
+    }
+    for (which, waits) in [(&samples.samples, false), (&samples.waits, true)] {
+        for (rule, flame) in by_rule(samples, which, workflow, numbers) {
+            stacks.add(samples, Some(rule), waits, &flame, &mut places);
+        }
     }
     stacks
 }
 
+/// The graph of each step, the one with most time first.
+fn by_rule(
+    samples: &Samples,
+    which: &[Sample],
+    workflow: &Workflow,
+    numbers: &Numbers,
+) -> Vec<(usize, Flame)> {
+    let mut by_rule: HashMap<usize, Vec<&Sample>> = HashMap::new();
+    for sample in which {
+        let rule = numbers.of_image(&workflow.images[sample.image]);
+        by_rule.entry(rule).or_default().push(sample);
+    }
+    let flames = by_rule.into_iter();
+    let mut flames: Vec<(usize, Flame)> = flames
+        .map(|(rule, which)| (rule, Flame::of(samples, which)))
+        .collect();
+    flames.sort_by_key(|(rule, flame)| (std::cmp::Reverse(flame.time_ns), *rule));
+    flames.truncate(MOST_STEPS);
+    flames
+}
+
 impl Stacks {
-    fn graph(
+    fn add(
         &mut self,
         samples: &Samples,
         rule: Option<usize>,
+        waits: bool,
         flame: &Flame,
         places: &mut HashMap<FunctionId, u32>,
-    ) -> Graph {
+    ) {
         let least = least(flame);
         let mut graph = Graph {
             rule,
+            waits,
             samples: flame.samples,
+            time_ns: flame.time_ns,
             function: Vec::new(),
             caller: Vec::new(),
-            all: Vec::new(),
-            own: Vec::new(),
+            all_ns: Vec::new(),
+            own_ns: Vec::new(),
         };
         let mut kept: Vec<Option<i64>> = Vec::with_capacity(flame.nodes.len());
         for node in &flame.nodes {
-            // A caller has no fewer samples, so it is kept, too.
-            if node.all < least {
+            // A caller has no less time, so it is kept, too.
+            if node.all_ns < least {
                 kept.push(None);
                 continue;
             }
@@ -110,10 +127,10 @@ impl Stacks {
                 .function
                 .push(self.function(samples, node.function, places));
             graph.caller.push(caller.unwrap_or(-1));
-            graph.all.push(node.all);
-            graph.own.push(node.own);
+            graph.all_ns.push(node.all_ns);
+            graph.own_ns.push(node.own_ns);
         }
-        graph
+        self.graphs.push(graph);
     }
 
     fn function(
@@ -136,12 +153,12 @@ impl Stacks {
     }
 }
 
-/// Fewest samples of a node that is kept.
-fn least(flame: &Flame) -> u64 {
-    let mut all: Vec<u64> = flame.nodes.iter().map(|node| node.all).collect();
+/// Least time of a node that is kept, ns.
+fn least(flame: &Flame) -> i64 {
+    let mut all: Vec<i64> = flame.nodes.iter().map(|node| node.all_ns).collect();
     if all.len() <= MOST_NODES {
         return 0;
     }
-    all.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
+    all.sort_unstable_by_key(|&time_ns| std::cmp::Reverse(time_ns));
     all[MOST_NODES] + 1
 }

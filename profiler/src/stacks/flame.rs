@@ -11,10 +11,10 @@ pub struct Node {
     pub function: FunctionId,
     /// Place of the caller; `None`: outermost.
     pub caller: Option<u32>,
-    /// Samples in which this is the innermost function.
-    pub own: u64,
-    /// Samples in which it is, or calls, the innermost function.
-    pub all: u64,
+    /// Time of the samples in which this is the innermost function, ns.
+    pub own_ns: i64,
+    /// Time of those in which it is, or calls, the innermost function, ns.
+    pub all_ns: i64,
 }
 
 /// The tree. A caller comes before those that it calls.
@@ -22,23 +22,26 @@ pub struct Node {
 pub struct Flame {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// Samples in all.
+    /// Number of samples.
     pub samples: u64,
+    /// Their time, ns.
+    pub time_ns: i64,
 }
 
 impl Flame {
     /// Folds samples.
     pub fn of<'a>(samples: &Samples, which: impl IntoIterator<Item = &'a Sample>) -> Flame {
-        let mut counts: HashMap<u32, u64> = HashMap::new();
+        let mut times: HashMap<u32, i64> = HashMap::new();
         let mut flame = Flame::default();
         for sample in which {
-            *counts.entry(sample.stack).or_default() += 1;
+            *times.entry(sample.stack).or_default() += sample.time_ns;
             flame.samples += 1;
+            flame.time_ns += sample.time_ns;
         }
         let mut places: HashMap<(Option<u32>, FunctionId), u32> = HashMap::new();
-        let mut counts: Vec<(u32, u64)> = counts.into_iter().collect();
-        counts.sort_unstable();
-        for (stack, count) in counts {
+        let mut times: Vec<(u32, i64)> = times.into_iter().collect();
+        times.sort_unstable();
+        for (stack, time_ns) in times {
             let mut caller = None;
             for located in samples.frames(stack) {
                 let next = flame.nodes.len() as u32;
@@ -47,15 +50,15 @@ impl Flame {
                     flame.nodes.push(Node {
                         function: located.function,
                         caller,
-                        own: 0,
-                        all: 0,
+                        own_ns: 0,
+                        all_ns: 0,
                     });
                 }
-                flame.nodes[place as usize].all += count;
+                flame.nodes[place as usize].all_ns += time_ns;
                 caller = Some(place);
             }
             if let Some(place) = caller {
-                flame.nodes[place as usize].own += count;
+                flame.nodes[place as usize].own_ns += time_ns;
             }
         }
         flame

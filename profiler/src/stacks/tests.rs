@@ -9,6 +9,7 @@ pub(crate) fn samples(stacks: &[&[(&str, &str)]]) -> Samples {
     let mut samples = Samples {
         period_ns: 10,
         samples: Vec::new(),
+        waits: Vec::new(),
         functions: Vec::new(),
         stacks: Vec::new(),
         frames: Vec::new(),
@@ -43,6 +44,7 @@ pub(crate) fn samples(stacks: &[&[(&str, &str)]]) -> Samples {
         }
         samples.samples.push(Sample {
             t_ns: at,
+            time_ns: samples.period_ns,
             image: 0,
             tid: 1,
             stack: caller.unwrap_or(0),
@@ -114,12 +116,12 @@ fn equal_calls_are_one_node() {
         &[main, ("work", "/bin/a"), ("work", "/bin/a")],
     ]);
     let flame = Flame::of(&samples, &samples.samples);
-    let nodes: Vec<(u64, u64)> = flame
+    let nodes: Vec<(i64, i64)> = flame
         .nodes
         .iter()
-        .map(|node| (node.own, node.all))
+        .map(|node| (node.own_ns / 10, node.all_ns / 10))
         .collect();
     assert_eq!(nodes, [(1, 3), (1, 2), (1, 1)]);
-    assert_eq!(flame.samples, 3);
+    assert_eq!((flame.samples, flame.time_ns), (3, 30));
     assert_eq!(flame.functions(2), [0, 1, 1]);
 }

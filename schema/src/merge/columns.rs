@@ -77,7 +77,7 @@ pub(super) fn change(table: &str, column: &str) -> Change {
     match (table, column) {
         ("call", "what") => Change::What,
         ("packet", "at") => Change::PacketKey,
-        ("stack_sample", "at") => Change::StackTime,
+        ("stack_sample" | "stack_wait", "at") => Change::StackTime,
         ("stack", "caller_id") => Change::Id(Space::Stack),
         ("packet", "what") => Change::PacketWhat,
         ("flow_owner" | "flow_sample", "side") => Change::Side,

@@ -35,6 +35,7 @@ const ORDERED: &[(&str, &str, bool)] = &[
     ("channel_call", "start_ns", false),
     ("packet", "at", true),
     ("stack_sample", "at", true),
+    ("stack_wait", "at", true),
     ("host_sample", "t_ns", false),
 ];
 

@@ -57,6 +57,8 @@ pub enum StackRecord {
         run: RunId,
         /// CPU time for which a sample stands, ns.
         period_ns: u64,
+        /// Threads that waited are sampled, too.
+        waits: bool,
         /// CPU time that is sampled.
         scope: StackScope,
         /// Pattern of the names of programs that are sampled; `None`: all.
@@ -117,6 +119,17 @@ pub enum StackRecord {
         thread: u32,
         /// Its stack.
         stack: u32,
+    },
+    /// A thread returned from a call after it had waited.
+    Wait {
+        /// Time of the return, ns.
+        t_ns: u64,
+        /// The thread.
+        thread: u32,
+        /// Its stack.
+        stack: u32,
+        /// Time of waiting for which the record stands, ns.
+        blocked_ns: u64,
     },
     /// A function.
     Function {

@@ -54,7 +54,7 @@ pub use network::{
     NetworkTotals, NodeRow,
 };
 pub use process::{ProcessRow, ProgramRow};
-pub use stacks::{FrameRow, StackRow, StackSampleRow};
+pub use stacks::{FrameRow, StackRow, StackSampleRow, StackWaitRow};
 pub(super) use texts::Texts;
 
 rows! {

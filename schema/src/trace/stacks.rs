@@ -1,7 +1,7 @@
 //! Reading sampled call stacks.
 
 use super::Trace;
-use super::rows::{FrameRow, StackRow, StackSampleRow};
+use super::rows::{FrameRow, StackRow, StackSampleRow, StackWaitRow};
 use crate::Result;
 
 impl Trace {
@@ -21,6 +21,18 @@ impl Trace {
         self.rows(
             "SELECT s.at * 10000 AS t_ns, t.upid AS upid, t.tid AS tid, s.stack_id AS stack_id
              FROM stack_sample AS s JOIN stack_thread AS t USING (thread_id) ORDER BY s.at",
+        )
+    }
+
+    /// The samples of threads that have waited, in the order of time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn stack_waits(&self) -> Result<Vec<StackWaitRow>> {
+        self.rows(
+            "SELECT s.at * 10000 AS t_ns, t.upid AS upid, t.tid AS tid, s.stack_id AS stack_id,
+               s.blocked_us * 1000 AS blocked_ns
+             FROM stack_wait AS s JOIN stack_thread AS t USING (thread_id) ORDER BY s.at",
         )
     }
 

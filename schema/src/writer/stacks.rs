@@ -11,16 +11,18 @@ pub(super) fn record(db: &Connection, record: &StackRecord) -> Result<()> {
         StackRecord::Sampling {
             run,
             period_ns,
+            waits,
             scope,
             program,
         } => db
             .prepare_cached(
-                "INSERT INTO stack_sampling (run_id, period_ns, scope, program)
-                 VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO stack_sampling (run_id, period_ns, waits, scope, program)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![
                 run.0,
                 *period_ns as i64,
+                waits,
                 match scope {
                     StackScope::All => "all",
                     StackScope::User => "user",
@@ -77,6 +79,22 @@ pub(super) fn record(db: &Connection, record: &StackRecord) -> Result<()> {
                  SELECT MAX(?1, COALESCE(MAX(at) + 1, 0)), ?2, ?3 FROM stack_sample",
             )?
             .execute(params![*t_ns as i64 / STACK_STEP_NS, thread, stack])?,
+        StackRecord::Wait {
+            t_ns,
+            thread,
+            stack,
+            blocked_ns,
+        } => db
+            .prepare_cached(
+                "INSERT INTO stack_wait (at, thread_id, stack_id, blocked_us)
+                 SELECT MAX(?1, COALESCE(MAX(at) + 1, 0)), ?2, ?3, ?4 FROM stack_wait",
+            )?
+            .execute(params![
+                *t_ns as i64 / STACK_STEP_NS,
+                thread,
+                stack,
+                *blocked_ns as i64 / 1000
+            ])?,
         StackRecord::Function {
             id,
             module,

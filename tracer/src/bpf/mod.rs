@@ -3,7 +3,7 @@
 //! ([`btf`]). Programs and maps live as long as their descriptors are open.
 //!
 //! The programs are in `tracer/bpf`: `kernel::programs` loads those for calls and for scheduling,
-//! `proc::tracepoints` those for processes.
+//! `proc::tracepoints` those for processes, `stacks` those for stacks of threads that waited.
 #![expect(unsafe_code)]
 
 use std::io;
@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Array = 2,
     /// Programs by index.
     Programs = 3,
+    /// Sampling events by index.
+    Events = 4,
     /// Maps by index.
     ArrayOfMaps = 12,
     /// A ring of records.
@@ -60,8 +62,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
-        use Kind::{Array, ArrayOfMaps, Hash, Programs, Ring};
-        let all = [Hash, Array, Programs, ArrayOfMaps, Ring];
+        use Kind::{Array, ArrayOfMaps, Events, Hash, Programs, Ring};
+        let all = [Hash, Array, Programs, Events, ArrayOfMaps, Ring];
         all.into_iter().find(|&kind| kind as u32 == number)
     }
 }

@@ -13,6 +13,8 @@ pub(crate) enum Source {
     Processes,
     /// Changes of the running task of a CPU.
     Switches,
+    /// Call stacks of threads that waited.
+    Stacks,
     /// Programs of tests.
     #[cfg(test)]
     Tests,
@@ -26,6 +28,7 @@ pub(crate) fn open(source: Source) -> io::Result<Object<'static>> {
         Source::Calls => include_bytes!("../../bpf/prebuilt/calls.o"),
         Source::Processes => include_bytes!("../../bpf/prebuilt/processes.o"),
         Source::Switches => include_bytes!("../../bpf/prebuilt/switches.o"),
+        Source::Stacks => include_bytes!("../../bpf/prebuilt/stacks.o"),
         #[cfg(test)]
         Source::Tests => include_bytes!("../../bpf/prebuilt/tests.o"),
     })

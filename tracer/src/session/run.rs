@@ -212,19 +212,6 @@ impl Run<'_> {
                 return Err(error);
             }
         };
-        let stacks = stacks.zip(self.options.stacks.as_ref());
-        let stacks = stacks.map(|(opened, options)| {
-            let (clock, recorder) = (recording.clock, recording.recorder.clone());
-            opened.record(RUN, clock, recorder, options)
-        });
-        let stacks = match stacks.transpose() {
-            Ok(stacks) => stacks,
-            Err(error) => {
-                mounts.child.abandon();
-                recording.discard();
-                return Err(Error::Stacks(error));
-            }
-        };
         let live = self.options.net.as_ref().map(|net| {
             let (live, refused) = Live::start(net, HOST, recording.clock, &recording.recorder);
             recording
@@ -244,6 +231,20 @@ impl Run<'_> {
         let events = events.and_then(|events| events.join().ok().flatten());
         // Lifetimes alone are less than ptrace reports.
         let events = events.filter(|events| events.is_all() || without_ptrace && !calls);
+        let stacks = stacks.zip(self.options.stacks.as_ref());
+        let stacks = stacks.map(|(opened, options)| {
+            let (clock, recorder) = (recording.clock, recording.recorder.clone());
+            let traced = events.as_ref().map(EbpfEvents::processes);
+            opened.record(RUN, clock, recorder, options, traced)
+        });
+        let stacks = match stacks.transpose() {
+            Ok(stacks) => stacks,
+            Err(error) => {
+                mounts.child.abandon();
+                recording.discard();
+                return Err(Error::Stacks(error));
+            }
+        };
         let started = Started {
             mounts,
             inherited,

@@ -9,16 +9,21 @@ use crate::mapping::Mapping;
 
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
+const BPF_OUTPUT: u64 = 10;
 
 /// Parts of a sample, in the order in which they lie in it.
 const TID: u64 = 1 << 1;
 const TIME: u64 = 1 << 2;
 const CALLCHAIN: u64 = 1 << 5;
+const RAW: u64 = 1 << 10;
 const REGS_USER: u64 = 1 << 12;
 const STACK_USER: u64 = 1 << 13;
 
 /// The registers that unwinding needs: ax to ip, and r8 to r15 (asm/perf_regs.h of x86).
 pub(super) const REGISTERS: u64 = 0x1ff | 0xff << 16;
+
+/// All samples have the same parts.
+const SAMPLE: u64 = TID | TIME | CALLCHAIN | RAW | REGS_USER | STACK_USER;
 
 /// Flags of an event (bit fields of `struct perf_event_attr`).
 const DISABLED: u64 = 1;
@@ -32,6 +37,7 @@ const ENABLE_ON_EXEC: u64 = 1 << 12;
 const TASK: u64 = 1 << 13;
 const WATERMARK: u64 = 1 << 14;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
+const EXCLUDE_KERNEL_CHAIN: u64 = 1 << 21;
 const EXCLUDE_USER_CHAIN: u64 = 1 << 22;
 const MMAP2: u64 = 1 << 23;
 const COMM_EXEC: u64 = 1 << 24;
@@ -39,8 +45,9 @@ const USE_CLOCK: u64 = 1 << 25;
 const BUILD_ID: u64 = 1 << 34;
 
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_ENABLE`.
+/// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_SET_OUTPUT`.
 const ENABLE: libc::Ioctl = 0x2400;
+const SET_OUTPUT: libc::Ioctl = 0x2405;
 
 /// `struct perf_event_attr` in its size of Linux 5.13.
 #[repr(C)]
@@ -98,6 +105,7 @@ pub(super) struct Settings {
 /// The event of one CPU.
 #[derive(Debug)]
 pub(super) struct Event {
+    cpu: u32,
     fd: OwnedFd,
     ring: Ring,
 }
@@ -120,7 +128,7 @@ impl Event {
             size: size_of::<Attributes>() as u32,
             config: CPU_CLOCK,
             period: settings.period_ns,
-            sample_type: TID | TIME | CALLCHAIN | REGS_USER | STACK_USER,
+            sample_type: SAMPLE,
             flags: own
                 | DISABLED
                 | MMAP
@@ -143,7 +151,7 @@ impl Event {
             attributes.wakeup = ring_bytes as u32 / 4;
             let fd = open(&attributes, pid, cpu)?;
             match Ring::map(fd.as_fd(), ring_bytes) {
-                Ok(ring) => return Ok(Event { fd, ring }),
+                Ok(ring) => return Ok(Event { cpu, fd, ring }),
                 // The locked memory of an ordinary user is limited (perf_event_mlock_kb).
                 Err(error)
                     if error.raw_os_error() == Some(libc::EPERM)
@@ -156,16 +164,40 @@ impl Event {
         }
     }
 
+    /// The CPU.
+    pub(super) fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
     /// Begins to count, for an event that does not wait for an exec.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub(super) fn enable(&self) -> io::Result<()> {
-        // SAFETY: the request takes no memory.
-        match unsafe { libc::ioctl(self.fd.as_raw_fd(), ENABLE, 0) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
+        control(self.fd.as_fd(), ENABLE, 0)
+    }
+
+    /// Opens an event of the same CPU by which an eBPF program samples the thread that runs it
+    /// (`bpf_perf_event_output`), into the same ring.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(super) fn open_for_programs(&self, settings: Settings) -> io::Result<OwnedFd> {
+        let attributes = Attributes {
+            kind: SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: BPF_OUTPUT,
+            period: 1,
+            sample_type: SAMPLE,
+            flags: SAMPLE_ID_ALL | EXCLUDE_KERNEL_CHAIN | EXCLUDE_USER_CHAIN | USE_CLOCK,
+            sample_regs_user: REGISTERS,
+            sample_stack_user: settings.stack_bytes,
+            clock: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        };
+        let fd = open(&attributes, -1, self.cpu)?;
+        control(fd.as_fd(), SET_OUTPUT, self.fd.as_raw_fd())?;
+        Ok(fd)
     }
 
     /// Calls `record` with each complete record, header included.
@@ -178,6 +210,14 @@ impl Event {
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+fn control(fd: BorrowedFd<'_>, request: libc::Ioctl, argument: libc::c_int) -> io::Result<()> {
+    // SAFETY: these requests take no memory.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), request, argument) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -45,7 +45,7 @@ impl Timed for Record {
 
 #[derive(Debug, PartialEq)]
 pub(super) enum What {
-    /// A thread was on a CPU.
+    /// A thread was on a CPU, or has waited.
     Sample(Box<Sample>),
     /// Executable memory was mapped.
     Mapped(Box<Mapped>),
@@ -62,6 +62,8 @@ pub(super) enum What {
 /// State of a thread.
 #[derive(Debug, PartialEq)]
 pub(super) struct Sample {
+    /// Time of waiting for which the sample stands, ns; `None`: it was on a CPU.
+    pub(super) blocked_ns: Option<u64>,
     /// Addresses in the kernel, innermost first; all but the first are return addresses.
     pub(super) kernel: Vec<u64>,
     /// Registers in the order of [`REGISTERS`]; `None`: not known, or of a 32-bit program.
@@ -192,6 +194,10 @@ fn sample(body: &mut Reader<'_>) -> Option<Record> {
             _ => {}
         }
     }
+    // Padded to a multiple of 8 together with its size. The kernel's own samples have nothing here.
+    let size = usize::try_from(body.u32()?).ok()?;
+    let mut raw = Reader(body.bytes(size)?);
+    let blocked_ns = raw.u64();
     let abi = body.u64()?;
     let mut registers = [0; REGISTER_COUNT];
     if abi != 0 {
@@ -213,6 +219,7 @@ fn sample(body: &mut Reader<'_>) -> Option<Record> {
         pid,
         tid,
         what: What::Sample(Box::new(Sample {
+            blocked_ns,
             kernel,
             registers: (abi == ABI_64).then_some(registers),
             stack: stack.to_vec(),
@@ -275,8 +282,8 @@ mod tests {
         bytes
     }
 
-    #[test]
-    fn a_sample_has_its_kernel_part_registers_and_stack() {
+    /// A sample with nothing of a program (4 bytes), or with the time of a wait, which is padded.
+    fn sample_with(raw: &[u8]) -> Vec<u8> {
         let mut body = [7u32.to_ne_bytes(), 8u32.to_ne_bytes()].concat();
         body.extend(99u64.to_ne_bytes());
         for word in [
@@ -287,12 +294,19 @@ mod tests {
         ] {
             body.extend(word.to_ne_bytes());
         }
+        body.extend((raw.len() as u32).to_ne_bytes());
+        body.extend(raw);
         body.extend(ABI_64.to_ne_bytes());
         (0..REGISTER_COUNT as u64).for_each(|register| body.extend(register.to_ne_bytes()));
         body.extend(16u64.to_ne_bytes());
         body.extend([5; 16]);
         body.extend(9u64.to_ne_bytes());
-        let bytes = record(SAMPLE, 0, &body);
+        record(SAMPLE, 0, &body)
+    }
+
+    #[test]
+    fn a_sample_has_its_kernel_part_registers_and_stack() {
+        let bytes = sample_with(&[0; 4]);
         let parsed = parse(&bytes).unwrap();
         assert_eq!((parsed.pid, parsed.tid, parsed.time), (7, 8, 99));
         let What::Sample(sample) = parsed.what else {
@@ -301,10 +315,21 @@ mod tests {
         assert_eq!(sample.kernel.len(), 2);
         assert_eq!(sample.registers.unwrap()[8], 8);
         assert_eq!(sample.stack, [5; 9]);
+        assert_eq!(sample.blocked_ns, None);
         // Every cut record is refused.
         for length in 0..bytes.len() {
             assert_eq!(parse(&bytes[..length]), None, "{length}");
         }
+    }
+
+    #[test]
+    fn a_sample_of_a_program_has_the_time_of_a_wait() {
+        let raw = [&7_000_000u64.to_ne_bytes()[..], &[0; 4]].concat();
+        let What::Sample(sample) = parse(&sample_with(&raw)).unwrap().what else {
+            panic!("not a sample")
+        };
+        assert_eq!(sample.blocked_ns, Some(7_000_000));
+        assert_eq!(sample.stack, [5; 9]);
     }
 
     #[test]

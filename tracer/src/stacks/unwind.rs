@@ -313,6 +313,7 @@ mod tests {
             stack.extend(word.to_ne_bytes());
         }
         let sample = Sample {
+            blocked_ns: None,
             kernel: Vec::new(),
             registers: Some(registers),
             stack,

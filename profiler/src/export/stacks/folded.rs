@@ -1,5 +1,5 @@
 //! Folded stacks, as flamegraph.pl, inferno and others read: a line for each stack, outermost function first,
-//! with the number of its samples.
+//! with its time in µs. Most programs show any number.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ pub fn write(samples: &Samples, groups: &[Group<'_>], out: &mut impl Write) -> i
         let flame = Flame::of(samples, group.samples.iter().copied());
         let mut lines: Vec<String> = Vec::new();
         for (place, node) in flame.nodes.iter().enumerate() {
-            if node.own == 0 {
+            if node.own_ns == 0 {
                 continue;
             }
             let mut line = one_word(&group.name);
@@ -23,7 +23,7 @@ pub fn write(samples: &Samples, groups: &[Group<'_>], out: &mut impl Write) -> i
                 line.push(';');
                 line.push_str(&one_word(&samples.function(id).name));
             }
-            lines.push(format!("{line} {}", node.own));
+            lines.push(format!("{line} {}", node.own_ns / 1000));
         }
         lines.sort_unstable();
         for line in lines {

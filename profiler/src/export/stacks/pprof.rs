@@ -26,7 +26,8 @@ impl Texts {
     }
 }
 
-/// Writes the samples of all groups, with the rule and the process of each as labels.
+/// Writes the samples of all groups, with the rule and the process of each as labels. `kind`: `cpu`, or that of the
+/// time in which threads waited.
 ///
 /// # Errors
 /// When `out` fails.
@@ -34,6 +35,7 @@ pub fn write(
     samples: &Samples,
     workflow: &Workflow,
     groups: &[Group<'_>],
+    kind: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut texts = Texts {
@@ -41,26 +43,28 @@ pub fn write(
         places: HashMap::new(),
     };
     texts.place("");
-    let kind = |name: &str, unit: &str, texts: &mut Texts| {
+    let value = |name: &str, unit: &str, texts: &mut Texts| {
         Message::default()
             .number(1, texts.place(name))
             .number(2, texts.place(unit))
     };
     let mut profile = Message::default()
-        .message(1, &kind("samples", "count", &mut texts))
-        .message(1, &kind("cpu", "nanoseconds", &mut texts))
-        .message(11, &kind("cpu", "nanoseconds", &mut texts))
+        .message(1, &value("samples", "count", &mut texts))
+        .message(1, &value(kind, "nanoseconds", &mut texts))
+        .message(11, &value(kind, "nanoseconds", &mut texts))
         .number(12, samples.period_ns.unsigned_abs())
         .number(10, workflow.duration_ns().unsigned_abs());
     let mut locations: HashMap<Located, u64> = HashMap::new();
     for group in groups {
-        let mut counts: HashMap<(usize, u32), u64> = HashMap::new();
+        let mut counts: HashMap<(usize, u32), (u64, i64)> = HashMap::new();
         for sample in &group.samples {
-            *counts.entry((sample.image, sample.stack)).or_default() += 1;
+            let (count, time_ns) = counts.entry((sample.image, sample.stack)).or_default();
+            *count += 1;
+            *time_ns += sample.time_ns;
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_unstable();
-        for ((image, stack), count) in counts {
+        for ((image, stack), (count, time_ns)) in counts {
             let frames = samples.frames(stack).into_iter().rev();
             let ids: Vec<u64> = frames
                 .map(|located| {
@@ -68,7 +72,6 @@ pub fn write(
                     *locations.entry(located).or_insert(next)
                 })
                 .collect();
-            let time = count.saturating_mul(samples.period_ns.unsigned_abs());
             let image = &workflow.images[image];
             let rule = Message::default()
                 .number(1, texts.place("rule"))
@@ -79,7 +82,7 @@ pub fn write(
                 .number(3, pid.unsigned_abs());
             let sample = Message::default()
                 .packed(1, ids)
-                .packed(2, [count, time])
+                .packed(2, [count, time_ns.unsigned_abs()])
                 .message(3, &rule)
                 .message(3, &process);
             profile = profile.message(2, &sample);

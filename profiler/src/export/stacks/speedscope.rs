@@ -33,7 +33,7 @@ pub fn write(
         Value::Array(frames)
     )?;
     for (place, group) in groups.iter().enumerate() {
-        let end = samples.period_ns.saturating_mul(group.samples.len() as i64);
+        let end = group.time_ns();
         let separator = if place > 0 { ",\n" } else { "\n" };
         write!(
             out,
@@ -45,7 +45,7 @@ pub fn write(
             let stack: Vec<u32> = located.map(|located| located.function).collect();
             write!(out, "{}{}", if place > 0 { "," } else { "" }, json!(stack))?;
         }
-        let weights = vec![samples.period_ns; group.samples.len()];
+        let weights: Vec<i64> = group.samples.iter().map(|sample| sample.time_ns).collect();
         write!(out, "],\"weights\":{}}}", json!(weights))?;
     }
     writeln!(out, "\n]}}")

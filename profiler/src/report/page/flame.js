@@ -1,4 +1,4 @@
-// Flame graphs of sampled call stacks: a box is a function, as wide as its share of the CPU time of the step;
+// Flame graphs of sampled call stacks: a box is a function, as wide as its share of the time of the step, on a CPU or waiting;
 // above it are those that it calls. A click shows a function and those it calls alone.
 
 const F = { graph: 0, root: -1, find: "", boxes: [] };
@@ -6,7 +6,7 @@ const ROW = 19;
 
 function listenFlame() {
   const stacks = block("stacks"), choice = el("select", { "aria-label": "Step", onchange: () => { F.graph = +choice.value; F.root = -1; drawFlame(); } },
-    stacks.graphs.map((graph, i) => el("option", { value: i }, graphName(graph) + " · " + duration(graph.samples * stacks.period_ns))));
+    stacks.graphs.map((graph, i) => el("option", { value: i }, graphName(graph) + " · " + duration(graph.time_ns))));
   const find = el("input", { type: "search", placeholder: "mark functions", "aria-label": "Mark functions", oninput: () => { F.find = find.value.trim().toLowerCase(); drawFlame(); } });
   F.choice = choice;
   $("flame-tools").append(choice, el("button", { type: "button", onclick: () => { F.root = -1; drawFlame(); } }, "all"), find, el("span", { id: "flame-note", class: "muted" }));
@@ -17,10 +17,10 @@ function listenFlame() {
   canvas.addEventListener("pointermove", (event) => {
     const box = at(event);
     if (!box) return noTip();
-    const graph = stacks.graphs[F.graph], node = box.node, time = (n) => duration(n * stacks.period_ns) + " · " + percent(n / graph.samples);
-    if (node < 0) return tip(event, graphName(graph), [["on CPU", duration(graph.samples * stacks.period_ns)], ["samples", count(graph.samples)]]);
+    const graph = stacks.graphs[F.graph], node = box.node, time = (ns) => duration(ns) + " · " + percent(ns / graph.time_ns), kind = graph.waits ? "waiting" : "on CPU";
+    if (node < 0) return tip(event, graphName(graph), [[kind, duration(graph.time_ns)], ["samples", count(graph.samples)]]);
     const f = graph.function[node];
-    tip(event, stacks.name[f], [["in", stacks.place[f]], ["on CPU", time(graph.all[node])], ["by itself", time(graph.own[node])], ["samples", count(graph.all[node])],
+    tip(event, stacks.name[f], [["in", stacks.place[f]], [kind, time(graph.all_ns[node])], ["by itself", time(graph.own_ns[node])],
       stacks.kind[f] === 2 ? ["", "the file has no symbols: known by its address"] : null]);
   });
   canvas.addEventListener("pointerleave", noTip);
@@ -33,7 +33,7 @@ function listenFlame() {
   onFilter(() => { chooseFlame(); drawFlame(); });
   drawFlame();
 }
-const graphName = (graph) => (graph.rule === null ? "critical path" : ruleName(graph.rule));
+const graphName = (graph) => (graph.rule === null ? "critical path" : ruleName(graph.rule)) + (graph.waits ? ", waiting" : "");
 
 // The graph of the step that is selected anywhere on the page.
 function chooseFlame() {
@@ -42,7 +42,7 @@ function chooseFlame() {
   if (what && what.kind === "rule") rule = what.rule;
   if (what && what.kind === "process") rule = block("processes").rule[what.process];
   if (what && what.kind === "group") rule = block("graph").nodes[what.group].rule;
-  const place = block("stacks").graphs.findIndex((graph) => rule !== null && graph.rule === rule);
+  const place = block("stacks").graphs.findIndex((graph) => rule !== null && graph.rule === rule && graph.waits === block("stacks").graphs[F.graph].waits);
   if (place < 0 || place === F.graph) return;
   F.graph = place;
   F.root = -1;
@@ -67,7 +67,7 @@ function drawFlame() {
   if (F.root >= 0) above.unshift(-1);
   above.pop();
   above.forEach((node, depth) => boxes.push({ node, depth, x: 0, w: width, isAbove: true }));
-  const total = F.root < 0 ? graph.samples : graph.all[F.root], waiting = [[F.root, above.length, 0, width]];
+  const total = F.root < 0 ? graph.time_ns : graph.all_ns[F.root], waiting = [[F.root, above.length, 0, width]];
   let deepest = 0, marked = 0;
   while (waiting.length) {
     const [node, depth, x, w] = waiting.pop();
@@ -75,7 +75,7 @@ function drawFlame() {
     deepest = Math.max(deepest, depth);
     let from = x;
     for (const child of children[node + 1]) {
-      const wide = (graph.all[child] / total) * width;
+      const wide = (graph.all_ns[child] / total) * width;
       if (wide >= 0.4) waiting.push([child, depth + 1, from, wide]);
       from += wide;
     }
@@ -93,7 +93,7 @@ function drawFlame() {
     box.y = height - (box.depth + 1) * ROW;
     const f = box.node < 0 ? -1 : graph.function[box.node], name = f < 0 ? graphName(graph) : stacks.name[f];
     const isMarked = F.find && name.toLowerCase().includes(F.find);
-    if (isMarked && !box.isAbove && !isWithinMarked(graph, box.node)) marked += graph.all[box.node];
+    if (isMarked && !box.isAbove && !isWithinMarked(graph, box.node)) marked += graph.all_ns[box.node];
     ctx.globalAlpha = box.isAbove ? 0.5 : 1;
     ctx.fillStyle = isMarked ? colour("accent") : flameColour(f, dark);
     ctx.fillRect(box.x, box.y, Math.max(0.5, box.w - 0.6), ROW - 1);
@@ -104,8 +104,8 @@ function drawFlame() {
   }
   // The outermost functions are at the bottom.
   canvas.parentNode.scrollTop = canvas.parentNode.scrollHeight;
-  const note = [many(graph.samples, "sample", "samples"), "one for " + duration(stacks.period_ns) + " of CPU time"];
-  if (F.find) note.push("marked: " + percent(marked / graph.samples));
+  const note = [many(graph.samples, "sample", "samples"), "one for " + duration(stacks.period_ns) + (graph.waits ? " or more of waiting in calls" : " of CPU time")];
+  if (F.find) note.push("marked: " + percent(marked / graph.time_ns));
   $("flame-note").textContent = note.join(" · ");
 }
 // A function that calls itself counts once.

@@ -13,6 +13,15 @@ rows! {
         stack_id: i64,
     }
 
+    /// A row of the view `stack_waits`, without the function.
+    StackWaitRow {
+        t_ns: i64,
+        upid: Option<i64>,
+        tid: i64,
+        stack_id: i64,
+        blocked_ns: i64,
+    }
+
     /// A row of the view `stacks`, without the function.
     StackRow {
         stack_id: i64,

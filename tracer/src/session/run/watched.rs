@@ -36,6 +36,7 @@ pub(super) fn without_ptrace(options: &RunOptions) -> bool {
 
 /// Events of eBPF programs.
 pub(super) struct EbpfEvents {
+    processes: TracedPids,
     /// Events of processes.
     pub(super) feed: Feed,
     /// Events of calls, for the kernel layer.
@@ -67,7 +68,16 @@ impl EbpfEvents {
         let calls = calls.ok()?;
         let tail_call = calls.as_ref().map(CallSource::tail_call);
         let feed = ready?.begin(tail_call)?;
-        Some(EbpfEvents { feed, calls })
+        Some(EbpfEvents {
+            processes,
+            feed,
+            calls,
+        })
+    }
+
+    /// The processes of the run.
+    pub(super) fn processes(&self) -> &TracedPids {
+        &self.processes
     }
 
     /// True if more is reported than begins and ends of processes.
@@ -107,7 +117,7 @@ impl Run<'_> {
         let streams = &started.inherited.streams;
         let start = started.mounts.start(self.cwd, streams, self.directories);
         let (feed, calls) = match events {
-            Some(EbpfEvents { feed, calls }) => (Some(feed), calls),
+            Some(EbpfEvents { feed, calls, .. }) => (Some(feed), calls),
             None => (None, None),
         };
         let places = started.mounts.mounted.iter().map(|mount| &*mount.at);
