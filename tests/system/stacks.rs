@@ -324,6 +324,34 @@ fn a_stripped_program_says_so() {
     assert!(summary.contains("stripped)"), "{summary}");
 }
 
+/// Lines come from a file beside the program: all debug information (`.gnu_debuglink`), or most of it (`.dwo`).
+#[test]
+fn debug_information_may_be_in_another_file() {
+    if !need_fuse() || !need_stacks() || !need_program("cc") || !need_program("objcopy") {
+        return;
+    }
+    let commands = [
+        "cc -O2 -g HOT -o hot && objcopy --only-keep-debug hot hot.debug &&
+         objcopy --strip-debug --add-gnu-debuglink=hot.debug hot",
+        "cc -O2 -g -gsplit-dwarf HOT -o hot && ls *.dwo",
+    ];
+    for command in commands {
+        let scratch = Scratch::new();
+        let source = checkout("tests/programs/hot.c").display().to_string();
+        let mut build = Command::new("sh");
+        build.current_dir(&*scratch).env("HOT", source);
+        finish(build.args(["-ec", &command.replace("HOT", "\"$HOT\"")])).expect(0);
+        let path = scratch.join("t.db");
+        let mut run = run_in(&scratch, &path);
+        finish(run.args(["--stacks", "--", "./hot", "0.5"])).expect(0);
+        let lines = Trace::open(&path).rows(
+            "SELECT DISTINCT symbols, file LIKE '%/hot.c', line > 0 FROM frames
+             WHERE function = 'work_most'",
+        );
+        assert_eq!(lines, [["dwarf", "1", "1"]], "{command}");
+    }
+}
+
 #[test]
 fn only_programs_of_the_name_are_sampled() {
     if !need_fuse() || !need_stacks() {

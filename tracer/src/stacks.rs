@@ -24,6 +24,7 @@ use crate::bpf::traced_pids::TracedPids;
 use crate::clock::Clock;
 use crate::cpus;
 use crate::merge::Merge;
+use crate::priority::Ahead;
 
 mod elf;
 mod files;
@@ -247,6 +248,8 @@ struct Reader {
 
 impl Reader {
     fn run(mut self, is_over: &AtomicBool) {
+        // A ring takes the samples of a second: where many threads run, the next turn of this one may come later.
+        let _ahead = Ahead::of_the_command();
         let pace = match self.finer {
             1 => PACE_MS,
             _ => USER_PACE_MS,
