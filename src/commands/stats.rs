@@ -1,5 +1,6 @@
 //! `flowtrace stats`.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::text::statistics;
 use flowtrace_render::plot::Picture;
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::{explained, graphviz, output};
 
@@ -32,6 +34,7 @@ const FINE_BINS: usize = 200;
   flowtrace stats nodes.db machines --format svg -o machines.svg")]
 pub(crate) struct Args {
     /// Trace to read
+    #[arg(default_value = DEFAULT_TRACE)]
     trace: PathBuf,
     /// Table to show
     #[arg(value_enum, default_value_t = Kind::Overview)]
@@ -178,6 +181,12 @@ impl Of {
             Of::FileSize => statistics::Of::FileSize,
         }
     }
+}
+
+/// True if the word is a table to show.
+pub(crate) fn is_table(word: &OsStr) -> bool {
+    let word = word.to_str();
+    word.is_some_and(|word| <Kind as ValueEnum>::from_str(word, false).is_ok())
 }
 
 pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
