@@ -463,7 +463,7 @@ mod tests {
         bytes[60..64].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(
             refused(&bytes),
-            "t.db has schema version 1, this flowtrace knows 3 and no older ones"
+            "t.db has schema version 1, this flowtrace knows 4 and no older ones"
         );
         bytes[68..72].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(

@@ -319,7 +319,7 @@ fn disk_of_the_trace_is_full() {
     let mut summary = Command::new(FLOWTRACE);
     let summary = finish(summary.arg("summary").arg(kept.join("trace.db"))).expect(0);
     let text = summary.stdout_text();
-    let (headline, rest) = text.split_once("\n  incomplete ").expect(text);
+    let (headline, rest) = text.split_once("\n  incomplete ").expect(&text);
     let words: Vec<&str> = headline.split_whitespace().collect();
     assert!(words.join(" ").contains("recorded in part"), "{text}");
     assert!(!rest.contains("incomplete"), "{text}");
