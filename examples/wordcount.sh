@@ -6,7 +6,7 @@
 # awk and gzip, invents its own input, and works in wordcount.out/ under the current directory
 # (removed and made again at each start):
 #
-#     flowtrace run --force -o wordcount.db -- examples/wordcount.sh
+#     flowtrace run -o wordcount.db -- examples/wordcount.sh
 #
 #   generate ──> text ──> split ──> part.0 … part.3
 #       part.N ──> map ──> part.N.r0 … part.N.r2 ──> gzip        two at a time

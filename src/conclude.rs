@@ -32,6 +32,14 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
     )
 }
 
+/// Says where an older trace is now whose place the new one took.
+pub(crate) fn say_kept(kept: &Path) {
+    message!(
+        "flowtrace: the older trace is now {}",
+        output::shown(kept).display()
+    );
+}
+
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     let opened = Trace::open_to_store(trace)?;

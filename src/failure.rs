@@ -117,8 +117,14 @@ impl From<flowtrace_schema::Error> for Failure {
             Error::Dangling { .. } => {
                 failure.hint("make the file that it leads to, or name another file with -o")
             }
+            Error::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => failure.hint(
+                "flowtrace run -- COMMAND records trace.db here; a trace elsewhere is named as argument",
+            ),
             Error::Exists(_) => {
                 failure.hint("name another file with -o, or replace this one with --force")
+            }
+            Error::Occupied { .. } => {
+                failure.hint("move one of the two, or remove the older trace with --force")
             }
             Error::Recording(_) => failure.hint("name another file with -o, or wait for its end"),
             Error::Merge { hint, .. } => failure.hint(hint),

@@ -14,6 +14,7 @@ mod calibration;
 mod capturing;
 mod commands;
 mod conclude;
+mod default_trace;
 mod drawing;
 mod explained;
 mod failure;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         return failure.hint("raise it: ulimit -s 8192").report();
     }
     let mut words: Vec<_> = std::env::args_os().collect();
+    default_trace::insert(&mut words);
     commands::export::trace_first(&mut words);
     let mut command = json::add(args::Args::command());
     json::expand(&mut words, &command);

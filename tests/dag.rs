@@ -31,6 +31,10 @@ fn parts_of_the_graph() {
         nodes(&["--between", "corrections.tbl", "out/corr/t00.fits"]),
         ["corrections.tbl", "mBackground", "t00.fits"]
     );
+    // The last parts of a path are enough.
+    let by_end = nodes(&["--file", "corr/t00.fits"]);
+    assert_eq!(by_end, nodes(&["--file", "out/corr/t00.fits"]));
+    assert!(by_end.contains(&"t00.fits".into()), "{by_end:?}");
     let above = nodes(&["--ancestors-of", "mosaic.fits"]);
     assert!(
         above.contains(&"mProject".into()) && !above.contains(&"mViewer".into()),

@@ -64,7 +64,7 @@ fn summary() {
         std::fs::write(&path, &kept).unwrap();
     }
     assert_eq!(kept, std::fs::read_to_string(&path).unwrap_or_default());
-    assert!(text.contains("next: flowtrace dag trace.db"));
+    assert!(text.ends_with("next: flowtrace report\n"), "{text}");
 }
 
 #[test]

@@ -176,6 +176,70 @@ fn the_page_holds_the_same_data_and_fetches_nothing() {
     assert_eq!(kept, "my own page");
 }
 
+/// With the trace of the working directory, and a program `xdg-open` that notes what it is to open.
+#[test]
+fn open_shows_the_page_or_says_why_not() {
+    let directory = sample();
+    let programs = directory.path().join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    let open = || {
+        let mut command = Command::new(support::FLOWTRACE);
+        command.current_dir(directory.path()).env("PATH", &programs);
+        let output = command.args(["report", "--open"]).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), errors)
+    };
+    let (code, errors) = open();
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("there is no xdg-open here"), "{errors}");
+    assert!(directory.path().join("trace.html").exists());
+    let script = "#!/bin/sh\necho \"$1\" > opened\n";
+    std::fs::write(programs.join("xdg-open"), script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(programs.join("xdg-open"), mode).unwrap();
+    let (code, errors) = open();
+    assert_eq!(code, Some(0), "{errors}");
+    let opened = std::fs::read_to_string(directory.path().join("opened")).unwrap();
+    assert_eq!(
+        Path::new(opened.trim()),
+        directory.path().join("trace.html")
+    );
+    let nothing = flowtrace(directory.path(), &["report", "--open", "-o", "-"]);
+    assert_eq!(nothing.status.code(), Some(2));
+}
+
+/// Commands that read a trace read trace.db unless another one is named.
+#[test]
+fn the_trace_of_the_working_directory_is_the_default() {
+    let directory = sample();
+    for arguments in [
+        &["summary"][..],
+        &["tree"],
+        &["dag", "--by", "rule"],
+        &["stats"],
+        &["stats", "rules"],
+        &["waits"],
+        &["bottlenecks"],
+        &["critical-path"],
+        &["resources"],
+        &["query"],
+        &["query", "SELECT COUNT(*) FROM processes"],
+        &["export", "wfformat"],
+    ] {
+        let named = [&arguments[..1], &["trace.db"], &arguments[1..]].concat();
+        let (short, named) = (
+            flowtrace(directory.path(), arguments),
+            flowtrace(directory.path(), &named),
+        );
+        assert!(short.status.success(), "{arguments:?}: {short:?}");
+        assert_eq!(short.stdout, named.stdout, "{arguments:?}");
+    }
+    std::fs::remove_file(directory.path().join("trace.db")).unwrap();
+    let none = flowtrace(directory.path(), &["summary"]);
+    let errors = String::from_utf8(none.stderr).unwrap();
+    assert!(errors.contains("flowtrace run -- COMMAND"), "{errors}");
+}
+
 #[test]
 fn hostile_names_stay_names() {
     let directory = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ pub mod data;
 pub mod degrees;
 pub mod findings;
 pub mod grouping;
+pub mod habits;
 pub mod hot;
 pub mod ideal;
 pub mod phrases;

@@ -18,6 +18,7 @@ mod flame;
 mod functions;
 pub mod html;
 mod network;
+mod reason;
 mod recorded;
 mod recording;
 mod statistics;
@@ -177,10 +178,16 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     }
     findings.retain(|finding| finding.p.is_none_or(|p| p < CHANCE));
     // A difference that the time of a step already explains is not repeated.
-    let is_time = |f: &Finding| matches!(f.change, Change::Time | Change::Cpu | Change::Waits);
+    let is_time = |f: &Finding| {
+        matches!(
+            f.change,
+            Change::Time | Change::Cpu | Change::Waits | Change::Span
+        )
+    };
     if !findings.iter().any(is_time) {
         findings.extend(comparison.duration.finding(comparison.network.as_ref()));
     }
+    explain(&mut findings, &comparison);
     remark_on_paths(&mut findings, &comparison.rules, a, b);
     findings.sort_by(|x, y| {
         let weight = |f: &Finding| match is_time(f) {
@@ -563,6 +570,59 @@ impl Tests<'_> {
 /// The files of a run under the names under which both sides have them.
 fn files_of(run: &RunFacts, is_played: bool) -> &BTreeMap<String, FileFacts> {
     if is_played { &run.placed } else { &run.files }
+}
+
+/// Says why steps took another time, and adds those that did because their processes ran more or fewer at a
+/// time, or waited for CPUs: the sums of their times say nothing of that. These must explain a part of the
+/// change of a duration that is no chance.
+fn explain(findings: &mut Vec<Finding>, comparison: &Comparison) {
+    /// Least part of the change of the duration.
+    const LEAST: f64 = 0.2;
+    let duration = &comparison.duration;
+    let change = duration.b_ns - duration.a_ns;
+    let is_of_time = |f: &&mut Finding| {
+        f.subject == Subject::Rule && matches!(f.change, Change::Time | Change::Waits)
+    };
+    for finding in findings.iter_mut().filter(is_of_time) {
+        let row = comparison.rules.iter().find(|row| row.rule == finding.name);
+        let Some((a, b)) = row.and_then(|row| row.a.as_ref().zip(row.b.as_ref())) else {
+            continue;
+        };
+        finding.remark = Some(reason::reasons(a, b)).filter(|reasons| !reasons.is_empty());
+    }
+    if duration.verdict != DurationVerdict::Different {
+        return;
+    }
+    for row in &comparison.rules {
+        let (Some(a), Some(b)) = (&row.a, &row.b) else {
+            continue;
+        };
+        let own = b.span_ns - a.span_ns;
+        let is_explained = findings.iter().any(|f| {
+            let is_time = matches!(f.change, Change::Time | Change::Cpu | Change::Waits);
+            f.subject == Subject::Rule && f.name == row.rule && is_time
+        });
+        if is_explained || own * change <= 0.0 || own.abs() < LEAST * change.abs() {
+            continue;
+        }
+        let reasons = reason::reasons(a, b);
+        if reasons.is_empty() {
+            continue;
+        }
+        findings.push(Finding {
+            subject: Subject::Rule,
+            name: row.rule.clone(),
+            change: Change::Span,
+            a: a.span_ns,
+            b: b.span_ns,
+            p: duration.p,
+            remark: Some(reasons),
+        });
+    }
+    // The duration is explained.
+    if findings.iter().any(|f| f.change == Change::Span) {
+        findings.retain(|f| f.change != Change::Duration);
+    }
 }
 
 /// Adds a remark to a rule that changed and whose share of the critical path changed, too.

@@ -37,6 +37,32 @@ pub(crate) fn within(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i6
     minus(intervals, &minus(intervals, others))
 }
 
+/// For each list of intervals, its time; time that several lists have is divided among them. The intervals of
+/// a list do not overlap.
+pub(crate) fn divided(lists: &[&[(i64, i64)]]) -> Vec<f64> {
+    let mut edges: Vec<(i64, bool, usize)> = Vec::new();
+    for (at, list) in lists.iter().enumerate() {
+        edges.extend(list.iter().map(|&(from, _)| (from, true, at)));
+        edges.extend(list.iter().map(|&(_, to)| (to, false, at)));
+    }
+    // At one time, ends come before begins.
+    edges.sort_unstable();
+    let mut times = vec![0.0; lists.len()];
+    let mut open: Vec<usize> = Vec::new();
+    let mut last = 0;
+    for (at, begins, list) in edges {
+        for &one in &open {
+            times[one] += (at - last) as f64 / open.len() as f64;
+        }
+        last = at;
+        match begins {
+            true => open.push(list),
+            false => open.retain(|&one| one != list),
+        }
+    }
+    times
+}
+
 /// Intervals that may overlap, in the order of their begins, each with an owner. Those that meet a time are
 /// found without a walk over all earlier ones.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +143,14 @@ impl Stretches {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_of_several_lists_is_divided_among_them() {
+        let lists: [&[(i64, i64)]; 3] = [&[(0, 10), (20, 30)], &[(5, 25)], &[]];
+        assert_eq!(divided(&lists), [15.0, 15.0, 0.0]);
+        let same: [&[(i64, i64)]; 2] = [&[(0, 4), (4, 8)], &[(0, 8)]];
+        assert_eq!(divided(&same), [4.0, 4.0]);
+    }
 
     #[test]
     fn stretches_that_meet_a_time_are_found_in_order() {

@@ -177,6 +177,11 @@ pub fn runner_of(exe: Option<&str>, rule: &str) -> Option<Runner> {
     }
 }
 
+/// True if a program of this rule runs the recipes of a makefile and the like: its children are steps.
+pub(crate) fn is_make(rule: &str) -> bool {
+    matches!(rule, "make" | "gmake" | "bmake" | "ninja" | "samu")
+}
+
 /// True if a command of this rule runs others by rules of its own.
 pub(crate) fn is_build(rule: &str) -> bool {
     matches!(rule, "make" | "gmake" | "ninja" | "snakemake")

@@ -94,8 +94,9 @@ pub fn page() -> String {
          stored as text with U+FFFD, and its exact bytes in the `*_raw` column beside it.\n\n\
          While a run goes on, rows are committed at most every 250 ms or 20 000 rows: after a crash or\n\
          a `kill -9` the file opens and holds all but that (keep the `-wal` file beside it).\n\
-         With `--force` the older trace is kept as `NAME.older-PID` until the command runs, and comes back\n\
-         if it cannot; one that is left there is whole.\n\n\
+         An older trace is kept as `NAME.old`, in place of an earlier one (with `--force` it is removed). Until\n\
+         the command runs its name is `NAME.older-PID`, and it comes back if the command cannot run; one that is\n\
+         left there is whole.\n\n\
          Calls are kept in the order of time. Those of an instant are found at once, and so are those of a\n\
          file between its `first_ns` and `last_ns`, or of a process while it was alive (the release of a\n\
          file may come later). Any other query reads all calls, about 0.1 s for a million; whoever has\n\

@@ -15,6 +15,16 @@ pub enum Error {
     /// The output is a trace that another flowtrace is writing.
     #[error("{0} is being recorded by another flowtrace")]
     Recording(PathBuf),
+    /// An older trace cannot get the name under which it is kept.
+    #[error(
+        "{path} exists already, and cannot be kept as {kept}: a file of that name is there that is no finished trace"
+    )]
+    Occupied {
+        /// The older trace.
+        path: PathBuf,
+        /// The name that is taken.
+        kept: PathBuf,
+    },
     /// There is no such file, or it cannot be read.
     #[error("cannot open {path}: {source}")]
     Open {

@@ -38,7 +38,7 @@ pub use cpu_list::{cpu_list, cpus_of_list};
 pub use error::{Error, Result};
 pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
-pub use older::{Older, own_files};
+pub use older::{Older, kept_path, own_files};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
     CUT, Call, CaptureEnd, CaptureRecord, CaptureSource, ChannelCall, ChannelEndClosed,

@@ -1,20 +1,27 @@
-//! An older trace, which is kept until the trace that replaces it has begun.
+//! An older trace, which stays complete until the trace that takes its place has begun.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::beside::{LOGS, beside};
 
 /// Endings of the names of the file and of those that SQLite keeps beside it.
 const ENDINGS: [&str; 4] = ["", LOGS[0], LOGS[1], LOGS[2]];
 
-/// The names of all files that belong to a trace while it is recorded, those of an older trace that it
-/// replaces among them.
+/// The names of all files that belong to a trace while it is recorded, those of the older trace among them.
 pub fn own_files(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let older = older_path(path);
+    let (older, kept) = (older_path(path), kept_path(path));
     let names = move |path: &Path| ENDINGS.map(|ending| beside(path, ending));
-    names(path).into_iter().chain(names(&older))
+    names(path)
+        .into_iter()
+        .chain(names(&older))
+        .chain(names(&kept))
+}
+
+/// The path under which the trace at `path` is kept when the next one is recorded there.
+pub fn kept_path(path: &Path) -> PathBuf {
+    beside(path, ".old")
 }
 
 /// The path where an older trace is kept meanwhile.
@@ -22,17 +29,40 @@ fn older_path(path: &Path) -> PathBuf {
     beside(path, &format!(".older-{}", std::process::id()))
 }
 
+/// What becomes of an older trace when the new one has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It is removed.
+    Remove,
+    /// It is kept under the name of [`kept_path`].
+    Keep,
+}
+
+/// The place of an older trace.
+#[derive(Debug, Default)]
+enum Place {
+    /// There is none, or it has its own name.
+    #[default]
+    Own,
+    /// Under the name of [`older_path`]; this is its own path.
+    Aside(PathBuf),
+    /// Under this name, for good.
+    Kept(PathBuf),
+}
+
 /// The older trace at the path of a new one, if there was one. All clones are of the same trace.
 #[derive(Clone, Debug)]
 pub struct Older {
-    path: Arc<Mutex<Option<PathBuf>>>,
+    place: Arc<Mutex<Place>>,
+    after: After,
 }
 
 impl Older {
     /// There was no older trace.
     pub(crate) fn none() -> Older {
         Older {
-            path: Arc::default(),
+            place: Arc::default(),
+            after: After::Remove,
         }
     }
 
@@ -40,42 +70,68 @@ impl Older {
     ///
     /// # Errors
     /// If a file cannot be renamed; then all files have their names as before.
-    pub(crate) fn move_away(path: &Path) -> io::Result<Older> {
+    pub(crate) fn move_away(path: &Path, after: After) -> io::Result<Older> {
         if let Err(error) = rename(path, &older_path(path)) {
             let _ = rename(&older_path(path), path);
             return Err(error);
         }
         Ok(Older {
-            path: Arc::new(Mutex::new(Some(path.to_owned()))),
+            place: Arc::new(Mutex::new(Place::Aside(path.to_owned()))),
+            after,
         })
     }
 
-    /// True if the older trace is still there.
-    pub fn is_kept(&self) -> bool {
-        let path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
-        path.is_some()
+    /// True if the older trace may have to come back.
+    pub fn is_pending(&self) -> bool {
+        matches!(*self.place(), Place::Aside(_))
     }
 
-    /// Removes the older trace: the one that replaces it has begun.
-    pub fn remove(&self) {
-        if let Some(path) = self.take() {
-            let older = older_path(&path);
-            for ending in ENDINGS {
-                let _ = std::fs::remove_file(beside(&older, ending));
+    /// Removes the older trace, or gives it the name under which it is kept: the new one has begun.
+    pub fn settle(&self) {
+        let mut place = self.place();
+        let Place::Aside(path) = &*place else { return };
+        let (older, kept) = (older_path(path), kept_path(path));
+        *place = match self.after {
+            After::Remove => {
+                remove(&older);
+                Place::Own
             }
+            After::Keep => {
+                // No log of an earlier one may stay beside it.
+                remove(&kept);
+                match rename(&older, &kept) {
+                    Ok(()) => Place::Kept(kept),
+                    Err(_) => Place::Kept(older),
+                }
+            }
+        };
+    }
+
+    /// The path of the older trace, if it is kept beside the new one.
+    pub fn kept(&self) -> Option<PathBuf> {
+        match &*self.place() {
+            Place::Kept(path) => Some(path.clone()),
+            Place::Own | Place::Aside(_) => None,
         }
     }
 
-    /// Gives the older trace its name again: the trace that was to replace it never began, and is gone.
+    /// Gives the older trace its name again: the trace that was to take its place never began, and is gone.
     pub(crate) fn put_back(&self) {
-        if let Some(path) = self.take() {
-            let _ = rename(&older_path(&path), &path);
+        let mut place = self.place();
+        if let Place::Aside(path) = &*place {
+            let _ = rename(&older_path(path), path);
+            *place = Place::Own;
         }
     }
 
-    fn take(&self) -> Option<PathBuf> {
-        let mut path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
-        path.take()
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn remove(path: &Path) {
+    for ending in ENDINGS {
+        let _ = std::fs::remove_file(beside(path, ending));
     }
 }
 
@@ -109,7 +165,7 @@ mod tests {
         };
         fs::write(&path, "old").unwrap();
         fs::write(beside(&path, "-wal"), "log").unwrap();
-        let older = Older::move_away(&path).unwrap();
+        let older = Older::move_away(&path, After::Remove).unwrap();
         assert!(!path.exists());
         let known: Vec<PathBuf> = own_files(&path).collect();
         assert!(
@@ -117,18 +173,26 @@ mod tests {
                 .iter()
                 .all(|name| known.contains(&directory.path().join(name)))
         );
-        assert!(older.is_kept());
+        assert!(older.is_pending());
         older.put_back();
-        assert!(!older.is_kept());
+        assert!(!older.is_pending());
         assert_eq!(names(), ["t.db", "t.db-wal"]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        older.remove();
+        older.settle();
         assert_eq!(
             names(),
             ["t.db", "t.db-wal"],
             "the older trace is left as it is"
         );
-        Older::move_away(&path).unwrap().remove();
+        fs::write(beside(&kept_path(&path), "-shm"), "of an earlier one").unwrap();
+        let older = Older::move_away(&path, After::Keep).unwrap();
+        older.settle();
+        assert_eq!(older.kept(), Some(kept_path(&path)));
+        assert_eq!(names(), ["t.db.old", "t.db.old-wal"]);
+        assert!(own_files(&path).any(|own| own == kept_path(&path)));
+        remove(&kept_path(&path));
+        fs::write(&path, "old").unwrap();
+        Older::move_away(&path, After::Remove).unwrap().settle();
         assert!(names().is_empty());
         Older::none().put_back();
     }

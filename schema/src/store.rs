@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::beside::{beside, remove_logs};
 use crate::contract::{APPLICATION_ID, SCHEMA_VERSION};
-use crate::older::Older;
+use crate::older::{After, Older, kept_path};
 use crate::{Error, Result, private};
 
 /// An empty trace, made from [`crate::contract`].
@@ -47,23 +47,29 @@ fn with(text: &str, queries: &[(&str, &str)]) -> String {
 }
 
 /// Makes a new trace at `path` and opens it for recording. While the returned file is locked, other processes
-/// see that the trace is being recorded.
+/// see that the trace is being recorded. An older trace there goes when the new one has begun; without
+/// `replace` it stays under the name of [`kept_path`], in place of an earlier one.
 ///
 /// # Errors
-/// [`Error::Exists`] if there is a file and `replace` is not set, or if the file is not a trace;
-/// [`Error::Recording`] if it is being written; [`Error::Dangling`] and [`Error::Create`] if it cannot be
-/// made; an older trace is still there then.
+/// If there is a file that is not a trace; [`Error::Recording`] if it is being written; [`Error::Occupied`]
+/// if the name for the older trace is taken; [`Error::Dangling`] and [`Error::Create`] if the new one cannot
+/// be made; an older trace is still there then.
 pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File, Older)> {
     let create_error = |source| Error::Create {
         path: path.to_owned(),
         source,
     };
-    let older = match check_place(path, replace)? {
-        true => Older::move_away(path)
-            // Renaming fails if the new name is too long, for example.
+    let is_there = check_place(path, true)?;
+    if is_there && !replace {
+        check_kept(path)?;
+    }
+    let older = match (is_there, replace) {
+        (false, _) => Older::none(),
+        // Renaming fails if the new name is too long, for example.
+        (true, true) => Older::move_away(path, After::Remove)
             .or_else(|_| std::fs::remove_file(path).map(|()| Older::none()))
             .map_err(create_error)?,
-        false => Older::none(),
+        (true, false) => Older::move_away(path, After::Keep).map_err(create_error)?,
     };
     match create_new(path) {
         Ok((db, lock)) => Ok((db, lock, older)),
@@ -138,16 +144,7 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
         if !replace {
             return Err(Error::Exists(path.to_owned()));
         }
-        match check_header(path) {
-            Ok(())
-            | Err(
-                Error::Empty(_)
-                | Error::Newer { .. }
-                | Error::Older { .. }
-                | Error::Truncated { .. },
-            ) => {}
-            Err(refusal) => return Err(refusal),
-        }
+        is_replaceable(path)?;
         return Ok(true);
     }
     match std::fs::read_link(path) {
@@ -156,6 +153,35 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
             target,
         }),
         Err(_) => Ok(false),
+    }
+}
+
+/// Makes sure that the file is a trace, whole or not, of any version.
+fn is_replaceable(path: &Path) -> Result<()> {
+    match check_header(path) {
+        Err(
+            Error::Empty(_) | Error::Newer { .. } | Error::Older { .. } | Error::Truncated { .. },
+        ) => Ok(()),
+        checked => checked,
+    }
+}
+
+/// Makes sure that the trace at `path` can get the name under which it is kept: no other file than a trace
+/// that nobody writes has it.
+fn check_kept(path: &Path) -> Result<()> {
+    let kept = kept_path(path);
+    let is_free = match kept.symlink_metadata() {
+        Err(_) => true,
+        Ok(metadata) => {
+            metadata.is_file() && is_replaceable(&kept).is_ok() && !is_being_recorded(&kept)
+        }
+    };
+    match is_free {
+        true => Ok(()),
+        false => Err(Error::Occupied {
+            path: path.to_owned(),
+            kept,
+        }),
     }
 }
 
@@ -437,7 +463,7 @@ mod tests {
         bytes[60..64].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(
             refused(&bytes),
-            "t.db has schema version 1, this flowtrace knows 3 and no older ones"
+            "t.db has schema version 1, this flowtrace knows 4 and no older ones"
         );
         bytes[68..72].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(
@@ -502,13 +528,41 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("Makefile");
         std::fs::write(&path, "all:").unwrap();
-        assert!(matches!(create(&path, false), Err(Error::Exists(_))));
-        assert!(matches!(create(&path, true), Err(Error::NotDatabase(_))));
-        assert_eq!(std::fs::read(&path).unwrap(), b"all:");
+        for replace in [false, true] {
+            assert!(matches!(create(&path, replace), Err(Error::NotDatabase(_))));
+            assert_eq!(std::fs::read(&path).unwrap(), b"all:");
+        }
         let trace = directory.path().join("t.db");
         drop(create(&trace, false).unwrap());
-        assert!(matches!(create(&trace, false), Err(Error::Exists(_))));
-        create(&trace, true).unwrap();
+        assert!(matches!(check_place(&trace, false), Err(Error::Exists(_))));
+        drop(create(&trace, true).unwrap());
+    }
+
+    #[test]
+    fn an_older_trace_takes_the_place_of_an_earlier_one_and_of_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let (trace, kept) = (
+            directory.path().join("t.db"),
+            directory.path().join("t.db.old"),
+        );
+        drop(create(&trace, false).unwrap());
+        for _ in 0..2 {
+            let (db, lock, older) = create(&trace, false).unwrap();
+            assert!(matches!(create(&trace, false), Err(Error::Recording(_))));
+            older.settle();
+            assert_eq!(older.kept(), Some(kept.clone()));
+            drop((db, lock));
+            check_header(&kept).unwrap();
+        }
+        std::fs::write(&kept, "mine").unwrap();
+        assert!(matches!(create(&trace, false), Err(Error::Occupied { .. })));
+        assert_eq!(std::fs::read(&kept).unwrap(), b"mine");
+        check_header(&trace).unwrap();
+        drop(create(&trace, true).unwrap());
+        std::fs::remove_file(&kept).unwrap();
+        // Nor of a trace that is being recorded.
+        let (_db, _lock, _) = create(&kept, false).unwrap();
+        assert!(matches!(create(&trace, false), Err(Error::Occupied { .. })));
     }
 
     #[test]

@@ -86,11 +86,11 @@ pub struct Recorder {
 }
 
 impl Writer {
-    /// Makes a new trace at `path` and starts its writer.
+    /// Makes a new trace at `path` and starts its writer. An older one there is kept under the name of
+    /// [`crate::kept_path`], or removed if `replace` is set.
     ///
     /// # Errors
-    /// If there is a file already and `replace` is not set, if the file there is not a trace, if it cannot be
-    /// made, or if its disk is full.
+    /// If the file there is not a trace, if the new one cannot be made, or if its disk is full.
     pub fn create(path: &Path, replace: bool) -> Result<(Writer, Recorder)> {
         let fail = |source| Error::Create {
             path: path.to_owned(),
@@ -125,7 +125,8 @@ impl Writer {
         ))
     }
 
-    /// The older trace that this one replaces. It is kept until it is removed or the recording is finished.
+    /// The older trace whose place this one takes. It can come back until it is settled or the recording is
+    /// finished.
     pub fn older(&self) -> Older {
         self.older.clone()
     }
@@ -147,7 +148,8 @@ impl Writer {
             ..Summary::default()
         });
         summary.displaced = displaced(&self.lock, &self.path);
-        self.older.remove();
+        self.older.settle();
+        summary.kept = self.older.kept();
         // Closing the lock file is not enough: a process that was just forked has the descriptor, too.
         let _ = self.lock.unlock();
         summary

@@ -8,6 +8,7 @@ use std::time::Duration;
 use flowtrace_render::units::{counted, plain};
 use flowtrace_tracer::session::{self, CaptureOptions, CaptureReport, End};
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, OWN_FAILURE};
 use crate::{capturing, conclude, output};
 
@@ -27,9 +28,9 @@ pub(crate) struct Args {
     #[arg(short, long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
     /// Trace file to write
-    #[arg(short, long, default_value = "trace.db", value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
-    /// Replace an older trace
+    /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]
     force: bool,
     /// Capture this port of TCP, UDP and SCTP alone; may be given several times
@@ -130,6 +131,9 @@ fn print_report(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
             "flowtrace: the command was ended after {} s (--seconds)",
             seconds.as_secs()
         );
+    }
+    if let Some(kept) = &report.trace.kept {
+        conclude::say_kept(kept);
     }
     let live = &report.live;
     let mut lost: Vec<String> = Vec::new();

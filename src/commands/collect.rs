@@ -18,7 +18,7 @@ use flowtrace_render::units;
 
 use super::agent::key_failure;
 use crate::failure::{Failure, USAGE};
-use crate::output;
+use crate::{conclude, output};
 
 mod screen;
 
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Trace file to write
     #[arg(short, long, default_value = "nodes.db", value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
-    /// Replace an older trace
+    /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]
     force: bool,
     /// File with the key that agents and the collector share; made when there is none
@@ -137,6 +137,9 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         );
     }
     if !args.quiet {
+        if let Some(kept) = &report.summary.kept {
+            conclude::say_kept(kept);
+        }
         message!("{}", ending(&report, &options));
     }
     // Samples that are not in the trace are not exact, even if an agent sent them.

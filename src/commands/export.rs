@@ -17,6 +17,7 @@ use flowtrace_profiler::stacks::Samples;
 use flowtrace_render::units;
 use flowtrace_schema::{Trace, doc};
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::drawing::{self, View};
 use crate::failure::Failure;
 use crate::{explained, graphviz, output};
@@ -36,6 +37,7 @@ use crate::{explained, graphviz, output};
   flowtrace export trace.db graphml | python3 analyse.py")]
 pub(crate) struct Args {
     /// Trace to read
+    #[arg(default_value = DEFAULT_TRACE)]
     trace: PathBuf,
     /// Format to write [default: by the ending of FILE]
     #[arg(value_enum)]
@@ -103,13 +105,15 @@ pub(crate) fn trace_first(words: &mut [OsString]) {
     let [_, command, first, second, ..] = words else {
         return;
     };
-    let is_format = |word: &OsStr| {
-        let word = word.to_str();
-        word.is_some_and(|word| <Format as ValueEnum>::from_str(word, false).is_ok())
-    };
     if command == "export" && is_format(first) && !is_format(second) && second != "-o" {
         std::mem::swap(first, second);
     }
+}
+
+/// True if the word is a format to write.
+pub(crate) fn is_format(word: &OsStr) -> bool {
+    let word = word.to_str();
+    word.is_some_and(|word| <Format as ValueEnum>::from_str(word, false).is_ok())
 }
 
 pub(crate) fn run(args: &Args) -> crate::failure::Outcome {

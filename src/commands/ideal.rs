@@ -9,6 +9,7 @@ use flowtrace_profiler::analysis::ideal::{
 };
 use flowtrace_profiler::text;
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, Outcome};
 use crate::{calibration, explained, output};
 
@@ -23,7 +24,7 @@ Examples:
   flowtrace ideal trace.db --disk-read 500 --disk-write 400
   flowtrace ideal --input 164000 --nodes 41 --disk-read 107 --disk-write 99 --network 112")]
 pub(crate) struct Args {
-    /// Trace to read
+    /// Trace to read [default: trace.db, unless --input is given]
     trace: Option<PathBuf>,
     /// Input of a map–reduce job in MB, instead of a trace
     #[arg(long, value_name = "MB", value_parser = rate, conflicts_with = "trace")]
@@ -123,8 +124,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match (&args.trace, args.input) {
         (Some(trace), _) => of_trace(args, trace, &capacities),
         (None, Some(input)) => of_job(args, input, &capacities),
-        (None, None) => Err(Failure::usage("there is neither a trace nor --input")
-            .hint("flowtrace ideal TRACE, or flowtrace ideal --input MB --nodes N")),
+        (None, None) => of_trace(args, Path::new(DEFAULT_TRACE), &capacities),
     }
 }
 

@@ -1,12 +1,15 @@
 //! `flowtrace mount`: a traced mount of a directory.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use flowtrace_tracer::session::{Attach, AttachOptions};
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, OWN_FAILURE, Outcome};
 use crate::{conclude, output, seeing};
 
@@ -26,9 +29,9 @@ pub(crate) struct Args {
     /// Existing directory at which the traced mount appears
     mountpoint: PathBuf,
     /// Trace file to write
-    #[arg(short, long, default_value = "trace.db", value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
-    /// Replace an older trace
+    /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -63,6 +66,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     if args.foreground {
         let attach = Attach::start(&options).map_err(Failure::from)?;
+        if let Some(kept) = attach.kept() {
+            conclude::say_kept(&kept);
+        }
         message!(
             "flowtrace: {} is traced at {}; end with Ctrl-C or flowtrace unmount",
             options.source.display(),
@@ -90,7 +96,10 @@ fn in_background(options: &AttachOptions) -> Outcome {
             ours.read_to_end(&mut answer)
                 .map_err(|e| system("cannot hear from the daemon", e))?;
             match answer.split_first() {
-                Some((0, [])) => {
+                Some((0, kept)) => {
+                    if !kept.is_empty() {
+                        conclude::say_kept(Path::new(OsStr::from_bytes(kept)));
+                    }
                     message!(
                         "flowtrace: {} is traced at {}; flowtrace unmount {} completes {}",
                         options.source.display(),
@@ -118,6 +127,8 @@ fn daemon(options: &AttachOptions, mut ready: UnixStream) -> Outcome {
     match Attach::start(options).map_err(Failure::from) {
         Ok(attach) => {
             let _ = ready.write_all(&[0]);
+            let kept = attach.kept().unwrap_or_default();
+            let _ = ready.write_all(kept.as_os_str().as_bytes());
             drop(ready);
             // Nobody reads messages here; rules that could not be stored are inferred by readers.
             if attach.serve().trace.displaced.is_none() {

@@ -18,16 +18,10 @@ pub(crate) use options::Args;
 use options::{Common, Format, Question};
 
 pub(crate) fn run(args: Args) -> crate::failure::Outcome {
-    let question = match (args.question, args.common.trace) {
-        (Some(question), _) => question,
-        (None, Some(trace)) => Question::Overview(Common {
-            trace,
-            options: args.common.options,
-        }),
-        (None, None) => {
-            return Err(Failure::usage("which trace?").hint("flowtrace network TRACE, or --help"));
-        }
-    };
+    let question = args.question.unwrap_or(Question::Overview(Common {
+        trace: args.common.trace,
+        options: args.common.options,
+    }));
     let common = question.common();
     let options = &common.options;
     let format = options.output.format(options.format, Format::Table)?;

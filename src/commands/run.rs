@@ -11,6 +11,7 @@ use flowtrace_tracer::session::{
 
 use flowtrace_tracer::stacks::StackOptions;
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, OWN_FAILURE, Outcome};
 use crate::{capturing, conclude, launcher, output, seeing};
 
@@ -31,9 +32,9 @@ Exit status: the command's own; signal N that ended it ends flowtrace, too (128+
 failed before the command ran, 126 when the command cannot be executed, 127 when there is none.")]
 pub(crate) struct Args {
     /// Trace file to write
-    #[arg(short, long, default_value = "trace.db", value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
-    /// Replace an older trace
+    /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]
     force: bool,
     /// Write DIR/trace.HOST.RANK.db: one file for each of many (mpirun, srun, parallel); see merge
@@ -360,6 +361,9 @@ fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: b
             output::shown(&options.output).display()
         );
     }
+    if let (Some(kept), false) = (&trace.kept, quiet) {
+        conclude::say_kept(kept);
+    }
     if let Err(failure) = conclude::conclude(&options.output, !quiet && !no_summary) {
         message!("flowtrace: {failure}");
     }
@@ -390,8 +394,8 @@ fn describe(notice: &Notice) -> String {
              hint: flowtrace doctor says what is missing"
         ),
         Notice::SeenAlready { directory } => format!(
-            "another flowtrace shows {} already (an outer run, or flowtrace mount): no second mount is made over it, its \
-             files are seen by open only",
+            "another flowtrace shows {} already (an outer run, or flowtrace mount): no second mount is made over it, and \
+             of its files only opens are recorded",
             directory.display()
         ),
         Notice::OuterTrace { trace } => format!(

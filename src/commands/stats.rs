@@ -1,5 +1,6 @@
 //! `flowtrace stats`.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,13 +8,15 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::analysis::counters::{self, Machines};
 use flowtrace_profiler::analysis::statistics::calls::CallStatistics;
-use flowtrace_profiler::analysis::statistics::phases;
+use flowtrace_profiler::analysis::statistics::jobs;
+use flowtrace_profiler::analysis::statistics::phases::{self, Phase};
 use flowtrace_profiler::export::sheet::Sheet;
 use flowtrace_profiler::graph;
 use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::text::statistics;
 use flowtrace_render::plot::Picture;
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::{explained, graphviz, output};
 
@@ -28,10 +31,12 @@ const FINE_BINS: usize = 200;
 #[command(after_help = "Examples:
   flowtrace stats trace.db
   flowtrace stats trace.db cdf --of life --format svg -o life.svg
+  flowtrace stats jobs
   flowtrace stats trace.db rules --format csv
   flowtrace stats nodes.db machines --format svg -o machines.svg")]
 pub(crate) struct Args {
     /// Trace to read
+    #[arg(default_value = DEFAULT_TRACE)]
     trace: PathBuf,
     /// Table to show
     #[arg(value_enum, default_value_t = Kind::Overview)]
@@ -60,11 +65,13 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Calls and rules
+    /// Calls, rules and jobs
     Overview,
     /// Calls by operation: count, share, time, percentiles
     Calls,
-    /// By rule: jobs, bytes, files and processes that read, wrote or did both
+    /// By rule: jobs, their median and longest time, peak memory, bytes
+    Jobs,
+    /// By rule: programs, bytes, files and processes that read, wrote or did both
     Rules,
     /// The same by level of the graph of data
     Levels,
@@ -180,6 +187,12 @@ impl Of {
     }
 }
 
+/// True if the word is a table to show.
+pub(crate) fn is_table(word: &OsStr) -> bool {
+    let word = word.to_str();
+    word.is_some_and(|word| <Kind as ValueEnum>::from_str(word, false).is_ok())
+}
+
 pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     args.check()?;
     let format = args.output.format(args.format, Format::Text)?;
@@ -196,7 +209,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             machines = counters::machines(&trace, workflow.last_ns)?;
             (workflow, CallStatistics::default())
         }
-        Kind::Rules | Kind::Levels | Kind::Unread | Kind::Rereads => {
+        Kind::Jobs | Kind::Rules | Kind::Levels | Kind::Unread | Kind::Rereads => {
             (explained::open(&args.trace)?.1, CallStatistics::default())
         }
         _ => explained::open_with_calls(&args.trace, bins)?,
@@ -238,11 +251,21 @@ fn sheets(
     (workflow, calls): (&Workflow, &CallStatistics),
     machines: &Machines,
 ) -> Vec<Sheet> {
-    let rules = || statistics::phases(&phases::by_rule(workflow), "the work of each rule", "rule");
+    let rules = || {
+        let mut rules = phases::by_rule(workflow);
+        if format == Format::Text {
+            rules.rows.retain(Phase::has_run);
+        }
+        statistics::phases(&rules, "the work of each rule", "rule")
+    };
     let distributions = || distributions(args, workflow, calls);
     let of = args.of();
     vec![match args.table {
-        Kind::Overview => return vec![statistics::calls(calls), rules()],
+        Kind::Overview => {
+            let jobs = statistics::jobs(&jobs::by_rule(workflow));
+            return vec![statistics::calls(calls), rules(), jobs];
+        }
+        Kind::Jobs => statistics::jobs(&jobs::by_rule(workflow)),
         Kind::Calls => statistics::calls(calls),
         Kind::Rules => rules(),
         Kind::Levels => {
@@ -298,7 +321,10 @@ fn check_only(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Resul
 }
 
 fn overview_json(sheets: &[Sheet], out: &mut dyn Write) -> std::io::Result<()> {
-    for (sheet, name) in sheets.iter().zip(["{\"calls\": ", ",\n\"rules\": "]) {
+    for (sheet, name) in sheets
+        .iter()
+        .zip(["{\"calls\": ", ",\n\"rules\": ", ",\n\"jobs\": "])
+    {
         out.write_all(name.as_bytes())?;
         sheet.json(&mut *out)?;
     }

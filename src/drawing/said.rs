@@ -15,16 +15,21 @@ pub(super) fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGra
     for cycle in groups.cycles.iter().take(NAMED) {
         let names: Vec<String> = cycle
             .iter()
-            .map(|&g| units::plain(&groups.described(workflow, g)))
+            .take(NAMED)
+            .map(|&g| units::shorten(&units::plain(&groups.described(workflow, g)), 24))
             .collect();
+        let more = match cycle.len() - names.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         message!(
-            "flowtrace: these would form a cycle as one node each, and are drawn as several groups: {}",
-            units::shorten(&names.join(", "), 300)
+            "flowtrace: drawn as several groups, because they use each other's data: {}{more}",
+            names.join(", ")
         );
     }
     if groups.cycles.len() > NAMED {
         message!(
-            "flowtrace: and {} more such cycles",
+            "flowtrace: and {} more such sets",
             groups.cycles.len() - NAMED
         );
     }

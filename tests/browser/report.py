@@ -111,7 +111,7 @@ with Browser() as page:
     shown = page.value("[...document.querySelectorAll('#findings li')].map(li => [li.querySelector('strong').textContent, li.querySelector('button').textContent])")
     same("findings", shown, [["up to " + page.value(f"duration({f['saving_ns']})"), f["title"]] for f in verdict["findings"]])
     lines = page.value("Object.fromEntries([...document.querySelectorAll('#lines li')].map(li => [li.children[0].textContent, li.children[1].textContent]))")
-    if verdict["why"]:
+    if verdict["why"] and not any(f["title"] == verdict["why"] for f in verdict["findings"]):
         same("why", next(text for name, text in lines.items() if name.startswith("why")), verdict["why"])
 
     # The table of steps has the sums of the query, whatever it is sorted by.

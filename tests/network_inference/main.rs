@@ -11,7 +11,7 @@ mod left_out;
 mod watching;
 
 use frames::{Segment, pcap};
-use support::{Scratch, flowtrace, prints, shared};
+use support::{Scratch, flowtrace, prints, shared, unwrapped};
 
 /// Imports a reference capture, one host per file; returns false if the capture is not here.
 fn imported(scratch: &Scratch, name: &str) -> bool {
@@ -410,7 +410,7 @@ fn packets_alone_are_no_workflow() {
     ];
     std::fs::write(scratch.join("lo.pcap"), pcap(&frames)).unwrap();
     prints(&scratch, &["import", "-q", "lo.pcap"]);
-    let said = prints(&scratch, &["summary", "trace.db"]);
+    let said = unwrapped(&prints(&scratch, &["summary", "trace.db"]));
     assert!(
         said.contains("what ran is not known: only packets were recorded"),
         "{said}"

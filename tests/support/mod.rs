@@ -37,6 +37,11 @@ pub(crate) fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+/// A text without its line breaks: lines of a summary are broken between words.
+pub(crate) fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Runs flowtrace in `directory`, which must succeed, and returns its output.
 pub(crate) fn prints(directory: &Path, arguments: &[&str]) -> String {
     let output = flowtrace(directory, arguments);

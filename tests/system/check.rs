@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::process::{Finished, finish};
-use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, run_in, skip};
+use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, run_in, skip, unwrapped};
 
 /// A program of two sources, a header, and a generated header.
 const CORRECT: &str = "prog: a.o b.o\n\tcc -o $@ a.o b.o\na.o: a.c gen.h\n\tcc -c a.c -o $@\n\
@@ -566,9 +566,11 @@ fn make_j_is_advised_under_a_condition_where_steps_need_each_other() {
         return;
     };
     let mut command = Command::new(FLOWTRACE);
-    let text = finish(command.arg("summary").arg(scratch.join("trace.db")))
-        .expect(0)
-        .stdout_text();
+    let text = unwrapped(
+        &finish(command.arg("summary").arg(scratch.join("trace.db")))
+            .expect(0)
+            .stdout_text(),
+    );
     assert!(!text.contains("make -j would"), "{text}");
     if text.contains("could run side by side") {
         assert!(text.contains("if its rules declare"), "{text}");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::support::process::finish;
-use crate::support::{Scratch, need_fuse, need_program, prints, run_in};
+use crate::support::{Scratch, need_fuse, need_program, prints, run_in, unwrapped};
 
 /// The summary of a run of this command in a directory with a file of 4 MB.
 fn summary(command: &[&str]) -> Option<String> {
@@ -15,7 +15,7 @@ fn summary(command: &[&str]) -> Option<String> {
     fs::write(work.join("data"), vec![b'x'; 4_000_000]).unwrap();
     let mut run = run_in(&work, &scratch.join("trace.db"));
     finish(run.arg("--").args(command)).expect(0);
-    Some(prints(&scratch, &["summary", "trace.db"]))
+    Some(unwrapped(&prints(&scratch, &["summary", "trace.db"])))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn data_outside_of_the_traced_directories_names_the_option() {
         let mut run = run_in(&work, &scratch.join("trace.db"));
         run.args(["--force", "--layer", "fuse"]).args(options);
         finish(run.args(["--", "sh", "-c", &script])).expect(0);
-        prints(&scratch, &["summary", "trace.db"])
+        unwrapped(&prints(&scratch, &["summary", "trace.db"]))
     };
     let text = run(&[]);
     let hint = format!("flowtrace run --dir {}", data.display());

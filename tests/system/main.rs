@@ -19,6 +19,7 @@ mod exit_status;
 mod fallback;
 mod generate;
 mod growing;
+mod habits;
 mod hints;
 mod io_uring;
 mod kernel_equals_strace;

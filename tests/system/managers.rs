@@ -43,6 +43,29 @@ fn rules_of_snakemake() {
     assert_eq!(trace.one::<i64>(other), 0);
 }
 
+/// A manager that asks the machine for what is not there, and runs one job that fails and is forgiven.
+#[test]
+fn probes_of_a_manager_are_no_failures() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, trace) = (scratch.dir("work"), scratch.join("trace.db"));
+    let manager = "import subprocess\n\
+        for i in range(3): subprocess.run('ls --no-such-option', shell=True, stderr=subprocess.DEVNULL)\n\
+        subprocess.run(['sh', '-c', 'echo half > out; exit 4'])\n";
+    fs::write(work.join("snakemake"), manager).unwrap();
+    finish(run_in(&work, &trace).args(["--", "python3", "snakemake"])).expect(0);
+    let summary = flowtrace(&work, &["summary", "../trace.db", "--format", "json"]);
+    let facts: serde_json::Value = serde_json::from_slice(&summary.stdout).unwrap();
+    let failures = facts["failures"].as_array().unwrap();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(
+        (&failures[0]["count"], &failures[0]["ending"]),
+        (&1.into(), &"exit 4".into())
+    );
+}
+
 #[test]
 fn commands_of_parallel() {
     if !has("parallel") {

@@ -5,7 +5,9 @@ use std::process::Command;
 
 use crate::support::process::finish;
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, PYTHON, Scratch, need_fuse, need_python, need_root, run_in};
+use crate::support::{
+    FLOWTRACE, PYTHON, Scratch, need_fuse, need_python, need_root, run_in, unwrapped,
+};
 
 /// Runs `script` with `options` in a directory with a file of 1 MiB named `data`.
 fn traced(options: &[&str], script: &str) -> Option<(Scratch, Trace)> {
@@ -139,7 +141,7 @@ m = mmap.mmap(f, 4 << 20); os.close(f); m[:] = b'x' * (4 << 20); m.close()";
     assert!(Trace::open(&trace).one::<i64>(refused) > 0);
     let mut summary = Command::new(FLOWTRACE);
     let summary = finish(summary.arg("summary").arg(&trace)).expect(0);
-    let text = summary.stdout_text();
+    let text = unwrapped(&summary.stdout_text());
     assert!(text.contains("the real filesystem refused"), "{text}");
 }
 

@@ -11,7 +11,7 @@ use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{
     FLOWTRACE, PYTHON, Scratch, checkout, flowtrace, missing, need_fuse, need_kernel_layer,
-    need_program, need_python, prints, run_in, skip, succeeds,
+    need_program, need_python, prints, run_in, skip, succeeds, unwrapped,
 };
 
 const OPTIONS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
@@ -89,7 +89,7 @@ fn samples_are_where_the_time_was_spent() {
         "SELECT DISTINCT file LIKE '%/hot.c', line > 0, symbols FROM frames WHERE function = 'work_deep'",
     );
     assert_eq!(lines, [["1", "1", "dwarf"]]);
-    let summary = prints(&scratch, &["summary", "t.db"]);
+    let summary = unwrapped(&prints(&scratch, &["summary", "t.db"]));
     assert!(summary.contains(" in work_most (hot.c:"), "{summary}");
     let limiting = prints(&scratch, &["bottlenecks", "t.db"]);
     assert!(limiting.contains(" in work_most (hot.c:"), "{limiting}");
@@ -320,7 +320,7 @@ fn a_stripped_program_says_so() {
     );
     // The functions are still distinguished by the places where they begin.
     assert!((3..=6).contains(&named), "{named}");
-    let summary = prints(&scratch, &["summary", "t.db"]);
+    let summary = unwrapped(&prints(&scratch, &["summary", "t.db"]));
     assert!(summary.contains("stripped)"), "{summary}");
 }
 

@@ -162,8 +162,8 @@ def oversubscription(rng):
     workers, cost = rng.randrange(5, 11), rng.randrange(4000, 10000)
     blocks = int(rng.uniform(0.4, 0.6) * 1e6 / cost)
     if rng.random() < 0.5:
-        return case("oversubscription", f"for i in $(seq {workers}); do ./s1 -n {blocks} -c {cost} -o & done; wait", ["processors"], [r"^s1\b"])
-    return case("oversubscription", f"seq {workers} | xargs -P {workers} -I% ./s1 -n {blocks} -c {cost} -o", ["processors"], [r"^s1\b"])
+        return case("oversubscription", f"for i in $(seq {workers}); do ./s1 -n {blocks} -c {cost} -o & done; wait", ["free CPU"], [r"^s1\b"])
+    return case("oversubscription", f"seq {workers} | xargs -P {workers} -I% ./s1 -n {blocks} -c {cost} -o", ["free CPU"], [r"^s1\b"])
 
 
 def server(rng):

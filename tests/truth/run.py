@@ -41,7 +41,7 @@ def pipeline(stages, slow, option="-c 10000", blocks=200):
 for length in range(3, 7):
     for place in range(length):
         case(f"slow-{place + 1}-of-{length}", pipeline(length, place), step=f"s{place + 1}", resource=["CPU"])
-case("two-slow-stages", "./s1 -n 150 -c 200 | ./s2 -c 10000 | ./s3 -c 200 | ./s4 -c 10500 -o", step="s4", resource=["CPU", "processors"])
+case("two-slow-stages", "./s1 -n 150 -c 200 | ./s2 -c 10000 | ./s3 -c 200 | ./s4 -c 10500 -o", step="s4", resource=["CPU", "free CPU"])
 case("rate-limited-source", pipeline(3, 0, "-s 10000 -c 100"), step="s1", resource=["sleep"])
 case("rate-limited-middle", pipeline(3, 1, "-s 10000 -c 100"), step="s2", resource=["sleep"])
 case("rate-limited-sink", pipeline(3, 2, "-s 10000 -c 100"), step="s3", resource=["sleep"])
@@ -51,7 +51,7 @@ case("synced-writes", "./s1 -n 3000 -c 20 | ./s2 -c 20 -o -f data", step="s2", r
 case("copies-in-memory", "dd if=/dev/zero of=a bs=1M count=300 status=none; cat a > b; cat b > c; rm a b c", no_finding="disk")
 case("lock-convoy", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o -l lock & done; wait", step="s1", resource=["lock"])
 case("lock-that-is-tried-for", "./tries.py 2000 & sleep 0.2; cp tries.py waits.py; ./waits.py 50; wait", step="tries.py", resource=["CPU"], no_finding="sleep")
-case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["processors"])
+case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["free CPU"])
 case("pool-with-work-for-one", "./pool.py 4 160000000", step="pool.py (stage 2 of 2)", resource=["CPU"], finding="cpu")
 case("healthy-pool", "./pool.py 2 60000000 60000000", healthy=True)
 case("slow-rank-at-a-barrier", "./ranks.py 160 20", step="ranks.py", resource=["CPU"], finding="cpu")
@@ -69,7 +69,7 @@ case("waiting-for-a-child", "./s1 -x ./s2 -n 200 -c 10000 -o", step="s2", resour
 case("waiting-for-a-sleeping-child", "./s1 -x ./s2 -n 200 -s 10000 -o", step="s2", resource=["sleep"])
 case("first-step-of-three", "./s1 -n 200 -c 10000 > a; ./s2 -c 500 < a > b; ./s3 -c 500 -o < b", step="s1", resource=["CPU"])
 case("last-step-of-three", "./s1 -n 200 -c 500 > a; ./s2 -c 500 < a > b; ./s3 -c 10000 -o < b", step="s3", resource=["CPU"])
-case("one-of-xargs", "seq 4 | xargs -P 2 -I% ./s1 -n 100 -c 10000 -o", step="s1", resource=["CPU", "processors"], healthy=True)
+case("one-of-xargs", "seq 4 | xargs -P 2 -I% ./s1 -n 100 -c 10000 -o", step="s1", resource=["CPU", "free CPU"], healthy=True)
 case("healthy-pair", "./s1 -n 200 -c 10000 | ./s2 -c 10000 -o", healthy=True)
 case("healthy-side-by-side", "./s1 -n 200 -c 10000 -o & ./s1 -n 200 -c 10000 -o & wait", healthy=True)
 case("healthy-jobs-in-turn", "for r in 1 2 3; do ./s1 -n 60 -c 10000 > a$r & ./s1 -n 60 -c 10000 > b$r & wait; done", healthy=True)

@@ -19,10 +19,12 @@ use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::findings::finding::{LEAST, LEAST_NS, limited};
-use crate::analysis::phrases::{MATTERS, if_declared, nothing, percent, serial_line, who};
+use crate::analysis::phrases::{
+    MATTERS, if_declared, nothing, percent, serial_action, serial_text, who,
+};
 use crate::analysis::serial::{LateStart, Serial, late_starts, serial};
 use crate::graph::Dag;
-use crate::intervals::union;
+use crate::intervals::{divided, union};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
 
@@ -40,6 +42,9 @@ const BY_LOCK: f64 = 0.2;
 /// The reason for the length of a run, and findings that could make it shorter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
+    /// What to do first and where, with the duration of the run now and then; `None`: nothing would help
+    /// much.
+    pub action: Option<String>,
     /// The reason for the length of the run, in a line; `None`: not known.
     pub why: Option<String>,
     /// The kind of the reason: of a [`Finding`], the resource of a bottleneck without a remedy, or
@@ -111,7 +116,19 @@ pub fn of_bottlenecks(
             first.map(|cause| who(result, cause)),
         ),
     };
+    let gain = |one: &Finding| {
+        let length = workflow.duration_ns();
+        let action = one.action.as_ref()?;
+        let shorter = units::duration((length - one.saving_ns).max(0));
+        Some(format!("{action}: {} → {shorter}", units::duration(length)))
+    };
+    // A change to the workflow comes before a wait for a better time.
+    let is_change = |one: &&Finding| one.kind != "busy machine";
+    let is_decisive = |one: &&Finding| one.saving_ns as f64 >= DECISIVE * timeline.length() as f64;
+    let mut large = findings.iter().filter(is_decisive);
+    let change = large.clone().find(is_change).or_else(|| large.next());
     Verdict {
+        action: change.filter(|_| kind != Some(OUTSIDE)).and_then(gain),
         bottleneck: limit.filter(|limit| why.as_ref() != Some(limit)),
         why,
         kind,
@@ -150,16 +167,25 @@ fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<Strin
         return Some(limited(result, first, timeline));
     }
     let name = |cause: &Cause| units::shorten(&units::plain(&who(result, cause)), 40);
+    // Several may limit the run at a time: the shares of all add up to at most 1.
+    let all: Vec<&[(i64, i64)]> = result
+        .causes
+        .iter()
+        .map(|cause| &*cause.intervals)
+        .collect();
+    let length = result.length().max(1) as f64;
+    let shares = divided(&all).into_iter().map(|ns| ns / length);
     let parts: Vec<String> = result
         .causes
         .iter()
+        .zip(shares)
         .take(3)
-        .filter(|cause| cause.share >= 0.05)
-        .map(|cause| {
+        .filter(|(_, share)| *share >= 0.05)
+        .map(|(cause, share)| {
             format!(
                 "{} {} ({})",
                 name(cause),
-                percent(cause.share),
+                percent(share),
                 cause.resource.name()
             )
         })
@@ -264,6 +290,11 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
         // Orders that a makefile or a workflow states are not seen.
         confidence: "medium",
         command: "critical-path",
+        action: Some(format!(
+            "run {} before the other steps of {}",
+            units::plain(&one.name),
+            units::plain(&one.runner_name)
+        )),
         why: None,
     }
 }
@@ -272,7 +303,7 @@ fn of_serial(one: &Serial) -> Finding {
     Finding {
         kind: "serial",
         step: one.steps.first().map(|(name, _, _)| name.clone()),
-        title: serial_line(one),
+        title: serial_text(one, ""),
         saving_ns: one.saving_ns,
         evidence: format!(
             "{} of them keep their order for a file, directory or pipe, nothing seen connects the others; on {:.0} cores {} instead of {}",
@@ -284,6 +315,7 @@ fn of_serial(one: &Serial) -> Finding {
         // Exit codes and variables of a shell are not seen.
         confidence: Confidence::Medium.name(),
         command: "waits",
+        action: Some(serial_action(one)),
         why: None,
     }
 }

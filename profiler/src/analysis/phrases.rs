@@ -102,8 +102,14 @@ pub fn samples_of(samples: u64, timeline: &Timeline) -> String {
     }
 }
 
-/// A stretch of steps that ran one after another, in words.
+/// A stretch of steps that ran one after another, in words, with the time that another order could save.
 pub fn serial_line(serial: &Serial) -> String {
+    let saving = format!("; that could save {}", units::duration(serial.saving_ns));
+    serial_text(serial, &saving)
+}
+
+/// A stretch of steps that ran one after another, in words.
+pub(crate) fn serial_text(serial: &Serial, saving: &str) -> String {
     let steps: Vec<String> = serial
         .steps
         .iter()
@@ -119,7 +125,7 @@ pub fn serial_line(serial: &Serial) -> String {
         .collect();
     let more = match serial.steps.len().saturating_sub(3) {
         0 => String::new(),
-        n => format!(" · +{n} more"),
+        n => format!(", +{n} more"),
     };
     let remedy = match (serial.run_by, &serial.needs) {
         (RunBy::Shell, _) => String::new(),
@@ -131,11 +137,50 @@ pub fn serial_line(serial: &Serial) -> String {
         }
     };
     format!(
-        "{} runs steps one after another that could run side by side: {}{more}; that could save {}{remedy}",
+        "{} runs steps one after another that could run side by side: {}{more}{saving}{remedy}",
         units::plain(&serial.name),
-        steps.join(" · "),
-        units::duration(serial.saving_ns)
+        steps.join(", "),
     )
+}
+
+/// The advice for a stretch of steps that ran one after another.
+pub(crate) fn serial_action(serial: &Serial) -> String {
+    /// Kinds of steps that are named.
+    const NAMED: usize = 2;
+    let name = units::shorten(&units::plain(&serial.name), 40);
+    let step = |(name, count, _): &(String, usize, i64)| {
+        let step = units::shorten(&units::plain(name), 40);
+        match count {
+            0 | 1 => step,
+            count => format!("{step} ×{count}"),
+        }
+    };
+    let steps = match serial.steps.as_slice() {
+        [(step, count, _)] if *count > 1 => {
+            format!("the {count} {}", units::shorten(&units::plain(step), 40))
+        }
+        steps => {
+            let named: Vec<String> = steps.iter().take(NAMED).map(step).collect();
+            let others = if steps.len() > NAMED {
+                " and others"
+            } else {
+                ""
+            };
+            format!(
+                "{}{others}",
+                named.join(if others.is_empty() { " and " } else { ", " })
+            )
+        }
+    };
+    match serial.run_by {
+        RunBy::Shell => format!("run {steps} of {name} side by side"),
+        RunBy::Make if serial.needs.is_none() => {
+            format!("run {name} with -j, {steps} side by side")
+        }
+        // No trace shows if the makefile declares all that its rules need of each other.
+        RunBy::Make => format!("run flowtrace check, then {name} with -j, {steps} side by side"),
+        RunBy::MakeWithJobs => format!("let {name} run {steps} side by side"),
+    }
 }
 
 /// The condition for advice to a make of which a step needed the output of another one: no trace shows if a

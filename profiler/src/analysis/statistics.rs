@@ -4,5 +4,6 @@
 
 pub mod calls;
 pub mod findings;
+pub mod jobs;
 pub mod patterns;
 pub mod phases;

@@ -1,11 +1,13 @@
 //! Time and failures of processes, by rule.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use flowtrace_schema::RunRow;
 
-use crate::model::Workflow;
+use crate::intervals::union;
+use crate::managers::{self, Runner};
+use crate::model::{ProcessId, Relation, Workflow};
 use crate::signals::signal_name;
 
 /// The time of all images of a rule.
@@ -24,8 +26,12 @@ pub struct RuleTime {
     pub leaf_cpu_ns: i64,
     /// Time that these images waited for a CPU, ns.
     pub leaf_queue_ns: i64,
+    /// Time that these images waited for storage, ns.
+    pub leaf_storage_ns: i64,
     /// Time that a tracer had stopped these images, ns.
     pub leaf_tracer_ns: i64,
+    /// Time in which at least one of these images lived, ns.
+    pub span_ns: i64,
 }
 
 impl RuleTime {
@@ -40,6 +46,7 @@ impl RuleTime {
 pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
     let has_forked = forked(workflow);
     let mut rules: HashMap<&Arc<str>, RuleTime> = HashMap::new();
+    let mut lives: HashMap<&Arc<str>, Vec<(i64, i64)>> = HashMap::new();
     for (at, image) in workflow.images.iter().enumerate() {
         let time = rules.entry(&image.rule).or_insert_with(|| RuleTime {
             rule: Arc::clone(&image.rule),
@@ -48,7 +55,9 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
             leaf_ns: 0,
             leaf_cpu_ns: 0,
             leaf_queue_ns: 0,
+            leaf_storage_ns: 0,
             leaf_tracer_ns: 0,
+            span_ns: 0,
         });
         // In a mount session costs are not known, and so waits are not either.
         let is_known = image.cpu_ns.is_some();
@@ -58,7 +67,17 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
             time.leaf_ns += image.end_ns.map_or(0, |end| end - image.start_ns);
             time.leaf_cpu_ns += cpu;
             time.leaf_queue_ns += image.run_queue_ns.unwrap_or(0);
+            time.leaf_storage_ns += image.storage_ns.unwrap_or(0);
             time.leaf_tracer_ns += image.tracer_ns.unwrap_or(0);
+            let life = image.end_ns.map(|end| (image.start_ns, end));
+            lives.entry(&image.rule).or_default().extend(life);
+        }
+    }
+    for (rule, mut lives) in lives {
+        lives.sort_unstable();
+        let lives = union(lives);
+        if let Some(time) = rules.get_mut(rule) {
+            time.span_ns = lives.iter().map(|(from, to)| to - from).sum();
         }
     }
     for id in workflow.process_ids() {
@@ -96,15 +115,67 @@ pub fn waiting(rules: &[RuleTime]) -> Vec<&RuleTime> {
     waiting
 }
 
+/// The processes by which a workflow manager only asks the machine something: children of the manager, at most
+/// of a shell of it, that soon failed and wrote no file, in a run that succeeded. `nvidia-smi` fails where there
+/// is none, and nothing went wrong.
+fn probes(workflow: &Workflow) -> HashSet<ProcessId> {
+    /// Longest life of a probe, ns.
+    const LONGEST: i64 = 1_000_000_000;
+    if workflow.runs.iter().any(has_failed) {
+        return HashSet::new();
+    }
+    let writers: HashSet<ProcessId> = workflow
+        .accesses
+        .iter()
+        .filter(|access| access.relation() >= Relation::Write)
+        .filter(|access| workflow.file(access.file).is_regular)
+        .map(|access| access.process)
+        .collect();
+    let runner = |id: ProcessId| {
+        let image = workflow.last_image(id);
+        managers::runner_of(image.exe.as_deref(), &image.rule)
+    };
+    let is_asked_by_manager = |id: ProcessId| {
+        let above = std::iter::successors(workflow.process(id).parent, |&id| {
+            workflow.process(id).parent
+        });
+        let mut above =
+            above.skip_while(|&id| matches!(runner(id), Some(Runner::Shell | Runner::Launcher)));
+        above.next().is_some_and(|id| {
+            runner(id) == Some(Runner::Manager) && !managers::is_make(&workflow.last_image(id).rule)
+        })
+    };
+    workflow
+        .process_ids()
+        .filter(|&id| {
+            let process = workflow.process(id);
+            process.has_failed()
+                && process.duration_ns().is_some_and(|ns| ns < LONGEST)
+                && !writers.contains(&id)
+                && is_asked_by_manager(id)
+        })
+        .collect()
+}
+
+/// The processes that failed, without those by which a manager only asked the machine something.
+pub fn failed(workflow: &Workflow) -> HashSet<ProcessId> {
+    let probes = probes(workflow);
+    workflow
+        .process_ids()
+        .filter(|id| workflow.process(*id).has_failed() && !probes.contains(id))
+        .collect()
+}
+
 /// Processes that ended by a signal or with another exit code than 0, with their rule and end, the most
-/// frequent first. Ends by SIGPIPE count only if the run itself failed: in a run that succeeds the reader
+/// frequent first; without those by which a manager only asked the machine something. Ends by SIGPIPE count only if the run itself failed: in a run that succeeds the reader
 /// of the pipe had enough.
 pub fn failures(workflow: &Workflow) -> Vec<Failures> {
     let has_run_failed = workflow.runs.iter().any(has_failed);
+    let failed = failed(workflow);
     let mut found: HashMap<(&Arc<str>, Ending), i64> = HashMap::new();
     for id in workflow.process_ids() {
         let process = workflow.process(id);
-        if !(process.has_failed() || has_run_failed && process.was_cut_off()) {
+        if !(failed.contains(&id) || has_run_failed && process.was_cut_off()) {
             continue;
         }
         let ending = match (process.exit_signal, process.exit_code) {

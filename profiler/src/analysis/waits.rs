@@ -73,7 +73,7 @@ impl Kind {
             Kind::Place => "job slot",
             Kind::Sleep => "sleep",
             Kind::Stopped => "stopped",
-            Kind::Cpu => "processor",
+            Kind::Cpu => "CPU",
             Kind::Other => "other",
         }
     }

@@ -73,6 +73,12 @@ pub struct RuleFacts {
     pub write_bytes: f64,
     /// Time that the rule adds to the critical path, ns.
     pub path_ns: f64,
+    /// Time in which at least one of those images lived, ns.
+    pub span_ns: f64,
+    /// Time for which those images waited for a CPU, ns.
+    pub queue_ns: f64,
+    /// Time for which they waited for storage, ns.
+    pub storage_ns: f64,
 }
 
 /// All files of a pattern.
@@ -98,7 +104,22 @@ impl FileFacts {
 }
 
 impl RuleFacts {
-    fn fields(&mut self) -> [&mut f64; 7] {
+    /// The lives of those images, ns: on CPUs, waiting for one, or for something else.
+    pub(super) fn lives_ns(&self) -> f64 {
+        self.cpu_ns + self.queue_ns + self.waits_ns
+    }
+
+    /// Time for which they waited for neither a CPU nor storage, ns.
+    pub(super) fn other_waits_ns(&self) -> f64 {
+        (self.waits_ns - self.storage_ns).max(0.0)
+    }
+
+    /// Mean number of them that lived at a time; at least 1.
+    pub(super) fn at_a_time(&self) -> f64 {
+        (self.lives_ns() / self.span_ns.max(1.0)).max(1.0)
+    }
+
+    fn fields(&mut self) -> [&mut f64; 10] {
         [
             &mut self.executions,
             &mut self.time_ns,
@@ -107,6 +128,9 @@ impl RuleFacts {
             &mut self.read_bytes,
             &mut self.write_bytes,
             &mut self.path_ns,
+            &mut self.span_ns,
+            &mut self.queue_ns,
+            &mut self.storage_ns,
         ]
     }
 
@@ -181,6 +205,9 @@ impl RunFacts {
                         as f64,
                     cpu_ns: rule.cpu_ns as f64,
                     waits_ns: rule.blocked_ns() as f64,
+                    span_ns: rule.span_ns as f64,
+                    queue_ns: rule.leaf_queue_ns as f64,
+                    storage_ns: rule.leaf_storage_ns as f64,
                     ..RuleFacts::default()
                 },
             );

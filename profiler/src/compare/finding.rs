@@ -37,6 +37,8 @@ pub enum Change {
     Cpu,
     /// It waited for another time, ns.
     Waits,
+    /// Its processes, together, took another time from begin to end, ns; the remark says why.
+    Span,
     /// It read another amount, bytes.
     Reads,
     /// It wrote another amount, bytes.

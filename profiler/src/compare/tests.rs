@@ -12,6 +12,8 @@ fn run(duration_s: f64, rules: &[(&str, f64, f64)]) -> RunFacts {
             read_bytes: 1e6,
             write_bytes: 1e5,
             path_ns: time_s * 1e9,
+            span_ns: time_s * 1e9,
+            ..RuleFacts::default()
         };
         (rule.to_owned(), facts)
     });
@@ -45,6 +47,25 @@ fn noise_is_no_finding() {
     let a = run(10.0, &[("sort", 4.0, 3.9), ("cat", 0.02, 0.01)]);
     let b = run(13.0, &[("sort", 5.2, 4.8), ("cat", 0.19, 0.05)]);
     assert_eq!(found(&[a], &[b]), []);
+}
+
+/// Six compressions one after another, and side by side: the reason is that, and nothing else.
+#[test]
+fn steps_side_by_side_are_the_reason_of_a_shorter_run() {
+    let a = run(65.0, &[("xz", 65.0, 65.0)]);
+    let mut b = run(20.5, &[("xz", 65.0, 65.0)]);
+    let xz = b.rules.get_mut("xz").unwrap();
+    (xz.span_ns, xz.path_ns) = (20.5e9, 20.5e9);
+    let comparison = compare(&[a], &[b]);
+    let [one] = comparison.findings.as_slice() else {
+        panic!("{:?}", comparison.findings);
+    };
+    assert_eq!(
+        text::sentence(one),
+        "shorter  xz: 1 min 05 s → 20.5 s (−68 %) · 1.0 → 3.2 at a time"
+    );
+    let text = text::text(&comparison, None);
+    assert_eq!(text.matches("--with and --against").count(), 1, "{text}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
     let times = format!("{} → {}", duration(a as i64), duration(b as i64));
     match comparison.findings.len() {
         0 if comparison.duration.verdict == DurationVerdict::Unsure => format!(
-            "the duration differs, nothing else does · {times} ({}), which may be chance: give more runs with --with and --against",
+            "the duration differs, nothing else does · {times} ({}), which may be chance",
             percent(a, b)
         ),
         0 => format!("no difference beyond that of two equal runs · {times}"),
@@ -173,6 +173,7 @@ pub(super) fn sentence(finding: &Finding) -> String {
             verb("slower  ", "faster  "),
             times()
         ),
+        Change::Span => format!("{} {what}{name}: {}", verb("longer  ", "shorter "), times()),
         Change::Reads => format!("reads    {what}{name}: {}", sizes()),
         Change::Writes => format!("writes   {what}{name}: {}", sizes()),
         Change::Duration | Change::Period => {

@@ -200,7 +200,7 @@ impl Builder<'_> {
             let changed = written.map(|path| ("wrote", path));
             if let Some((did, path)) = changed.or_else(|| Some(("renamed or removed", moved()?))) {
                 return Err(format!(
-                    "it {did} {path}, outside the directory where the run began ({}), where only opens are seen",
+                    "it {did} {path}, outside the directory where the run began ({}): let it write below that, or begin the run in a directory that holds both",
                     self.source.root
                 ));
             }
@@ -360,7 +360,7 @@ impl Builder<'_> {
             .find(|touch| touch.how.may_list())
         {
             notes.push(format!(
-                "{} lists the root directory: keep this file, and what marks steps as done, out of it",
+                "{} lists the working directory: keep this file, and what marks steps as done, out of it",
                 drafts[touch.step].rule
             ));
         }

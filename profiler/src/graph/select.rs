@@ -8,7 +8,7 @@ use petgraph::visit::EdgeRef;
 
 use super::{Dag, Dropped, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use crate::paths::{base, glob, relative};
+use crate::paths::{glob, relative};
 
 /// Selected part of the graph; a node stays if it fits all given conditions.
 #[derive(Clone, Debug, Default)]
@@ -195,14 +195,18 @@ impl Selection {
         })
     }
 
-    /// Returns true if a file has a name that fits: its path, the path from the run's directory, or its last
-    /// part; `./x` is only the `x` in the run's directory.
+    /// Returns true if a file has a name that fits: its path, the path from the run's directory, or the last
+    /// parts of it; `./x` is only the `x` in the run's directory.
     fn is_named(&self, workflow: &Workflow, dag: &Dag, node: NodeIndex, pattern: &str) -> bool {
         let Node::File { file, .. } = dag.graph[node] else {
             return false;
         };
         let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
         let others = self.other_names.get(&file).into_iter().flatten();
+        let ends = match pattern.starts_with('/') {
+            true => pattern.to_owned(),
+            false => format!("*/{pattern}"),
+        };
         let mut names = workflow
             .file(file)
             .path
@@ -213,9 +217,7 @@ impl Selection {
             let here = relative(path, cwd);
             match pattern.strip_prefix("./") {
                 Some(pattern) => glob(pattern, here),
-                None => [path, here, base(path)]
-                    .into_iter()
-                    .any(|name| glob(pattern, name)),
+                None => glob(pattern, here) || glob(&ends, path),
             }
         })
     }

@@ -54,6 +54,15 @@ pub(super) fn add(access: &mut Access, call: &CallRow) {
             }
             access.truncates += i64::from(op == Op::Truncate && call.length.unwrap_or(0) == 0);
         }
+        Class::Sync => {
+            access.syncs += 1;
+            access.sync_time_ns = access.sync_time_ns.saturating_add(call.duration_ns);
+        }
+        Class::Attribute if matches!(op, Op::Getattr | Op::Access) => access.checks += 1,
+        Class::Control if op == Op::Mmap => {
+            let length = call.length.unwrap_or(0).max(0);
+            access.mapped_bytes = access.mapped_bytes.saturating_add(length);
+        }
         _ => {}
     }
 }

@@ -41,6 +41,14 @@ pub struct Access {
     pub blind_opens: i64,
     /// True while the last open is one of these.
     pub is_blind: bool,
+    /// Calls that wait until the device has the data, as fsync(2).
+    pub syncs: i64,
+    /// Time in these calls, ns.
+    pub sync_time_ns: i64,
+    /// Calls that ask for attributes, as stat(2).
+    pub checks: i64,
+    /// Bytes that were mapped into memory, where calls of mmap(2) are recorded; each mapping counts.
+    pub mapped_bytes: i64,
     /// Calls of any kind.
     pub calls: i64,
     /// First and last time of reading by calls, ns.

@@ -62,7 +62,7 @@ impl Access {
     }
 
     /// All values that are summed up over calls, except those about unseen changes.
-    fn sums(&mut self) -> [&mut i64; 14] {
+    fn sums(&mut self) -> [&mut i64; 18] {
         [
             &mut self.calls,
             &mut self.creates,
@@ -78,6 +78,10 @@ impl Access {
             &mut self.read_opens,
             &mut self.plain_read_opens,
             &mut self.write_opens,
+            &mut self.syncs,
+            &mut self.sync_time_ns,
+            &mut self.checks,
+            &mut self.mapped_bytes,
         ]
     }
 }

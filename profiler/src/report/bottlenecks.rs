@@ -13,6 +13,7 @@ use crate::analysis::findings::{self, Verdict};
 use crate::analysis::grouping::By;
 use crate::analysis::hot;
 use crate::graph::Dag;
+use crate::intervals::divided;
 use crate::model::Workflow;
 use crate::stacks::Samples;
 use crate::text::bottlenecks::answer;
@@ -44,10 +45,19 @@ struct Bar {
     resource: &'static str,
     /// Confidence in that.
     confidence: &'static str,
+    /// Share of the run. Time in which several limited it is divided among them, so that all shares add up
+    /// to at most 1.
     share: f64,
     ns: i64,
     /// Begin and end of each interval, in order, ns.
     intervals: Vec<(i64, i64)>,
+}
+
+impl Limiting {
+    /// What to do first, with its gain.
+    pub(super) fn action(&self) -> Option<&str> {
+        self.verdict.action.as_deref()
+    }
 }
 
 pub(super) fn of(
@@ -87,8 +97,10 @@ fn limiting(
     for finding in &mut verdict.findings {
         finding.title = plain(&finding.title);
         finding.evidence = plain(&finding.evidence);
+        finding.action = finding.action.as_deref().map(plain);
         finding.step = finding.step.as_deref().map(plain);
     }
+    verdict.action = verdict.action.as_deref().map(plain);
     verdict.why = verdict.why.as_deref().map(plain);
     verdict.bottleneck = verdict.bottleneck.as_deref().map(plain);
     verdict.step = verdict.step.as_deref().map(plain);
@@ -99,20 +111,23 @@ fn limiting(
         },
         Subject::Edges(_) => None,
     };
-    let bar = |found: &Bottleneck| Bar {
+    let all: Vec<&[(i64, i64)]> = result.found.iter().map(|found| &*found.intervals).collect();
+    let length = result.length().max(1) as f64;
+    let times = divided(&all);
+    let bar = |(found, time): (&Bottleneck, f64)| Bar {
         name: plain(&subject_name(result, &found.subject)),
         rule: rule(&found.subject),
         is_channel: matches!(found.subject, Subject::Edges(_)),
         resource: found.resource.name(),
         confidence: found.confidence.name(),
-        share: found.share,
+        share: time / length,
         ns: found.ns,
         intervals: found.intervals.clone(),
     };
     Limiting {
         verdict,
         answer: plain(&answer(result, timeline)),
-        bars: result.found.iter().take(MOST).map(bar).collect(),
+        bars: result.found.iter().zip(times).take(MOST).map(bar).collect(),
         left_out: result.found.len().saturating_sub(MOST),
         window_ns: result.window_ns,
     }

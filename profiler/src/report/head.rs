@@ -34,10 +34,14 @@ struct Host {
 }
 
 impl Head {
-    /// Title of the page.
-    pub(super) fn title(&self) -> String {
+    /// Title of the page: the action, if there is one, and the command.
+    pub(super) fn title(&self, action: Option<&str>) -> String {
         let what = self.facts.command.as_deref().unwrap_or(&self.trace);
-        format!("{} — flowtrace", units::shorten(what, 80))
+        let what = units::shorten(what, 80);
+        match action {
+            Some(action) => format!("{action} — {what} — flowtrace"),
+            None => format!("{what} — flowtrace"),
+        }
     }
 }
 
@@ -73,6 +77,9 @@ fn clean(mut facts: Facts) -> Facts {
     facts.command = facts.command.as_deref().map(units::plain);
     for kind in &mut facts.never_read {
         kind.pattern = units::plain(&kind.pattern);
+    }
+    for habit in &mut facts.habits {
+        habit.pattern = units::plain(&habit.pattern);
     }
     for file in facts
         .hottest_by_bytes

@@ -45,7 +45,9 @@ impl Report {
                 break;
             };
             match name {
-                "title" => out.write_all(escaped(&plain(&self.head.title())).as_bytes())?,
+                "title" => out.write_all(
+                    escaped(&plain(&self.head.title(self.bottlenecks.action()))).as_bytes(),
+                )?,
                 "style" => out.write_all(STYLE.as_bytes())?,
                 "data" => write_data(self, out)?,
                 "script" => {

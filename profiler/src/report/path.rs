@@ -13,7 +13,7 @@ pub(super) struct Path {
     length_ns: i64,
     start_ns: i64,
     end_ns: i64,
-    /// Least duration of the run if only data forced an order.
+    /// Lower bound of the duration of the run, with unlimited cores and data dependencies only.
     by_data_alone_ns: i64,
     equal_paths: u64,
     /// The rules on the path, the largest contribution first.

@@ -7,7 +7,9 @@ use flowtrace_render::units::plain;
 use flowtrace_schema::CostRow;
 use serde::Serialize;
 
+use crate::analysis::statistics::jobs;
 use crate::analysis::time;
+use crate::analysis::time::failed;
 use crate::managers::runner_of;
 use crate::model::{Image, ProcessId, Workflow};
 
@@ -95,6 +97,10 @@ pub(super) struct Rules {
     read_bytes: Vec<i64>,
     write_bytes: Vec<i64>,
     max_rss_bytes: Vec<i64>,
+    /// Jobs, as `flowtrace stats jobs` counts them.
+    jobs: Vec<i64>,
+    /// Of the life times of the jobs, ns: the least, the quartiles, the longest; `None`: no end was seen.
+    job_life_ns: Vec<Option<[i64; 5]>>,
 }
 
 pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> Rules {
@@ -114,7 +120,19 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> R
         read_bytes: zeros(),
         write_bytes: zeros(),
         max_rss_bytes: zeros(),
+        jobs: zeros(),
+        job_life_ns: vec![None; numbers.len()],
     };
+    for one in jobs::by_rule(workflow) {
+        if let Some(rule) = numbers.named(&one.rule) {
+            let part = |share| one.life.quantile(share);
+            rules.jobs[rule] = one.count;
+            rules.job_life_ns[rule] = part(0.25)
+                .zip(part(0.5))
+                .zip(part(0.75))
+                .map(|((low, middle), high)| [one.life.min, low, middle, high, one.life.max]);
+        }
+    }
     let add = |sum: &mut i64, value: Option<i64>| *sum = sum.saturating_add(value.unwrap_or(0));
     for (place, image) in workflow.images.iter().enumerate() {
         let rule = numbers.of_image(image);
@@ -140,10 +158,11 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> R
             *most = (*most).max(cost.max_rss_bytes.unwrap_or(0));
         }
     }
+    let failed = failed(workflow);
     for id in workflow.process_ids() {
         let rule = numbers.of_process(workflow, id);
         rules.processes[rule] += 1;
-        rules.failed[rule] += i64::from(workflow.process(id).has_failed());
+        rules.failed[rule] += i64::from(failed.contains(&id));
     }
     rules
 }

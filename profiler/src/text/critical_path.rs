@@ -40,7 +40,7 @@ pub struct Facts<'a> {
     pub start_ns: i64,
     /// End of the path.
     pub end_ns: i64,
-    /// Least duration of the run if only data forced an order.
+    /// Lower bound of the duration of the run, with data dependencies only.
     pub by_data_alone_ns: i64,
     /// Different paths that take equally long.
     pub equal_paths: u64,
@@ -220,7 +220,7 @@ fn head(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
     if facts.what_if.is_empty() {
         let bound = facts.by_data_alone_ns.min(facts.length_ns);
         text += &format!(
-            "  at best      {} if only data forced an order and CPUs were unlimited\n",
+            "  lower bound  {} (unlimited cores, data dependencies only)\n",
             units::duration(bound)
         );
     }
@@ -399,10 +399,10 @@ fn tail(facts: &Facts<'_>) -> String {
         units::counted(near, "process", "processes")
     );
     if unneeded > 0 {
-        text += &format!("; nobody waited for {}", units::count(unneeded));
+        text += &format!("; no process waited for {}", units::count(unneeded));
     }
     text += &match (waits, facts.waits_inferred_ns) {
-        (0, _) => "\n  evidence     nobody waited for a child or a channel".into(),
+        (0, _) => "\n  evidence     no process waited for a child or a channel".into(),
         (_, 0) => "\n  evidence     all waits for a child or a channel were seen".into(),
         _ => format!(
             "\n  evidence     {} of the waits for children and channels were seen, the rest follows from exact totals",

@@ -11,6 +11,7 @@ use flowtrace_render::units::Unit;
 pub use machines::{MACHINE_COLUMNS, machine_charts, machines};
 
 use crate::analysis::statistics::calls::CallStatistics;
+use crate::analysis::statistics::jobs::Jobs;
 use crate::analysis::statistics::phases::{Phase, Phases};
 use crate::distribution::Distribution;
 use crate::export::sheet::{Cell, Sheet};
@@ -242,6 +243,42 @@ pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
             "cpu: by the program that used it, as in the summary; the rest by the program that ran then".into(),
         );
     }
+    sheet
+}
+
+/// The jobs of each rule.
+pub fn jobs(jobs: &[Jobs]) -> Sheet {
+    let mut sheet = Sheet::new(
+        "the jobs of each rule",
+        &[
+            ("rule", "rule", Unit::Text),
+            ("jobs", "jobs", Unit::Count),
+            ("median_ns", "median", Unit::Ns),
+            ("max_ns", "longest", Unit::Ns),
+            ("life_ns", "all", Unit::Ns),
+            ("cpu_ns", "cpu", Unit::Ns),
+            ("max_rss_bytes", "peak memory", Unit::Bytes),
+            ("read_bytes", "read", Unit::Bytes),
+            ("write_bytes", "wrote", Unit::Bytes),
+        ],
+    );
+    let row = |one: &Jobs| {
+        vec![
+            one.rule.as_ref().into(),
+            one.count.into(),
+            one.life.quantile(0.5).into(),
+            (one.life.count > 0).then_some(one.life.max).into(),
+            one.life.sum.into(),
+            one.cpu_ns.into(),
+            one.max_rss_bytes.into(),
+            one.read_bytes.into(),
+            one.write_bytes.into(),
+        ]
+    };
+    sheet.rows = jobs.iter().map(row).collect();
+    sheet.notes.push(
+        "a job is a process; shells and managers that only started others are none; read and wrote: files, pipes and sockets".into(),
+    );
     sheet
 }
 

@@ -18,10 +18,13 @@ pub use style::Style;
 pub use why::critical_path;
 
 use crate::analysis::findings::Verdict;
+use crate::analysis::habits::{Habit, HabitOf};
 use crate::analysis::time::RuleTime;
 use crate::model::Workflow;
 use crate::text::names;
 
+/// The usual name of a trace.
+const USUAL: &str = "trace.db";
 /// Items named in a line; more are counted.
 const NAMED: usize = 4;
 
@@ -34,8 +37,21 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
 /// shorter.
 pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &Verdict) -> String {
     let facts = facts(workflow);
+    let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
+    let name = units::plain(&quoted.text());
+    // Commands find the trace by themselves if it has its usual name.
+    let argument = match name == USUAL {
+        true => String::new(),
+        false => format!(" {name}"),
+    };
     let mut out = Layout::new(style);
-    out.headline(&headline(&facts));
+    match &verdict.action {
+        Some(action) => {
+            out.headline(action);
+            out.line("run", &[headline(&facts)]);
+        }
+        None => out.headline(&headline(&facts)),
+    }
     if facts.is_incomplete {
         out.warning("incomplete", &incomplete(&facts));
     }
@@ -62,40 +78,11 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     data_lines(&mut out, workflow, &facts);
     if let Some(network) = &facts.network {
         let mut items = captured(network);
-        let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
-        items.push(format!(
-            "flowtrace network {}",
-            units::plain(&quoted.text())
-        ));
+        items.push(format!("flowtrace network{argument}"));
         out.line("network", &items);
     }
-    let (chosen, losses): (Vec<_>, Vec<_>) = facts
-        .losses
-        .iter()
-        .partition(|loss| loss.severity == "info");
-    let counted = |loss: &facts::Loss| format!("{} × {}", units::count(loss.value), loss.meaning);
-    let mut seen = seen(&facts);
-    seen.extend(chosen.into_iter().map(counted));
-    out.line("seen", &seen);
-    let losses: Vec<String> = losses.into_iter().map(counted).collect();
-    let unstored = match (facts.is_live, facts.is_cut_short) {
-        (true, _) => Some("what came in the last quarter of a second is not stored yet"),
-        (false, true) => Some("what came in the last quarter of a second before the cut"),
-        (false, false) => None,
-    };
-    let losses: Vec<String> = unstored
-        .map(str::to_owned)
-        .into_iter()
-        .chain(losses)
-        .collect();
-    if losses.is_empty() {
-        out.line("lost", &["nothing".into()]);
-    } else {
-        out.warning("lost", &losses);
-    }
-    let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
-    let name = units::plain(&quoted.text());
-    why::findings(&mut out, workflow, verdict, &name);
+    coverage(&mut out, &facts);
+    why::findings(&mut out, workflow, verdict, &argument);
     let size = trace
         .metadata()
         .map(|m| format!(" {}", units::bytes(m.len() as i64)));
@@ -105,11 +92,37 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
             format!("{name}{}{}", size.unwrap_or_default(), beside(trace)),
             match workflow.lacks_processes() {
                 true => format!("next: flowtrace network flows {name}"),
-                false => format!("next: flowtrace dag {name} | dot -Tsvg > dag.svg"),
+                false => format!("next: flowtrace report{argument}"),
             },
         ],
     );
     out.finish()
+}
+
+/// What was recorded, and what was lost: in one line if that is nothing.
+fn coverage(out: &mut Layout, facts: &Facts) {
+    let (chosen, losses): (Vec<_>, Vec<_>) = facts
+        .losses
+        .iter()
+        .partition(|loss| loss.severity == "info");
+    let counted = |loss: &facts::Loss| format!("{} × {}", units::count(loss.value), loss.meaning);
+    let mut covered = seen(facts);
+    covered.extend(chosen.into_iter().map(counted));
+    let unstored = match (facts.is_live, facts.is_cut_short) {
+        (true, _) => Some("what came in the last quarter of a second is not stored yet"),
+        (false, true) => Some("what came in the last quarter of a second before the cut"),
+        (false, false) => None,
+    };
+    let unstored = unstored.map(str::to_owned);
+    let lost: Vec<String> = unstored
+        .into_iter()
+        .chain(losses.into_iter().map(counted))
+        .collect();
+    if lost.is_empty() && !facts.is_incomplete {
+        covered[0].insert_str(0, "complete: ");
+    }
+    out.line("coverage", &covered);
+    out.warning("lost", &lost);
 }
 
 /// Suffix of the size of a trace: the write-ahead log that SQLite could not move into it.
@@ -248,7 +261,7 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         out.line(
             "outside",
             &[format!(
-                "{} in {} of which only opens were seen, outside of the traced directories: flowtrace run --dir {}",
+                "{} in {} outside the traced directories, contents not traced: flowtrace run --dir {} shows them",
                 units::bytes(bytes),
                 units::counted(t.files_by_open, "file", "files"),
                 units::plain(&directory)
@@ -271,7 +284,46 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         items.extend(more_items(facts.never_read.len().saturating_sub(3) as i64));
         out.line("unread", &items);
     }
+    for (habit, label) in [
+        (Habit::ReadAgain, "read again"),
+        (Habit::Synced, "fsync"),
+        (Habit::Polled, "polling"),
+        (Habit::Mapped, "mapped"),
+    ] {
+        let of: Vec<&HabitOf> = facts
+            .habits
+            .iter()
+            .filter(|one| one.habit == habit)
+            .collect();
+        out.line(label, &habits(workflow, &of));
+    }
     out.line("hottest", &hottest(workflow, facts));
+}
+
+/// Files that were used in a way that costs more than it needs to.
+fn habits(workflow: &Workflow, of: &[&HabitOf]) -> Vec<String> {
+    let item = |one: &&HabitOf| {
+        let path = units::plain(&in_run(workflow, &one.pattern));
+        let name = units::shorten_path(&path, 48);
+        let files = crate::paths::counted(&name, one.files as usize);
+        let times = |n: i64| units::counted(n, "time", "times");
+        match one.habit {
+            Habit::ReadAgain => format!(
+                "{files} {}: {} more than once would be",
+                match one.files {
+                    1 => times(one.times),
+                    files => format!("{} each", times(one.times / files)),
+                },
+                units::bytes(one.bytes)
+            ),
+            Habit::Synced => format!("{files} {}, {}", times(one.times), units::duration(one.ns)),
+            Habit::Polled => format!("{files} looked up {}", times(one.times)),
+            Habit::Mapped => format!("{files} {}, not counted as read", units::bytes(one.bytes)),
+        }
+    };
+    let mut items: Vec<String> = of.iter().take(3).map(item).collect();
+    items.extend(more_items(of.len().saturating_sub(3) as i64));
+    items
 }
 
 /// The directory with most of the data of which only opens were recorded, and the size of all such data,
@@ -391,7 +443,9 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     }
     if facts.data.files_by_open > 0 {
         let files = units::counted(facts.data.files_by_open, "file", "files");
-        items.push(format!("{files} by open only"));
+        items.push(format!(
+            "{files} opened outside the traced directories; contents not traced"
+        ));
     }
     // Reads that the cache answered explain this already.
     if facts.data.files_not_moved > 0 && !traced.iter().copied().any(|d| is_cached(&d)) {

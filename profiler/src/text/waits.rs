@@ -150,7 +150,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
     let mut table = Table::new(&[
         ("root cause", Align::Left),
         ("it", Align::Left),
-        ("charged", Align::Right),
+        ("time", Align::Right),
         ("waiting for it", Align::Left),
     ]);
     let causes: Vec<_> = waits

@@ -100,7 +100,7 @@ fn the_lacking_resources_are_distinguished() {
         (File, "disk"),
         (Lock, "lock"),
         (Sleep, "sleep"),
-        (Queue, "processors"),
+        (Queue, "free CPU"),
     ] {
         let run = run(|mut play| {
             // Four of them want more than two CPUs.

@@ -296,6 +296,11 @@ fn the_first_line_names_the_straggler_by_what_it_alone_has() {
     });
     let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     assert_eq!(verdict.kind, Some("straggler"));
+    let action = verdict.action.unwrap();
+    assert!(
+        action.starts_with("share the work of the 4 work evenly: 4.0 s → "),
+        "{action}"
+    );
     let why = verdict.why.unwrap();
     assert!(
         why.starts_with("one of 4 work, --size 4000 -v out3, takes 3.8 times"),
@@ -388,6 +393,14 @@ fn a_slow_stage_beside_an_idle_core_is_a_finding() {
     let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     let first = &verdict.findings[0];
     assert_eq!((first.kind, first.step.as_deref()), ("cpu", Some("second")));
+    // One program is one job: there is no second one that could run beside it.
+    let action = first.action.as_deref().unwrap();
+    assert_eq!(action, "speed up second, or divide its work");
+    assert!(
+        first.title.ends_with("speed it up, or divide its work"),
+        "{}",
+        first.title
+    );
     assert!(
         first.saving_ns < 2_000_000_000,
         "all work on both cores bounds it"

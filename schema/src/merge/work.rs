@@ -59,7 +59,7 @@ impl Work {
             None => {
                 let (db, lock, older) = store::create(&part, true)?;
                 // The file of another plan.
-                older.remove();
+                older.settle();
                 let work = Work {
                     db,
                     is_resumed: false,

@@ -1,5 +1,7 @@
 //! Result of a recording.
 
+use std::path::PathBuf;
+
 /// Result of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -17,6 +19,8 @@ pub struct Summary {
     pub not_folded: Option<String>,
     /// Change by another program that moved the file from its place.
     pub displaced: Option<Displaced>,
+    /// The path under which the older trace is kept whose place the new one took.
+    pub kept: Option<PathBuf>,
 }
 
 /// The way in which a trace left its place while it was written.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 
+use crate::default_trace::DEFAULT_TRACE;
 use crate::output;
 
 /// Analyse a parallel program from its packets alone
@@ -32,7 +33,8 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonIfAlone {
     /// Trace to read
-    pub(super) trace: Option<PathBuf>,
+    #[arg(default_value = DEFAULT_TRACE)]
+    pub(super) trace: PathBuf,
     #[command(flatten)]
     pub(super) options: Options,
 }
@@ -40,6 +42,7 @@ pub(super) struct CommonIfAlone {
 #[derive(Debug, clap::Args)]
 pub(super) struct Common {
     /// Trace to read
+    #[arg(default_value = DEFAULT_TRACE)]
     pub(super) trace: PathBuf,
     #[command(flatten)]
     pub(super) options: Options,

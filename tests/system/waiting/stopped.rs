@@ -1,7 +1,7 @@
 //! A command that was stopped and continued: every analysis names that time.
 
 use super::Traced;
-use crate::support::{need_fuse, need_program, prints};
+use crate::support::{need_fuse, need_program, prints, unwrapped};
 
 #[test]
 fn every_analysis_names_the_time_in_which_a_command_was_stopped() {
@@ -24,7 +24,7 @@ fn every_analysis_names_the_time_in_which_a_command_was_stopped() {
         ("tree", " [stopped "),
         ("critical-path", " [stopped by a signal]"),
     ] {
-        let text = asks(&[command]);
+        let text = unwrapped(&asks(&[command]));
         assert!(text.contains(named), "{command}: {text}");
     }
     let report: serde_json::Value =

@@ -31,7 +31,7 @@ pub struct AttachOptions {
     pub cwd: PathBuf,
     /// The trace to write.
     pub output: PathBuf,
-    /// True if an older trace there may be replaced.
+    /// True if an older trace there is removed; otherwise it is kept beside the new one.
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
@@ -60,6 +60,11 @@ pub struct AttachReport {
 }
 
 impl Attach {
+    /// The path under which an older trace is kept whose place the new one took.
+    pub fn kept(&self) -> Option<PathBuf> {
+        self.recording.older().kept()
+    }
+
     /// Mounts, and starts serving and recording.
     ///
     /// # Errors
@@ -86,7 +91,7 @@ impl Attach {
         let recording = Recording::start(&options.output, options.replace, options.keep_secrets)?;
         match Attach::mount(options, source, &mountpoint.path, &recording) {
             Ok((served, callers)) => {
-                recording.older().remove();
+                recording.older().settle();
                 Ok(Attach {
                     host_sampler: recording.host_sampler(options.host_hertz, None),
                     recording,

@@ -26,7 +26,7 @@ pub struct CaptureOptions {
     pub live: LiveOptions,
     /// The trace to write.
     pub output: PathBuf,
-    /// True if an older trace there may be replaced.
+    /// True if an older trace there is removed; otherwise it is kept beside the new one.
     pub replace: bool,
     /// Store passwords and keys of command lines, instead of masking them.
     pub keep_secrets: bool,
@@ -103,7 +103,7 @@ pub fn capture(
     let forwarder = forwarder.map_err(Error::system("start a process"))?;
     let child = program.map(|program| start(&program, options, before));
     let ended = child.transpose().and_then(|child| {
-        recording.older().remove();
+        recording.older().settle();
         wait(child.zip(forwarder), options.limit)
     });
     let live = live.stop();

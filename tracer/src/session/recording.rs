@@ -34,7 +34,7 @@ impl Recording {
     /// Creates the trace and records this machine.
     ///
     /// # Errors
-    /// If the file cannot be created, or exists and must not be replaced.
+    /// If the file cannot be created, or another file than a trace is there.
     pub fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
         // Threads that record wait for the writer, so it must not wait behind a storm of processes.
         let (writer, recorder) = {
@@ -97,7 +97,7 @@ impl Recording {
         self.writer.finish(&self.recorder, end)
     }
 
-    /// The older trace that this one replaces, to be removed when the recording has begun.
+    /// The older trace whose place this one takes, to be settled when the recording has begun.
     pub(super) fn older(&self) -> Older {
         self.writer.older()
     }

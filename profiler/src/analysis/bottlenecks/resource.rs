@@ -37,7 +37,7 @@ impl Resource {
     pub const fn name(self) -> &'static str {
         match self {
             Resource::Cpu => "CPU",
-            Resource::Cpus => "processors",
+            Resource::Cpus => "free CPU",
             Resource::Limit => "CPU limit",
             Resource::Disk => "disk",
             Resource::Mount => "traced view",

@@ -98,6 +98,7 @@ impl<'a> Blame<'a> {
             evidence,
             confidence: self.cause.confidence.name(),
             command,
+            action: None,
             why: Some(limited(self.result, self.cause, self.bound.timeline)),
         }
     }
@@ -127,23 +128,31 @@ impl<'a> Blame<'a> {
             | Resource::Tracer
             | Resource::Other => None,
             Resource::Limit => Some(self.limited(evidence)),
-            Resource::Disk => Some(self.finding(
-                "disk",
-                format!("{name} waits for storage"),
-                self.part(State::is_storage),
-                evidence,
-                "resources",
-            )),
-            Resource::Memory => Some(self.finding(
-                "memory",
-                format!("{name} waits for memory: it does not fit"),
-                self.part(State::is_storage),
-                format!(
-                    "{evidence}; {} page faults that read",
-                    faults(self.bound.timeline, &self.parts)
-                ),
-                "resources",
-            )),
+            Resource::Disk => {
+                let finding = self.finding(
+                    "disk",
+                    format!("{name} waits for storage"),
+                    self.part(State::is_storage),
+                    evidence,
+                    "resources",
+                );
+                Some(finding.advising(format!(
+                    "give {name} faster storage, or less to read and write"
+                )))
+            }
+            Resource::Memory => {
+                let finding = self.finding(
+                    "memory",
+                    format!("{name} waits for memory: it does not fit"),
+                    self.part(State::is_storage),
+                    format!(
+                        "{evidence}; {} page faults that read",
+                        faults(self.bound.timeline, &self.parts)
+                    ),
+                    "resources",
+                );
+                Some(finding.advising(format!("give {name} more memory")))
+            }
             Resource::Lock => Some(self.finding(
                 "lock",
                 match is_between_threads(self.bound.timeline, &self.parts) {
@@ -169,13 +178,16 @@ impl<'a> Blame<'a> {
                 evidence,
                 "bottlenecks",
             )),
-            Resource::HandOver => Some(self.finding(
-                "hand-over",
-                format!("{name} passes data in pieces so small that both sides wait"),
-                self.ns / 2,
-                evidence,
-                "waits",
-            )),
+            Resource::HandOver => {
+                let finding = self.finding(
+                    "hand-over",
+                    format!("{name} passes data in pieces so small that both sides wait"),
+                    self.ns / 2,
+                    evidence,
+                    "waits",
+                );
+                Some(finding.advising(format!("pass larger pieces of data through {name}")))
+            }
         }
     }
 
@@ -213,15 +225,16 @@ impl<'a> Blame<'a> {
             self.name
         );
         let saving = self.part(|state| state == State::Queue);
+        let finding = self.finding(
+            "busy machine",
+            title,
+            saving,
+            self.evidence_of(waited),
+            "resources",
+        );
         Some(Finding {
             why: None,
-            ..self.finding(
-                "busy machine",
-                title,
-                saving,
-                self.evidence_of(waited),
-                "resources",
-            )
+            ..finding.advising(format!("run {} when the machine is idle", self.name))
         })
     }
 
@@ -245,13 +258,14 @@ impl<'a> Blame<'a> {
         };
         let waited = self.spent(|state| state == State::Queue);
         let saving = waited.min(self.bound.without_limit(&self.parts));
-        self.finding(
+        let finding = self.finding(
             Resource::Limit.kind(),
             title,
             saving,
             evidence,
             "bottlenecks",
-        )
+        );
+        finding.advising(format!("let {name} use more CPUs"))
     }
 
     /// A finding that the step also slept for much of the time. The cause has only the resource that the
@@ -292,8 +306,9 @@ impl<'a> Blame<'a> {
             false => format!("{} sleeps", self.name),
         };
         let mut finding = self.finding("sleep", title, saving, evidence, "waits");
-        if is_loop {
-            finding.confidence = Confidence::Low.name();
+        match is_loop {
+            true => finding.confidence = Confidence::Low.name(),
+            false => finding.action = Some(format!("do without the sleep of {}", self.name)),
         }
         finding
     }
@@ -372,43 +387,52 @@ impl<'a> Blame<'a> {
                 ..finding
             });
         }
-        let title = match is_taken {
-            _ if let Some(at_work) = self.cause.at_work => format!(
+        if let Some(at_work) = self.cause.at_work {
+            let title = format!(
                 "{name} computes with {}, the others wait: more even shares, or faster code",
                 of_its(at_work)
-            ),
-            false => format!(
-                "{name} computes while others wait for it or CPUs idle: {}, or faster code",
-                self.more()
-            ),
-            true => format!(
-                "{name} computes: faster code, or {} where no other program takes the CPUs",
-                self.more()
-            ),
+            );
+            let finding = self.finding("cpu", title, saving, evidence, "bottlenecks");
+            return Some(finding.advising(format!("share the work of {name} evenly")));
+        }
+        let more = self.more();
+        let meanwhile = match is_taken {
+            false => " while others wait for it or CPUs are idle",
+            true => "",
         };
-        Some(self.finding("cpu", title, saving, evidence, "bottlenecks"))
+        let title = format!("{name} computes{meanwhile}: speed it up, or {more}");
+        let finding = self.finding("cpu", title, saving, evidence, "bottlenecks");
+        Some(finding.advising(format!("speed up {name}, or {more}")))
     }
 
-    /// A way to do more of the step at a time.
-    fn more(&self) -> &'static str {
+    /// A way to do more of the step at a time: more of its jobs, as long as there are jobs that do not run yet.
+    fn more(&self) -> String {
+        let divide = || String::from("divide its work");
         let Some((&(from, _), &(_, to))) = self.intervals.first().zip(self.intervals.last()) else {
-            return "one more of it";
+            return divide();
         };
         let (workflow, timeline) = (self.bound.workflow, self.bound.timeline);
         let task = self.cause.task.map(|task| &self.result.tasks.tasks[task]);
         let lives: Vec<(i64, i64)> = self.parts.iter().map(|one| (one.from, one.to)).collect();
-        let jobs = task.map(|task| jobs_of(timeline, task, (from, to)));
-        match jobs.map(|jobs| Work::of(workflow, timeline, &jobs, to - from)) {
-            Some(Work::InTurn) => "the work of each answer divided",
-            Some(Work::Jobs(jobs))
-                if jobs.makespan(usize::MAX) > 0.95 * jobs.makespan(at_once(&lives)) =>
+        let Some(task) = task else { return divide() };
+        let jobs = jobs_of(timeline, task, (from, to));
+        let now = at_once(&lives);
+        let one_more = match now {
+            1 => String::from("run two in parallel"),
+            now => format!("run {} in parallel", now + 1),
+        };
+        match Work::of(workflow, timeline, &jobs, to - from) {
+            Work::InTurn => "divide the work of each answer".into(),
+            Work::Stream if jobs.len() > now || now > 1 => one_more,
+            Work::Jobs(jobs)
+                if jobs.count() > now && jobs.makespan(usize::MAX) <= 0.95 * jobs.makespan(now) =>
             {
-                match jobs.need_each_other() {
-                    true => "each of its runs divided, for they need each other",
-                    false => "its work divided",
-                }
+                one_more
             }
-            _ => "one more of it",
+            Work::Jobs(jobs) if jobs.need_each_other() => {
+                "divide each of its runs, for they need each other".into()
+            }
+            Work::Stream | Work::Jobs(_) => divide(),
         }
     }
 

@@ -141,13 +141,15 @@ fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> 
     let each = units::bytes(one.bytes / one.calls.max(1));
     let times = units::short_count(one.calls);
     let name = units::shorten(&units::plain(rule), 40);
-    let (title, causes) = match direction {
+    let (title, action, causes) = match direction {
         Direction::Write => (
             format!("{name} makes {times} tiny writes, {each} each: let it buffer what it writes"),
+            format!("let {name} buffer what it writes"),
             "PYTHONUNBUFFERED, python -u, stdbuf, a flush after each line",
         ),
         Direction::Read => (
             format!("{name} makes {times} tiny reads, {each} each: let it read more at a time"),
+            format!("let {name} read more at a time"),
             "input without a buffer, dd with a small bs, read in a loop of a shell",
         ),
     };
@@ -164,6 +166,7 @@ fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> 
         ),
         confidence: Confidence::Medium.name(),
         command: "stats",
+        action: Some(action),
         why: None,
     }
 }

@@ -158,6 +158,10 @@ fn of_round(
                 units::duration(length),
                 units::duration(median)
             ),
+            action: Some(format!(
+                "share the work of the {} {shown} evenly",
+                round.len()
+            )),
             why: None,
             confidence: if round.len() >= 4 {
                 Confidence::High

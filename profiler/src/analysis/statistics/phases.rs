@@ -60,6 +60,13 @@ pub struct Phase {
     pub by_process: Uses,
 }
 
+impl Phase {
+    /// True if a program ran. A script that only became another program has CPU time and did nothing.
+    pub fn has_run(&self) -> bool {
+        self.programs + self.processes > 0
+    }
+}
+
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phases {

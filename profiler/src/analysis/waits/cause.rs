@@ -32,12 +32,12 @@ impl Root {
             Root::Doing(State::In | State::Out | State::Child) => "waited itself",
             Root::Doing(State::Tracer) => "was stopped by its tracer",
             Root::Doing(State::Other) => "waited for something else",
-            Root::Doing(State::Unknown) => "nobody saw what it did",
+            Root::Doing(State::Unknown) => "unknown activity",
             Root::Network => "the network carried no more",
             Root::EachOther => "they waited for each other",
             Root::NoPlace => "no job slot was free",
             Root::Outside => "outside of the run",
-            Root::Unseen => "nobody saw for what",
+            Root::Unseen => "unknown cause",
         }
     }
 }

@@ -5,6 +5,14 @@ function block(name) {
   return blocks[name] || (blocks[name] = JSON.parse($("data-" + name).textContent));
 }
 const facts = () => block("head").facts;
+// Managers, shells and launchers, and steps with less than a hundredth of all life: true for each rule. Where
+// all are such, none is.
+function minorRules() {
+  if (minorRules.found) return minorRules.found;
+  const r = block("rules"), all = sum(r.life_ns.filter((_, i) => !r.is_runner[i]));
+  const minor = r.name.map((_, i) => r.is_runner[i] || r.life_ns[i] < all / 100);
+  return (minorRules.found = minor.every(Boolean) ? minor.map(() => false) : minor);
+}
 const ruleName = (rule) => (rule === null || rule === undefined ? "(not known)" : block("rules").name[rule]);
 // Zero of the times that are shown: the begin of the command, a little after that of the recording.
 const runBegins = () => facts().begins_ns;
@@ -82,7 +90,7 @@ function fileFacts(i) {
   return [
     ["size", bytes(f.size_bytes[i])], ["read", bytes(f.read_bytes[i])],
     ["written", bytes(f.write_bytes[i])], ["calls", count(f.calls[i])],
-    f.flags[i] & 8 ? ["seen", "by its being opened only"] : null,
+    f.flags[i] & 8 ? ["coverage", "opened outside the traced directories; contents not traced"] : null,
   ];
 }
 // The children of every process, in the order of their start.

@@ -1,6 +1,6 @@
 // The workflow graph: groups of processes and files, which open into their members.
 
-const G = { open: new Set(), files: null, down: null, view: { x: 0, y: 0, k: 1 }, moved: false };
+const G = { open: new Set(), files: null, minor: false, down: null, view: { x: 0, y: 0, k: 1 }, moved: false };
 const SHOWN = 24; // members of an opened group; the others are counted
 
 function groupMembers() {
@@ -46,7 +46,18 @@ function graphModel() {
     node.critical = node.node !== undefined ? memberPath().nodes.has(node.node) : !node.rest && graph.nodes[node.group].is_critical;
   });
   const all = [...edges.values()], steps = pathSteps(nodes, all, ofGroup, ofNode);
-  return G.files ? { nodes, edges: all, steps } : withoutFiles(nodes, all, steps);
+  const model = G.minor ? { nodes, edges: all, steps } : withoutMinor(nodes, all, steps);
+  return G.files ? model : withoutFiles(model.nodes, model.edges, model.steps);
+}
+// Without managers and small steps that are not on the critical path, and without the files that only these use.
+function withoutMinor(nodes, edges, steps) {
+  const isMinor = (node) => !node.isFile && !node.critical && node.rule !== null && minorRules()[node.rule];
+  const used = new Set(edges.filter((e) => !isMinor(nodes[e.from]) && !isMinor(nodes[e.to])).flatMap((e) => [e.from, e.to]));
+  const kept = new Map();
+  const own = nodes.filter((node, i) => !isMinor(node) && (!node.isFile || used.has(i)) && (kept.set(i, kept.size), true));
+  if (!own.length) return { nodes, edges, steps };
+  const moved = (list) => list.filter((e) => kept.has(e.from) && kept.has(e.to)).map((e) => ({ ...e, from: kept.get(e.from), to: kept.get(e.to) }));
+  return { nodes: own, edges: moved(edges), steps: moved(steps) };
 }
 // The direction of the data is that of the strongest relation; of several sockets the best known one.
 function joinEdges(edge, kind, critical, [way, bytes, back, inCalls], n) {
@@ -328,6 +339,12 @@ function listenGraph() {
     files.setAttribute("aria-pressed", G.files);
     drawGraph();
   }, G.files);
+  const minor = button("small steps", "show managers, shells and steps below 1 % as well", () => {
+    G.minor = !G.minor;
+    minor.setAttribute("aria-pressed", G.minor);
+    drawGraph();
+  }, false);
+  minor.hidden = !graph.nodes.some((node) => node.rule !== null && !node.is_critical && minorRules()[node.rule]);
   const rate = button("width: rate", "the width of lines by bytes per second in calls, or by bytes", () => {
     G.byRate = !G.byRate;
     rate.setAttribute("aria-pressed", G.byRate);
@@ -335,7 +352,7 @@ function listenGraph() {
   }, false);
   const turn = button("turn", "from top to bottom, or from left to right", () => { G.down = !G.isDown; drawGraph(); });
   $("graph-tools").append(button("+", "larger", () => zoomGraph(1.3, ...middle())), button("−", "smaller", () => zoomGraph(1 / 1.3, ...middle())),
-    button("fit", "the whole graph", fitGraph), turn, files, rate, button("close groups", "close every opened group", () => { G.open.clear(); drawGraph(); }));
+    button("fit", "the whole graph", fitGraph), turn, files, minor, rate, button("close groups", "close every opened group", () => { G.open.clear(); drawGraph(); }));
   host.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     G.drag = { x: event.clientX, y: event.clientY };

@@ -2,10 +2,11 @@
 
 function drawHead() {
   const head = block("head"), f = head.facts;
-  $("headline").textContent = head.headline;
+  const { action } = block("bottlenecks").verdict;
+  $("headline").textContent = action || head.headline;
   const when = head.started_unix_ns ? new Date(head.started_unix_ns / 1e6).toISOString().slice(0, 19).replace("T", " ") + " UTC" : null;
   const machine = head.hosts.map((h) => [h.name, h.cpus && h.cpus + " CPUs", h.memory_bytes && bytes(h.memory_bytes)].filter(Boolean).join(", "));
-  $("where").textContent = [when, machine.slice(0, 3).join("; ") + (machine.length > 3 ? `; +${machine.length - 3} more` : ""),
+  $("where").textContent = [action && head.headline, when, machine.slice(0, 3).join("; ") + (machine.length > 3 ? `; +${machine.length - 3} more` : ""),
     head.cwd && "in " + head.cwd, "trace " + head.trace].filter(Boolean).join(" · ");
   for (const [name, text, kind] of verdict()) {
     $("lines").append(el("li", { class: kind }, el("b", {}, name), el("span", {}, text)));
@@ -41,7 +42,8 @@ function verdict() {
       named.join(" · ") + (more ? ` · +${count(more)} more` : ""), "warn"]);
   }
   const limits = block("bottlenecks"), why = limits.verdict.why || (limits.bars.length ? limits.answer : null);
-  if (why) lines.push([`why ${duration(f.duration_ns)}`, why]);
+  // A finding says it below.
+  if (why && !limits.verdict.findings.some((one) => one.title === why)) lines.push([`why ${duration(f.duration_ns)}`, why]);
   if (limits.verdict.bottleneck) lines.push(["bottleneck", limits.verdict.bottleneck]);
   lines.push(...pathLine());
   if (limits.verdict.hot) lines.push(["on CPU", limits.verdict.hot]);
@@ -74,7 +76,7 @@ function pathLine() {
   const gain = best ? path.length_ns - best.halved_ns : 0;
   if (gain > path.length_ns / 50) {
     lines.push(["would help", `${ruleName(best.rule)} in half its time: ${duration(gain)} (${percent(gain / path.length_ns)}) less` +
-      (path.by_data_alone_ns < path.length_ns * 0.95 ? ` · if only data forced an order, ${duration(path.by_data_alone_ns)} with unlimited CPUs` : "")]);
+      (path.by_data_alone_ns < path.length_ns * 0.95 ? ` · lower bound ${duration(path.by_data_alone_ns)} (unlimited cores, data dependencies only)` : "")]);
   }
   return lines;
 }
@@ -93,7 +95,7 @@ function tiles() {
     f.file_calls ? [bytes(f.data.read_bytes), `read in ${count(f.data.reads)} calls`] : null,
     f.file_calls ? [bytes(f.data.write_bytes), `written in ${count(f.data.writes)} calls`] : null,
     f.file_calls ? [count(f.data.files_read), `files read, ${count(f.data.files_written)} written`] : null,
-    [lost.length ? count(lost.length) : "nothing", lost.length ? "kinds of loss, see Coverage" : "lost", lost.length ? (worst ? "bad" : "warn") : null],
+    [lost.length ? count(lost.length) : "complete", lost.length ? "kinds of loss, see Coverage" : "nothing is known to be lost", lost.length ? (worst ? "bad" : "warn") : null],
   ].filter(Boolean);
 }
 

@@ -62,7 +62,8 @@ const isChosenRule = (rule) => !!filter.what && filter.what.kind === "rule" && f
 
 function ruleTable() {
   const r = block("rules"), rows = places(r.name.length), total = sum(r.cpu_ns) || 1;
-  const of = (column) => (row) => r[column][row];
+  const of = (column) => (row) => r[column][row], life = (at) => (row) => r.job_life_ns[row] && r.job_life_ns[row][at];
+  const longest = Math.max(1, ...r.job_life_ns.map((box) => (box ? box[4] : 0)));
   makeTable({
     host: tableOf("rules"), one: "step", more: "steps", rows: () => rows, isShown: isRuleShown, sort: [4, true],
     choose: (rule) => ({ kind: "rule", rule }), isChosen: isChosenRule,
@@ -77,8 +78,21 @@ function ruleTable() {
       number("other waits", of("wait_ns"), dash(duration), "blocked on anything else, all threads"),
       number("read", of("read_bytes"), dash(bytes), "from files, pipes and sockets"), number("written", of("write_bytes"), dash(bytes)),
       number("peak memory", of("max_rss_bytes"), dash(bytes), "of one process"),
+      number("jobs", of("jobs"), dash(count), "processes without the shells and managers that only started them"),
+      number("median", (row) => life(2)(row) || 0, dash(duration), "life of a job"), number("longest", (row) => life(4)(row) || 0, dash(duration), "life of a job"),
+      { title: "spread", key: life(4), text: () => "", cell: (row) => boxPlot(r.job_life_ns[row], longest), hint: "life of the jobs: least, quartiles, longest" },
     ],
   });
+}
+
+// A box plot on the axis from 0 to the longest of all.
+function boxPlot(box, longest) {
+  if (!box || box[0] === box[4]) return "";
+  const W = 90, x = (ns) => (2 + ((W - 4) * ns) / longest).toFixed(1), width = (from, to) => Math.max(1, (to - from) * ((W - 4) / longest)).toFixed(1);
+  const [least, low, middle, high, most] = box, line = (a, b, y, z) => svg("line", { x1: x(a), x2: x(b), y1: y, y2: z, stroke: "currentColor" });
+  return svg("svg", { width: W, height: 14, role: "img", "aria-label": `from ${duration(least)} to ${duration(most)}, median ${duration(middle)}` },
+    line(least, most, 7, 7), svg("rect", { x: x(low), y: 2, width: width(low, high), height: 10, fill: "var(--accent)", "fill-opacity": 0.5, stroke: "currentColor" }),
+    line(middle, middle, 2, 12));
 }
 
 function pathTable() {

@@ -54,10 +54,12 @@ function buildRows() {
     rows.push({ rules: [rule], list, life, first: bars.start_ns[list[0]] });
   });
   const out = block("processes").left_out;
-  rows.sort((a, b) => b.life - a.life);
-  T.folded = Math.max(0, rows.length - T.most);
-  if (!T.all && rows.length > T.most + 1) {
-    const rest = rows.splice(T.most);
+  const isMinor = (row) => minorRules()[row.rules[0]];
+  rows.sort((a, b) => isMinor(a) - isMinor(b) || b.life - a.life);
+  const most = Math.min(T.most, rows.filter((row) => !isMinor(row)).length || T.most);
+  T.folded = Math.max(0, rows.length - most);
+  if (!T.all && rows.length > most + 1) {
+    const rest = rows.splice(most);
     const list = rest.flatMap((row) => row.list).sort(byStart);
     rows.sort((a, b) => a.first - b.first);
     rows.push({ rules: rest.map((row) => row.rules[0]), list, first: Infinity });

@@ -51,7 +51,7 @@ pub fn unread(workflow: &Workflow) -> Sheet {
     if !files.is_empty() {
         sheet
             .notes
-            .push("final results are among them: what nobody read within the run".into());
+            .push("final results are among them: what no process of the run read".into());
     }
     sheet
 }

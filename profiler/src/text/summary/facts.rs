@@ -6,6 +6,7 @@ use flowtrace_schema::RunRow;
 use serde::Serialize;
 
 use crate::analysis::data::{FileUse, Unread, file_uses, hottest, never_read, totals};
+use crate::analysis::habits::{HabitOf, habits};
 use crate::analysis::time::{RuleTime, by_rule, failures, has_failed};
 use crate::graph::endings::Endings;
 use crate::model::{FileIndex, Workflow};
@@ -62,6 +63,8 @@ pub struct Facts {
     pub never_read_files: i64,
     /// These files by directory and ending, the most bytes first.
     pub never_read: Vec<FileKind>,
+    /// Ways of using files that cost more than they need to.
+    pub habits: Vec<HabitOf>,
     /// Files by bytes moved.
     pub hottest_by_bytes: Vec<HotFile>,
     /// Files by calls of any kind.
@@ -285,6 +288,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
             .fold(0, |sum: i64, used| sum.saturating_add(used.bytes)),
         never_read_files: unread.len() as i64,
         never_read: kinds(workflow, &unread),
+        habits: habits(workflow),
         hottest_by_bytes: hot(workflow, &hottest(&uses, HOTTEST, FileUse::moved)),
         hottest_by_calls: hot(workflow, &hottest(&uses, HOTTEST, |used| used.calls)),
         network: network(workflow),

@@ -12,7 +12,10 @@ use crate::model::Workflow;
 const NAMED: usize = 4;
 
 pub(super) fn why(out: &mut Layout, workflow: &Workflow, verdict: &Verdict) {
-    let lines = verdict.why.iter().chain(&verdict.bottleneck);
+    // A finding says it below.
+    let is_finding = |line: &&String| verdict.findings.iter().any(|one| one.title == **line);
+    let why = verdict.why.iter().filter(|line| !is_finding(line));
+    let lines = why.chain(&verdict.bottleneck);
     let mut items: Vec<String> = lines.cloned().collect();
     items.extend(verdict.critical_path.clone());
     items.extend(verdict.hot.clone());
@@ -20,7 +23,8 @@ pub(super) fn why(out: &mut Layout, workflow: &Workflow, verdict: &Verdict) {
     out.line(&format!("why {length}"), &items);
 }
 
-/// One line for each finding: its gain, its statement, its confidence, and the place of the details.
+/// One line for each finding: its gain, its statement, its confidence, and the place of the details. `trace`
+/// is the argument of a command.
 pub(super) fn findings(out: &mut Layout, workflow: &Workflow, verdict: &Verdict, trace: &str) {
     let length = workflow.duration_ns().max(1) as f64;
     for (at, finding) in verdict.findings.iter().enumerate() {
@@ -33,7 +37,7 @@ pub(super) fn findings(out: &mut Layout, workflow: &Workflow, verdict: &Verdict,
             format!("{saving}: {}", finding.title),
             finding.evidence.clone(),
             format!("confidence {}", finding.confidence),
-            format!("flowtrace {} {trace}", finding.command),
+            format!("flowtrace {}{trace}", finding.command),
         ];
         out.warning(&format!("finding {}", at + 1), &items);
     }

@@ -36,7 +36,7 @@ const MESSAGES: usize = 8;
 pub struct CollectOptions {
     /// The trace to write.
     pub output: PathBuf,
-    /// True if an older trace may be replaced.
+    /// True if an older trace there is removed; otherwise it is kept beside the new one.
     pub replace: bool,
     /// Address for datagrams and for connections.
     pub listen: SocketAddr,

@@ -22,7 +22,7 @@ pub struct RunOptions {
     pub mount: bool,
     /// The trace to write.
     pub output: PathBuf,
-    /// True if an older trace there may be replaced.
+    /// True if an older trace there is removed; otherwise it is kept beside the new one.
     pub replace: bool,
     /// Rank and job under which a launcher started this recording.
     pub launch: Option<LaunchRecord>,

@@ -102,9 +102,9 @@ impl Run<'_> {
         self.go(&mut started.mounts, start, &mut started.inherited, calls)
             .map_err(Error::system("start the command"))?;
         let older = started.recording.older();
-        if older.is_kept() {
-            // Without a thread for that it is removed at the end.
-            let _ = started.mounts.child.when_it_runs(move || older.remove());
+        if older.is_pending() {
+            // Without a thread for that it is settled at the end.
+            let _ = started.mounts.child.when_it_runs(move || older.settle());
         }
         started.inherited.count(&started.recording.recorder);
         signals::pass_on(started.job.root, Some(living), Arc::clone(&self.forwarder))
