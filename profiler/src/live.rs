@@ -22,7 +22,8 @@ pub use limit::Limiting;
 use machine::Machine;
 use managers::Managers;
 pub use picture::{
-    Failures, Files, Head, Machines, ManagerRow, Picture, Running, State, StepGraph, StepRows,
+    Failures, Files, Head, Machines, ManagerRow, Picture, Running, RunningRow, State, StepGraph,
+    StepRows,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -100,7 +101,7 @@ impl Follower {
             steps: Steps::default(),
             traffic: Traffic::default(),
             machine: Machine::default(),
-            managers: Managers::of(&trace),
+            managers: Managers::default(),
             channels: Channels::default(),
             read: Positions {
                 sample,

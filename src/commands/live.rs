@@ -13,7 +13,10 @@ use flowtrace_profiler::live::Follower;
 use crate::failure::Failure;
 
 mod board;
+pub(super) mod companion;
+mod screen;
 mod server;
+mod status;
 
 use board::Board;
 use server::Server;
@@ -60,6 +63,9 @@ pub(crate) struct Args {
     /// Wait for the trace, and end when the run has ended and its pages have the report (of run --live)
     #[arg(long, hide = true)]
     companion: bool,
+    /// Wait for the trace, and keep a line at the bottom of the terminal (of run --progress)
+    #[arg(long, hide = true)]
+    status: bool,
 }
 
 /// Time for which a companion waits for its trace.
@@ -68,9 +74,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
-    let follower = match args.companion {
-        true => wait_for(&args.trace)?,
-        false => Follower::open(&args.trace)?,
+    if args.companion || args.status {
+        companion::leave_session()?;
+    }
+    if args.status {
+        status::show(&args.trace)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.text {
+        let follower = Follower::open(&args.trace)?;
+        screen::show(follower)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let opened = match args.companion {
+        true => None,
+        false => Some(Follower::open(&args.trace)?),
     };
     let board = Arc::new(Board::default());
     let server = Server::bind((args.listen, args.port), Arc::clone(&board)).map_err(|error| {
@@ -83,22 +101,40 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         .name("live-follow".into())
         .spawn({
             let board = Arc::clone(&board);
-            move || board::follow(follower, &trace, &board)
+            move || {
+                let follower = match opened {
+                    Some(follower) => follower,
+                    None => wait_for(&trace)?,
+                };
+                board::follow(follower, &trace, &board)
+            }
         })
         .map_err(|error| Failure::usage(format!("cannot start a thread: {error}")))?;
-    if !args.companion {
-        server.serve();
+    let serve = move || server.serve();
+    if args.companion {
+        thread::spawn(serve);
+        follow.join().unwrap_or(Ok(()))?;
+        let ended = Instant::now();
+        while board.viewers() > 0 && ended.elapsed() < 3 * FAREWELL
+            || ended.elapsed() < FAREWELL && !board.was_read()
+        {
+            thread::sleep(Duration::from_millis(100));
+        }
+        // A browser that is being sent the report gets it.
+        thread::sleep(Duration::from_secs(1));
         return Ok(ExitCode::SUCCESS);
     }
-    thread::spawn(move || server.serve());
-    follow.join().unwrap_or(Ok(()))?;
-    let ended = Instant::now();
-    while board.viewers() > 0 && ended.elapsed() < 3 * FAREWELL
-        || ended.elapsed() < FAREWELL && !board.was_read()
-    {
-        thread::sleep(Duration::from_millis(100));
+    thread::spawn(serve);
+    match follow.join() {
+        Ok(followed) => followed?,
+        Err(_) => return Err(Failure::new(1, "the trace cannot be followed any more")),
     }
-    Ok(ExitCode::SUCCESS)
+    message!(
+        "flowtrace: the recording has ended, the page shows its report; Ctrl-C ends the server"
+    );
+    loop {
+        thread::park();
+    }
 }
 
 /// The trace of a run that begins.
@@ -106,8 +142,7 @@ fn wait_for(trace: &Path) -> Result<Follower, Failure> {
     let begin = Instant::now();
     loop {
         // An older trace may still be there: the new one is being recorded.
-        let opened = Follower::open(trace);
-        match opened {
+        match Follower::open(trace) {
             Ok(follower) if follower.is_being_recorded() => return Ok(follower),
             _ if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(20)),
             Ok(_) => {
@@ -126,7 +161,7 @@ fn announce(address: &str, args: &Args) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     writeln!(out, "{address}")?;
     out.flush()?;
-    if !args.companion && !args.listen.is_loopback() {
+    if !args.listen.is_loopback() {
         message!(
             "flowtrace: whoever reaches this machine and knows the token sees the run; nothing is encrypted"
         );
@@ -134,14 +169,15 @@ fn announce(address: &str, args: &Args) -> Result<(), Failure> {
     let is_desktop = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-    if is_desktop && !args.no_open && out.is_terminal() {
+    // The output of a companion is a pipe: the run that started it looks at its own.
+    if is_desktop && !args.no_open && (args.companion || out.is_terminal()) {
         open(address);
     }
     Ok(())
 }
 
 /// Opens an address in the browser of the desktop, if there is one.
-pub(super) fn open(address: &str) {
+fn open(address: &str) {
     let started = Command::new("xdg-open")
         .arg(address)
         .stdin(Stdio::null())

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::bottlenecks::chart::subject_name;
 use crate::analysis::bottlenecks::{Bottleneck, Bottlenecks, Options, Subject, analyse, by_rule};
+use crate::intervals::union;
 use crate::load::load;
 use crate::{graph, timeline};
 
@@ -93,15 +94,25 @@ pub(super) fn limiting(
         limiting.share = now(found) as f64 / NOW_NS.min(result.span.1 - from_ns).max(1) as f64;
         (limiting.steps, limiting.edges) = places(&result, &found.subject, &number);
     }
-    let bar = |found: &Bottleneck| Bar {
-        name: plain(&subject_name(&result, &found.subject)),
-        step: match places(&result, &found.subject, &number).0[..] {
-            [one] => Some(one),
-            _ => None,
-        },
-        intervals: found.intervals.clone(),
-    };
-    limiting.bars = result.found.iter().take(MOST).map(bar).collect();
+    for found in &result.found {
+        let name = plain(&subject_name(&result, &found.subject));
+        let known = limiting.bars.iter_mut().find(|bar| bar.name == name);
+        // The same step limits the run as a whole, and by single processes.
+        if let Some(bar) = known {
+            bar.intervals.extend(&found.intervals);
+            bar.intervals = union(std::mem::take(&mut bar.intervals));
+        } else if limiting.bars.len() < MOST {
+            let step = match places(&result, &found.subject, &number).0[..] {
+                [one] => Some(one),
+                _ => None,
+            };
+            limiting.bars.push(Bar {
+                name,
+                step,
+                intervals: found.intervals.clone(),
+            });
+        }
+    }
     Ok(limiting)
 }
 

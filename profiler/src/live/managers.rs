@@ -26,6 +26,7 @@ const FEWEST: usize = 5;
 pub(super) struct Managers {
     /// Wall clock at time 0; `None`: the trace is of another machine, whose files are not here.
     epoch: Option<SystemTime>,
+    is_read: bool,
     logs: HashMap<i64, Log>,
     /// Times at which steps were seen to be done, by manager.
     done: HashMap<i64, Vec<(i64, i64)>>,
@@ -43,7 +44,8 @@ struct Log {
 }
 
 impl Managers {
-    pub(super) fn of(trace: &Trace) -> Managers {
+    /// Reads the machine and the begin of the run, once they are there.
+    fn read_begin(&mut self, trace: &Trace) {
         let machines = trace.machines().unwrap_or_default();
         let own = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let boots: Vec<_> = machines
@@ -52,18 +54,25 @@ impl Managers {
             .collect();
         let is_here = boots == [Some(own.trim())];
         let runs = trace.runs().unwrap_or_default();
+        self.is_read = !runs.is_empty();
         let epoch = runs.first().and_then(|run| run.started_unix_ns);
         let epoch = epoch
             .and_then(|ns| u64::try_from(ns).ok())
             .filter(|_| is_here);
-        Managers {
-            epoch: epoch.map(|ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)),
-            ..Managers::default()
-        }
+        self.epoch = epoch.map(|ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns));
     }
 
     /// The living managers, the first ones that were started.
-    pub(super) fn rows(&mut self, images: &Images, steps: &Steps, now_ns: i64) -> Vec<ManagerRow> {
+    pub(super) fn rows(
+        &mut self,
+        trace: &Trace,
+        images: &Images,
+        steps: &Steps,
+        now_ns: i64,
+    ) -> Vec<ManagerRow> {
+        if !self.is_read {
+            self.read_begin(trace);
+        }
         let mut rows = Vec::new();
         let living = images.living();
         let mut seen: HashSet<&str> = HashSet::new();

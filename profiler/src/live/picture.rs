@@ -15,7 +15,7 @@ use crate::signals::signal_name;
 /// Most rows of each list; the others are counted.
 const MOST_RUNNING: usize = 100;
 const MOST_STEPS: usize = 60;
-const MOST_FILES: usize = 30;
+const MOST_FILES: usize = 15;
 const MOST_FAILURES: usize = 50;
 const MOST_NODES: usize = 120;
 /// Longest command, in characters.
@@ -351,7 +351,7 @@ impl Follower {
             failures: self.failure_rows(),
             managers: self
                 .managers
-                .rows(&self.images, &self.steps, self.latest_ns),
+                .rows(&self.trace, &self.images, &self.steps, self.latest_ns),
             graph: self.step_graph(limiting),
             head,
         })
@@ -466,6 +466,10 @@ impl Follower {
                     .and_then(|inode| self.channels.of_inode.get(&inode));
                 let channel = thread.channel_id.or(inode.copied());
                 let is_write = thread.side.as_deref() == Some("write");
+                if channel.is_some_and(|channel| self.has_both_sides(image, channel)) {
+                    let what = "waits at a pipe of its own, for a free place or for itself";
+                    return Ok((what.into(), self.children(image)));
+                }
                 let kind = channel.and_then(|channel| self.channels.kinds.get(&channel));
                 let kind = kind.map_or("a pipe or socket", |kind| kind);
                 let what = match is_write {
@@ -497,6 +501,13 @@ impl Follower {
                 (format!("{reason}: {}", in_call()), Vec::new())
             }
         })
+    }
+
+    /// True if an image has both sides of a pipe open, as make those of its jobserver.
+    fn has_both_sides(&self, own: &Image, channel: i64) -> bool {
+        let holders = self.channels.holders.get(&channel);
+        let has = |side| holders.is_some_and(|all| all.contains(&(own.upid, side)));
+        has(Direction::Read) && has(Direction::Write)
     }
 
     /// The living processes at the other side of a channel, without shells that only have it open.

@@ -103,7 +103,7 @@ function drawLimit() {
       bar.intervals.map(([from, to]) => svg("rect", { x: (((from - limit.from_ns) / span) * 1000).toFixed(1), y: 0, height: 12,
         width: Math.max(1, ((to - from) / span) * 1000).toFixed(1), style: `fill: ${bar.step === null ? "var(--bad)" : ruleColours(bar.step).strong}` }))))));
 }
-const resourceName = (name) => ({ cpu: "CPU", storage: "storage", network: "network" }[name] || name.replace(/_/g, " "));
+const resourceName = (name) => (name === "processors" ? "CPU" : name.replace(/_/g, " "));
 
 function drawManagers() {
   const rows = block("managers");
