@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     agent, bottlenecks, calibrate, capture, check, collect, compare, completions, critical_path,
-    dag, doctor, export, generate, ideal, import, man, merge, mount, network, query, replay,
+    dag, doctor, export, generate, ideal, import, live, man, merge, mount, network, query, replay,
     report, resources, run, stats, summary, tree, unmount, waits,
 };
 
@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Ideal(ideal::Args),
     Calibrate(calibrate::Args),
     Report(report::Args),
+    Live(live::Args),
     CriticalPath(critical_path::Args),
     Stats(stats::Args),
     Network(Box<network::Args>),

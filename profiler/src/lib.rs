@@ -22,6 +22,7 @@ pub mod generate;
 pub mod graph;
 mod intervals;
 pub mod jobs;
+pub mod live;
 pub mod load;
 pub mod managers;
 pub mod model;

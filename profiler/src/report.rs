@@ -24,6 +24,8 @@ mod waits;
 
 use std::io::{self, Write};
 
+pub use page::live_html;
+
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 

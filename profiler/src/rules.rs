@@ -24,7 +24,6 @@ use interpreter::Interpreter;
 pub use labels::labels;
 use program::{base, sensible};
 use seen::Seen;
-#[cfg(test)]
 pub(crate) use subcommands::Unseen;
 use subcommands::{Call, Files, subcommands};
 

@@ -57,6 +57,8 @@ pub use text::{Text, quote_argv};
 pub use trace::ClockCorrection;
 // One pass over all calls.
 pub use trace::{AccessRow, CallRow, Kind};
+// A trace that grows.
+pub use trace::{BeganRow, DataRow, EndRow, EndedRow, GrowingSampleRow, Grown, MeasuredRow, Part};
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,

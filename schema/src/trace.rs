@@ -12,8 +12,10 @@ use crate::{Error, Fidelity, Op, Result, doc, store};
 mod accesses;
 mod actions;
 mod derived;
+mod growth;
 mod kinds;
 mod network;
+mod part;
 mod report;
 mod rows;
 mod sockets;
@@ -22,16 +24,19 @@ mod timeline;
 
 pub use accesses::AccessRow;
 pub use derived::ClockCorrection;
+pub use growth::Grown;
 pub use kinds::Kind;
 pub use network::{FlowEnds, PacketRow};
+pub use part::Part;
 pub use rows::{
-    ActionRow, ActivityRow, AppearedRow, CaptureRow, ChannelEndRow, ChannelRow, CostRow,
-    CounterRow, DescriptorRow, FifoEndRow, FileRow, FlowBetween, FlowCaptureRow, FlowMeasure,
-    FlowOwnerRow, FlowRow, FrameRow, HereDocumentRow, HostRow, HostSampleRow, LastSampleRow,
-    LockCallRow, LossRow, NameRow, NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow,
-    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow,
-    SocketTrafficRow, SocketWaitsRow, StackRow, StackSampleRow, StackWaitRow, StopRow, StorageRow,
-    TimesRow, TracedDirectoryRow, VariableRow,
+    ActionRow, ActivityRow, AppearedRow, BeganRow, CaptureRow, ChannelEndRow, ChannelRow, CostRow,
+    CounterRow, DataRow, DescriptorRow, EndRow, EndedRow, FifoEndRow, FileRow, FlowBetween,
+    FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, FrameRow, GrowingSampleRow,
+    HereDocumentRow, HostRow, HostSampleRow, LastSampleRow, LockCallRow, LossRow, MeasuredRow,
+    NameRow, NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow, ProgramRow, RawNameRow,
+    ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow, SocketTrafficRow,
+    SocketWaitsRow, StackRow, StackSampleRow, StackWaitRow, StopRow, StorageRow, TimesRow,
+    TracedDirectoryRow, VariableRow,
 };
 use rows::{FromRow, Texts, amounts};
 pub use timeline::Sequence;

@@ -15,6 +15,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod ideal;
 pub(crate) mod import;
+pub(crate) mod live;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod mount;
@@ -61,6 +62,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Ideal(args) => ideal::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Live(args) => live::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Network(args) => network::run(*args),

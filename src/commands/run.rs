@@ -11,6 +11,7 @@ use flowtrace_tracer::session::{
 
 use flowtrace_tracer::stacks::StackOptions;
 
+use super::live;
 use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, OWN_FAILURE, Outcome};
 use crate::{capturing, conclude, launcher, output, seeing};
@@ -137,6 +138,13 @@ pub(crate) struct Args {
     /// those until the last of them has ended.
     #[arg(long)]
     detach: bool,
+    /// Serve a page that shows the run while it goes on, as flowtrace live does; its address is printed
+    #[arg(long)]
+    live: bool,
+    /// Keep a line at the bottom of the terminal: time, processes, the step that limits the run now, bytes,
+    /// losses
+    #[arg(long)]
+    progress: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -315,6 +323,13 @@ pub(crate) fn run(args: Args) -> Outcome {
             Side::Behind(front) => Some(front),
         },
     };
+    if args.live {
+        live::companion::page(&options.output);
+    }
+    let progress = match args.progress && !args.quiet {
+        true => live::companion::progress(&options.output),
+        false => None,
+    };
     let mut notify = |notice: Notice| {
         if !args.quiet {
             message!("flowtrace: {}", describe(&notice));
@@ -330,6 +345,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
         Failure::from(error)
     })?;
+    drop(progress);
     conclude(&options, &report, args.quiet, args.no_summary);
     if let (Some(background), Some(front)) = (report.background, front) {
         if let Err(error) = front.leave(report.end) {

@@ -106,9 +106,14 @@ class Browser:
 
     def open(self, path):
         """Opens a file from disk and waits until its script has run."""
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
+        self.visit("file://" + os.path.abspath(path))
+
+    def visit(self, address):
+        """Opens an address and waits until its script has run."""
+        self.call("Page.navigate", url=address)
         deadline = time.monotonic() + PATIENCE
-        while self.value("location.protocol === 'file:' && document.readyState") != "complete":
+        protocol = address.split("//")[0]
+        while self.value(f"location.protocol === '{protocol}' && document.readyState") != "complete":
             if time.monotonic() > deadline:
                 raise TimeoutError("the page does not load")
             time.sleep(0.05)
@@ -144,8 +149,9 @@ class Browser:
         with open(path, "wb") as file:
             file.write(base64.b64decode(data["data"]))
 
-    def problems(self):
-        """Errors on the console, and everything that was fetched but for the page itself."""
+    def problems(self, origin="file://"):
+        """Errors on the console, and everything that was fetched but for the page itself: of a page that a server
+        sends, everything from elsewhere than its origin."""
         self.call("Runtime.evaluate", expression="1")
         found = []
         for event in self.events:
@@ -158,7 +164,7 @@ class Browser:
                 found.append("log: " + parameters["entry"]["text"])
             elif event["method"] == "Network.requestWillBeSent":
                 url = parameters["request"]["url"]
-                is_page = url.startswith("file://") and parameters["type"] == "Document"
+                is_page = url.startswith(origin) and (origin != "file://" or parameters["type"] == "Document")
                 # What a data: URL has, the page has.
                 if not is_page and not url.startswith("data:"):
                     found.append("fetched: " + url[:200])

@@ -117,6 +117,11 @@ impl Running {
         self.stdout.text()
     }
 
+    /// The standard error so far.
+    pub(crate) fn stderr_so_far(&self) -> String {
+        self.stderr.text()
+    }
+
     /// Waits until the process has printed `text`.
     #[track_caller]
     pub(crate) fn wait_for_output(&self, text: &str) {

@@ -13,16 +13,22 @@ use super::Report;
 /// The page; names in double braces are replaced.
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
+/// The page of a run that goes on, with its own style and script.
+const LIVE_HTML: &str = include_str!("page/live.html");
+const LIVE_STYLE: &str = include_str!("page/live.css");
+const LIVE_SCRIPT: &str = include_str!("page/live.js");
+/// Number of the first scripts of a report that the page of a run that goes on has, too.
+const SHARED: usize = 5;
 /// Scripts in the order in which they need each other.
 const SCRIPTS: [&str; 15] = [
     include_str!("page/base.js"),
     include_str!("page/data.js"),
     include_str!("page/filter.js"),
+    include_str!("page/layers.js"),
+    include_str!("page/graph.js"),
     include_str!("page/head.js"),
     include_str!("page/timeline.js"),
     include_str!("page/strips.js"),
-    include_str!("page/layers.js"),
-    include_str!("page/graph.js"),
     include_str!("page/tables.js"),
     include_str!("page/tree.js"),
     include_str!("page/charts.js"),
@@ -38,29 +44,57 @@ impl Report {
     /// # Errors
     /// When `out` fails.
     pub fn write_html(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut rest = HTML;
-        while let Some((before, after)) = rest.split_once("{{") {
-            out.write_all(before.as_bytes())?;
-            let Some((name, after)) = after.split_once("}}") else {
-                break;
-            };
-            match name {
-                "title" => out.write_all(
-                    escaped(&plain(&self.head.title(self.bottlenecks.action()))).as_bytes(),
-                )?,
-                "style" => out.write_all(STYLE.as_bytes())?,
-                "data" => write_data(self, out)?,
-                "script" => {
-                    for script in SCRIPTS {
-                        out.write_all(script.as_bytes())?;
-                    }
-                }
-                _ => {}
-            }
-            rest = after;
-        }
-        out.write_all(rest.as_bytes())
+        fill(HTML, out, |name, out| match name {
+            "title" => out
+                .write_all(escaped(&plain(&self.head.title(self.bottlenecks.action()))).as_bytes()),
+            "style" => out.write_all(STYLE.as_bytes()),
+            "data" => write_data(self, out),
+            "script" => write_all(out, &SCRIPTS),
+            _ => Ok(()),
+        })
     }
+}
+
+/// The page of a run that goes on; it asks the server that it came from for the data. `nonce` allows its
+/// script.
+pub fn live_html(title: &str, nonce: &str) -> String {
+    let mut page = Vec::new();
+    // Writing into memory does not fail.
+    let _ = fill(LIVE_HTML, &mut page, |name, out| match name {
+        "title" => out.write_all(escaped(&plain(title)).as_bytes()),
+        "nonce" => out.write_all(escaped(nonce).as_bytes()),
+        "style" => write_all(out, &[STYLE, LIVE_STYLE]),
+        "script" => {
+            write_all(out, &SCRIPTS[..SHARED])?;
+            out.write_all(LIVE_SCRIPT.as_bytes())
+        }
+        _ => Ok(()),
+    });
+    String::from_utf8_lossy(&page).into_owned()
+}
+
+fn write_all(out: &mut impl Write, parts: &[&str]) -> io::Result<()> {
+    parts
+        .iter()
+        .try_for_each(|part| out.write_all(part.as_bytes()))
+}
+
+/// Writes a page, with `part` for the names in double braces.
+fn fill<W: Write>(
+    page: &str,
+    out: &mut W,
+    mut part: impl FnMut(&str, &mut W) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once("{{") {
+        out.write_all(before.as_bytes())?;
+        let Some((name, after)) = after.split_once("}}") else {
+            break;
+        };
+        part(name, out)?;
+        rest = after;
+    }
+    out.write_all(rest.as_bytes())
 }
 
 fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {

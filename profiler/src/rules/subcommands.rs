@@ -105,11 +105,9 @@ fn is_word(argument: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// No file is known, so that every word may be the name of one.
-#[cfg(test)]
+/// No file is known, so that every word may be the name of one, and none is a subcommand.
 pub(crate) struct Unseen;
 
-#[cfg(test)]
 impl Files for Unseen {
     fn has(&mut self, _: &str) -> Option<bool> {
         None

@@ -39,6 +39,28 @@ impl Counters {
         counters
     }
 
+    /// Adds a row, later than those before.
+    pub fn push(&mut self, row: CounterRow) {
+        let times = self.sampled.entry(row.host_id).or_default();
+        if times.last().is_none_or(|&last| last < row.t_ns) {
+            times.push(row.t_ns);
+        }
+        let series = self.series.entry((row.host_id, row.counter)).or_default();
+        series.push((row.t_ns, row.value));
+    }
+
+    /// Drops what is only needed for times before this one, ns.
+    pub fn forget_before(&mut self, at: i64) {
+        for series in self.series.values_mut() {
+            let after = series.partition_point(|&(when, _)| when <= at);
+            series.drain(..after.saturating_sub(1));
+        }
+        for times in self.sampled.values_mut() {
+            let after = times.partition_point(|&when| when <= at);
+            times.drain(..after.saturating_sub(1));
+        }
+    }
+
     /// The machines that have counters.
     pub fn hosts(&self) -> Vec<i64> {
         self.sampled.keys().copied().collect()

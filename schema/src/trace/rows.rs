@@ -44,11 +44,13 @@ macro_rules! rows {
 }
 
 pub(super) mod amounts;
+mod growth;
 mod network;
 mod process;
 mod stacks;
 mod texts;
 
+pub use growth::{BeganRow, DataRow, EndRow, EndedRow, GrowingSampleRow, MeasuredRow};
 pub use network::{
     CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
     NetworkTotals, NodeRow,

@@ -1,6 +1,7 @@
 // The workflow graph: groups of processes and files, which open into their members.
 
-const G = { open: new Set(), files: null, minor: false, down: null, view: { x: 0, y: 0, k: 1 }, moved: false };
+const G = { open: new Set(), files: null, minor: false, down: null, view: { x: 0, y: 0, k: 1 }, moved: false,
+  model: null, of: () => graphModel(), tip: (event, node) => nodeTip(event, node), choose: (node) => chooseNode(node), toggle: (node) => toggleGroup(node.group) };
 const SHOWN = 24; // members of an opened group; the others are counted
 
 function groupMembers() {
@@ -163,7 +164,7 @@ function pathSteps(nodes, edges, ofGroup, ofNode) {
 }
 
 function drawGraph() {
-  const host = $("graph-view"), model = graphModel(), W = host.clientWidth;
+  const host = $("graph-view"), model = G.of(), W = host.clientWidth;
   const size = model.nodes.map((node) => ({
     w: Math.max(96, Math.max((node.label + node.times).length * 6.9, node.sub.length * 5.9) + 20), h: node.sub ? 36 : 24 }));
   const ends = model.edges.map((e) => [e.from, e.to]);
@@ -259,13 +260,13 @@ function nodeShape(node, at, size) {
   svg("rect", { width: size.w.toFixed(1), height: size.h, rx: node.isFile ? 2 : 10, style: node.rule === null || node.rest ? null : `fill: ${ruleColours(node.rule).pale}` }),
   svg("text", { x: size.w / 2, y: node.sub ? 15 : 16, "text-anchor": "middle" }, name(node)),
   node.sub ? svg("text", { x: size.w / 2, y: 29, "text-anchor": "middle", class: "sub" }, node.sub) : null);
-  shape.addEventListener("pointermove", (event) => !G.drag && nodeTip(event, node));
+  shape.addEventListener("pointermove", (event) => !G.drag && G.tip(event, node));
   shape.addEventListener("pointerleave", noTip);
-  shape.addEventListener("click", () => { if (!G.moved) chooseNode(node); });
-  shape.addEventListener("dblclick", (event) => { event.stopPropagation(); toggleGroup(node.group); });
+  shape.addEventListener("click", () => { if (!G.moved) G.choose(node); });
+  shape.addEventListener("dblclick", (event) => { event.stopPropagation(); G.toggle(node); });
   shape.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") chooseNode(node);
-    else if (event.key === " ") toggleGroup(node.group);
+    if (event.key === "Enter") G.choose(node);
+    else if (event.key === " ") G.toggle(node);
     else return;
     event.preventDefault();
   });
@@ -353,6 +354,10 @@ function listenGraph() {
   const turn = button("turn", "from top to bottom, or from left to right", () => { G.down = !G.isDown; drawGraph(); });
   $("graph-tools").append(button("+", "larger", () => zoomGraph(1.3, ...middle())), button("−", "smaller", () => zoomGraph(1 / 1.3, ...middle())),
     button("fit", "the whole graph", fitGraph), turn, files, minor, rate, button("close groups", "close every opened group", () => { G.open.clear(); drawGraph(); }));
+  moveByPointer(host);
+  drawGraph();
+}
+function moveByPointer(host) {
   host.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     G.drag = { x: event.clientX, y: event.clientY };
@@ -376,7 +381,6 @@ function listenGraph() {
     const box = host.getBoundingClientRect();
     zoomGraph(Math.exp(-event.deltaY * 0.003), event.clientX - box.left, event.clientY - box.top);
   }, { passive: false });
-  drawGraph();
 }
 function fitGraph() {
   const box = G.stage.getBBox(), host = $("graph-view");
