@@ -14,6 +14,7 @@ mod calibration;
 mod capturing;
 mod commands;
 mod conclude;
+mod coverage;
 mod default_trace;
 mod drawing;
 mod explained;

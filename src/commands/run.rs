@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_schema::ProcessLayer;
 use flowtrace_tracer::session::{
     self, End, Error, Following, Layer, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
 };
@@ -14,7 +13,7 @@ use flowtrace_tracer::stacks::StackOptions;
 use super::live;
 use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, OWN_FAILURE, Outcome};
-use crate::{capturing, conclude, launcher, output, seeing};
+use crate::{capturing, conclude, coverage, launcher, output, seeing};
 
 /// Trace a command: every process, every file call under the traced directories
 ///
@@ -395,20 +394,12 @@ fn end_as(end: End) -> ExitCode {
 
 fn describe(notice: &Notice) -> String {
     match notice {
-        Notice::OtherPath {
-            directory,
-            view,
-            reason,
-        } => format!(
-            "no private mount here ({reason}): the command runs in {} instead of {}; what it \
-             reaches by absolute path is not seen\n  hint: flowtrace doctor says what is missing",
+        Notice::OtherPath { directory, view } => format!(
+            "no private mount here: the command runs in {} instead of {}; what it reaches by absolute path is not seen",
             view.display(),
             directory.display()
         ),
-        Notice::NoFiles { reason } => format!(
-            "file calls cannot be seen here ({reason}), processes can\n  \
-             hint: flowtrace doctor says what is missing"
-        ),
+        Notice::Coverage(coverage) => coverage::described(coverage),
         Notice::SeenAlready { directory } => format!(
             "another flowtrace shows {} already (an outer run, or flowtrace mount): no second mount is made over it, and \
              of its files only opens are recorded",
@@ -423,11 +414,6 @@ fn describe(notice: &Notice) -> String {
              than some {} at once, all programs together, the command's calls fail\n  hint: ulimit -Sn limits the command alone; ulimit -Hn 1048576, or LimitNOFILE= of the service, is for both",
             limit / 8 * 7
         ),
-        Notice::NotTraced {
-            refused,
-            layer,
-            has_costs,
-        } => not_traced(refused.as_deref(), *layer, *has_costs),
         Notice::StillRunning { processes } => format!(
             "the command has ended; waiting for processes that it left behind: {}; Ctrl-C ends that",
             named(processes)
@@ -441,32 +427,6 @@ fn describe(notice: &Notice) -> String {
             named(processes)
         ),
     }
-}
-
-fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> String {
-    let why = match refused {
-        Some(reason) => format!("processes cannot be followed by ptrace ({reason}): "),
-        None => String::new(),
-    };
-    let how = match layer {
-        ProcessLayer::Ebpf | ProcessLayer::Tracepoints => {
-            "eBPF programs report every process; events that find no space are counted"
-        }
-        ProcessLayer::Connector => {
-            "processes are known from the kernel's announcements; dropped ones are counted"
-        }
-        _ => "processes are read from /proc every 50 ms or less often; short ones are missed",
-    };
-    let costs = if has_costs {
-        ""
-    } else {
-        "; their costs are those of the last reading"
-    };
-    let hint = match (layer, has_costs) {
-        (ProcessLayer::Ebpf | ProcessLayer::Tracepoints | ProcessLayer::Connector, true) => "",
-        _ => "\n  hint: flowtrace doctor says what is missing",
-    };
-    format!("{why}{how}{costs}{hint}")
 }
 
 fn named(processes: &[LeftBehind]) -> String {

@@ -17,6 +17,7 @@ mod directions;
 mod execs;
 mod exit_status;
 mod fallback;
+mod first_contact;
 mod generate;
 mod growing;
 mod habits;

@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork, geteuid, pause};
 
+use crate::remedies::{Missing, remedy};
 use crate::session::transport;
 use crate::{kernel, linux, mounting, proc, stacks};
 
@@ -99,23 +100,15 @@ fn call_stacks() -> Check {
 
 fn device() -> Check {
     const WHAT: &str = "file calls (FUSE)";
-    let (found, remedy) = match mounting::open_device() {
-        Ok(_) => return check(WHAT, Verdict::Works, "/dev/fuse can be opened", None),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => (
-            e,
-            "modprobe fuse; in a container: start it with --device /dev/fuse",
+    match mounting::open_device() {
+        Ok(_) => check(WHAT, Verdict::Works, "/dev/fuse can be opened", None),
+        Err(error) => check(
+            WHAT,
+            Verdict::Missing,
+            format!("/dev/fuse: {error}"),
+            Some(&remedy(&[Missing::Device])),
         ),
-        Err(e) => (
-            e,
-            "sudo chmod 666 /dev/fuse (the default where the package fuse3 is installed)",
-        ),
-    };
-    check(
-        WHAT,
-        Verdict::Missing,
-        format!("/dev/fuse: {found}"),
-        Some(remedy),
-    )
+    }
 }
 
 fn namespace() -> Check {
@@ -137,14 +130,11 @@ fn namespace() -> Check {
             None,
         );
     }
-    let remedy = "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, \
-                  user.max_user_namespaces=10000, kernel.apparmor_restrict_unprivileged_userns=0 \
-                  (whichever exist); in Docker: --security-opt seccomp=unconfined";
     check(
         WHAT,
         Verdict::Limited,
         "no mount namespace is allowed here",
-        Some(remedy),
+        Some(&remedy(&[Missing::Mounts])),
     )
 }
 
@@ -192,20 +182,12 @@ fn processes() -> Check {
     const WHAT: &str = "every process (ptrace)";
     match seize_a_child() {
         Ok(()) => check(WHAT, Verdict::Works, "a child can be followed", None),
-        Err(error) => {
-            let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
-            let remedy = match (
-                proc::tracer_of(std::process::id()),
-                scope.as_deref().map(str::trim),
-            ) {
-                (Some(_), _) => {
-                    "this process is traced itself: start flowtrace outside of that tracer"
-                }
-                (None, Ok("3")) => "sysctl kernel.yama.ptrace_scope=1 (3 forbids it until reboot)",
-                _ => "in a container: start it with --cap-add SYS_PTRACE",
-            };
-            check(WHAT, Verdict::Missing, error.to_string(), Some(remedy))
-        }
+        Err(error) => check(
+            WHAT,
+            Verdict::Missing,
+            error.to_string(),
+            Some(&remedy(&[Missing::Ptrace])),
+        ),
     }
 }
 
@@ -276,8 +258,8 @@ fn calls_by_ebpf() -> Check {
         Err(error) => check(
             WHAT,
             Verdict::Limited,
-            error.to_string(),
-            Some("root, Linux 6.9 with BTF; without it file calls go through FUSE, as exact"),
+            format!("{error}: file calls go through FUSE, as exact"),
+            Some(&remedy(&[Missing::Ebpf])),
         ),
     }
 }

@@ -31,6 +31,7 @@ pub mod mounting;
 pub mod net;
 mod priority;
 mod proc;
+mod remedies;
 mod rings;
 pub mod session;
 mod side_by_side;

@@ -46,9 +46,16 @@ pub(crate) fn as_usual() {
 }
 
 fn schedule(policy: libc::c_int, sched_priority: libc::c_int) {
-    let parameters = libc::sched_param { sched_priority };
-    // SAFETY: the kernel reads the parameters, which outlive the call; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    // musl has the function, but refuses every call of it. The kernel's `struct sched_param` is this one number.
+    // SAFETY: the kernel reads the number, which outlives the call; 0 is the calling thread.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            policy,
+            &raw const sched_priority,
+        )
+    };
 }
 
 fn nice() -> libc::c_int {

@@ -148,7 +148,7 @@ pub(super) fn system_call(tid: u32) -> Option<SystemCall> {
 
 /// `PTRACE_GET_SYSCALL_INFO` and words of 8 bytes of its answer, `struct ptrace_syscall_info`
 /// (include/uapi/linux/ptrace.h).
-const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
+const GET_SYSCALL_INFO: Request = 0x420e;
 const INFO_WORDS: usize = 12;
 
 fn decode_call(info: &[u64; INFO_WORDS]) -> Option<SystemCall> {
@@ -343,7 +343,13 @@ fn used(usage: &libc::rusage) -> Account {
     }
 }
 
-fn request(request: libc::c_uint, tid: u32, data: usize) -> io::Result<()> {
+/// Type of the first argument of ptrace(2), which differs between C libraries.
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+
+fn request(request: Request, tid: u32, data: usize) -> io::Result<()> {
     // SAFETY: the only requests made through here whose data is a pointer are GETEVENTMSG, to a
     // c_ulong, and GETSIGINFO, to a siginfo_t, both owned by the caller; all others take a number.
     let result = unsafe { libc::ptrace(request, tid as libc::pid_t, 0, data) };

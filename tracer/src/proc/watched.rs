@@ -150,11 +150,6 @@ impl Watched {
         self.layer
     }
 
-    /// True if the kernel reports the costs of each process.
-    pub(crate) fn has_costs(&self) -> bool {
-        self.has_costs
-    }
-
     /// From now on changes are kept for the observers of [`Watched::watch`].
     pub(crate) fn be_observed(&self) {
         self.state().table.be_observed();

@@ -40,6 +40,6 @@ pub use error::{Error, Result};
 pub use front::{Front, Side, fork_behind};
 pub use origin::small_stack;
 pub use recording::{HOST, RUN, Recording, this_host};
-pub use run::{Background, Following, Notice, RunOptions, RunReport, run};
+pub use run::{Background, Coverage, Following, Notice, RunOptions, RunReport, run};
 pub use seeing::{Layer, Seeing};
 pub use transport::Transport;

@@ -35,6 +35,8 @@ pub(super) struct Mounts {
     pub(super) mounted: Vec<ReadyMount>,
     /// Kind of namespace that has the mounts; `None` if they were mounted by fusermount3, or there are none.
     pub(super) namespace: Option<Namespace>,
+    /// Reason why no mount could be made over its directory.
+    pub(super) refused: Option<String>,
     elsewhere: Option<Elsewhere>,
     /// A descriptor that keeps the namespace with the mounts. Without it, the last process of the namespace
     /// unmounts them at its end, and waits while the answer to its last request is still on its way over
@@ -59,6 +61,7 @@ impl Mounts {
                 child,
                 mounted: Vec::new(),
                 namespace: None,
+                refused: None,
                 elsewhere: None,
                 namespace_fd: None,
             });
@@ -84,6 +87,7 @@ impl Mounts {
                     child,
                     mounted: mounted.collect(),
                     namespace: Some(made.namespace),
+                    refused: None,
                     elsewhere: None,
                     namespace_fd: made.namespace_fd,
                 });
@@ -96,30 +100,24 @@ impl Mounts {
         let mut elsewhere = Elsewhere::default();
         let mut mounted = Vec::new();
         for (index, directory) in directories.iter().enumerate() {
-            match elsewhere.mount(&directory.path) {
-                Ok((at, device)) => {
-                    notify(Notice::OtherPath {
-                        directory: directory.path.clone(),
-                        view: at.clone(),
-                        reason: reason.clone(),
-                    });
-                    mounted.push(ReadyMount {
-                        directory: index,
-                        at,
-                        device,
-                    });
-                }
-                Err(error) => {
-                    notify(Notice::NoFiles {
-                        reason: format!("{reason}; {error}"),
-                    });
-                }
+            // The reason of the first failure says more than that of the second.
+            if let Ok((at, device)) = elsewhere.mount(&directory.path) {
+                notify(Notice::OtherPath {
+                    directory: directory.path.clone(),
+                    view: at.clone(),
+                });
+                mounted.push(ReadyMount {
+                    directory: index,
+                    at,
+                    device,
+                });
             }
         }
         Ok(Mounts {
             child,
             mounted,
             namespace: None,
+            refused: Some(reason),
             elsewhere: Some(elsewhere),
             namespace_fd: None,
         })

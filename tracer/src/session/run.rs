@@ -24,6 +24,7 @@ use crate::proc;
 use crate::proc::lifetimes::End;
 use crate::stacks;
 
+mod coverage;
 mod job;
 mod notice;
 mod options;
@@ -33,7 +34,7 @@ mod traced;
 mod watched;
 
 use job::Job;
-pub use notice::Notice;
+pub use notice::{Coverage, Notice};
 pub use options::{Following, RunOptions};
 pub use report::{Background, RunReport};
 use setup::{Run, Started};
@@ -44,30 +45,36 @@ use watched::{CallRing, EbpfEvents};
 /// # Errors
 /// If the command never ran. Later errors are in the report.
 pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
-    if options.layer != Layer::Auto || !may_be_by_kernel(options) {
-        return run_by(options, options.layer, notify);
+    let suits = options.layer == Layer::Auto && kernel_layer_suits(options);
+    if suits && watched::may_be_reported() {
+        match run_by(options, Layer::Kernel, false, notify) {
+            // The command has not begun.
+            Err(Error::KernelLayer(_)) => {}
+            result => return result,
+        }
     }
-    match run_by(options, Layer::Kernel, notify) {
-        // The command has not begun.
-        Err(Error::KernelLayer(_)) => run_by(options, Layer::Fuse, notify),
-        result => result,
-    }
+    run_by(options, options.layer, suits, notify)
 }
 
-/// True if the kernel layer can record what these options want, as far as is known without trying.
-fn may_be_by_kernel(options: &RunOptions) -> bool {
+/// True if the kernel layer records what these options want.
+fn kernel_layer_suits(options: &RunOptions) -> bool {
     // Of files of the machine only a mount shows every call.
     let is_of_machine = |directory: &PathBuf| {
         let path = directory.canonicalize().unwrap_or_default().join("");
         path == Path::new("/") || is_system_path(path.as_os_str().as_bytes())
     };
-    watched::are_reported(options, false, false)
+    watched::are_wanted(options, false, false)
         && !(options.without_calls || options.seeing.needs_mount())
         && !options.directories.iter().any(is_of_machine)
 }
 
-/// Runs the command with this source of file calls.
-fn run_by(options: &RunOptions, layer: Layer, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
+/// Runs the command with this source of file calls. `lacks_ebpf`: the kernel layer would be better.
+fn run_by(
+    options: &RunOptions,
+    layer: Layer,
+    lacks_ebpf: bool,
+    notify: &mut dyn FnMut(Notice),
+) -> Result<RunReport> {
     proc::near::begin();
     let program = find_program(&options.command[0])?;
     if !proc::numbers_agree() {
@@ -133,6 +140,7 @@ fn run_by(options: &RunOptions, layer: Layer, notify: &mut dyn FnMut(Notice)) ->
         forwarder,
         offers: Arc::default(),
         by_kernel,
+        lacks_ebpf,
         rings: Arc::default(),
     };
     let report = match options.bare {

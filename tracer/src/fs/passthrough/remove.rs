@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
-use nix::fcntl::{RenameFlags, renameat2};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use rustix::fs::{RenameFlags, renameat_with};
 
 use super::Passthrough;
 use super::names::change_both;
@@ -63,7 +63,7 @@ impl Passthrough {
             return Err(Errno::EACCES);
         }
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
-        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
         let (from_pin, to_pin) = (self.pin(from.0)?, self.pin(to.0)?);
         let _names = change_both(from.0, to.0);
         if !exchange {
@@ -73,7 +73,8 @@ impl Passthrough {
             [(&from_pin, from.1), (&to_pin, to.1)].map(|(pin, name)| self.pin_named(pin, name));
         {
             let _as_caller = self.credentials.act_as(who)?;
-            renameat2(from_pin.as_fd(), from.1, to_pin.as_fd(), to.1, flags)?;
+            renameat_with(from_pin.as_fd(), from.1, to_pin.as_fd(), to.1, flags)
+                .map_err(|error| Errno::from_raw(error.raw_os_error()))?;
         }
         if let (Some(trace), Some(from_in), Some(to_in)) = (&self.trace, from.0.file, to.0.file) {
             let from = NameIn {

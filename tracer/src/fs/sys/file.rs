@@ -33,7 +33,7 @@ pub(crate) fn control(fd: BorrowedFd<'_>, command: u32, input: &[u8]) -> Result<
     let result = unsafe {
         libc::ioctl(
             fd.as_raw_fd(),
-            libc::Ioctl::from(command),
+            command as libc::Ioctl,
             argument.as_mut_ptr(),
         )
     };

@@ -7,6 +7,22 @@ use flowtrace_schema::ProcessLayer;
 use crate::net::live::Refused;
 use crate::proc::lifetimes::LeftBehind;
 
+/// What a run records where it could be more.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    /// Layer that follows the processes.
+    pub processes: ProcessLayer,
+    /// Directories whose file calls are recorded.
+    pub directories: Vec<PathBuf>,
+    /// True if opens and names of other files are recorded.
+    pub opens: bool,
+    /// Reasons of the system for the failure of better layers. Empty if processes and traced directories are recorded
+    /// as fully as the options ask for.
+    pub refused: Vec<String>,
+    /// What to do so that more is recorded; `None` where the options asked for less.
+    pub remedy: Option<String>,
+}
+
 /// A notice to the user while the run goes on.
 #[derive(Clone, Debug)]
 pub enum Notice {
@@ -16,8 +32,6 @@ pub enum Notice {
         directory: PathBuf,
         /// Mount point.
         view: PathBuf,
-        /// Reason.
-        reason: String,
     },
     /// A directory lies in a mount of another flowtrace, and is not mounted a second time.
     SeenAlready {
@@ -29,20 +43,8 @@ pub enum Notice {
         /// The trace.
         trace: PathBuf,
     },
-    /// File calls cannot be seen at all.
-    NoFiles {
-        /// Reason.
-        reason: String,
-    },
-    /// Processes are not followed by ptrace.
-    NotTraced {
-        /// Reason; `None` if that was requested.
-        refused: Option<String>,
-        /// Layer that follows them instead.
-        layer: ProcessLayer,
-        /// True if the kernel reports the costs of each process.
-        has_costs: bool,
-    },
+    /// Less is recorded than would be elsewhere, or with other rights.
+    Coverage(Coverage),
     /// Packets of an interface are not captured.
     NotCaptured(Refused),
     /// The command has ended, and flowtrace detaches from the processes that it left behind.

@@ -52,6 +52,8 @@ pub(super) struct Run<'a> {
     pub(super) offers: Arc<Offers>,
     /// True if eBPF programs are to record the calls on files, wherever these are: then nothing is mounted.
     pub(super) by_kernel: bool,
+    /// True if eBPF programs would record more than this run does.
+    pub(super) lacks_ebpf: bool,
     pub(super) rings: Arc<Rings>,
 }
 

@@ -33,6 +33,9 @@ impl Run<'_> {
         let root = started.job.root.as_raw() as u32;
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
+        // Once no process traces any more, a call that the filter selects would fail.
+        let topology = self.options.topology && !self.options.detach;
+        self.report_coverage(&mut started, ProcessLayer::Ptrace, topology, None);
         let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
         let mut lifetimes = Lifetimes::new(
             root,
@@ -43,8 +46,6 @@ impl Run<'_> {
             table,
             self.options.environment.clone(),
         );
-        // Once no process traces any more, a call that the filter selects would fail.
-        let topology = self.options.topology && !self.options.detach;
         if !topology {
             recording.recorder.lost(Loss::TopologyLeftOut, 1);
         }
@@ -117,7 +118,7 @@ pub(super) fn refused(root: Pid, error: &io::Error) -> String {
     let tracer =
         crate::proc::tracer_of(root.as_raw() as u32).or_else(|| crate::proc::tracer_of(own));
     let Some(pid) = tracer else {
-        return error.to_string();
+        return format!("ptrace: {error}");
     };
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{} (pid {pid}) traces them already", name.trim())

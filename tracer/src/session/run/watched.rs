@@ -7,7 +7,6 @@ use flowtrace_schema::{MOST_ARGUMENTS, ProcessLayer, Text};
 use super::super::launch::{Calls, Namespace};
 use super::super::recording::{HOST, Recording};
 use super::super::{Error, Result};
-use super::notice::Notice;
 use super::options::{Following, RunOptions};
 use super::report::Background;
 use super::setup::{Run, Started};
@@ -86,9 +85,19 @@ impl EbpfEvents {
     }
 }
 
-/// True if eBPF programs are to report the processes, if they can. Not for a run that will detach from
-/// processes.
+/// True if eBPF programs are to report the processes, if they can.
 pub(super) fn are_reported(options: &RunOptions, by_kernel: bool, without_ptrace: bool) -> bool {
+    may_be_reported() && are_wanted(options, by_kernel, without_ptrace)
+}
+
+/// True if eBPF programs may report the processes, as far as is known without trying.
+pub(super) fn may_be_reported() -> bool {
+    nix::unistd::geteuid().is_root() && crate::linux::in_first_pid_namespace().is_ok()
+}
+
+/// True if these options are best served by eBPF programs that report the processes. Not for a run that will detach
+/// from processes.
+pub(super) fn are_wanted(options: &RunOptions, by_kernel: bool, without_ptrace: bool) -> bool {
     // eBPF programs do not report refused connections, nor anything else that only a stop at a call shows. A launcher starts many flowtraces, and the
     // programs of each one run for the calls of all.
     let reports_as_much = || {
@@ -97,9 +106,7 @@ pub(super) fn are_reported(options: &RunOptions, by_kernel: bool, without_ptrace
             && options.net.is_none()
             && options.launch.is_none()
     };
-    nix::unistd::geteuid().is_root()
-        && !(options.bare || options.detach || options.following == Following::Announced)
-        && crate::linux::in_first_pid_namespace().is_ok()
+    !(options.bare || options.detach || options.following == Following::Announced)
         && (without_ptrace || by_kernel || reports_as_much())
 }
 
@@ -145,13 +152,8 @@ impl Run<'_> {
             (ProcessLayer::Tracepoints, true) => ProcessLayer::Ebpf,
             (layer, _) => layer,
         };
-        if refused.is_some() || layer != ProcessLayer::Ebpf {
-            (started.job.notify)(Notice::NotTraced {
-                refused,
-                layer,
-                has_costs: watched.has_costs(),
-            });
-        }
+        let is_by_ebpf = layer == ProcessLayer::Ebpf;
+        self.report_coverage(&mut started, layer, is_by_ebpf, refused);
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
         let start_layer = |calls| {
@@ -176,7 +178,7 @@ impl Run<'_> {
         let mut observers = Observers::default();
         let mut sampler = None;
         let namespaces = started.namespaces.take();
-        if layer == ProcessLayer::Ebpf {
+        if is_by_ebpf {
             watched.be_observed();
             let mut tracker = FdTracker::new(
                 HOST,
