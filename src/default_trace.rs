@@ -4,9 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::commands::{export, stats};
-
-/// The file that `flowtrace run` writes and that other commands read, unless another one is named.
-pub(crate) const DEFAULT_TRACE: &str = "trace.db";
+use crate::output::DEFAULT_TRACE;
 
 /// Adds the default trace to a command line whose first argument is what follows the trace otherwise: a
 /// table of `stats`, a format of `export`, a statement of `query`.

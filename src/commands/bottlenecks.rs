@@ -17,7 +17,6 @@ use flowtrace_profiler::stacks::Samples;
 use flowtrace_profiler::text;
 use flowtrace_schema::{Table, Trace, Value};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::explained::{self, Explained};
 use crate::failure::Failure;
 use crate::{graphviz, output};
@@ -35,7 +34,7 @@ Examples:
   flowtrace bottlenecks trace.db --watch 5          while it is recorded")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Unit that is one step: rule, exe, command, host, dir, env:NAME, regex:PATTERN
     #[arg(long, default_value = "rule", value_parser = By::parse)]

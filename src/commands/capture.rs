@@ -8,7 +8,6 @@ use std::time::Duration;
 use flowtrace_render::units::{counted, plain};
 use flowtrace_tracer::session::{self, CaptureOptions, CaptureReport, End};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, OWN_FAILURE};
 use crate::{capturing, conclude, output};
 
@@ -28,7 +27,7 @@ pub(crate) struct Args {
     #[arg(short, long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
     /// Trace file to write
-    #[arg(short, long, default_value = DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]

@@ -13,7 +13,6 @@ use flowtrace_profiler::check::{self, Declared, Kind, text};
 use flowtrace_profiler::generate::files_of_steps;
 use flowtrace_schema::{ProcessRow, Trace};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::{output, progress};
 
@@ -31,7 +30,7 @@ use crate::{output, progress};
   flowtrace check ../trace.db --declared edges.tsv --kind edges")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Declared dependencies, `-` for standard input [default: asks the traced build itself]
     #[arg(long, value_name = "FILE", requires = "kind")]

@@ -17,7 +17,6 @@ use flowtrace_profiler::stacks::Samples;
 use flowtrace_render::units;
 use flowtrace_schema::{Trace, doc};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::drawing::{self, View};
 use crate::failure::Failure;
 use crate::{explained, graphviz, output};
@@ -37,7 +36,7 @@ use crate::{explained, graphviz, output};
   flowtrace export trace.db graphml | python3 analyse.py")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Format to write [default: by the ending of FILE]
     #[arg(value_enum)]

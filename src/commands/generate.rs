@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use flowtrace_profiler::generate::{self, Options, cwl, dagman, make, pegasus, shell, snakemake};
 use flowtrace_schema::Trace;
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::{output, progress};
 
@@ -24,7 +23,7 @@ use crate::{output, progress};
   make -f ../Makefile -j 8")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Format to write [default: by the ending of FILE, else make]
     #[arg(long, value_enum)]

@@ -9,7 +9,6 @@ use flowtrace_profiler::analysis::ideal::{
 };
 use flowtrace_profiler::text;
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, Outcome};
 use crate::{calibration, explained, output};
 
@@ -124,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match (&args.trace, args.input) {
         (Some(trace), _) => of_trace(args, trace, &capacities),
         (None, Some(input)) => of_job(args, input, &capacities),
-        (None, None) => of_trace(args, Path::new(DEFAULT_TRACE), &capacities),
+        (None, None) => of_trace(args, Path::new(output::DEFAULT_TRACE), &capacities),
     }
 }
 

@@ -8,7 +8,6 @@ use flowtrace_net::import::{Error, FileError, Imported, Input, Report, import};
 use flowtrace_profiler::clocks::{self, Alignment};
 use flowtrace_render::units::{self, bytes, counted, duration};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::output;
 
@@ -31,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long = "host", value_name = "NAME=FILE", value_parser = named)]
     hosts: Vec<(String, PathBuf)>,
     /// Trace file to write
-    #[arg(short, long, default_value = DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Replace an older trace
     #[arg(long)]

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 
 use flowtrace_tracer::session::{Attach, AttachOptions};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::{Failure, OWN_FAILURE, Outcome};
 use crate::{conclude, output, seeing};
 
@@ -29,7 +28,7 @@ pub(crate) struct Args {
     /// Existing directory at which the traced mount appears
     mountpoint: PathBuf,
     /// Trace file to write
-    #[arg(short, long, default_value = DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]

@@ -8,7 +8,6 @@ use clap::ValueEnum;
 use flowtrace_profiler::export::rows::{AlignedTable, Csv, Json, JsonLines};
 use flowtrace_schema::{Table, Trace, Value, doc};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::output;
 
@@ -22,7 +21,7 @@ use crate::output;
   flowtrace query trace.db - --format csv -o slow.csv < slow.sql")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// One SELECT statement; `-` reads it from standard input
     #[arg(allow_hyphen_values = true)]

@@ -10,7 +10,6 @@ use flowtrace_profiler::replay::{NotPlayed, Totals, plan, play};
 use flowtrace_render::units::{bytes, counted, duration, short_count};
 use flowtrace_schema::Trace;
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::output;
 
@@ -24,7 +23,7 @@ use crate::output;
   flowtrace replay trace.db --into replay --trace replay.db     traced, too")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// New directory to play in
     #[arg(long, value_name = "DIR")]

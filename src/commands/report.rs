@@ -10,7 +10,6 @@ use flowtrace_profiler::report::{self, Limits};
 use flowtrace_render::units;
 use flowtrace_schema::Trace;
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::{output, progress};
 
@@ -25,7 +24,7 @@ use crate::{output, progress};
   flowtrace report trace.db --format json -o - | jq '.head.facts.duration_ns'")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// A page for people, or its data [default: by the ending of FILE, else html]
     #[arg(long, value_enum)]

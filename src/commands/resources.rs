@@ -12,7 +12,6 @@ use flowtrace_profiler::text::{self};
 use flowtrace_render::plot::Picture;
 use flowtrace_schema::{Table, Value};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::explained::{self, Explained};
 use crate::{graphviz, output};
 
@@ -27,7 +26,7 @@ use crate::{graphviz, output};
   flowtrace resources one.db three.db six.db --format svg -o speed-up.svg")]
 pub(crate) struct Args {
     /// Traces to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     traces: Vec<PathBuf>,
     /// Rate of the network, both directions together, in MB/s
     #[arg(long, value_name = "MB/S", value_parser = super::ideal::rate)]

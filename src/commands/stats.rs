@@ -16,7 +16,6 @@ use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::text::statistics;
 use flowtrace_render::plot::Picture;
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::failure::Failure;
 use crate::{explained, graphviz, output};
 
@@ -36,7 +35,7 @@ const FINE_BINS: usize = 200;
   flowtrace stats nodes.db machines --format svg -o machines.svg")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Table to show
     #[arg(value_enum, default_value_t = Kind::Overview)]

@@ -6,14 +6,13 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::text::summary::{self, Style};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::{explained, output};
 
 /// Summarise a run: its end, its time, its data
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Text for people, or JSON with exact numbers [default: by the ending of FILE, else text]
     #[arg(long, value_enum)]

@@ -13,7 +13,6 @@ use flowtrace_profiler::timeline::Timeline;
 use flowtrace_schema::{Table, Value};
 use serde_json::json;
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::{explained, output};
 
 /// Report which process waited for which, and the causes in the end
@@ -24,7 +23,7 @@ use crate::{explained, output};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Text, JSON with everything, or CSV with a row per pair of steps [default: by the ending of FILE, else text]
     #[arg(long, value_enum)]

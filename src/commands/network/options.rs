@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 
-use crate::default_trace::DEFAULT_TRACE;
 use crate::output;
 
 /// Analyse a parallel program from its packets alone
@@ -33,7 +32,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonIfAlone {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     pub(super) trace: PathBuf,
     #[command(flatten)]
     pub(super) options: Options,
@@ -42,7 +41,7 @@ pub(super) struct CommonIfAlone {
 #[derive(Debug, clap::Args)]
 pub(super) struct Common {
     /// Trace to read
-    #[arg(default_value = DEFAULT_TRACE)]
+    #[arg(default_value = output::DEFAULT_TRACE)]
     pub(super) trace: PathBuf,
     #[command(flatten)]
     pub(super) options: Options,
