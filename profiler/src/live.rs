@@ -42,6 +42,8 @@ const MOST_ENDS: usize = 64;
 #[derive(Debug)]
 pub struct Follower {
     trace: Trace,
+    is_open: bool,
+    is_behind: bool,
     images: Images,
     steps: Steps,
     traffic: Traffic,
@@ -113,6 +115,8 @@ impl Follower {
             latest_ns: 0,
             marks: Vec::new(),
             trace,
+            is_open: true,
+            is_behind: true,
         })
     }
 
@@ -121,11 +125,30 @@ impl Follower {
         self.trace.is_being_recorded()
     }
 
+    /// Closes the file until the next [`Follower::advance`], so that the recording can end in the meantime.
+    ///
+    /// # Errors
+    /// When the system has no memory.
+    pub fn rest(&mut self) -> Result<()> {
+        self.is_open = false;
+        self.trace.close()
+    }
+
     /// Reads what has come. Returns true if that was all.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn advance(&mut self) -> Result<bool> {
+        let is_all = self.read_more()?;
+        self.is_behind = !is_all;
+        Ok(is_all)
+    }
+
+    fn read_more(&mut self) -> Result<bool> {
+        if !self.is_open {
+            self.trace.reopen()?;
+            self.is_open = true;
+        }
         let is_live = self.is_being_recorded();
         // Rows that refer to images are read before these, so that each finds its image.
         let samples = self.trace.samples_after(self.read.sample)?;
@@ -161,9 +184,10 @@ impl Follower {
         }
         self.read_again()?;
         self.end_images()?;
+        self.latest_ns = self.latest_ns.max(newest);
         let until = match is_live {
-            true => newest.saturating_sub(SETTLED_NS),
-            false => newest,
+            true => self.latest_ns - SETTLED_NS,
+            false => self.latest_ns,
         };
         if until > self.read.call_ns {
             let (calls, read_until) = self.trace.data_between(self.read.call_ns, until)?;
@@ -173,7 +197,6 @@ impl Follower {
                 self.traffic.add(&call, &self.images, &mut self.steps);
             }
         }
-        self.latest_ns = self.latest_ns.max(newest);
         let measured = self.trace.measured_after(self.read.measure)?;
         is_all &= measured.is_all;
         if let Some(last) = measured.rows.last() {
@@ -197,7 +220,7 @@ impl Follower {
     /// Samples get their ids when they begin, and some are stored when they end.
     fn note_gaps(&mut self, id: i64) {
         let from = self.read.sample.saturating_add(1);
-        if self.read.sample > 0 && id - from < MOST_GAPS as i64 {
+        if self.read.sample > 0 && id.saturating_sub(from) < MOST_GAPS as i64 {
             for gap in from..id {
                 self.gaps.insert(gap, self.latest_ns);
             }
@@ -304,7 +327,7 @@ impl Follower {
         let part = Part {
             from_ns,
             images: images.iter().map(image).collect(),
-            after_sample: sample.max(self.read.sample - MOST_SAMPLES),
+            after_sample: sample.max(self.read.sample.saturating_sub(MOST_SAMPLES)),
             samples: self.images.open_samples(),
             ends: images
                 .iter()
@@ -315,8 +338,10 @@ impl Follower {
             calls: MOST_CALLS,
             after_measure: measure,
         };
-        limit::limiting(&self.trace.part(&part)?, from_ns, |name| {
-            self.steps.place(name)
-        })
+        let number = |name: &str| self.steps.place(name);
+        let mut limiting = limit::limiting(&self.trace.part(&part)?, from_ns, number)?;
+        // The copy may have rows that are not read yet.
+        limiting.until_ns = limiting.until_ns.min(self.latest_ns);
+        Ok(limiting)
     }
 }

@@ -89,6 +89,8 @@ pub struct Head {
     pub rate_seconds: i64,
     /// Known losses.
     pub losses: Vec<Lost>,
+    /// True while older rows of the trace are still to be read: the sums are too small.
+    pub is_behind: bool,
     /// False if file calls were not recorded.
     pub sees_files: bool,
 }
@@ -362,7 +364,7 @@ impl Follower {
         let losses = self.trace.losses()?;
         let state = match (
             self.is_being_recorded(),
-            runs.iter().all(|run| run.end_ns.is_some()),
+            !runs.is_empty() && runs.iter().all(|run| run.end_ns.is_some()),
         ) {
             (true, _) => State::Recording,
             (false, true) => State::Ended,
@@ -399,6 +401,7 @@ impl Follower {
                     severity: plain(&loss.severity),
                 })
                 .collect(),
+            is_behind: self.is_behind,
             sees_files: directories.iter().any(|one| one.is_seen()),
         })
     }

@@ -45,6 +45,7 @@ pub(super) fn show(trace: &Path) -> Result<(), Failure> {
             let picture = follower.picture(&limiting)?;
             line.draw(&text(&picture, &limiting));
         }
+        follower.rest()?;
         pause = budget.pause(EVERY);
     }
     Ok(())
