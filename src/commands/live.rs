@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -68,8 +68,6 @@ pub(crate) struct Args {
     status: bool,
 }
 
-/// Time for which a companion waits for its trace.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Time after the end of a run in which a browser can still connect to a companion.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -104,7 +102,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             move || {
                 let follower = match opened {
                     Some(follower) => follower,
-                    None => wait_for(&trace)?,
+                    None => companion::wait_for(&trace)?,
                 };
                 board::follow(follower, &trace, &board)
             }
@@ -134,25 +132,6 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     );
     loop {
         thread::park();
-    }
-}
-
-/// The trace of a run that begins.
-fn wait_for(trace: &Path) -> Result<Follower, Failure> {
-    let begin = Instant::now();
-    loop {
-        // An older trace may still be there: the new one is being recorded.
-        match Follower::open(trace) {
-            Ok(follower) if follower.is_being_recorded() => return Ok(follower),
-            _ if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(20)),
-            Ok(_) => {
-                return Err(Failure::usage(format!(
-                    "{} is not being recorded",
-                    trace.display()
-                )));
-            }
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 

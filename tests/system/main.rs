@@ -30,7 +30,6 @@ mod kernel_traffic;
 mod kernel_waits;
 mod killed;
 mod lifetimes;
-mod live;
 mod managers;
 mod many_hosts;
 mod memory;

@@ -28,6 +28,26 @@ pub struct Grown<T> {
 }
 
 impl Trace {
+    /// Closes the file until [`Trace::reopen`]: a recording that ends makes its trace one single file, which it
+    /// cannot while another program has it open. Meanwhile every question fails.
+    ///
+    /// # Errors
+    /// When SQLite has no memory.
+    pub fn close(&mut self) -> Result<()> {
+        let nothing = rusqlite::Connection::open_in_memory();
+        self.db = nothing.map_err(|source| self.unreadable(source))?;
+        Ok(())
+    }
+
+    /// Opens the file again.
+    ///
+    /// # Errors
+    /// As for [`Trace::open`].
+    pub fn reopen(&mut self) -> Result<()> {
+        self.db = crate::store::open_read_only(&self.path)?;
+        Ok(())
+    }
+
     /// The process images with a greater id.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ use crate::failure::Failure;
 const REFRESH: Duration = Duration::from_millis(500);
 /// Shortest time between two searches for the limit.
 const SEARCH: Duration = Duration::from_secs(2);
+/// Attempts to read a trace before it counts as unreadable.
+const ATTEMPTS: u32 = 20;
 /// Shortest time between two readings of a trace that grows fast.
 const BREATH: Duration = Duration::from_millis(5);
 
@@ -104,6 +106,11 @@ impl Board {
         self.lock().is_over
     }
 
+    /// All parts as one JSON object.
+    pub(super) fn all(&self) -> String {
+        joined(&self.lock(), 0)
+    }
+
     /// The parts that have changed since a version; waits for them for some time.
     pub(super) fn news(&self, since: u64, patience: Duration) -> News {
         let shown = self.lock();
@@ -113,16 +120,9 @@ impl Board {
         if shown.is_over {
             return News::Report;
         }
-        let parts = shown
-            .parts
-            .iter()
-            .filter(|(_, (version, _))| *version > since);
-        let parts: Vec<String> = parts
-            .map(|(name, (_, json))| format!("\"{name}\":{json}"))
-            .collect();
-        match parts.is_empty() {
-            true => News::Nothing,
-            false => News::Parts(shown.version, format!("{{{}}}", parts.join(","))),
+        match shown.version > since {
+            true => News::Parts(shown.version, joined(&shown, since)),
+            false => News::Nothing,
         }
     }
 
@@ -171,6 +171,16 @@ impl Board {
     }
 }
 
+/// The parts that have changed since a version, as one JSON object.
+fn joined(shown: &Shown, since: u64) -> String {
+    let parts = shown.parts.iter();
+    let parts = parts.filter(|(_, (version, _))| *version > since);
+    let parts: Vec<String> = parts
+        .map(|(name, (_, json))| format!("\"{name}\":{json}"))
+        .collect();
+    format!("{{{}}}", parts.join(","))
+}
+
 /// The head, with what only the server knows.
 #[derive(Serialize)]
 struct Head<'a> {
@@ -190,9 +200,20 @@ pub(super) fn follow(mut follower: Follower, trace: &Path, board: &Board) -> Res
     let budget = Budget::default();
     let mut limiting = Limiting::default();
     let (mut shown, mut searched) = (None::<Instant>, None::<Instant>);
+    let mut failures = 0;
     loop {
         let is_live = follower.is_being_recorded();
-        let is_all = follower.advance()?;
+        let is_all = match follower.advance() {
+            Ok(is_all) => is_all,
+            // The end of a recording moves its log into the file; the next attempt succeeds.
+            Err(_) if failures < ATTEMPTS => {
+                failures += 1;
+                thread::sleep(REFRESH);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        failures = 0;
         let is_due = |last: Option<Instant>, every| last.is_none_or(|last| last.elapsed() >= every);
         if is_all && is_due(searched, SEARCH) {
             limiting = follower.limiting()?;
@@ -207,6 +228,7 @@ pub(super) fn follow(mut follower: Follower, trace: &Path, board: &Board) -> Res
                 return conclude(&mut follower, picture.head.state, trace, board, &limiting);
             }
         }
+        follower.rest()?;
         thread::sleep(budget.pause(if is_all { REFRESH } else { BREATH }));
     }
 }

@@ -7,9 +7,15 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flowtrace_profiler::live::Follower;
 
 use crate::failure::Failure;
 
+/// Time for which a companion waits for its trace.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Serves the page of the run that writes a trace, and prints its address. Without a page the run goes on.
 pub(in crate::commands) fn page(trace: &Path) {
     let mut words = vec!["--companion"];
@@ -80,4 +86,23 @@ fn start(words: &[&str], trace: &Path, stdin: Stdio, stderr: Stdio) -> io::Resul
 pub(super) fn leave_session() -> Result<(), Failure> {
     nix::unistd::daemon(true, true)
         .map_err(|error| Failure::usage(format!("cannot leave the session: {error}")))
+}
+
+/// The trace of a run that begins.
+pub(super) fn wait_for(trace: &Path) -> Result<Follower, Failure> {
+    let begin = Instant::now();
+    loop {
+        // An older trace may still be there: the new one is being recorded.
+        match Follower::open(trace) {
+            Ok(follower) if follower.is_being_recorded() => return Ok(follower),
+            _ if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(20)),
+            Ok(_) => {
+                return Err(Failure::usage(format!(
+                    "{} is not being recorded",
+                    trace.display()
+                )));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }

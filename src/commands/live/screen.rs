@@ -62,6 +62,7 @@ fn follow(
                 "the run has ended: flowtrace summary and report explain it",
             ));
         }
+        follower.rest()?;
         let pause = budget.pause(if is_all { EVERY } else { Duration::ZERO });
         if event::poll(pause).unwrap_or(false)
             && let Ok(Event::Key(key)) = event::read()

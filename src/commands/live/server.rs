@@ -110,17 +110,11 @@ impl Shared {
                 Some(report) => send_report(request, &report),
                 None => not_found(request),
             },
-            "/state" => {
-                let state = match self.board.news(0, Duration::ZERO) {
-                    News::Parts(_, parts) => parts,
-                    _ => "{}".into(),
-                };
-                request.respond(with_headers(
-                    Response::from_string(state),
-                    "application/json",
-                    "default-src 'none'",
-                ))
-            }
+            "/state" => request.respond(with_headers(
+                Response::from_string(self.board.all()),
+                "application/json",
+                "default-src 'none'",
+            )),
             "/events" => self.events(request),
             _ => not_found(request),
         }

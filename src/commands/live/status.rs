@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use flowtrace_profiler::live::{Budget, Limiting, Picture};
 use flowtrace_render::units;
 
-use super::wait_for;
+use super::companion::wait_for;
 use crate::failure::Failure;
 
 /// Shortest time between two lines.
@@ -45,6 +45,7 @@ pub(super) fn show(trace: &Path) -> Result<(), Failure> {
             let picture = follower.picture(&limiting)?;
             line.draw(&text(&picture, &limiting));
         }
+        follower.rest()?;
         pause = budget.pause(EVERY);
     }
     Ok(())

@@ -73,7 +73,8 @@ function drawTiles() {
   const head = block("head"), machine = blocks.machine;
   document.title = `${head.command || "run"} · flowtrace live`;
   $("headline").textContent = head.command || "(no command)";
-  $("where").textContent = [head.cwd && "in " + head.cwd, `as of ${sinceStart(head.now_ns)} after its begin`].filter(Boolean).join(" · ");
+  $("where").textContent = [head.cwd && "in " + head.cwd, `as of ${sinceStart(head.now_ns)} after its begin`,
+    head.is_behind && "still reading what was recorded before: sums are too small"].filter(Boolean).join(" · ");
   const last = (list) => (list && list.length ? list[list.length - 1] : null);
   const cpu = machine && last(machine.cpu), data_loss = head.losses.filter((loss) => loss.severity === "data_loss" || loss.severity === "error");
   const files = head.sees_files ? [[rate(head.read_rate), "read from files now", null, bytes(head.read_bytes) + " so far"],

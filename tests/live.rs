@@ -14,12 +14,14 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 
-use crate::support::process::{Running, finish, start};
-use crate::support::trace::Trace;
-use crate::support::{
+use support::process::{Running, finish, start};
+use support::trace::Trace;
+use support::{
     FLOWTRACE, PATIENCE, PYTHON, Scratch, checkout, flowtrace, need_fuse, need_program,
     need_python, run_in, skip,
 };
+
+mod support;
 
 /// A server of `flowtrace live`, by its address.
 struct Live {
@@ -219,7 +221,7 @@ fn a_pipeline_that_waits_is_shown_as_sql_says_it_and_becomes_the_report() {
     assert!(first["graph"].is_object() && first["head"].is_object());
     let (_, next) = event(&mut events(&live, &format!("Last-Event-ID: {id}\r\n")));
     assert!(
-        next["graph"].is_null() && next["steps"].is_null(),
+        next["failures"].is_null() && next["managers"].is_null(),
         "{next:#}"
     );
     let (_, all) = event(&mut events(&live, "Last-Event-ID: other-3\r\n"));
@@ -227,6 +229,11 @@ fn a_pipeline_that_waits_is_shown_as_sql_says_it_and_becomes_the_report() {
 
     File::options().write(true).open(job.join("gate")).unwrap();
     run.wait(PATIENCE).expect(0);
+    let log = scratch.join("trace.db-wal");
+    assert!(
+        !log.exists(),
+        "a viewer keeps the trace from becoming one file"
+    );
     let begin = Instant::now();
     let report = loop {
         let (status, page) = live.get("/");
@@ -352,9 +359,7 @@ fn a_trace_whose_recorder_was_killed_says_so_and_has_a_report() {
     let (job, trace) = (scratch.dir("job"), scratch.join("trace.db"));
     let run = start(run_in(&job, &trace).args(["--", "sleep", "2.5"]));
     let live = Live::start(&trace);
-    live.until("it is recorded", |state| {
-        state["head"]["state"] == "recording"
-    });
+    live.until("it is recorded", is_shown);
     run.signal(Signal::SIGKILL);
     run.wait(PATIENCE);
     let state = live.until("it was cut short", |state| {
@@ -417,6 +422,12 @@ fn a_run_brings_its_own_page_and_leaves_nothing_behind() {
     }
 }
 
+/// True once a process is shown; before, nothing of the run may be stored.
+fn is_shown(state: &Value) -> bool {
+    let rows = state["running"]["rows"].as_array();
+    state["head"]["state"] == "recording" && rows.is_some_and(|rows| !rows.is_empty())
+}
+
 /// Runs a command line on a terminal of 40 lines and 150 columns.
 fn on_terminal(directory: &Path, line: &str) -> String {
     let mut command = Command::new("script");
@@ -456,7 +467,13 @@ fn a_terminal_gets_a_line_and_a_pipe_none() {
     );
     // The same on the whole terminal.
     let shown = on_terminal(&job, &format!("{FLOWTRACE} live --text t.db"));
-    for part in ["sleep 2.5", "the run has ended", "1 ended"] {
+    // Words come one by one, each with its place.
+    for part in [
+        "sleep",
+        "2.5",
+        "ended,",
+        "the run has ended: flowtrace summary",
+    ] {
         assert!(shown.contains(part), "{part}: {shown:?}");
     }
     let refused = flowtrace(&job, &["live", "--text", "t.db"]);
@@ -470,7 +487,7 @@ fn a_browser_shows_the_run_as_it_goes_on_and_its_report_at_the_end() {
     }
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
     let mut browsers = browsers.iter();
-    if !browsers.any(|name| crate::support::succeeds(name, &["--version"])) {
+    if !browsers.any(|name| support::succeeds(name, &["--version"])) {
         return skip("no Chromium");
     }
     let scratch = Scratch::new();
@@ -489,9 +506,7 @@ fn a_browser_shows_the_run_as_it_goes_on_and_its_report_at_the_end() {
     let cut = scratch.join("cut.db");
     let run = start(run_in(&job, &cut).args(["--", "sleep", "2.5"]));
     let live = Live::start(&cut);
-    live.until("it is recorded", |state| {
-        state["head"]["state"] == "recording"
-    });
+    live.until("it is recorded", is_shown);
     run.signal(Signal::SIGKILL);
     run.wait(PATIENCE);
     let mut browser = Command::new(PYTHON);
