@@ -458,12 +458,12 @@ mod tests {
         bytes[60..64].copy_from_slice(&7u32.to_be_bytes());
         assert_eq!(
             refused(&bytes),
-            "t.db has schema version 7, this flowtrace knows up to 4"
+            "t.db has schema version 7, this flowtrace knows up to 5"
         );
         bytes[60..64].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(
             refused(&bytes),
-            "t.db has schema version 1, this flowtrace knows 4 and no older ones"
+            "t.db has schema version 1, this flowtrace knows 5 and no older ones"
         );
         bytes[68..72].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(

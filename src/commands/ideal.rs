@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let of = |measured: Option<calibration::Measured>| measured.map(|one| one.value * 1e-6);
     let kept = kept.unwrap_or_default();
     let missing = |what: &str| {
-        Failure::usage(format!("the {what} of the disk is not known")).hint(format!(
+        Failure::usage(format!("the {what} speed of the disk is not known")).hint(format!(
             "measure it with flowtrace calibrate, or give it as --disk-{what} MB/S"
         ))
     };

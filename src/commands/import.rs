@@ -9,7 +9,7 @@ use flowtrace_profiler::clocks::{self, Alignment};
 use flowtrace_render::units::{self, bytes, counted, duration};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{conclude, output};
 
 /// Make a trace of packet captures: pcap and pcapng, plain or compressed by gzip or zstd
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Trace file to write
     #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
-    /// Replace an older trace
+    /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]
     force: bool,
     /// Print nothing but errors
@@ -78,6 +78,9 @@ pub(crate) fn run(args: Args) -> crate::failure::Outcome {
         ));
     }
     let clocks = clocks::align(&output)?;
+    if let Some(kept) = report.summary.kept.as_deref().filter(|_| !args.quiet) {
+        conclude::say_kept(kept);
+    }
     if !args.quiet {
         let mut text = Vec::new();
         print(&mut text, &report, &clocks, &trace.to_string())?;

@@ -100,7 +100,7 @@ pub(super) fn passed_as_arguments(workflow: &Workflow, part: &Dag) {
         .take(NAMED)
     {
         message!(
-            "flowtrace: {} had got answers from {} when it started {}: it is not known if these have the answers as arguments, and that is not followed",
+            "flowtrace: {} read the output of {} before it started {}: it may have passed it on as arguments, which the graph does not show",
             named(&BTreeSet::from([passed.by])),
             named(&passed.from),
             named(&passed.to)
@@ -126,7 +126,7 @@ pub(super) fn dropped(workflow: &Workflow, dag: &Dag, is_drawn: bool) {
     if !forks.is_empty() && is_drawn {
         let count = units::counted(forks.len() as i64, "fork leads", "forks lead");
         message!(
-            "flowtrace: {count} against the order of the data (the parent read data of the child, or data that came later than the child): drawn as such, and no part of the order"
+            "flowtrace: {count} against the order of the data (the parent read data of the child, or data that came later than the child): drawn, but the order of the steps does not depend on that"
         );
     }
 }

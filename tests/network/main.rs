@@ -113,9 +113,16 @@ fn a_capture_becomes_flows_and_packets() {
         number(&trace, "SELECT SUM(wire_bytes) FROM packets"),
         50 * 54 + 20_000
     );
-    // Without the option a trace is never replaced, and neither is any other file.
-    let refused = flowtrace(&scratch, &["import", "eth0.pcap"]);
-    assert_eq!(refused.status.code(), Some(2));
+    // Without the option an older trace is kept. Any other file is never replaced.
+    let again = flowtrace(&scratch, &["import", "eth0.pcap"]);
+    assert_eq!(again.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(
+        said.contains("the older trace is now trace.db.old"),
+        "{said}"
+    );
+    let older = scratch.join("trace.db.old");
+    assert_eq!(number(&older, "SELECT COUNT(*) FROM packets"), 50);
     let refused = flowtrace(
         &scratch,
         &["import", "eth0.pcap", "-o", "eth0.pcap", "--force"],

@@ -12,9 +12,10 @@ static double now(void) {
     return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-static void sleep_for(long us) {
+__attribute__((noinline)) static void sleep_for(long us) {
     struct timespec time = {us / 1000000, us % 1000000 * 1000};
     nanosleep(&time, NULL);
+    __asm__ volatile("");
 }
 
 static int ends[2];

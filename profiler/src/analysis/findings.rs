@@ -306,7 +306,7 @@ fn of_serial(one: &Serial) -> Finding {
         title: serial_text(one, ""),
         saving_ns: one.saving_ns,
         evidence: format!(
-            "{} of them keep their order for a file, directory or pipe, nothing seen connects the others; on {:.0} cores {} instead of {}",
+            "{} of them must stay in order (one uses a file, directory or pipe of the other); nothing recorded connects the others; on {:.0} cores the steps take {} instead of {}",
             units::counted(one.dependencies as i64, "pair", "pairs"),
             one.cores,
             units::duration(one.could_ns),

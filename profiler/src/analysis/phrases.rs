@@ -174,11 +174,9 @@ pub(crate) fn serial_action(serial: &Serial) -> String {
     };
     match serial.run_by {
         RunBy::Shell => format!("run {steps} of {name} side by side"),
-        RunBy::Make if serial.needs.is_none() => {
-            format!("run {name} with -j, {steps} side by side")
-        }
+        RunBy::Make if serial.needs.is_none() => format!("run {steps} side by side with {name} -j"),
         // No trace shows if the makefile declares all that its rules need of each other.
-        RunBy::Make => format!("run flowtrace check, then {name} with -j, {steps} side by side"),
+        RunBy::Make => format!("run {steps} side by side with {name} -j, after flowtrace check"),
         RunBy::MakeWithJobs => format!("let {name} run {steps} side by side"),
     }
 }

@@ -123,7 +123,7 @@ pub(super) fn how(comparison: &Comparison) -> String {
     match a > 1 && b > 1 {
         true => format!("{values} of {a} and {b} runs, each tested (Welch, p < 0.01 over all)"),
         false => format!(
-            "{values} of {a} and {b} runs; times by a fixed allowance: give more runs with --with and --against"
+            "{values} of {a} and {b} runs; with one run of a side only large differences of times count: give more with --with and --against"
         ),
     }
 }

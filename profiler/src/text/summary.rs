@@ -309,7 +309,7 @@ fn habits(workflow: &Workflow, of: &[&HabitOf]) -> Vec<String> {
         let times = |n: i64| units::counted(n, "time", "times");
         match one.habit {
             Habit::ReadAgain => format!(
-                "{files} {}: {} more than once would be",
+                "{files} {}: once would save {}",
                 match one.files {
                     1 => times(one.times),
                     files => format!("{} each", times(one.times / files)),

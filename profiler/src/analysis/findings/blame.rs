@@ -297,7 +297,9 @@ impl<'a> Blame<'a> {
         /// Least number of sleeping processes that make a loop.
         const LOOP: usize = 5;
         let saving = self.part(|state| state == State::Sleep);
-        let is_loop = self.parts.len() >= LOOP;
+        // The program sleep does nothing else: how often it runs does not matter.
+        let is_pause = self.name == "sleep";
+        let is_loop = self.parts.len() >= LOOP && !is_pause;
         let title = match is_loop {
             true => format!(
                 "{} sleeps again and again: pauses, or a wait for something that was not seen",
@@ -308,7 +310,8 @@ impl<'a> Blame<'a> {
         let mut finding = self.finding("sleep", title, saving, evidence, "waits");
         match is_loop {
             true => finding.confidence = Confidence::Low.name(),
-            false => finding.action = Some(format!("do without the sleep of {}", self.name)),
+            false if is_pause => finding.action = Some("remove the calls of sleep".into()),
+            false => finding.action = Some(format!("remove the sleep in {}", self.name)),
         }
         finding
     }
@@ -321,11 +324,11 @@ impl<'a> Blame<'a> {
         let busy = self.cause.cpu;
         let is_taken = busy.is_some_and(|busy| cpus * (1.0 - busy) < free / 2.0);
         let others = match is_taken {
-            true => ", other programs on the machine had",
+            true => ", which other programs of the machine used",
             false => "",
         };
         let evidence = format!(
-            "{}; the run had no work for {free:.1} cores meanwhile{others}",
+            "{}; the run left {free:.1} cores unused meanwhile{others}",
             self.evidence
         );
         let processes: BTreeSet<ProcessId> = self.parts.iter().map(|part| part.process).collect();
@@ -430,7 +433,7 @@ impl<'a> Blame<'a> {
                 one_more
             }
             Work::Jobs(jobs) if jobs.need_each_other() => {
-                "divide each of its runs, for they need each other".into()
+                "divide the work of each run, because the runs must stay in order".into()
             }
             Work::Stream | Work::Jobs(_) => divide(),
         }

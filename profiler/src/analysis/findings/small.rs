@@ -138,7 +138,8 @@ fn share(bound: &Bound<'_>, place: usize, calls: i64) -> Option<f64> {
 }
 
 fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> Finding {
-    let each = units::bytes(one.bytes / one.calls.max(1));
+    // To the nearest byte.
+    let each = units::bytes((one.bytes + one.calls / 2) / one.calls.max(1));
     let times = units::short_count(one.calls);
     let name = units::shorten(&units::plain(rule), 40);
     let (title, action, causes) = match direction {
