@@ -3,8 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use flowtrace_schema::DEFAULT_TRACE;
+
 use crate::commands::{export, stats};
-use crate::output::DEFAULT_TRACE;
 
 /// Adds the default trace to a command line whose first argument is what follows the trace otherwise: a
 /// table of `stats`, a format of `export`, a statement of `query`.

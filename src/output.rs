@@ -18,9 +18,6 @@ mod written;
 
 use shown::Shown;
 
-/// The file that `flowtrace run` writes and that other commands read, unless another one is named.
-pub(crate) const DEFAULT_TRACE: &str = "trace.db";
-
 /// Destination of the result of a command.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Target {

@@ -13,6 +13,7 @@ mod machine;
 mod managers;
 mod picture;
 mod rates;
+mod search;
 mod steps;
 mod threads;
 mod traffic;
@@ -24,3 +25,4 @@ pub use picture::{
     Failures, Files, Head, Machines, ManagerRow, Picture, Running, RunningRow, State, StepGraph,
     StepRows,
 };
+pub use search::Search;

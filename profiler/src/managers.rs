@@ -1,6 +1,8 @@
 //! Programs that run others: shells, launchers, workflow managers. This is the only list of them. Their own
 //! work is the order of the steps, never a step.
 
+use crate::model::{ProcessId, Workflow};
+
 /// Kind of a program that runs others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Runner {
@@ -175,6 +177,12 @@ pub fn runner_of(exe: Option<&str>, rule: &str) -> Option<Runner> {
         Some(Runner::Manager) => Some(Runner::Manager),
         by_rule => exe.and_then(runner).or(by_rule),
     }
+}
+
+/// Kind of a process whose last program runs others.
+pub(crate) fn runner_of_process(workflow: &Workflow, id: ProcessId) -> Option<Runner> {
+    let image = workflow.last_image(id);
+    runner_of(image.exe.as_deref(), &image.rule)
 }
 
 /// True if a program of this rule runs the recipes of a makefile and the like: its children are steps.

@@ -30,6 +30,7 @@ pub use ends::ChannelEnds;
 pub use file::{File, MountCosts, MountUse};
 pub use ids::{FileIndex, ProcessId};
 pub use names::Names;
+pub(crate) use process::is_failure;
 pub use process::{Image, Moved, Process};
 pub use programs::{Programs, Stint};
 pub use way::Way;

@@ -73,3 +73,6 @@ pub use trace::{
     Sequence, StackRow, StackSampleRow, StackWaitRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};
+
+/// The file that `flowtrace run` writes and that other commands read, unless another one is named.
+pub const DEFAULT_TRACE: &str = "trace.db";

@@ -147,6 +147,13 @@ pub(crate) const HIGH_FIDELITY_SHIFT: u32 = 46;
 /// Mask of the flags plus 1 in the table `call`, 33 bits.
 pub(crate) const FLAGS_MASK: i64 = (1 << 33) - 1;
 
+/// The flags of a row of `call`, from its column `what`.
+pub(crate) fn flags_of_what(what: i64) -> Option<i64> {
+    (what >> 8 & FLAGS_MASK)
+        .checked_sub(1)
+        .filter(|&flags| flags >= 0)
+}
+
 impl Fidelity {
     /// All labels in the order of their numbers.
     pub const ALL: &'static [Fidelity] = &[

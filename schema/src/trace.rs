@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::op::FLAGS_MASK;
+use crate::op::flags_of_what;
 use crate::{Error, Fidelity, Op, Result, doc, store};
 
 mod accesses;
@@ -240,9 +240,7 @@ impl Trace {
                     op: Op::from_number((what & 63) as u8),
                     tid: row.get(8)?,
                     fidelity: Fidelity::of_what(what),
-                    flags: (what >> 8 & FLAGS_MASK)
-                        .checked_sub(1)
-                        .filter(|&flags| flags >= 0),
+                    flags: flags_of_what(what),
                     file_id: row.get(4)?,
                     offset: row.get(5)?,
                     length,

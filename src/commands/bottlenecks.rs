@@ -34,7 +34,7 @@ Examples:
   flowtrace bottlenecks trace.db --watch 5          while it is recorded")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Unit that is one step: rule, exe, command, host, dir, env:NAME, regex:PATTERN
     #[arg(long, default_value = "rule", value_parser = By::parse)]

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(short, long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
     /// Trace file to write
-    #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = flowtrace_schema::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]

@@ -30,7 +30,7 @@ use crate::{output, progress};
   flowtrace check ../trace.db --declared edges.tsv --kind edges")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Declared dependencies, `-` for standard input [default: asks the traced build itself]
     #[arg(long, value_name = "FILE", requires = "kind")]

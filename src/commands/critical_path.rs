@@ -29,7 +29,7 @@ use crate::{explained, output};
   flowtrace critical-path trace.db --what-if mProject=0.5 --what-if mAdd=2")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Predict the run with the work of all processes of RULE (may have * and ?) multiplied by FACTOR
     #[arg(long, value_name = "RULE=FACTOR", value_parser = what_if)]

@@ -24,7 +24,7 @@ use crate::output;
   flowtrace dag trace.db --by process --format graphml -o dag.graphml")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Format of the graph [default: by the ending of FILE, else dot]
     #[arg(long, value_enum)]

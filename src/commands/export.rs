@@ -36,7 +36,7 @@ use crate::{explained, graphviz, output};
   flowtrace export trace.db graphml | python3 analyse.py")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Format to write [default: by the ending of FILE]
     #[arg(value_enum)]

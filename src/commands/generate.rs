@@ -23,7 +23,7 @@ use crate::{output, progress};
   make -f ../Makefile -j 8")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Format to write [default: by the ending of FILE, else make]
     #[arg(long, value_enum)]

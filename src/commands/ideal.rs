@@ -123,7 +123,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match (&args.trace, args.input) {
         (Some(trace), _) => of_trace(args, trace, &capacities),
         (None, Some(input)) => of_job(args, input, &capacities),
-        (None, None) => of_trace(args, Path::new(output::DEFAULT_TRACE), &capacities),
+        (None, None) => of_trace(
+            args,
+            Path::new(flowtrace_schema::DEFAULT_TRACE),
+            &capacities,
+        ),
     }
 }
 

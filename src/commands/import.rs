@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long = "host", value_name = "NAME=FILE", value_parser = named)]
     hosts: Vec<(String, PathBuf)>,
     /// Trace file to write
-    #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = flowtrace_schema::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]

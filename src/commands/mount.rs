@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Existing directory at which the traced mount appears
     mountpoint: PathBuf,
     /// Trace file to write
-    #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = flowtrace_schema::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]

@@ -21,7 +21,7 @@ use crate::output;
   flowtrace query trace.db - --format csv -o slow.csv < slow.sql")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// One SELECT statement; `-` reads it from standard input
     #[arg(allow_hyphen_values = true)]

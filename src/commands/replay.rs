@@ -23,7 +23,7 @@ use crate::output;
   flowtrace replay trace.db --into replay --trace replay.db     traced, too")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// New directory to play in
     #[arg(long, value_name = "DIR")]

@@ -24,7 +24,7 @@ use crate::{output, progress};
   flowtrace report trace.db --format json -o - | jq '.head.facts.duration_ns'")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// A page for people, or its data [default: by the ending of FILE, else html]
     #[arg(long, value_enum)]

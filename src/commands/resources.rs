@@ -26,7 +26,7 @@ use crate::{graphviz, output};
   flowtrace resources one.db three.db six.db --format svg -o speed-up.svg")]
 pub(crate) struct Args {
     /// Traces to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     traces: Vec<PathBuf>,
     /// Rate of the network, both directions together, in MB/s
     #[arg(long, value_name = "MB/S", value_parser = super::ideal::rate)]

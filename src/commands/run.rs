@@ -31,7 +31,7 @@ Exit status: the command's own; signal N that ended it ends flowtrace, too (128+
 failed before the command ran, 126 when the command cannot be executed, 127 when there is none.")]
 pub(crate) struct Args {
     /// Trace file to write
-    #[arg(short, long, default_value = output::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
+    #[arg(short, long, default_value = flowtrace_schema::DEFAULT_TRACE, value_parser = output::ending::only(output::ending::TRACE))]
     output: PathBuf,
     /// Remove an older trace, instead of keeping it as FILE.old
     #[arg(long)]

@@ -35,7 +35,7 @@ const FINE_BINS: usize = 200;
   flowtrace stats nodes.db machines --format svg -o machines.svg")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Table to show
     #[arg(value_enum, default_value_t = Kind::Overview)]

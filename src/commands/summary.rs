@@ -12,7 +12,7 @@ use crate::{explained, output};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// Text for people, or JSON with exact numbers [default: by the ending of FILE, else text]
     #[arg(long, value_enum)]

@@ -22,7 +22,7 @@ use crate::{explained, output};
   flowtrace tree trace.db --format json | jq '.[] | select(.on_longest_chain) | .command'")]
 pub(crate) struct Args {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     trace: PathBuf,
     /// A line or node for every process, with every program it was and its whole command
     #[arg(long)]

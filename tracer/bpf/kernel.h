@@ -30,6 +30,9 @@ enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_F_CURRENT_CPU = 0xffffffff };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
 
+/* States of a task (include/linux/sched.h). */
+enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_STOPPED = 4, TASK_DEAD = 0x80 };
+
 /* Of include/uapi/linux/stat.h and uio.h. */
 enum { S_IFMT = 0170000, S_IFIFO = 0010000, S_IFDIR = 0040000, S_IFREG = 0100000, S_IFLNK = 0120000, S_IFSOCK = 0140000, UIO_MAXIOV = 1024 };
 

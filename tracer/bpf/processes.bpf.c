@@ -8,7 +8,7 @@
  */
 #include "open_files.bpf.h"
 
-enum { TASK_DEAD = 0x80, TASK_STOPPED = 0x04, RQCF_REQ_SKIP = 1, PID_LEVELS_MAX = 32 };
+enum { RQCF_REQ_SKIP = 1, PID_LEVELS_MAX = 32 };
 
 static __always_inline void get_usage(struct task_struct *task, struct usage *u)
 {

@@ -5,7 +5,7 @@
  */
 #include "common.bpf.h"
 
-enum { INTERRUPTIBLE = 1, UNINTERRUPTIBLE = 2, TASK_DEAD = 0x80, NO_CALL = -1, WINDOW = 100000000 /* ns */ };
+enum { NO_CALL = -1, WINDOW = 100000000 /* ns */ };
 
 const volatile struct {
 	u64 period;	/* ns */
@@ -40,7 +40,7 @@ static __always_inline void begin_wait(struct task_struct *task, unsigned int st
 		return;
 	}
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	if (!(state & (INTERRUPTIBLE | UNINTERRUPTIBLE)) || (int)regs->orig_ax == NO_CALL
+	if (!(state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) || (int)regs->orig_ax == NO_CALL
 	    || !bpf_map_lookup_elem(&traced_pids, &pid))
 		return;
 	struct blocked *known = bpf_map_lookup_elem(&blocked_threads, &tid), first = { bpf_ktime_get_ns() };

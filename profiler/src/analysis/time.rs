@@ -131,10 +131,7 @@ fn probes(workflow: &Workflow) -> HashSet<ProcessId> {
         .filter(|access| workflow.file(access.file).is_regular)
         .map(|access| access.process)
         .collect();
-    let runner = |id: ProcessId| {
-        let image = workflow.last_image(id);
-        managers::runner_of(image.exe.as_deref(), &image.rule)
-    };
+    let runner = |id: ProcessId| managers::runner_of_process(workflow, id);
     let is_asked_by_manager = |id: ProcessId| {
         let above = std::iter::successors(workflow.process(id).parent, |&id| {
             workflow.process(id).parent
@@ -167,8 +164,8 @@ pub fn failed(workflow: &Workflow) -> HashSet<ProcessId> {
 }
 
 /// Processes that ended by a signal or with another exit code than 0, with their rule and end, the most
-/// frequent first; without those by which a manager only asked the machine something. Ends by SIGPIPE count only if the run itself failed: in a run that succeeds the reader
-/// of the pipe had enough.
+/// frequent first; without those by which a manager only asked the machine something. Ends by SIGPIPE count
+/// only if the run itself failed: in a run that succeeds the reader of the pipe had enough.
 pub fn failures(workflow: &Workflow) -> Vec<Failures> {
     let has_run_failed = workflow.runs.iter().any(has_failed);
     let failed = failed(workflow);

@@ -338,7 +338,7 @@ fn warnings(workflow: &Workflow) -> Vec<String> {
         }
     }
     for loss in &workflow.losses {
-        if loss.value > 0 && matches!(loss.severity.as_str(), "error" | "data_loss") {
+        if loss.has_lost_data() {
             warnings.push(format!(
                 "rows are missing: {} × {}",
                 loss.value, loss.meaning

@@ -148,10 +148,7 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
             "files were left out of it (--include, --exclude), so that dependencies are missing";
         return unfit(reason, "record it again without --include and --exclude");
     }
-    let lost = workflow
-        .losses
-        .iter()
-        .find(|loss| loss.value > 0 && matches!(loss.severity.as_str(), "error" | "data_loss"));
+    let lost = workflow.losses.iter().find(|loss| loss.has_lost_data());
     lost.and_then(|loss| {
         unfit(
             &format!(

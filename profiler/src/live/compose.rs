@@ -84,10 +84,10 @@ impl Follower {
                 .into_iter()
                 .filter(|loss| loss.value > 0)
                 .map(|loss| Lost {
+                    is_of_data: loss.has_lost_data(),
                     counter: plain(&loss.counter),
                     value: loss.value,
                     meaning: plain(&loss.meaning),
-                    severity: plain(&loss.severity),
                 })
                 .collect(),
             is_behind: self.is_behind,
@@ -123,10 +123,15 @@ impl Follower {
             one.activity.reason().unwrap_or(one.activity.state())
         });
         Ok(RunningRow {
-            upid: image.upid,
+            upid: image.program.upid,
             pid: image.pid,
             step: image.step,
-            command: image.command.as_deref().map(command).unwrap_or_default(),
+            command: image
+                .program
+                .command
+                .as_deref()
+                .map(command)
+                .unwrap_or_default(),
             start_ns: image.start_ns,
             cpus: thread.map(|_| (image.threads.cpus(image.start_ns) * 100.0).round() / 100.0),
             cpu_ns: image.threads.cpu_ns,
@@ -198,7 +203,7 @@ impl Follower {
     /// True if an image has both sides of a pipe open, as make those of its jobserver.
     fn has_both_sides(&self, own: &Image, channel: i64) -> bool {
         let holders = self.channels.holders.get(&channel);
-        let has = |side| holders.is_some_and(|all| all.contains(&(own.upid, side)));
+        let has = |side| holders.is_some_and(|all| all.contains(&(own.program.upid, side)));
         has(Direction::Read) && has(Direction::Write)
     }
 
@@ -221,7 +226,7 @@ impl Follower {
         {
             found.retain(|image| !self.steps.rows[image.step].is_runner);
         }
-        found.dedup_by_key(|image| image.upid);
+        found.dedup_by_key(|image| image.program.upid);
         found.into_iter().take(4).map(blocker).collect()
     }
 
@@ -316,7 +321,12 @@ impl Follower {
             FailureRow {
                 pid: image.pid,
                 step: image.step,
-                command: image.command.as_deref().map(command).unwrap_or_default(),
+                command: image
+                    .program
+                    .command
+                    .as_deref()
+                    .map(command)
+                    .unwrap_or_default(),
                 at_ns: end.end_ns,
                 ending: match (end.exit_signal, end.exit_code) {
                     (Some(signal), _) => signal_name(signal),
@@ -386,7 +396,7 @@ fn command(text: &str) -> String {
 
 fn blocker(image: &Image) -> Blocker {
     Blocker {
-        upid: image.upid,
+        upid: image.program.upid,
         pid: image.pid,
         step: image.step,
     }

@@ -305,7 +305,10 @@ impl Follower {
         let images = self.images.since(from_ns, MOST_IMAGES);
         let image = |&place: &usize| {
             let image = self.images.get(place);
-            (image.upid, self.steps.rows[image.step].name.to_string())
+            (
+                image.program.upid,
+                self.steps.rows[image.step].name.to_string(),
+            )
         };
         let part = Part {
             from_ns,

@@ -7,6 +7,7 @@ use flowtrace_schema::{BeganRow, EndedRow, GrowingSampleRow, ProgramRow};
 
 use super::steps::Steps;
 use super::threads::Threads;
+use crate::model::is_failure;
 use crate::{jobs, rules};
 
 /// The process images.
@@ -28,14 +29,9 @@ pub(super) struct Images {
 /// A process image.
 #[derive(Debug)]
 pub(super) struct Image {
-    pub(super) upid: i64,
+    /// What it runs, with the name of its step.
+    pub(super) program: ProgramRow,
     pub(super) pid: i64,
-    parent_upid: Option<i64>,
-    prev_upid: Option<i64>,
-    origin: Arc<str>,
-    exe: Option<Arc<str>>,
-    pub(super) command: Option<Arc<str>>,
-    pub(super) cwd: Option<Arc<str>>,
     pub(super) step: usize,
     pub(super) start_ns: i64,
     pub(super) end: Option<EndedRow>,
@@ -43,27 +39,15 @@ pub(super) struct Image {
 }
 
 impl Image {
-    fn program(&self, steps: &Steps) -> ProgramRow {
-        ProgramRow {
-            upid: self.upid,
-            parent_upid: self.parent_upid,
-            prev_upid: self.prev_upid,
-            origin: Arc::clone(&self.origin),
-            exe: self.exe.clone(),
-            command: self.command.clone(),
-            cwd: self.cwd.clone(),
-            rule: Some(Arc::clone(&steps.rows[self.step].name)),
-        }
+    /// True for the last image of a process that has ended.
+    fn ended_process(&self) -> bool {
+        let end = self.end.as_ref();
+        end.is_some_and(|end| end.exit_code.is_some() || end.exit_signal.is_some())
     }
 
-    /// True for a process that ended with an error. The writer of a pipe that nobody reads any more ends by
-    /// SIGPIPE, which is none.
-    pub(super) fn has_failed(&self) -> bool {
-        const SIGPIPE: i64 = 13;
-        self.end.as_ref().is_some_and(|end| match end.exit_signal {
-            Some(signal) => signal != SIGPIPE,
-            None => end.exit_code.is_some_and(|code| code != 0),
-        })
+    fn has_failed(&self) -> bool {
+        let end = self.end.as_ref();
+        end.is_some_and(|end| is_failure(end.exit_code, end.exit_signal))
     }
 }
 
@@ -77,17 +61,16 @@ impl Images {
         // The rows that the names depend on: all ancestors.
         let mut known: BTreeSet<usize> = BTreeSet::new();
         for row in &rows {
-            let mut next = self.before(row.parent_upid, row.prev_upid);
+            let mut next = self.places([row.parent_upid, row.prev_upid]);
             while let Some(place) = next.pop() {
                 if known.insert(place) {
-                    let image = &self.all[place];
-                    next.extend(self.before(image.parent_upid, image.prev_upid));
+                    next.extend(self.before(place));
                 }
             }
         }
         let mut programs: Vec<ProgramRow> = known
             .iter()
-            .map(|&place| self.all[place].program(steps))
+            .map(|&place| self.all[place].program.clone())
             .collect();
         let old = programs.len();
         programs.extend(rows.iter().map(program));
@@ -98,23 +81,19 @@ impl Images {
             }
         }
         jobs::name_jobs(&programs, &mut names, None);
-        for (row, name) in rows.into_iter().zip(names.drain(old..)) {
-            let step = steps.named(&name, row.exe.as_deref());
+        let new = programs.drain(old..).zip(names.drain(old..));
+        for (row, (mut program, name)) in rows.into_iter().zip(new) {
+            let step = steps.named(&name, program.exe.as_deref());
+            program.rule = Some(Arc::clone(&steps.rows[step].name));
             let place = self.all.len();
-            self.programs += usize::from(&*row.origin != "fork");
+            self.programs += usize::from(&*program.origin != "fork");
             steps.begin(step);
             self.of.insert(row.upid, place);
             self.of_pid.insert(row.pid, place);
             self.living.insert(place);
             self.all.push(Image {
-                upid: row.upid,
+                program,
                 pid: row.pid,
-                parent_upid: row.parent_upid,
-                prev_upid: row.prev_upid,
-                origin: row.origin,
-                exe: row.exe,
-                command: row.command,
-                cwd: row.cwd,
                 step,
                 start_ns: row.start_ns,
                 end: None,
@@ -132,21 +111,26 @@ impl Images {
         }
     }
 
-    fn before(&self, parent: Option<i64>, prev: Option<i64>) -> Vec<usize> {
-        let places = [parent, prev].into_iter().flatten();
-        places.filter_map(|upid| self.place(upid)).collect()
+    /// The image that forked an image, and the one before its exec.
+    fn before(&self, place: usize) -> Vec<usize> {
+        let program = &self.all[place].program;
+        self.places([program.parent_upid, program.prev_upid])
+    }
+
+    fn places(&self, upids: [Option<i64>; 2]) -> Vec<usize> {
+        let upids = upids.into_iter().flatten();
+        upids.filter_map(|upid| self.place(upid)).collect()
     }
 
     /// Ends an image.
     pub(super) fn end(&mut self, place: usize, end: EndedRow, steps: &mut Steps) {
         self.living.remove(&place);
         let image = &mut self.all[place];
-        let is_process = end.exit_code.is_some() || end.exit_signal.is_some();
         let counted = std::mem::take(&mut image.threads.cpu_ns);
         *image.threads = Threads::default();
         image.threads.cpu_ns = end.cpu_ns.unwrap_or(counted);
         image.end = Some(end);
-        let has_failed = image.has_failed();
+        let (is_process, has_failed) = (image.ended_process(), image.has_failed());
         steps.end(image.step, is_process, has_failed, image.threads.cpu_ns);
         self.ended += usize::from(is_process);
         if has_failed {
@@ -187,7 +171,7 @@ impl Images {
     }
 
     pub(super) fn upid(&self, place: usize) -> i64 {
-        self.all[place].upid
+        self.all[place].program.upid
     }
 
     pub(super) fn place(&self, upid: i64) -> Option<usize> {
@@ -202,7 +186,7 @@ impl Images {
 
     /// True if one image was forked by the process of another.
     pub(super) fn is_child(&self, child: &Image, of: &Image) -> bool {
-        let parent = child.parent_upid.and_then(|upid| self.place(upid));
+        let parent = child.program.parent_upid.and_then(|upid| self.place(upid));
         parent.is_some_and(|place| self.all[place].pid == of.pid)
     }
 
@@ -210,11 +194,10 @@ impl Images {
     pub(super) fn children_done(&self, name: &str, steps: &Steps) -> i64 {
         let is_named = |image: &Image| &*steps.rows[image.step].name == name;
         let done = self.all.iter().filter(|image| {
-            let end = image.end.as_ref();
-            let is_process =
-                end.is_some_and(|end| end.exit_code.is_some() || end.exit_signal.is_some());
-            let parent = image.parent_upid.and_then(|upid| self.place(upid));
-            is_process && !is_named(image) && parent.is_some_and(|place| is_named(&self.all[place]))
+            let parent = image.program.parent_upid.and_then(|upid| self.place(upid));
+            image.ended_process()
+                && !is_named(image)
+                && parent.is_some_and(|place| is_named(&self.all[place]))
         });
         done.count() as i64
     }
@@ -248,8 +231,7 @@ impl Images {
         let mut next: Vec<usize> = recent.collect();
         while let Some(place) = next.pop() {
             if wanted.insert(place) {
-                let image = &self.all[place];
-                next.extend(self.before(image.parent_upid, image.prev_upid));
+                next.extend(self.before(place));
             }
         }
         let mut wanted: Vec<usize> = wanted.into_iter().collect();

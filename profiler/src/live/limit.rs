@@ -100,6 +100,7 @@ pub(super) fn limiting(
         // The same step limits the run as a whole, and by single processes.
         if let Some(bar) = known {
             bar.intervals.extend(&found.intervals);
+            bar.intervals.sort_unstable();
             bar.intervals = union(std::mem::take(&mut bar.intervals));
         } else if limiting.bars.len() < MOST {
             let step = match places(&result, &found.subject, &number).0[..] {

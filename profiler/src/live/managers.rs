@@ -86,8 +86,8 @@ impl Managers {
             }
             let (done, total, note) = match name {
                 "snakemake" => match self.log(
-                    image.upid,
-                    image.cwd.as_deref(),
+                    image.program.upid,
+                    image.program.cwd.as_deref(),
                     image.start_ns,
                     snakemake_log,
                 ) {
@@ -95,8 +95,8 @@ impl Managers {
                     None => continue,
                 },
                 "nextflow" => match self.log(
-                    image.upid,
-                    image.cwd.as_deref(),
+                    image.program.upid,
+                    image.program.cwd.as_deref(),
                     image.start_ns,
                     nextflow_log,
                 ) {
@@ -115,10 +115,10 @@ impl Managers {
             };
             let submitted = self
                 .logs
-                .get(&image.upid)
+                .get(&image.program.upid)
                 .map(|log| log.submitted)
                 .filter(|&n| n > 0);
-            let times = self.done.entry(image.upid).or_default();
+            let times = self.done.entry(image.program.upid).or_default();
             if times.last().is_none_or(|&(_, last)| last < done) {
                 times.push((now_ns, done));
             }

@@ -85,8 +85,8 @@ pub struct Lost {
     pub value: i64,
     /// Its meaning.
     pub meaning: String,
-    /// info, notice, data_loss or error.
-    pub severity: String,
+    /// True if data is missing: not a mere notice.
+    pub is_of_data: bool,
 }
 
 /// Processes that run.

@@ -96,7 +96,8 @@ impl Traffic {
 }
 
 fn is_opened_to_read(call: &DataRow) -> bool {
-    call.op == Op::Open && call.flags >= 0 && call.flags & O_ACCMODE == O_RDONLY
+    let is_to_read = |flags: i64| flags & O_ACCMODE == O_RDONLY;
+    call.op == Op::Open && call.flags.is_some_and(is_to_read)
 }
 
 fn add(sum: &mut i64, rate: &mut Rate, at: i64, bytes: i64) {

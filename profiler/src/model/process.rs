@@ -6,6 +6,15 @@ use crate::model::{ProcessId, Range};
 /// This number is the same on every Linux.
 pub(super) const SIGPIPE: i64 = 13;
 
+/// True for an end by a signal or with another code than 0. SIGPIPE does not count: the reader of the pipe had
+/// enough, as `head` in `sort | head` has.
+pub(crate) fn is_failure(exit_code: Option<i64>, exit_signal: Option<i64>) -> bool {
+    exit_signal.map_or_else(
+        || exit_code.is_some_and(|code| code != 0),
+        |signal| signal != SIGPIPE,
+    )
+}
+
 /// A process image: the program that a pid ran between two execs.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
@@ -98,13 +107,9 @@ impl Process {
         self.stops.iter().map(within).sum()
     }
 
-    /// True if it ended by a signal or with another code than 0. SIGPIPE does not count: the reader of
-    /// the pipe had enough, as `head` in `sort | head` has.
+    /// True if it ended by a signal or with another code than 0, but for SIGPIPE: the reader of the pipe had enough.
     pub fn has_failed(&self) -> bool {
-        self.exit_signal.map_or_else(
-            || self.exit_code.is_some_and(|code| code != 0),
-            |signal| signal != SIGPIPE,
-        )
+        is_failure(self.exit_code, self.exit_signal)
     }
 
     /// Returns true if another process ended it, by a signal that is sent, and that no program gets for its

@@ -23,8 +23,6 @@ use crate::analysis::time::RuleTime;
 use crate::model::Workflow;
 use crate::text::names;
 
-/// The usual name of a trace.
-const USUAL: &str = "trace.db";
 /// Items named in a line; more are counted.
 const NAMED: usize = 4;
 
@@ -40,7 +38,7 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
     let name = units::plain(&quoted.text());
     // Commands find the trace by themselves if it has its usual name.
-    let argument = match name == USUAL {
+    let argument = match name == flowtrace_schema::DEFAULT_TRACE {
         true => String::new(),
         false => format!(" {name}"),
     };

@@ -111,25 +111,16 @@ pub enum StackRecord {
         /// Execs of the process up to then; 0: the image began by the fork of the process.
         execs: u32,
     },
-    /// A thread was on a CPU.
+    /// A thread was on a CPU, or returned from a call after it had waited.
     Sample {
-        /// Time, ns.
+        /// Time; of a wait that of the return, ns.
         t_ns: u64,
         /// The thread.
         thread: u32,
         /// Its stack.
         stack: u32,
-    },
-    /// A thread returned from a call after it had waited.
-    Wait {
-        /// Time of the return, ns.
-        t_ns: u64,
-        /// The thread.
-        thread: u32,
-        /// Its stack.
-        stack: u32,
-        /// Time of waiting for which the record stands, ns.
-        blocked_ns: u64,
+        /// Time of waiting for which the sample stands, ns; `None`: the thread was on a CPU.
+        blocked_ns: Option<u64>,
     },
     /// A function.
     Function {

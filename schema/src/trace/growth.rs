@@ -11,12 +11,13 @@ use super::Trace;
 use super::rows::{
     BeganRow, DataRow, EndRow, EndedRow, FileRow, FromRow, GrowingSampleRow, MeasuredRow, Texts,
 };
+use crate::op::flags_of_what;
 use crate::{Class, Op, Result};
 
 /// Longest time for which rows are read in one transaction.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 /// Rows between two looks at the clock.
-const ROWS: usize = 256;
+pub(super) const ROWS: usize = 256;
 
 /// Rows that were read, and whether these were all.
 #[derive(Clone, Debug)]
@@ -158,7 +159,7 @@ impl Trace {
                             upid,
                             file_id,
                             op,
-                            flags: (what >> 8 & crate::op::FLAGS_MASK) - 1,
+                            flags: flags_of_what(what),
                             bytes: super::amounts::checked(result, 5, "bytes")?,
                         });
                     }

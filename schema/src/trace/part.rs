@@ -2,18 +2,14 @@
 //! waits for them.
 
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::{Connection, params_from_iter};
 
 use super::Trace;
+use super::growth::{PATIENCE, ROWS};
 use crate::contract::{ACTIVITIES, OPERATIONS, TABLES, VIEWS};
 use crate::{Error, Result};
-
-/// Longest time for which rows are read in one transaction.
-const PATIENCE: Duration = Duration::from_millis(25);
-/// Rows between two looks at the clock.
-const ROWS: usize = 256;
 
 /// The wanted part: rows of some process images in some time.
 #[derive(Clone, Debug, Default)]

@@ -473,6 +473,13 @@ rows! {
 /// Name of a missing layer in the views.
 const NO_LAYER: &str = "none";
 
+impl LossRow {
+    /// True if data is missing: not a mere notice.
+    pub fn has_lost_data(&self) -> bool {
+        self.value > 0 && matches!(self.severity.as_str(), "error" | "data_loss")
+    }
+}
+
 impl TracedDirectoryRow {
     /// True if the calls on its files were recorded.
     pub fn is_seen(&self) -> bool {

@@ -73,17 +73,18 @@ pub(super) fn record(db: &Connection, record: &StackRecord) -> Result<()> {
             t_ns,
             thread,
             stack,
+            blocked_ns: None,
         } => db
             .prepare_cached(
                 "INSERT INTO stack_sample (at, thread_id, stack_id)
                  SELECT MAX(?1, COALESCE(MAX(at) + 1, 0)), ?2, ?3 FROM stack_sample",
             )?
             .execute(params![*t_ns as i64 / STACK_STEP_NS, thread, stack])?,
-        StackRecord::Wait {
+        StackRecord::Sample {
             t_ns,
             thread,
             stack,
-            blocked_ns,
+            blocked_ns: Some(blocked_ns),
         } => db
             .prepare_cached(
                 "INSERT INTO stack_wait (at, thread_id, stack_id, blocked_us)

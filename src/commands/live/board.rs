@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowtrace_profiler::live::{Budget, Follower, Limiting, Picture, State};
+use flowtrace_profiler::live::{Budget, Follower, Limiting, Picture, Search, State};
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::report::{self, Limits};
 use flowtrace_schema::Trace;
@@ -198,8 +198,8 @@ fn json(part: &impl Serialize) -> Result<String, Failure> {
 /// Follows a trace until its recording has ended, and shows it on the board; then makes its report.
 pub(super) fn follow(mut follower: Follower, trace: &Path, board: &Board) -> Result<(), Failure> {
     let budget = Budget::default();
-    let mut limiting = Limiting::default();
-    let (mut shown, mut searched) = (None::<Instant>, None::<Instant>);
+    let mut search = Search::new(Duration::ZERO, SEARCH);
+    let mut shown = None::<Instant>;
     let mut failures = 0;
     loop {
         let is_live = follower.is_being_recorded();
@@ -214,18 +214,14 @@ pub(super) fn follow(mut follower: Follower, trace: &Path, board: &Board) -> Res
             Err(error) => return Err(error.into()),
         };
         failures = 0;
-        let is_due = |last: Option<Instant>, every| last.is_none_or(|last| last.elapsed() >= every);
-        if is_all && is_due(searched, SEARCH) {
-            limiting = follower.limiting()?;
-            searched = Some(Instant::now());
-        }
+        let limiting = search.limiting(&follower)?;
         let is_last = is_all && !is_live;
-        if is_last || is_due(shown, REFRESH) {
-            let picture = follower.picture(&limiting)?;
-            board.show(&picture, &limiting)?;
+        if is_last || shown.is_none_or(|last| last.elapsed() >= REFRESH) {
+            let picture = follower.picture(limiting)?;
+            board.show(&picture, limiting)?;
             shown = Some(Instant::now());
             if is_last {
-                return conclude(&mut follower, picture.head.state, trace, board, &limiting);
+                return conclude(&mut follower, picture.head.state, trace, board, limiting);
             }
         }
         follower.rest()?;

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 
 /// Time for which a companion waits for its trace.
 const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Serves the page of the run that writes a trace, and prints its address. Without a page the run goes on.
 pub(in crate::commands) fn page(trace: &Path) {
     let mut words = vec!["--companion"];

@@ -1,9 +1,9 @@
 //! A run on the terminal while it goes on: the same content as the page.
 
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use flowtrace_profiler::live::{Budget, Follower, Limiting, Picture, RunningRow, State};
+use flowtrace_profiler::live::{Budget, Follower, Limiting, Picture, RunningRow, Search, State};
 use flowtrace_render::units;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -46,17 +46,13 @@ fn follow(
     mut show: impl FnMut(&Picture, &Limiting),
 ) -> Result<Option<&'static str>, Failure> {
     let budget = Budget::default();
-    let mut limiting = Limiting::default();
-    let mut searched = None::<Instant>;
+    let mut search = Search::new(Duration::ZERO, SEARCH);
     loop {
         let is_live = follower.is_being_recorded();
         let is_all = follower.advance()?;
-        if is_all && searched.is_none_or(|at| at.elapsed() >= SEARCH) {
-            limiting = follower.limiting()?;
-            searched = Some(Instant::now());
-        }
-        let picture = follower.picture(&limiting)?;
-        show(&picture, &limiting);
+        let limiting = search.limiting(follower)?;
+        let picture = follower.picture(limiting)?;
+        show(&picture, limiting);
         if is_all && !is_live && picture.head.state == State::Ended {
             return Ok(Some(
                 "the run has ended: flowtrace summary and report explain it",
@@ -135,7 +131,7 @@ fn head(picture: &Picture, limiting: &Limiting) -> Vec<Line<'static>> {
     let lost: Vec<String> = head
         .losses
         .iter()
-        .filter(|loss| matches!(loss.severity.as_str(), "data_loss" | "error"))
+        .filter(|loss| loss.is_of_data)
         .map(|loss| format!("{} {}", loss.counter, loss.value))
         .collect();
     let lost = match lost.is_empty() {

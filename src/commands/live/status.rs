@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use flowtrace_profiler::live::{Budget, Limiting, Picture};
+use flowtrace_profiler::live::{Budget, Limiting, Picture, Search};
 use flowtrace_render::units;
 
 use super::companion::wait_for;
@@ -30,20 +30,16 @@ pub(super) fn show(trace: &Path) -> Result<(), Failure> {
     };
     let budget = Budget::default();
     let mut line = Line::default();
-    let mut limiting = Limiting::default();
-    let mut searched = Instant::now();
+    let mut search = Search::new(SEARCH, SEARCH);
     let mut pause = EVERY;
     while end.recv_timeout(pause) == Err::<(), _>(RecvTimeoutError::Timeout) {
         if !follower.is_being_recorded() {
             break;
         }
         if follower.advance()? {
-            if searched.elapsed() > SEARCH {
-                limiting = follower.limiting()?;
-                searched = Instant::now();
-            }
-            let picture = follower.picture(&limiting)?;
-            line.draw(&text(&picture, &limiting));
+            let limiting = search.limiting(&follower)?;
+            let picture = follower.picture(limiting)?;
+            line.draw(&text(&picture, limiting));
         }
         follower.rest()?;
         pause = budget.pause(EVERY);
@@ -77,8 +73,7 @@ fn text(picture: &Picture, limiting: &Limiting) -> String {
             units::bytes(head.write_bytes)
         ));
     }
-    let is_loss = |severity: &str| matches!(severity, "data_loss" | "error");
-    let lost = head.losses.iter().filter(|loss| is_loss(&loss.severity));
+    let lost = head.losses.iter().filter(|loss| loss.is_of_data);
     match lost.map(|loss| loss.value).fold(0_i64, i64::saturating_add) {
         0 => parts.push("lost nothing".into()),
         lost => parts.push(format!("lost {lost}")),

@@ -32,7 +32,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonIfAlone {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     pub(super) trace: PathBuf,
     #[command(flatten)]
     pub(super) options: Options,
@@ -41,7 +41,7 @@ pub(super) struct CommonIfAlone {
 #[derive(Debug, clap::Args)]
 pub(super) struct Common {
     /// Trace to read
-    #[arg(default_value = output::DEFAULT_TRACE)]
+    #[arg(default_value = flowtrace_schema::DEFAULT_TRACE)]
     pub(super) trace: PathBuf,
     #[command(flatten)]
     pub(super) options: Options,

@@ -249,6 +249,7 @@ impl Run<'_> {
             Ok(stacks) => stacks,
             Err(error) => {
                 mounts.child.abandon();
+                live.map(Live::stop);
                 recording.discard();
                 return Err(Error::Stacks(error));
             }

@@ -194,21 +194,13 @@ impl Threads {
         frames.extend(user);
         self.incomplete += u64::from(!complete);
         let stack = self.interned.stack(&self.modules, &frames, complete);
-        let t_ns = self.clock.at(time);
-        let record = match sample.blocked_ns {
-            None => StackRecord::Sample {
-                t_ns,
+        self.recorder
+            .record(Row::Stack(Box::new(StackRecord::Sample {
+                t_ns: self.clock.at(time),
                 thread,
                 stack,
-            },
-            Some(blocked_ns) => StackRecord::Wait {
-                t_ns,
-                thread,
-                stack,
-                blocked_ns,
-            },
-        };
-        self.recorder.record(Row::Stack(Box::new(record)));
+                blocked_ns: sample.blocked_ns,
+            })));
     }
 
     /// Records the names of functions.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::distribution::Distribution;
-use crate::managers::runner_of;
-use crate::model::{ProcessId, Workflow};
+use crate::managers::runner_of_process;
+use crate::model::Workflow;
 
 /// All jobs of a rule. A job is a process; shells, launchers and managers that only started others are none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,10 +30,9 @@ pub struct Jobs {
 pub fn by_rule(workflow: &Workflow) -> Vec<Jobs> {
     let children = workflow.children();
     let mut jobs: HashMap<&Arc<str>, Jobs> = HashMap::new();
-    for id in workflow
-        .process_ids()
-        .filter(|&id| children[id.0 as usize].is_empty() || !is_runner(workflow, id))
-    {
+    for id in workflow.process_ids().filter(|&id| {
+        children[id.0 as usize].is_empty() || runner_of_process(workflow, id).is_none()
+    }) {
         let process = workflow.process(id);
         let images = workflow.images(id);
         // A copy of a shell that did a part of its work is no job.
@@ -60,10 +59,4 @@ pub fn by_rule(workflow: &Workflow) -> Vec<Jobs> {
     let mut jobs: Vec<Jobs> = jobs.into_values().collect();
     jobs.sort_by(|a, b| (b.life.sum, &a.rule).cmp(&(a.life.sum, &b.rule)));
     jobs
-}
-
-/// True if the last program of a process is one that runs others.
-fn is_runner(workflow: &Workflow, id: ProcessId) -> bool {
-    let image = workflow.last_image(id);
-    runner_of(image.exe.as_deref(), &image.rule).is_some()
 }

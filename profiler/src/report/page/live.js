@@ -76,7 +76,7 @@ function drawTiles() {
   $("where").textContent = [head.cwd && "in " + head.cwd, `as of ${sinceStart(head.now_ns)} after its begin`,
     head.is_behind && "still reading what was recorded before: sums are too small"].filter(Boolean).join(" · ");
   const last = (list) => (list && list.length ? list[list.length - 1] : null);
-  const cpu = machine && last(machine.cpu), data_loss = head.losses.filter((loss) => loss.severity === "data_loss" || loss.severity === "error");
+  const cpu = machine && last(machine.cpu), data_loss = head.losses.filter((loss) => loss.is_of_data);
   const files = head.sees_files ? [[rate(head.read_rate), "read from files now", null, bytes(head.read_bytes) + " so far"],
     [rate(head.write_rate), "written to files now", null, bytes(head.write_bytes) + " so far"]] : [];
   const tiles = [
@@ -96,7 +96,7 @@ function drawLimit() {
   $("limit-hint").textContent = known ? `windows of ${duration(limit.window_ns)}, complete up to ${since(limit.until_ns)} ago` : "";
   if (limit.name) {
     text.replaceChildren(el("strong", {}, limit.name), ` limits the run (${percent(limit.share)} of the last seconds)` +
-      (limit.resource && limit.resource !== "unknown" ? `: ${resourceName(limit.resource)}, confidence ${limit.confidence}` : ""));
+      (limit.resource ? `: ${limit.resource}, confidence ${limit.confidence}` : ""));
   } else text.textContent = known ? "No step and no channel limited the last complete windows." : "Not known yet: no window is complete.";
   const span = Math.max(1, limit.until_ns - limit.from_ns);
   $("limit-bars").replaceChildren(...limit.bars.map((bar) => el("div", { class: "limit-row" }, el("span", { title: bar.name }, bar.name),
@@ -104,7 +104,6 @@ function drawLimit() {
       bar.intervals.map(([from, to]) => svg("rect", { x: (((from - limit.from_ns) / span) * 1000).toFixed(1), y: 0, height: 12,
         width: Math.max(1, ((to - from) / span) * 1000).toFixed(1), style: `fill: ${bar.step === null ? "var(--bad)" : ruleColours(bar.step).strong}` }))))));
 }
-const resourceName = (name) => (name === "processors" ? "CPU" : name.replace(/_/g, " "));
 
 function drawManagers() {
   const rows = block("managers");

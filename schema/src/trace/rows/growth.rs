@@ -120,8 +120,8 @@ pub struct DataRow {
     pub file_id: i64,
     /// Operation.
     pub op: Op,
-    /// Open flags; -1: none.
-    pub flags: i64,
+    /// Open flags.
+    pub flags: Option<i64>,
     /// Result: of a read or write the bytes.
     pub bytes: i64,
 }
