@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use flowtrace_profiler::load::load_at_end;
+use flowtrace_profiler::load::{self, load_at_end};
 use flowtrace_profiler::rules;
 use flowtrace_profiler::text::summary::{self, Style};
 use flowtrace_schema::{Displaced, Trace};
@@ -38,6 +38,17 @@ pub(crate) fn say_kept(kept: &Path) {
         "flowtrace: the older trace is now {}",
         output::shown(kept).display()
     );
+}
+
+/// Says from when on nothing was recorded, though the run went on. Nothing is said of a trace without a note.
+pub(crate) fn say_unrecorded(trace: &Path) {
+    let opened = Trace::open(trace);
+    if let Ok(Some(unrecorded)) = opened.and_then(|trace| load::unrecorded(&trace)) {
+        message!(
+            "flowtrace: {}: {unrecorded}",
+            output::shown(trace).display()
+        );
+    }
 }
 
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.

@@ -54,6 +54,7 @@ mod redirections;
 mod returns;
 mod streams;
 mod tally;
+mod unrecorded;
 mod unseen;
 mod ways;
 mod writers;
@@ -66,6 +67,7 @@ pub(crate) use grants::Grants;
 pub(crate) use lock_peers::is_single;
 pub(crate) use places::Places;
 use streams::{add_channels, add_flows};
+pub use unrecorded::unrecorded;
 use ways::Evidence;
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
@@ -112,6 +114,7 @@ fn load_from<S>(
         directories: trace.traced_directories()?,
         losses: trace.losses()?,
         is_live: trace.is_being_recorded(),
+        unrecorded: unrecorded(trace)?,
         ..Workflow::default()
     };
     let mut rows = trace.processes()?;

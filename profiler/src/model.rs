@@ -91,6 +91,8 @@ pub struct Workflow {
     pub complete_ns: i64,
     /// True if the run is still being recorded.
     pub is_live: bool,
+    /// From when on nothing was recorded though the run went on, as [`crate::load::unrecorded`] says it.
+    pub unrecorded: Option<String>,
 }
 
 /// Data that one process may have sent to another through pipes or sockets.

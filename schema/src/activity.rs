@@ -4,7 +4,7 @@
 macro_rules! activities {
     ($($number:literal $variant:ident $state:literal $reason:expr,)*) => {
         /// The activity of a thread; the meaning of each is in `sql/activities.sql`.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         #[repr(u8)]
         pub enum Activity {
             $(#[doc = concat!("`", $state, "`, number ", $number)] $variant = $number,)*

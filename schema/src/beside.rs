@@ -3,10 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Suffixes of the files that SQLite keeps beside a database.
-pub(crate) const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Suffix of the note of [`crate::Unrecorded`].
+pub(crate) const NOTE: &str = "-unrecorded";
 
-/// Removes the files that SQLite keeps beside a database that is removed.
+/// Suffixes of the files that belong to a trace: those that SQLite keeps beside a database, and the note.
+pub(crate) const LOGS: [&str; 4] = ["-wal", "-shm", "-journal", NOTE];
+
+/// Removes the files beside a trace that is removed.
 pub(crate) fn remove_logs(path: &Path) -> io::Result<()> {
     for suffix in LOGS {
         match std::fs::remove_file(beside(path, suffix)) {

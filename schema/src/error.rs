@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
+use crate::carried::{self, Constant, io_error, sqlite_error};
+
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The reason why a trace could not be created, opened or queried. The text says what failed, on which file
 /// and why; it fits on one line.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// The output exists and may not be replaced.
     #[error("{0} exists already")]
@@ -31,6 +35,7 @@ pub enum Error {
         /// The file to open.
         path: PathBuf,
         /// Error of the system.
+        #[serde(with = "io_error")]
         source: std::io::Error,
     },
     /// The output cannot be written at the path asked for.
@@ -39,6 +44,7 @@ pub enum Error {
         /// The file to create.
         path: PathBuf,
         /// Error of the system.
+        #[serde(with = "io_error")]
         source: std::io::Error,
     },
     /// The output is a symbolic link that leads nowhere.
@@ -105,10 +111,12 @@ pub enum Error {
     #[error("{what} {path}: {source}")]
     Sqlite {
         /// The operation that failed, as a verb: "cannot read".
-        what: &'static str,
+        #[serde(deserialize_with = "carried::constant")]
+        what: Constant,
         /// The file of the operation.
         path: PathBuf,
         /// Error of SQLite.
+        #[serde(with = "sqlite_error")]
         source: rusqlite::Error,
     },
     /// Files that cannot be merged.
@@ -127,10 +135,14 @@ pub enum Error {
     Writes,
     /// The query text contains more than one statement, or none.
     #[error("query refused: {0}")]
-    NotOneStatement(&'static str),
+    NotOneStatement(#[serde(deserialize_with = "carried::constant")] Constant),
     /// A sink given by the caller failed while it was given rows.
     #[error("{0}")]
-    Sink(#[from] std::io::Error),
+    Sink(
+        #[from]
+        #[serde(with = "io_error")]
+        std::io::Error,
+    ),
 }
 
 impl Error {

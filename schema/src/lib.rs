@@ -11,6 +11,7 @@
 
 mod activity;
 mod beside;
+mod carried;
 mod contract;
 mod counter;
 mod cpu_list;
@@ -29,9 +30,11 @@ mod store;
 mod system;
 mod text;
 mod trace;
+mod unrecorded;
 mod writer;
 
 pub use activity::Activity;
+pub use carried::Constant;
 pub use contract::{APPLICATION_ID, SCHEMA_VERSION};
 pub use counter::HostCounter;
 pub use cpu_list::{cpu_list, cpus_of_list};
@@ -72,7 +75,11 @@ pub use trace::{
     FlowOwnerRow, FlowRow, FrameRow, HostRow, HostSampleRow, NetworkTotals, NodeRow, PacketRow,
     Sequence, StackRow, StackSampleRow, StackWaitRow,
 };
-pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};
+pub use unrecorded::{Unrecorded, UnrecordedEnd};
+pub use writer::{
+    CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, RecordingEnd, Rows, Summary,
+    Writer, WritingEnd, pair,
+};
 
 /// The file that `flowtrace run` writes and that other commands read, unless another one is named.
 pub const DEFAULT_TRACE: &str = "trace.db";

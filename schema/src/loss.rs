@@ -29,7 +29,7 @@ impl Severity {
 macro_rules! losses {
     ($($variant:ident $source:literal $counter:literal $severity:ident $meaning:literal,)*) => {
         /// A counter of losses.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum Loss {
             $(#[doc = $meaning] $variant,)*
         }

@@ -4,14 +4,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 use crate::beside::{LOGS, beside};
 
-/// Endings of the names of the file and of those that SQLite keeps beside it.
-const ENDINGS: [&str; 4] = ["", LOGS[0], LOGS[1], LOGS[2]];
+/// Endings of the names of the file and of those beside it.
+const ENDINGS: [&str; 5] = ["", LOGS[0], LOGS[1], LOGS[2], LOGS[3]];
 
 /// The names of all files that belong to a trace while it is recorded, those of the older trace among them.
 pub fn own_files(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let (older, kept) = (older_path(path), kept_path(path));
+    let (older, kept) = (older_path(path, std::process::id()), kept_path(path));
     let names = move |path: &Path| ENDINGS.map(|ending| beside(path, ending));
     names(path)
         .into_iter()
@@ -24,13 +26,13 @@ pub fn kept_path(path: &Path) -> PathBuf {
     beside(path, ".old")
 }
 
-/// The path where an older trace is kept meanwhile.
-fn older_path(path: &Path) -> PathBuf {
-    beside(path, &format!(".older-{}", std::process::id()))
+/// The path where an older trace is kept meanwhile; `recording`: the process whose recording takes its place.
+fn older_path(path: &Path, recording: u32) -> PathBuf {
+    beside(path, &format!(".older-{recording}"))
 }
 
 /// What becomes of an older trace when the new one has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum After {
     /// It is removed.
     Remove,
@@ -39,13 +41,18 @@ pub(crate) enum After {
 }
 
 /// The place of an older trace.
-#[derive(Debug, Default)]
-enum Place {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum Place {
     /// There is none, or it has its own name.
     #[default]
     Own,
-    /// Under the name of [`older_path`]; this is its own path.
-    Aside(PathBuf),
+    /// Under another name for the time being.
+    Aside {
+        /// Its own path.
+        own: PathBuf,
+        /// That of [`older_path`].
+        aside: PathBuf,
+    },
     /// Under this name, for good.
     Kept(PathBuf),
 }
@@ -66,42 +73,56 @@ impl Older {
         }
     }
 
-    /// Renames the trace at `path`, so that a new one can be made there.
+    /// Renames the trace at `path`, so that process `recording` can make a new one there.
     ///
     /// # Errors
     /// If a file cannot be renamed; then all files have their names as before.
-    pub(crate) fn move_away(path: &Path, after: After) -> io::Result<Older> {
-        if let Err(error) = rename(path, &older_path(path)) {
-            let _ = rename(&older_path(path), path);
+    pub(crate) fn move_away(path: &Path, after: After, recording: u32) -> io::Result<Older> {
+        let aside = older_path(path, recording);
+        if let Err(error) = rename(path, &aside) {
+            let _ = rename(&aside, path);
             return Err(error);
         }
-        Ok(Older {
-            place: Arc::new(Mutex::new(Place::Aside(path.to_owned()))),
+        let own = path.to_owned();
+        Ok(Older::of(Place::Aside { own, aside }, after))
+    }
+
+    /// An older trace at this place.
+    pub(crate) fn of(place: Place, after: After) -> Older {
+        Older {
+            place: Arc::new(Mutex::new(place)),
             after,
-        })
+        }
+    }
+
+    /// Its place, and what becomes of it, for another process that is to decide.
+    pub(crate) fn parts(&self) -> (Place, After) {
+        (self.place().clone(), self.after)
     }
 
     /// True if the older trace may have to come back.
     pub fn is_pending(&self) -> bool {
-        matches!(*self.place(), Place::Aside(_))
+        matches!(*self.place(), Place::Aside { .. })
     }
 
     /// Removes the older trace, or gives it the name under which it is kept: the new one has begun.
     pub fn settle(&self) {
         let mut place = self.place();
-        let Place::Aside(path) = &*place else { return };
-        let (older, kept) = (older_path(path), kept_path(path));
+        let Place::Aside { own, aside } = &*place else {
+            return;
+        };
+        let kept = kept_path(own);
         *place = match self.after {
             After::Remove => {
-                remove(&older);
+                remove(aside);
                 Place::Own
             }
             After::Keep => {
                 // No log of an earlier one may stay beside it.
                 remove(&kept);
-                match rename(&older, &kept) {
+                match rename(aside, &kept) {
                     Ok(()) => Place::Kept(kept),
-                    Err(_) => Place::Kept(older),
+                    Err(_) => Place::Kept(aside.clone()),
                 }
             }
         };
@@ -111,15 +132,15 @@ impl Older {
     pub fn kept(&self) -> Option<PathBuf> {
         match &*self.place() {
             Place::Kept(path) => Some(path.clone()),
-            Place::Own | Place::Aside(_) => None,
+            Place::Own | Place::Aside { .. } => None,
         }
     }
 
     /// Gives the older trace its name again: the trace that was to take its place never began, and is gone.
     pub(crate) fn put_back(&self) {
         let mut place = self.place();
-        if let Place::Aside(path) = &*place {
-            let _ = rename(&older_path(path), path);
+        if let Place::Aside { own, aside } = &*place {
+            let _ = rename(aside, own);
             *place = Place::Own;
         }
     }
@@ -165,7 +186,7 @@ mod tests {
         };
         fs::write(&path, "old").unwrap();
         fs::write(beside(&path, "-wal"), "log").unwrap();
-        let older = Older::move_away(&path, After::Remove).unwrap();
+        let older = Older::move_away(&path, After::Remove, std::process::id()).unwrap();
         assert!(!path.exists());
         let known: Vec<PathBuf> = own_files(&path).collect();
         assert!(
@@ -185,14 +206,16 @@ mod tests {
             "the older trace is left as it is"
         );
         fs::write(beside(&kept_path(&path), "-shm"), "of an earlier one").unwrap();
-        let older = Older::move_away(&path, After::Keep).unwrap();
+        let older = Older::move_away(&path, After::Keep, std::process::id()).unwrap();
         older.settle();
         assert_eq!(older.kept(), Some(kept_path(&path)));
         assert_eq!(names(), ["t.db.old", "t.db.old-wal"]);
         assert!(own_files(&path).any(|own| own == kept_path(&path)));
         remove(&kept_path(&path));
         fs::write(&path, "old").unwrap();
-        Older::move_away(&path, After::Remove).unwrap().settle();
+        Older::move_away(&path, After::Remove, std::process::id())
+            .unwrap()
+            .settle();
         assert!(names().is_empty());
         Older::none().put_back();
     }

@@ -3,7 +3,8 @@
 //! Times are nanoseconds since the start of the run on the monotonic clock, sizes bytes.
 
 use std::borrow::Cow;
-use std::sync::mpsc::SyncSender;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{ChannelId, FileId, Loss, Text, Upid, secrets};
 
@@ -37,7 +38,7 @@ pub use stack::{StackRecord, StackScope, Symbols};
 
 /// A row, or the completion of one. Everything but [`Call`], [`ChannelCall`] and [`Packet`], which travel
 /// through rings of their own ([`crate::CallRing`], [`crate::ChannelCallRing`], [`crate::PacketRing`]).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Record {
     /// A machine.
     Host(Box<HostRecord>),
@@ -173,8 +174,6 @@ pub enum Record {
     SocketEnd(Box<SocketEnd>),
     /// State of a connection as the kernel reports it.
     FlowSample(Box<FlowSample>),
-    /// Commits all earlier records. The answer comes when that is done: true if all could be stored.
-    Settle(SyncSender<bool>),
     /// Something was lost.
     Lost {
         /// The counter.

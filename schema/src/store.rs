@@ -55,6 +55,15 @@ fn with(text: &str, queries: &[(&str, &str)]) -> String {
 /// if the name for the older trace is taken; [`Error::Dangling`] and [`Error::Create`] if the new one cannot
 /// be made; an older trace is still there then.
 pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File, Older)> {
+    create_for(path, replace, std::process::id())
+}
+
+/// The same for the process `recording`, which decides what becomes of an older trace.
+pub(crate) fn create_for(
+    path: &Path,
+    replace: bool,
+    recording: u32,
+) -> Result<(Connection, File, Older)> {
     let create_error = |source| Error::Create {
         path: path.to_owned(),
         source,
@@ -66,10 +75,10 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File, Ol
     let older = match (is_there, replace) {
         (false, _) => Older::none(),
         // Renaming fails if the new name is too long, for example.
-        (true, true) => Older::move_away(path, After::Remove)
+        (true, true) => Older::move_away(path, After::Remove, recording)
             .or_else(|_| std::fs::remove_file(path).map(|()| Older::none()))
             .map_err(create_error)?,
-        (true, false) => Older::move_away(path, After::Keep).map_err(create_error)?,
+        (true, false) => Older::move_away(path, After::Keep, recording).map_err(create_error)?,
     };
     match create_new(path) {
         Ok((db, lock)) => Ok((db, lock, older)),

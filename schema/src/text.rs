@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use serde::{Deserialize, Serialize};
+
 /// A text whose bytes need not be UTF-8. It is stored as TEXT with U+FFFD in place of bytes that are not
 /// UTF-8, and then also as a BLOB with the exact bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Text(Vec<u8>);
 
 impl Text {

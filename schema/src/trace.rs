@@ -7,7 +7,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::op::flags_of_what;
-use crate::{Error, Fidelity, Op, Result, doc, store};
+use crate::{Error, Fidelity, Op, Result, Unrecorded, doc, store};
 
 mod accesses;
 mod actions;
@@ -136,6 +136,11 @@ impl Trace {
     /// True if a flowtrace is still writing this trace.
     pub fn is_being_recorded(&self) -> bool {
         store::is_being_recorded(&self.path)
+    }
+
+    /// The note that the run went on after the writer of this trace had ended, if there is one.
+    pub fn unrecorded(&self) -> Option<Unrecorded> {
+        Unrecorded::of(&self.path)
     }
 
     /// The recordings.

@@ -1,23 +1,24 @@
-//! The one writer of a trace: a thread behind a bounded queue and one ring per recording thread.
+//! The one writer of a trace, which is a thread or a process of its own, and the ways of records to it.
 //!
-//! Recorders never wait for SQLite itself. They wait only when the queue or their ring is full,
-//! so no file call is ever dropped while the disk accepts rows. Rows are committed at most
-//! [`COMMIT_INTERVAL`] or [`COMMIT_ROWS`] after they arrived: a `kill -9` costs no more than that.
+//! Recorders never wait for SQLite itself. They wait only when the ring between them and the writer is full, so
+//! no file call is ever dropped while the disk accepts rows. Rows are committed at most [`COMMIT_INTERVAL`] or
+//! [`COMMIT_ROWS`] after they arrived: a `kill -9` costs no more than that. When the writer is gone, records
+//! are dropped, and nobody waits.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rtrb::{Producer, RingBuffer};
 use rusqlite::Connection;
 
-use crate::{Call, ChannelCall, Error, Loss, Older, Packet, Record, Result, RunEnd, store};
+use crate::store;
+use crate::{Call, Error, Loss, Older, Packet, Record, Result, RunEnd, Unrecorded};
 
 mod batch;
 mod bulk;
@@ -25,69 +26,48 @@ mod calls;
 mod channel_calls;
 mod channels;
 mod commands;
+mod ends;
 mod insert;
 mod network;
 mod packets;
+mod ring;
 mod rings;
 mod stacks;
 mod summary;
 
-use batch::{Batches, COMMIT_ROWS};
+use batch::{Batches, COMMIT_ROWS, ReservedSpace};
+use ends::{Begun, IDLE, Order, Sender, receive, send};
+pub use ends::{RecordingEnd, WritingEnd, pair};
 pub(crate) use packets::PACKET_BITS;
-pub use rings::{CallRing, ChannelCallRing, PacketRing};
-use rings::{FULL, Rings};
+use ring::Message;
+pub use rings::{CallRing, ChannelCallRing, PacketRing, Rows};
 pub use summary::{Displaced, Summary};
 
 /// Longest time between the arrival of a row and its commit, without the time of the commit itself.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
-/// Records that may wait in the queue before a recorder waits.
-const QUEUE: usize = 8192;
-/// Sleep of the writer when there is nothing to do. The sleep adds to the age of uncommitted rows.
-const IDLE: Duration = Duration::from_millis(30);
 
 /// The writing end of a trace. [`Writer::finish`] completes the file; dropping the writer
 /// without it leaves a file that reads as cut short.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<Summary>>,
-    lock: File,
+    sender: Arc<Sender>,
+    /// Waits for the end of the writer.
+    watch: Option<JoinHandle<std::result::Result<Summary, Unrecorded>>>,
+    file: File,
     older: Older,
-}
-
-#[derive(Debug)]
-struct Shared {
-    calls: Rings<Call>,
-    channel_calls: Rings<ChannelCall>,
-    packets: Rings<Packet>,
-    stop: AtomicBool,
-    keeps_secrets: AtomicBool,
-}
-
-impl Shared {
-    fn new(is_stopped: bool) -> Arc<Shared> {
-        Arc::new(Shared {
-            calls: Rings::default(),
-            channel_calls: Rings::default(),
-            packets: Rings::default(),
-            stop: AtomicBool::new(is_stopped),
-            keeps_secrets: AtomicBool::new(false),
-        })
-    }
 }
 
 /// Gives records to the writer. Cheap to clone; usable from any thread.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    queue: SyncSender<Record>,
-    shared: Arc<Shared>,
-    writer: Thread,
+    /// `None`: records go nowhere.
+    sender: Option<Arc<Sender>>,
 }
 
 impl Writer {
-    /// Makes a new trace at `path` and starts its writer. An older one there is kept under the name of
-    /// [`crate::kept_path`], or removed if `replace` is set.
+    /// Makes a new trace at `path` and starts a thread that writes it. An older one there is kept under the
+    /// name of [`crate::kept_path`], or removed if `replace` is set.
     ///
     /// # Errors
     /// If the file there is not a trace, if the new one cannot be made, or if its disk is full.
@@ -96,33 +76,13 @@ impl Writer {
             path: path.to_owned(),
             source,
         };
-        // First, so that a full disk costs no older trace.
-        let reserved = batch::ReservedSpace::beside(path).map_err(fail)?;
-        let (db, lock, older) = store::create(path, replace)?;
-        let shared = Shared::new(false);
-        let (queue, records) = sync_channel(QUEUE);
-        let thread = thread::Builder::new()
-            .name("trace-writer".into())
-            .spawn({
-                let shared = Arc::clone(&shared);
-                move || run(&db, reserved, &records, &shared)
-            })
-            .map_err(fail)?;
-        let recorder = Recorder {
-            queue,
-            shared: Arc::clone(&shared),
-            writer: thread.thread().clone(),
-        };
-        Ok((
-            Writer {
-                path: path.to_owned(),
-                shared,
-                thread: Some(thread),
-                lock,
-                older,
-            },
-            recorder,
-        ))
+        let (recording, writing) = pair().map_err(fail)?;
+        let thread = thread::Builder::new().name("trace-store".into());
+        let thread = thread.spawn(|| writing.serve()).map_err(fail)?;
+        recording.begin(path, replace, move || {
+            let _ = thread.join();
+            None
+        })
     }
 
     /// The older trace whose place this one takes. It can come back until it is settled or the recording is
@@ -140,82 +100,78 @@ impl Writer {
     /// dropped.
     pub fn finish(mut self, recorder: &Recorder, end: RunEnd) -> Summary {
         recorder.record(Record::RunEnd(end));
-        self.shared.stop.store(true, Ordering::Release);
-        let thread = self.thread.take().expect("finish consumes the writer");
-        thread.thread().unpark();
-        let mut summary = thread.join().unwrap_or_else(|_| Summary {
-            write_error: Some("the writer thread panicked".into()),
-            ..Summary::default()
-        });
-        summary.displaced = displaced(&self.lock, &self.path);
+        let mut summary = match self.stop() {
+            Ok(summary) => summary,
+            Err(note) => {
+                let note = note.ended(end.exit_code, end.exit_signal);
+                // The first one is there.
+                let _ = note.write(&self.path);
+                let db = store::open_to_store(&self.path);
+                Summary {
+                    unrecorded: Some(note),
+                    not_folded: db.map_or_else(|e| Some(e.to_string()), |db| batch::fold(&db)),
+                    ..Summary::default()
+                }
+            }
+        };
+        summary.displaced = displaced(&self.file, &self.path);
         self.older.settle();
         summary.kept = self.older.kept();
-        // Closing the lock file is not enough: a process that was just forked has the descriptor, too.
-        let _ = self.lock.unlock();
         summary
     }
 
     /// Gives up a recording that never began, and removes its file; an older trace gets its name again.
     pub fn discard(mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
+        let _ = self.stop();
         let _ = std::fs::remove_file(&self.path);
         let _ = crate::beside::remove_logs(&self.path);
         self.older.put_back();
+    }
+
+    /// Makes the writer end; waits for its end.
+    fn stop(&mut self) -> std::result::Result<Summary, Unrecorded> {
+        self.sender.stop();
+        let watch = self.watch.take().expect("it is stopped once");
+        watch.join().unwrap_or_else(|_| Err(Unrecorded::now()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            self.sender.leave();
+            let _ = watch.join();
+        }
     }
 }
 
 impl Recorder {
     /// A recorder that drops its records: for running the same code without a trace.
     pub fn nowhere() -> Recorder {
-        // Without its receiving end the queue takes records and drops them.
-        let (queue, _) = sync_channel(0);
-        let shared = Shared::new(true);
-        Recorder {
-            queue,
-            shared,
-            writer: thread::current(),
-        }
+        Recorder { sender: None }
     }
 
     /// Passwords and keys in command lines are stored as they are, from now on.
     pub fn keep_secrets(&self) {
-        self.shared.keeps_secrets.store(true, Ordering::Relaxed);
+        if let Some(sender) = &self.sender {
+            sender.keep_secrets();
+        }
     }
 
-    /// Adds a record to the queue; waits while the queue is full.
+    /// Gives a record to the writer; waits while there is no space for it.
     pub fn record(&self, mut record: Record) {
-        // Cut here, so that the memory of records in the queue has a bound.
+        let Some(sender) = &self.sender else { return };
+        // Cut here, so that a record has a bound.
         if record.cut_arguments() {
             self.lost(Loss::ArgumentsCut, 1);
         }
-        match self.queue.try_send(record) {
-            // Disconnected: the writer is gone, and its end was or will be reported by finish.
-            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-            Err(TrySendError::Full(record)) => self.wait_and_record(record),
-        }
-    }
-
-    #[cold]
-    fn wait_and_record(&self, mut record: Record) {
-        // A blocking send would be woken, and the writer interrupted, for every single place.
-        while let Err(TrySendError::Full(back)) = self.queue.try_send(record) {
-            record = back;
-            self.writer.unpark();
-            thread::sleep(FULL);
-        }
+        sender.record(&record);
     }
 
     /// Waits until all earlier records are committed, or could not be. False if some record since the begin
     /// could not be stored, or if the writer is gone.
     pub fn settle(&self) -> bool {
-        let (done, settled) = sync_channel(1);
-        self.record(Record::Settle(done));
-        self.writer.unpark();
-        settled.recv().unwrap_or(false)
+        self.sender.as_ref().is_some_and(|sender| sender.settle())
     }
 
     /// Counts a loss.
@@ -227,35 +183,136 @@ impl Recorder {
 
     /// A ring for the calls of the calling thread.
     pub fn call_ring(&self) -> CallRing {
-        let (producer, consumer) = RingBuffer::new(rings::CALLS);
-        // A ring whose other end is gone takes calls and drops them.
-        self.shared
-            .calls
-            .add(consumer, || self.shared.stop.load(Ordering::Acquire));
-        self.ring(producer)
+        Rows::new(self.sender.clone())
     }
 
     /// A ring for calls on pipes and sockets that the calling thread records.
     pub fn channel_call_ring(&self) -> ChannelCallRing {
-        let (producer, consumer) = RingBuffer::new(rings::CALLS);
-        self.shared
-            .channel_calls
-            .add(consumer, || self.shared.stop.load(Ordering::Acquire));
-        self.ring(producer)
+        Rows::new(self.sender.clone())
     }
 
     /// A ring for the packets of the calling thread.
     pub fn packet_ring(&self) -> PacketRing {
-        let (producer, consumer) = RingBuffer::new(rings::PACKETS);
-        self.shared
-            .packets
-            .add(consumer, || self.shared.stop.load(Ordering::Acquire));
-        self.ring(producer)
+        Rows::new(self.sender.clone())
     }
+}
 
-    fn ring<T>(&self, producer: Producer<T>) -> rings::Ring<T> {
-        rings::Ring::new(producer, self.writer.clone())
+impl RecordingEnd {
+    /// Makes the writer make a new trace at `path`, an absolute path if the writer is another process. An older
+    /// one there is kept under the name of [`crate::kept_path`], or removed if `replace` is set. `ended` waits
+    /// for the end of a writer that has no more to do, and returns the signal that killed it.
+    ///
+    /// # Errors
+    /// As [`Writer::create`], or if the writer is gone.
+    pub fn begin(
+        self,
+        path: &Path,
+        replace: bool,
+        ended: impl FnOnce() -> Option<i32> + Send + 'static,
+    ) -> Result<(Writer, Recorder)> {
+        let fail = |source| Error::Create {
+            path: path.to_owned(),
+            source,
+        };
+        let RecordingEnd(sender) = self;
+        let mut stream = sender.stream.try_clone().map_err(fail)?;
+        let order = Order {
+            path: path.to_owned(),
+            replace,
+            recording: std::process::id(),
+        };
+        let _ = send(&mut stream, &order);
+        let older = match receive::<Begun>(&mut stream) {
+            Some(Ok((place, after))) => Older::of(place, after),
+            Some(Err(error)) => {
+                ended();
+                return Err(error);
+            }
+            None => {
+                ended();
+                let reason = "the process that was to write it has ended";
+                return Err(fail(io::Error::other(reason)));
+            }
+        };
+        let file = File::open(path).map_err(fail)?;
+        let sender = Arc::new(sender);
+        let watch = thread::Builder::new().name("trace-writer".into()).spawn({
+            let (sender, path) = (Arc::clone(&sender), path.to_owned());
+            move || watch(&mut stream, &sender, &path, ended)
+        });
+        let recorder = Recorder {
+            sender: Some(Arc::clone(&sender)),
+        };
+        let writer = Writer {
+            path: path.to_owned(),
+            sender,
+            watch: Some(watch.map_err(fail)?),
+            file,
+            older,
+        };
+        Ok((writer, recorder))
     }
+}
+
+/// Waits for the end of the writer. If that comes too early, from then on nobody waits for the writer, and a note
+/// beside the trace says so.
+fn watch(
+    stream: &mut UnixStream,
+    sender: &Sender,
+    path: &Path,
+    ended: impl FnOnce() -> Option<i32>,
+) -> std::result::Result<Summary, Unrecorded> {
+    let summary = receive(stream);
+    let was_left = sender.is_over.swap(true, Ordering::AcqRel);
+    let now = Unrecorded::now();
+    let signal = ended();
+    summary.ok_or_else(|| {
+        let note = now.because(signal);
+        if !was_left {
+            // Without the note the trace reads as cut short.
+            let _ = note.write(path);
+        }
+        note
+    })
+}
+
+impl WritingEnd {
+    /// Writes the trace that the other end asks for, until that has enough, or is gone. Then all that came is
+    /// committed, and the trace reads as cut short.
+    pub fn serve(mut self) {
+        let Some(order) = receive(&mut self.stream) else {
+            return;
+        };
+        let (reserved, db, lock, older) = match open(&order) {
+            Ok(opened) => opened,
+            Err(error) => {
+                let _ = send(&mut self.stream, &Begun::Err(error));
+                return;
+            }
+        };
+        let _ = self.stream.set_read_timeout(Some(IDLE));
+        let _ = send(&mut self.stream, &Begun::Ok(older.parts()));
+        match run(&db, reserved, &mut self) {
+            Some(summary) => {
+                drop(db);
+                // Closing the file is not enough: a process that was just forked has the descriptor, too.
+                let _ = lock.unlock();
+                let _ = send(&mut self.stream, &summary);
+            }
+            // Closing it would look up names, which may lead to a mount that nobody serves any more.
+            None => std::mem::forget(db),
+        }
+    }
+}
+
+fn open(order: &Order) -> Result<(ReservedSpace, Connection, File, Older)> {
+    // First, so that a full disk costs no older trace.
+    let reserved = ReservedSpace::beside(&order.path).map_err(|source| Error::Create {
+        path: order.path.clone(),
+        source,
+    })?;
+    let (db, lock, older) = store::create_for(&order.path, order.replace, order.recording)?;
+    Ok((reserved, db, lock, older))
 }
 
 /// Fate of the name `path` of the open file `file`; `None`: it still names the file.
@@ -269,32 +326,27 @@ fn displaced(file: &File, path: &Path) -> Option<Displaced> {
     }
 }
 
-/// The writer thread: drain, store, commit, sleep; until `stop` is set and nothing is left.
-fn run(
-    db: &Connection,
-    reserved: batch::ReservedSpace,
-    records: &Receiver<Record>,
-    shared: &Shared,
-) -> Summary {
+/// The writer: take, store, commit, sleep; until it is to stop. `None`: nobody is there any more to stop it.
+fn run(db: &Connection, reserved: batch::ReservedSpace, end: &mut WritingEnd) -> Option<Summary> {
     let mut batches = Batches::new(db, reserved);
     let mut calls = Vec::new();
     let mut channel_calls = Vec::new();
     let mut packets = Vec::new();
-    let mut settling = Vec::new();
     let mut last_commit = Instant::now();
+    let mut is_alone = false;
     loop {
-        // Read before draining, so that all records before the flag are drained.
-        let stopping = shared.stop.load(Ordering::Acquire);
-        // Before the queue, for the queue has the flow of each of these packets.
-        shared.packets.drain(&mut packets);
-        let keeps_secrets = shared.keeps_secrets.load(Ordering::Relaxed);
-        let mut drained = drain_queue(&mut batches, records, &mut settling, keeps_secrets);
-        if !settling.is_empty() {
-            shared.packets.drain(&mut packets);
-        }
-        shared.calls.drain(&mut calls);
-        shared.channel_calls.drain(&mut channel_calls);
-        drained += calls.len() + channel_calls.len() + packets.len();
+        // Read before the rest is taken, so that all records before the flag are.
+        let stopping = end.state().stop.load(Ordering::Acquire);
+        end.state().is_woken.store(false, Ordering::Release);
+        let keeps_secrets = end.state().keeps_secrets.load(Ordering::Relaxed);
+        let mut is_asked = false;
+        let (count, position) = end.receiver().take(|message| match message {
+            Message::Record(encoded) => record(&mut batches, encoded, keeps_secrets),
+            Message::Settle => is_asked = true,
+            Message::Call(call) => calls.push(call),
+            Message::ChannelCall(call) => channel_calls.push(call),
+            Message::Packet(packet) => packets.push(packet),
+        });
         calls.sort_by_key(|call: &Call| call.start_ns);
         batches.calls(&calls);
         calls.clear();
@@ -305,57 +357,52 @@ fn run(
         packets.clear();
         if batches.pending() >= COMMIT_ROWS
             || last_commit.elapsed() >= COMMIT_INTERVAL
-            || !settling.is_empty()
+            || is_asked
+            || is_alone
         {
             batches.commit();
             last_commit = Instant::now();
+            let (state, failed) = (end.state(), batches.has_failed());
+            state.has_failed.store(failed, Ordering::Relaxed);
+            state.settled.0.store(position, Ordering::Release);
         }
-        for done in settling.drain(..) {
-            let _ = done.send(!batches.has_failed());
-        }
-        // One pass after the flag takes all records before the flag: the queue is shorter than what one pass
-        // takes. Waiting until no record comes could be waiting for a busy process.
+        // One pass after the flag takes all records before the flag. Waiting until no record comes could be
+        // waiting for a busy process.
         if stopping {
-            shared.calls.clear();
-            shared.channel_calls.clear();
-            shared.packets.clear();
-            return batches.finish();
+            return Some(batches.finish());
         }
-        if drained == 0 {
-            thread::park_timeout(IDLE);
+        if is_alone {
+            return None;
+        }
+        if count == 0 {
+            is_alone = !end.wait();
         }
     }
 }
 
-/// Moves waiting records into the open transaction, at most about one transaction's worth.
-fn drain_queue(
-    batches: &mut Batches<'_>,
-    records: &Receiver<Record>,
-    settling: &mut Vec<SyncSender<bool>>,
-    keeps_secrets: bool,
-) -> usize {
-    let mut drained = 0;
-    while drained < COMMIT_ROWS {
-        match records.try_recv() {
-            Ok(Record::Settle(done)) => settling.push(done),
-            Ok(mut record) => {
-                // Here, where nobody waits for the result.
-                let count = if keeps_secrets {
-                    0
-                } else {
-                    record.mask_secrets()
-                };
-                batches.record(&record);
-                if count > 0 {
-                    let loss = Loss::SecretsMasked;
-                    batches.record(&Record::Lost { loss, count });
-                }
-                drained += 1;
-            }
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-        }
+/// Puts a record into the open transaction.
+fn record(batches: &mut Batches<'_>, encoded: &[u8], keeps_secrets: bool) {
+    let Ok(mut record) = postcard::from_bytes::<Record>(encoded) else {
+        // Of the same program this is a bug; what follows can be read all the same.
+        return batches.record(&Record::Lost {
+            loss: Loss::RowsDropped,
+            count: 1,
+        });
+    };
+    // Here, where nobody waits for the result.
+    let count = if keeps_secrets {
+        0
+    } else {
+        record.mask_secrets()
+    };
+    batches.record(&record);
+    if count > 0 {
+        let loss = Loss::SecretsMasked;
+        batches.record(&Record::Lost { loss, count });
     }
-    drained
+    if batches.pending() >= COMMIT_ROWS {
+        batches.commit();
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use flowtrace_profiler::generate::files_of_steps;
 use flowtrace_schema::{ProcessRow, Trace};
 
 use crate::failure::Failure;
-use crate::{output, progress};
+use crate::{conclude, output, progress};
 
 /// Compare declared dependencies with the real ones of a traced build
 ///
@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         return Err(Failure::usage(what).hint("name another file with -o"));
     }
     let trace = Trace::open(&args.trace)?;
+    conclude::say_unrecorded(&args.trace);
     let working = progress::working(format!("checking {}", args.trace.display()));
     let run = trace.runs()?.into_iter().next();
     let (command, cwd) = run.map_or_else(Default::default, |run| (run.command, run.cwd));

@@ -73,8 +73,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
             options.source.display(),
             attach.mountpoint().display()
         );
-        if let Some(how) = attach.serve().trace.displaced {
+        let trace = attach.serve().trace;
+        if let Some(how) = trace.displaced {
             return Err(conclude::displaced(&options.output, how));
+        }
+        if trace.unrecorded.is_some() {
+            conclude::say_unrecorded(&options.output);
         }
         conclude::conclude(&options.output, true)?;
         return Ok(ExitCode::SUCCESS);

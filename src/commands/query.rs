@@ -9,7 +9,7 @@ use flowtrace_profiler::export::rows::{AlignedTable, Csv, Json, JsonLines};
 use flowtrace_schema::{Table, Trace, Value, doc};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{conclude, output};
 
 /// Run one SQL query on a trace, or list the views
 ///
@@ -48,6 +48,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     let format = args.output.format(args.format, Format::Table)?;
     let trace = Trace::open(&args.trace)?;
+    conclude::say_unrecorded(&args.trace);
     let sql = match args.sql.as_deref() {
         Some("-") => {
             let mut sql = String::new();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_schema::{Displaced, quote_argv};
+use flowtrace_schema::{Displaced, Unrecorded, quote_argv};
 use flowtrace_tracer::session::{DetachError, Detached, Holder, detach};
 
 use crate::conclude;
@@ -27,6 +27,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match detach(&mountpoint, args.lazy) {
         Ok(Detached::Completed(Some(trace))) if !trace.exists() => {
             Err(conclude::displaced(&trace, Displaced::Deleted).with_code(1))
+        }
+        Ok(Detached::Completed(Some(trace))) if Unrecorded::of(&trace).is_some() => {
+            conclude::say_unrecorded(&trace);
+            Ok(ExitCode::SUCCESS)
         }
         Ok(Detached::Completed(Some(trace))) => {
             let trace = quote_argv([trace.as_os_str().as_encoded_bytes()]);

@@ -38,6 +38,7 @@ mod mount;
 mod names_equal_strace;
 mod nested;
 mod own_behaviour;
+mod recorder_killed;
 mod redirections;
 mod replay;
 mod returns;

@@ -81,20 +81,28 @@ fn a_storm_of_calls_in_a_small_cgroup_ends_nobody() {
     }
 }
 
-/// The kernel ends flowtrace first for lack of memory if the workflow goes on without it. A workflow that
-/// needs its mounts would end with it, so its recorder keeps the usual score.
+/// The kernel ends flowtrace first for lack of memory if the workflow goes on without it. A workflow that needs
+/// its mounts would end with it, so there it spares flowtrace, and ends only the process that writes the trace.
 #[test]
 fn flowtrace_is_given_up_first_where_the_workflow_goes_on() {
     if !(need_fuse() && need_root() && need_process_tracepoints()) {
         return;
     }
     let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-    for (options, recorder) in [(&[][..], "1000\n"), (&["--layer", "fuse"], &*own)] {
+    let modes = [
+        (&[][..], "1000\n"),
+        (&["--layer", "fuse"], "-500\n"),
+        (&["--ptrace"], "-500\n"),
+    ];
+    for (options, flowtrace) in modes {
         let scratch = Scratch::new();
         let mut run = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
-        let script = "cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj";
+        let script = "cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj
+            for pid in $(cat /proc/$PPID/task/*/children); do
+                [ \"$(cat /proc/$pid/comm)\" != flowtrace-rec ] || cat /proc/$pid/oom_score_adj
+            done";
         run.args(options).args(["--", "sh", "-c", script]);
         let found = finish(&mut run).expect(0).stdout_text();
-        assert_eq!(found, format!("{own}{recorder}"), "{options:?}");
+        assert_eq!(found, format!("{own}{flowtrace}1000\n"), "{options:?}");
     }
 }

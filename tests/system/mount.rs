@@ -68,15 +68,19 @@ impl Mount {
         command
     }
 
+    /// The process that serves the mount.
+    pub(crate) fn daemon(&self) -> i32 {
+        daemon_of(&self.point).expect("a daemon")
+    }
+
     /// Sends a signal to the process that serves the mount.
     pub(crate) fn signal_daemon(&self, signal: Signal) {
-        let daemon = daemon_of(&self.point).expect("a daemon");
-        kill(Pid::from_raw(daemon), signal).unwrap();
+        kill(Pid::from_raw(self.daemon()), signal).unwrap();
     }
 
     /// Kills the process that serves the mount, and waits for its end.
     pub(crate) fn kill_daemon(&self) {
-        let daemon = daemon_of(&self.point).expect("a daemon");
+        let daemon = self.daemon();
         self.signal_daemon(Signal::SIGKILL);
         wait_for("the end of the daemon", PATIENCE, || {
             (!Path::new(&format!("/proc/{daemon}")).exists()).then_some(())

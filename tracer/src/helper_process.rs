@@ -30,8 +30,9 @@ impl HelperProcess {
     /// If the system allows no further process.
     ///
     /// # Safety
-    /// Our other threads do not continue in the new process, whatever locks they have: `act` makes only
-    /// system calls, on memory that was allocated before, and uses no descriptor but these.
+    /// Our other threads do not continue in the new process, whatever locks they have: unless there are none,
+    /// `act` makes only system calls, on memory that was allocated before. It uses no descriptor but these, and
+    /// does not unwind.
     pub(crate) unsafe fn begin(
         name: &CStr,
         group: Group,
@@ -62,10 +63,32 @@ impl HelperProcess {
     }
 }
 
+impl HelperProcess {
+    /// Waits for its end. Returns the signal that killed it, if one did.
+    pub(crate) fn end(self) -> Option<i32> {
+        let signal = self.wait();
+        std::mem::forget(self);
+        signal
+    }
+
+    fn wait(&self) -> Option<i32> {
+        let mut status = 0;
+        loop {
+            // SAFETY: a child of ours, which ends by itself; `status` outlives the call.
+            let ended = unsafe { libc::waitpid(self.0, &raw mut status, libc::__WCLONE) };
+            if ended == self.0 {
+                return libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+            }
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return None;
+            }
+        }
+    }
+}
+
 impl Drop for HelperProcess {
     fn drop(&mut self) {
-        // SAFETY: a child of ours, which is about to end.
-        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), libc::__WCLONE) };
+        self.wait();
     }
 }
 

@@ -23,9 +23,36 @@ fn limit_of(own: &str, groups: &Groups, read: impl Fn(&Path) -> Option<String>) 
     groups.least("memory", own, limit).unwrap_or(u64::MAX)
 }
 
+/// Where this process says how readily it is to be ended when memory runs out (proc_pid_oom_score_adj(5)).
+const SCORE: &str = "/proc/self/oom_score_adj";
+
 /// Makes the kernel choose this process first when memory runs out. Any process may do that for itself.
 pub(crate) fn be_given_up_first() {
-    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    let _ = fs::write(SCORE, "1000");
+}
+
+/// While this value lives, the kernel spares this process, and those that it forks, when memory runs out. If
+/// that is not allowed (`CAP_SYS_RESOURCE`), nothing changes.
+#[derive(Debug)]
+pub(crate) struct Spared {
+    before: Option<String>,
+}
+
+impl Spared {
+    pub(crate) fn begin() -> Spared {
+        const SPARED: &str = "-500";
+        let before = fs::read_to_string(SCORE).ok();
+        let before = before.filter(|_| fs::write(SCORE, SPARED).is_ok());
+        Spared { before }
+    }
+}
+
+impl Drop for Spared {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = fs::write(SCORE, before.trim());
+        }
+    }
 }
 
 #[cfg(test)]

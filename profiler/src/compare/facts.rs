@@ -323,7 +323,8 @@ fn warnings(workflow: &Workflow) -> Vec<String> {
     if workflow.is_live {
         warnings.push("it is still being recorded".into());
     } else if workflow.is_cut_short() {
-        warnings.push("its recording was cut short".into());
+        let cut = || "its recording was cut short".into();
+        warnings.push(workflow.unrecorded.clone().unwrap_or_else(cut));
     }
     for run in &workflow.runs {
         match (run.exit_signal, run.exit_code) {

@@ -15,6 +15,7 @@ use super::picture::{
 use super::rates;
 use super::threads::Thread;
 use super::traffic::File;
+use crate::load::unrecorded;
 use crate::paths::relative_to;
 use crate::signals::signal_name;
 
@@ -63,6 +64,7 @@ impl Follower {
         let directories = self.trace.traced_directories()?;
         Ok(Head {
             state,
+            unrecorded: unrecorded(&self.trace)?,
             command: first
                 .and_then(|run| run.command.as_deref())
                 .map(command)

@@ -40,6 +40,8 @@ pub enum State {
 pub struct Head {
     /// State of the recording.
     pub state: State,
+    /// From when on nothing was recorded though the run went on, in words.
+    pub unrecorded: Option<String>,
     /// The command.
     pub command: String,
     /// Directory in which it was started.

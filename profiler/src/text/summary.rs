@@ -112,8 +112,11 @@ fn coverage(out: &mut Layout, facts: &Facts) {
         (false, false) => None,
     };
     let unstored = unstored.map(str::to_owned);
-    let lost: Vec<String> = unstored
+    let lost: Vec<String> = facts
+        .unrecorded
+        .clone()
         .into_iter()
+        .chain(unstored)
         .chain(losses.into_iter().map(counted))
         .collect();
     if lost.is_empty() && !facts.is_incomplete {

@@ -58,7 +58,9 @@ pub fn text(workflow: &Workflow, style: Style) -> String {
         text += &line(workflow, &sockets, style, &branch, begins_ns);
     }
     text += &chain_line(workflow, &chain, style.width);
-    if workflow.is_live {
+    if let Some(unrecorded) = &workflow.unrecorded {
+        text += &format!("Here {unrecorded}.\n");
+    } else if workflow.is_live {
         text += "The recording still goes on.\n";
     } else if workflow.is_cut_short() {
         text += "The recording was cut short: what ran on after its last event is not known.\n";

@@ -1,9 +1,11 @@
 //! Pipes and sockets between processes, and the processes that have them open.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ChannelId, HostId, Side, Text, Tid, Upid};
 
 /// A kind of channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChannelKind {
     /// A pipe without a name.
     Pipe,
@@ -34,7 +36,7 @@ impl ChannelKind {
 }
 
 /// A channel (table `channel`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChannelRecord {
     /// Its id.
     pub id: ChannelId,
@@ -51,7 +53,7 @@ pub struct ChannelRecord {
 }
 
 /// Allowed uses of a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Direction {
     /// Reading.
     Read,
@@ -73,7 +75,7 @@ impl Direction {
 }
 
 /// An image has an end of a channel open from now on (table `channel_end`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ChannelEndRecord {
     /// Row id.
     pub id: u32,
@@ -90,7 +92,7 @@ pub struct ChannelEndRecord {
 }
 
 /// The end of a row of `channel_end`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ChannelEndClosed {
     /// Row id.
     pub id: u32,
@@ -132,7 +134,7 @@ pub struct ChannelCall {
 }
 
 /// Traffic of an image through one side of a channel (table `channel_sum`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ChannelTraffic {
     /// The channel.
     pub channel: ChannelId,

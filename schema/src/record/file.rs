@@ -1,9 +1,11 @@
 //! Files, their names, the calls on them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Fidelity, FileId, HostId, Op, Text, Tid, Upid};
 
 /// Type of an inode. The numbers are those of the table `file_kind`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum FileKind {
     /// Regular file.
@@ -53,7 +55,7 @@ impl FileKind {
 }
 
 /// The least exact way in which a file was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Coverage {
     /// Every call is recorded.
@@ -65,7 +67,7 @@ pub enum Coverage {
 }
 
 /// A file (table `file`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
     /// Its id.
     pub id: FileId,
@@ -84,7 +86,7 @@ pub struct FileRecord {
 }
 
 /// A name of a file in a directory (table `file_name`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NameRecord {
     /// The file.
     pub file: FileId,

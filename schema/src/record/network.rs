@@ -1,9 +1,11 @@
 //! Records of packets: captures, flows, their owners, and the packets themselves.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{CaptureId, FlowId, HostId, Text, Upid};
 
 /// Origin of the packets of a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CaptureSource {
     /// From the kernel, by flowtrace itself.
     Ring,
@@ -22,7 +24,7 @@ impl CaptureSource {
 }
 
 /// A place where packets are captured (table `capture`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaptureRecord {
     /// Its id.
     pub id: CaptureId,
@@ -45,7 +47,7 @@ pub struct CaptureRecord {
 }
 
 /// The end of a capture. A record with the id of an earlier one replaces it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct CaptureEnd {
     /// The capture.
     pub id: CaptureId,
@@ -64,7 +66,7 @@ pub struct CaptureEnd {
 }
 
 /// A flow is seen for the first time (table `flow`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Its id.
     pub id: FlowId,
@@ -85,7 +87,7 @@ pub struct FlowRecord {
 }
 
 /// One of the two ends of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum End {
     /// The side that spoke first.
     Src,
@@ -104,7 +106,7 @@ impl End {
 }
 
 /// Options that one end of a TCP connection announced in its SYN.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct FlowOptions {
     /// The flow.
     pub flow: FlowId,
@@ -119,7 +121,7 @@ pub struct FlowOptions {
 }
 
 /// The packets of one flow that one capture saw (table `flow_capture`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSeen {
     /// The flow.
     pub flow: FlowId,
@@ -138,7 +140,7 @@ pub struct FlowSeen {
 }
 
 /// Evidence for the owner of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Evidence {
     /// Its system calls.
     Calls,
@@ -157,7 +159,7 @@ impl Evidence {
 }
 
 /// A process image at one end of a flow (table `flow_owner`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct FlowOwner {
     /// Number of the row; another record with this number replaces it.
     pub row: u32,
@@ -176,7 +178,7 @@ pub struct FlowOwner {
 }
 
 /// The addresses of an end of a channel that is a socket (table `socket_end`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct SocketEnd {
     /// Row of `channel_end`.
     pub end: u32,
@@ -189,7 +191,7 @@ pub struct SocketEnd {
 }
 
 /// State of a TCP connection at one instant, as the kernel reports it (table `flow_sample`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowSample {
     /// Time of the sample.
     pub t_ns: i64,

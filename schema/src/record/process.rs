@@ -1,9 +1,11 @@
 //! Processes: their images, threads, costs.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{HostId, Text, Tid, Upid};
 
 /// The way in which a process image began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// By an exec.
     Exec,
@@ -46,7 +48,7 @@ pub(super) fn cut_arguments(argv: &mut Vec<u8>) -> bool {
 }
 
 /// The begin of a process image (table `process`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessStart {
     /// Its id.
     pub upid: Upid,
@@ -75,7 +77,7 @@ pub struct ProcessStart {
 }
 
 /// A descriptor that a program began with (table `descriptor`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescriptorRecord {
     /// Process image that began by an exec.
     pub upid: Upid,
@@ -90,7 +92,7 @@ pub struct DescriptorRecord {
 }
 
 /// Costs of a process image, of its own threads only, never of its children. `None`: not readable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time in user mode.
     pub user_ns: Option<u64>,
@@ -129,7 +131,7 @@ pub struct Usage {
 }
 
 /// The end of a process image.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ProcessEnd {
     /// The process image.
     pub upid: Upid,
@@ -146,7 +148,7 @@ pub struct ProcessEnd {
 }
 
 /// A thread beside the first (table `thread`), written when it ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ThreadRecord {
     /// Image it was created in.
     pub upid: Upid,

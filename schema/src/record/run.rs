@@ -1,9 +1,12 @@
 //! The machine, the run, and counters of the machine as a whole.
 
+use serde::{Deserialize, Serialize};
+
+use crate::carried::{self, Constant};
 use crate::{HostId, RunId, Text};
 
 /// A machine (table `host`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostRecord {
     /// Its id.
     pub id: HostId,
@@ -22,7 +25,7 @@ pub struct HostRecord {
 }
 
 /// Relation of the clock of a recording to others (table `host`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct HostClock {
     /// The machine.
     pub host: HostId,
@@ -33,7 +36,7 @@ pub struct HostClock {
 }
 
 /// Launcher, job and rank of a recording that a launcher started (table `run`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchRecord {
     /// The run.
     pub run: RunId,
@@ -46,7 +49,7 @@ pub struct LaunchRecord {
 }
 
 /// The layer of file calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileLayer {
     /// FUSE direct I/O plus kernel passthrough: exact reads and writes, coherent mappings.
     DirectPassthrough,
@@ -78,7 +81,7 @@ impl FileLayer {
 }
 
 /// The layer of processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessLayer {
     /// By ptrace events: every process, however short.
     Ptrace,
@@ -112,7 +115,7 @@ impl ProcessLayer {
 }
 
 /// A recording (table `run`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
     /// Its id.
     pub id: RunId,
@@ -123,7 +126,8 @@ pub struct RunRecord {
     /// Working directory.
     pub cwd: Text,
     /// Version of flowtrace.
-    pub version: &'static str,
+    #[serde(deserialize_with = "carried::constant")]
+    pub version: Constant,
     /// Layer of file calls.
     pub file_layer: FileLayer,
     /// Layer of processes.
@@ -131,7 +135,7 @@ pub struct RunRecord {
 }
 
 /// The end of a recording.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct RunEnd {
     /// The run.
     pub id: RunId,
@@ -144,7 +148,7 @@ pub struct RunEnd {
 }
 
 /// A traced directory (table `traced_directory`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TracedDirectory {
     /// Run that it belongs to.
     pub run: RunId,
@@ -163,20 +167,22 @@ pub struct TracedDirectory {
 }
 
 /// A counter of a machine (table `counter`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CounterRecord {
     /// Its number in this file.
     pub id: u32,
     /// Name, with the device in it.
     pub name: String,
     /// Unit of its values.
-    pub unit: &'static str,
+    #[serde(deserialize_with = "carried::constant")]
+    pub unit: Constant,
     /// Meaning of the values.
-    pub meaning: &'static str,
+    #[serde(deserialize_with = "carried::constant")]
+    pub meaning: Constant,
 }
 
 /// The value of a counter at one instant (table `host_sample`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct HostSample {
     /// Time of the sample.
     pub t_ns: u64,
@@ -189,7 +195,7 @@ pub struct HostSample {
 }
 
 /// A machine that an agent watched (table `node`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// The machine.
     pub host: HostId,

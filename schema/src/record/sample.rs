@@ -1,9 +1,12 @@
 //! Records of the activity of threads.
 
+use serde::{Deserialize, Serialize};
+
+use crate::carried::{self, Constant};
 use crate::{Activity, ChannelId, FileId, Tid, Upid};
 
 /// Side of a channel at which a thread waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
     /// It waited for something to read, or a connection to accept.
     Read,
@@ -22,7 +25,7 @@ impl Side {
 }
 
 /// The object of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitObject {
     /// Inode of the pipe, FIFO, socket or file; the pid of the child.
     pub object: u64,
@@ -33,7 +36,7 @@ pub struct WaitObject {
 }
 
 /// The thread that woke another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Waker {
     /// Its process image.
     pub upid: Upid,
@@ -43,7 +46,7 @@ pub struct Waker {
 
 /// The activity of a thread over an interval (table `sample`). A record with the id of an earlier one
 /// replaces its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SampleRecord {
     /// Its id, counted from 1.
     pub id: u64,
@@ -58,7 +61,8 @@ pub struct SampleRecord {
     /// Its activity.
     pub activity: Activity,
     /// System call it was in.
-    pub op: Option<&'static str>,
+    #[serde(deserialize_with = "carried::optional_constant")]
+    pub op: Option<Constant>,
     /// The objects of the wait; several if any of them ends it.
     pub objects: Vec<WaitObject>,
     /// File.
@@ -72,7 +76,7 @@ pub struct SampleRecord {
 }
 
 /// Totals of all samples of a process image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampledTotals {
     /// Process image.
     pub upid: Upid,

@@ -1,12 +1,14 @@
 //! Records of sampled call stacks. Their ids count from 1 within a recording and are assigned by the recorder.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{RunId, Text};
 
 /// Step of the times of samples of stacks, ns: times in this step take a byte less in each row.
 pub(crate) const STACK_STEP_NS: i64 = 10_000;
 
 /// CPU time of which stacks are sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StackScope {
     /// All of it.
     All,
@@ -15,7 +17,7 @@ pub enum StackScope {
 }
 
 /// Source of the names of the functions of a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Symbols {
     /// Debug information, with lines.
     Dwarf,
@@ -49,7 +51,7 @@ impl Symbols {
 }
 
 /// A part of the samples of call stacks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StackRecord {
     /// Stacks are sampled from now on.
     Sampling {

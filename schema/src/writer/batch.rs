@@ -298,17 +298,7 @@ impl<'db> Batches<'db> {
             }
         }
         self.store_run_ends();
-        let fold = || {
-            let db = self.db;
-            db.busy_timeout(FOLD_TIMEOUT)?;
-            db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE;")?;
-            db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
-        };
-        self.summary.not_folded = match fold() {
-            Ok(mode) if mode == "delete" => None,
-            Ok(_) => Some("another program has it open".into()),
-            Err(error) => Some(error.to_string()),
-        };
+        self.summary.not_folded = fold(self.db);
         self.summary
     }
 
@@ -407,6 +397,20 @@ impl<'db> Batches<'db> {
     fn lose(&mut self, loss: Loss, count: u64) {
         *self.losses.entry(loss).or_default() += count;
         self.losses_changed = true;
+    }
+}
+
+/// Folds the write-ahead log into the file; returns the reason if that is not possible.
+pub(super) fn fold(db: &Connection) -> Option<String> {
+    let fold = || {
+        db.busy_timeout(FOLD_TIMEOUT)?;
+        db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE;")?;
+        db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
+    };
+    match fold() {
+        Ok(mode) if mode == "delete" => None,
+        Ok(_) => Some("another program has it open".into()),
+        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -396,7 +396,7 @@ pub(super) fn record(db: &Connection, record: &Record, commands: &mut Commands) 
         Record::SocketEnd(r) => network::socket_end(db, r)?,
         Record::FlowSample(r) => network::flow_sample(db, r)?,
         // Losses are summed before they are stored; settling stores nothing.
-        Record::Lost { .. } | Record::Settle(_) => {}
+        Record::Lost { .. } => {}
     }
     Ok(())
 }

@@ -120,7 +120,9 @@ fn head(picture: &Picture, limiting: &Limiting) -> Vec<Line<'static>> {
         State::Recording => ("recording", Style::new().fg(Color::Green)),
         State::Ended => ("the run has ended", Style::new()),
         State::Killed => (
-            "the recording was cut short: its recorder has ended without closing the trace",
+            head.unrecorded.as_deref().unwrap_or(
+                "the recording was cut short: its recorder has ended without closing the trace",
+            ),
             red(),
         ),
     };

@@ -9,6 +9,7 @@ use nix::unistd::{getegid, geteuid};
 use super::directory::Directory;
 use super::launch::Namespace;
 use super::mounts::ReadyMount;
+use super::recorder_process::RecorderProcess;
 use super::recording::{HOST, RUN, Recording};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
@@ -65,7 +66,7 @@ impl Attach {
         self.recording.older().kept()
     }
 
-    /// Mounts, and starts serving and recording.
+    /// Mounts, and starts serving and recording. Call it while the process has one thread.
     ///
     /// # Errors
     /// If the mount cannot be made, or the trace cannot be written; nothing is left behind.
@@ -88,7 +89,13 @@ impl Attach {
         }
         limits::lift().map_err(Error::system("trace here"))?;
         signals::block().map_err(Error::errno("block signals"))?;
-        let recording = Recording::start(&options.output, options.replace, options.keep_secrets)?;
+        let process = RecorderProcess::start()?;
+        let recording = Recording::start_in(
+            process,
+            &options.output,
+            options.replace,
+            options.keep_secrets,
+        )?;
         match Attach::mount(options, source, &mountpoint.path, &recording) {
             Ok((served, callers)) => {
                 recording.older().settle();

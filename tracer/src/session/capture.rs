@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::program::find_program;
+use super::recorder_process::RecorderProcess;
 use super::recording::{HOST, RUN, Recording};
 use super::signals::{self, Before, Got, SignalForwarder};
 use super::{End, Error, Result, origin};
@@ -68,7 +69,13 @@ pub fn capture(
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     // Signals that end this process end the capture; they stay pending until the capture takes them.
     let before = signals::block().map_err(Error::errno("block signals"))?;
-    let recording = Recording::start(&options.output, options.replace, options.keep_secrets)?;
+    let process = RecorderProcess::start()?;
+    let recording = Recording::start_in(
+        process,
+        &options.output,
+        options.replace,
+        options.keep_secrets,
+    )?;
     let command = options.command.iter().map(|a| a.as_encoded_bytes());
     recording.recorder.record(Record::Run(Box::new(RunRecord {
         id: RUN,

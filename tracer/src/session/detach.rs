@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use flowtrace_schema::Unrecorded;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::nested;
@@ -148,25 +149,33 @@ fn mount_at(path: &Path) -> io::Result<Option<Mount>> {
         .rfind(|m| is_ours(m) && is_there(m)))
 }
 
-/// The trace that a daemon writes: the open file that has an open `-wal` file next to it, even if both were
-/// deleted.
-fn trace_of(pid: u32) -> Option<PathBuf> {
-    let open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
-        .ok()?
-        .flatten()
-        .collect();
-    let open: Vec<_> = open
-        .iter()
-        .filter_map(|fd| fs::read_link(fd.path()).ok())
-        .map(undeleted)
-        .collect();
-    open.iter()
-        .find(|path| {
-            let mut wal = path.as_os_str().to_owned();
-            wal.push("-wal");
-            open.iter().any(|other| other.as_os_str() == wal)
-        })
-        .cloned()
+/// The trace that the recorder process of a daemon writes: its open file that has an open `-wal` file next to
+/// it, even if both were deleted. If that process is gone, the open file of the daemon with a note next to it.
+fn trace_of(daemon: u32) -> Option<PathBuf> {
+    let children = fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"));
+    let children = children.unwrap_or_default();
+    let written = children.split_whitespace().find_map(|pid| {
+        let open = open_files(pid);
+        open.iter()
+            .find(|path| {
+                let mut wal = path.as_os_str().to_owned();
+                wal.push("-wal");
+                open.iter().any(|other| other.as_os_str() == wal)
+            })
+            .cloned()
+    });
+    written.or_else(|| {
+        let has_note = |path: &PathBuf| Unrecorded::of(path).is_some();
+        open_files(&daemon.to_string()).into_iter().find(has_note)
+    })
+}
+
+/// Paths of the open files of a process, as far as they may be read.
+fn open_files(pid: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
+    let links = entries.flatten().flatten().map(|fd| fd.path());
+    let paths = links.filter_map(|link| fs::read_link(link).ok());
+    paths.map(undeleted).collect()
 }
 
 /// The path that an open file had before it was deleted, as /proc marks it.

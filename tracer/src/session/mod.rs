@@ -19,6 +19,7 @@ mod nested;
 mod origin;
 mod pending_signals;
 mod program;
+mod recorder_process;
 mod recording;
 mod run;
 mod seeing;

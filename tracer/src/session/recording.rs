@@ -9,9 +9,9 @@ use flowtrace_schema::{
 };
 
 use super::Result;
+use super::recorder_process::RecorderProcess;
 use crate::clock::Clock;
 use crate::host::{self, HostSampler};
-use crate::priority::Ahead;
 
 /// The one host of a file that is being recorded.
 pub const HOST: HostId = HostId(1);
@@ -31,16 +31,31 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Creates the trace and records this machine.
+    /// Creates the trace, written by a thread of this process, and records this machine.
     ///
     /// # Errors
     /// If the file cannot be created, or another file than a trace is there.
     pub fn start(output: &Path, replace: bool, keep_secrets: bool) -> Result<Recording> {
-        // Threads that record wait for the writer, so it must not wait behind a storm of processes.
-        let (writer, recorder) = {
-            let _ahead = Ahead::of_the_command();
-            Writer::create(output, replace)?
-        };
+        Ok(Recording::of(
+            Writer::create(output, replace)?,
+            keep_secrets,
+        ))
+    }
+
+    /// The same, written by a process of its own.
+    pub(super) fn start_in(
+        process: RecorderProcess,
+        output: &Path,
+        replace: bool,
+        keep_secrets: bool,
+    ) -> Result<Recording> {
+        Ok(Recording::of(
+            process.create(output, replace)?,
+            keep_secrets,
+        ))
+    }
+
+    fn of((writer, recorder): (Writer, Recorder), keep_secrets: bool) -> Recording {
         if keep_secrets {
             recorder.keep_secrets();
         }
@@ -51,12 +66,12 @@ impl Recording {
             monotonic_ns: clock.boot_base_ns(),
             wall_error_ns: Clock::wall_error_ns(),
         }));
-        Ok(Recording {
+        Recording {
             clock,
             recorder,
             epoch_unix_ns,
             writer,
-        })
+        }
     }
 
     /// Records the machine's counters while the returned value lives; `sampler_ns` is the CPU time of the

@@ -14,6 +14,7 @@ use super::inherited::Inherited;
 use super::launch::{Calls, Plan};
 use super::mounts::Mounts;
 use super::program::find_program;
+use super::recorder_process::RecorderProcess;
 use super::recording::{HOST, RUN, Recording};
 use super::seeing::Layer;
 use super::signals::{self, SignalForwarder};
@@ -123,6 +124,10 @@ fn run_by(
         false => SignalForwarder::in_front(),
     };
     let forwarder = Arc::new(forwarder.map_err(Error::system("start a process"))?);
+    let recorder = match options.bare {
+        true => None,
+        false => Some(RecorderProcess::start()?),
+    };
     let mounts = Mounts::make(&plan, &directories, options.seeing.transport, notify)?;
     if let Err(error) = limits::lift() {
         mounts.child.abandon();
@@ -143,9 +148,9 @@ fn run_by(
         lacks_ebpf,
         rings: Arc::default(),
     };
-    let report = match options.bare {
-        true => run.bare(mounts, inherited),
-        false => run.recorded(mounts, inherited, notify),
+    let report = match recorder {
+        None => run.bare(mounts, inherited),
+        Some(recorder) => run.recorded(recorder, mounts, inherited, notify),
     };
     run.forwarder.end();
     report
@@ -183,6 +188,7 @@ impl Run<'_> {
 
     fn recorded(
         &self,
+        recorder: RecorderProcess,
         mounts: Mounts,
         inherited: Inherited,
         notify: &mut dyn FnMut(Notice),
@@ -208,7 +214,8 @@ impl Run<'_> {
             keep_secrets,
             ..
         } = *self.options;
-        let recording = match Recording::start(&self.options.output, replace, keep_secrets) {
+        let output = &self.options.output;
+        let recording = match Recording::start_in(recorder, output, replace, keep_secrets) {
             Ok(recording) => recording,
             Err(error) if nested::is_outer_trace(&self.options.output, &error) => {
                 let trace = self.options.output.clone();

@@ -23,6 +23,8 @@ pub struct Facts {
     pub command: Option<String>,
     /// True if the recording has no end.
     pub is_cut_short: bool,
+    /// From when on nothing was recorded though the run went on, in words.
+    pub unrecorded: Option<String>,
     /// True if the recording still goes on.
     pub is_live: bool,
     /// True if rows are missing that could not be stored: every count is then a lower bound.
@@ -247,6 +249,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
     Facts {
         command: run.and_then(|run| run.command.clone()),
         is_cut_short: workflow.is_cut_short(),
+        unrecorded: workflow.unrecorded.clone(),
         is_live: workflow.is_live,
         is_incomplete: workflow.is_incomplete(),
         duration_ns: workflow.duration_ns(),

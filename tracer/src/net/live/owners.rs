@@ -149,7 +149,6 @@ impl Holder {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::sync::mpsc::sync_channel;
 
     use flowtrace_schema::Writer;
 
@@ -181,9 +180,7 @@ mod tests {
 
         /// Process, first and last reading of each row that is in the trace now.
         fn rows(&self) -> Vec<(u32, i64, Option<i64>)> {
-            let (settled, is_settled) = sync_channel(1);
-            self.recorder.record(Record::Settle(settled));
-            assert!(is_settled.recv().unwrap());
+            assert!(self.recorder.settle());
             let db = rusqlite::Connection::open(&self.path).unwrap();
             let mut rows = db
                 .prepare("SELECT upid, from_ns, to_ns FROM flow_owners ORDER BY upid")

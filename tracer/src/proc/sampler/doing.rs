@@ -83,7 +83,7 @@ pub(crate) fn in_call(
         Waits::Storage => Activity::File.into(),
         Waits::Child => child(first),
         // Only P_PID names a pid (waitid(2)).
-        Waits::ChildById => child(if first == libc::P_PID.into() {
+        Waits::ChildById => child(if first == u64::from(libc::P_PID) {
             second
         } else {
             0

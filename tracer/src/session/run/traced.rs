@@ -12,6 +12,7 @@ use super::super::recording::{HOST, Recording};
 use super::report::Background;
 use super::setup::{Run, Started};
 use crate::callers::TaskTable;
+use crate::memory::Spared;
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::Upids;
@@ -26,6 +27,8 @@ use crate::proc::views::Views;
 impl Run<'_> {
     /// Follows the command, which is seized already.
     pub(super) fn traced(&self, mut started: Started<'_>) -> Result<(End, Option<Background>)> {
+        // The command, which was forked before, keeps the usual score.
+        let _spared = Spared::begin();
         let streams = &started.inherited.streams;
         let start = started.mounts.start(self.cwd, streams, self.directories);
         let table = Arc::new(TaskTable::new());

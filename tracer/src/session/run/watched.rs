@@ -12,7 +12,7 @@ use super::report::Background;
 use super::setup::{Run, Started};
 use crate::bpf::traced_pids::TracedPids;
 use crate::kernel::{CallSource, KernelLayer, Scheduler, Selection};
-use crate::memory;
+use crate::memory::{self, Spared};
 use crate::mounting;
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
@@ -134,6 +134,7 @@ impl Run<'_> {
         if !needs_us {
             memory::be_given_up_first();
         }
+        let _spared = needs_us.then(Spared::begin);
         let guarded = feed.as_ref().filter(|_| needs_us);
         let guard = guarded.and_then(|feed| feed.guard(&devices));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
