@@ -8,6 +8,7 @@
 #![allow(dead_code)] // every test target uses only some of it
 
 pub(crate) mod names;
+pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod scripts;
