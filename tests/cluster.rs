@@ -14,7 +14,10 @@ use serde_json::Value;
 use support::page::Page;
 use support::process::{Running, finish, start};
 use support::trace::Trace;
-use support::{FLOWTRACE, PATIENCE, PYTHON, Scratch, checkout, flowtrace, need_python, skip};
+use support::{
+    FLOWTRACE, PATIENCE, PYTHON, Scratch, checkout, flowtrace, need_program, need_python,
+    on_terminal, skip,
+};
 
 #[path = "cluster/agents.rs"]
 mod agents;
@@ -266,21 +269,29 @@ fn of_two_hundred_agents_those_unlike_the_others_are_named() {
     let has_browser = browsers
         .iter()
         .any(|name| support::succeeds(name, &["--version"]));
-    if !need_python("json") || !has_browser {
-        return skip("no Chromium");
+    if need_python("json") && has_browser {
+        let mut browser = Command::new(PYTHON);
+        browser.arg("-B").arg(checkout("tests/browser/nodes.py"));
+        browser
+            .arg(page.address())
+            .args([Path::new(FLOWTRACE), &trace]);
+        browser.arg(collector.pid().to_string());
+        if let Some(pictures) = std::env::var_os("FLOWTRACE_TEST_PICTURES") {
+            browser.arg(pictures);
+        }
+        // It ends the collector.
+        finish(&mut browser).expect(0);
+    } else {
+        skip("no Chromium");
+        collector.signal(Signal::SIGTERM);
     }
-    let mut browser = Command::new(PYTHON);
-    browser
-        .arg("-B")
-        .arg(checkout("tests/browser/nodes.py"))
-        .arg(page.address());
-    browser
-        .args([Path::new(FLOWTRACE), &trace])
-        .arg(collector.pid().to_string());
-    if let Some(pictures) = std::env::var_os("FLOWTRACE_TEST_PICTURES") {
-        browser.arg(pictures);
-    }
-    finish(&mut browser).expect(0);
     drop(agents);
     collector.wait(PATIENCE).expect(1);
+    if need_program("script") {
+        let shown = on_terminal(&scratch, &format!("{FLOWTRACE} live --text nodes.db"));
+        // Words come one by one, each with its place.
+        for part in ["unlike", "n7", "lower", "+16"] {
+            assert!(shown.contains(part), "{part}: {shown:?}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use support::process::{Running, finish, start};
 use support::trace::Trace;
 use support::{
     FLOWTRACE, PATIENCE, PYTHON, Scratch, checkout, flowtrace, need_fuse, need_program,
-    need_python, run_in, skip,
+    need_python, on_terminal, run_in, skip,
 };
 
 mod support;
@@ -354,18 +354,6 @@ fn a_run_brings_its_own_page_and_leaves_nothing_behind() {
 fn is_shown(state: &Value) -> bool {
     let rows = state["running"]["rows"].as_array();
     state["head"]["state"] == "recording" && rows.is_some_and(|rows| !rows.is_empty())
-}
-
-/// Runs a command line on a terminal of 40 lines and 150 columns.
-fn on_terminal(directory: &Path, line: &str) -> String {
-    let mut command = Command::new("script");
-    command.args([
-        "-qec",
-        &format!("stty rows 40 cols 150; {line}"),
-        "/dev/null",
-    ]);
-    let output = command.current_dir(directory).output().unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]

@@ -68,6 +68,18 @@ fn by_ptrace() -> bool {
     std::env::var_os("FLOWTRACE_TEST_PTRACE").is_some()
 }
 
+/// Runs a command line on a terminal of 40 lines and 150 columns.
+pub(crate) fn on_terminal(directory: &Path, line: &str) -> String {
+    let mut command = Command::new("script");
+    command.args([
+        "-qec",
+        &format!("stty rows 40 cols 150; {line}"),
+        "/dev/null",
+    ]);
+    let output = command.current_dir(directory).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// A file of this checkout.
 pub(crate) fn checkout(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)

@@ -12,8 +12,12 @@ use crate::timeline::machine::{Counters, Usage};
 const KEPT_NS: i64 = 120_000_000_000;
 /// Time of one point of a picture, ns.
 const STEP_NS: i64 = 2_000_000_000;
+/// Time of one point of the charts of a single machine, ns.
+const NODE_STEP_NS: i64 = 4_000_000_000;
 /// Rates of single machines are means over so long, ns.
 const RATE_NS: i64 = 10_000_000_000;
+/// Machines whose last sample is so much older than that of others are not waited for, ns.
+const LATE_NS: i64 = 5_000_000_000;
 /// Rows that are added before old ones are dropped.
 const TIDY: usize = 20_000;
 
@@ -24,6 +28,8 @@ pub(super) struct Machine {
     rows: usize,
     /// Samples of each agent that came, and when that number last grew, ns.
     came: BTreeMap<i64, (i64, i64)>,
+    /// The last picture, which stays until the next step of time.
+    drawn: Machines,
 }
 
 impl Machine {
@@ -45,16 +51,19 @@ impl Machine {
         }
     }
 
-    /// The ends of the steps of time that are shown: multiples of their length, up to the last sample, so that a
-    /// step stays the same from picture to picture.
-    fn steps(&self) -> Vec<i64> {
+    /// The ends of steps of time of this length, ns: multiples of it, so that a step stays the same from picture to
+    /// picture. The last one is there of all machines that are not late.
+    fn steps(&self, length_ns: i64) -> Vec<i64> {
         let Some((first, last)) = self.counters.span() else {
             return Vec::new();
         };
-        let to = last.div_euclid(STEP_NS);
-        let from = first.saturating_add(STEP_NS - 1).div_euclid(STEP_NS);
-        let from = from.max(to - KEPT_NS / STEP_NS);
-        (from..=to).map(|step| step * STEP_NS).collect()
+        let hosts = self.counters.hosts().into_iter();
+        let lasts = hosts.filter_map(|host| self.counters.sample_times(host).last().copied());
+        let in_time = lasts.filter(|&own| own >= last.saturating_sub(LATE_NS));
+        let to = in_time.min().unwrap_or(last).div_euclid(length_ns);
+        let from = first.saturating_add(length_ns - 1).div_euclid(length_ns);
+        let from = from.max(to - KEPT_NS / length_ns);
+        (from..=to).map(|step| step * length_ns).collect()
     }
 
     /// The machines beside each other; `now_ns`: the present, while the recording goes on.
@@ -79,7 +88,7 @@ impl Machine {
         }
         let heard = self.came.iter().map(|(&host, &(_, at))| (host, at));
         let shown = Shown {
-            steps: self.steps(),
+            steps: self.steps(NODE_STEP_NS),
             rate_ns: Some(RATE_NS),
             now_ns,
             heard_ns: heard.collect(),
@@ -88,11 +97,19 @@ impl Machine {
     }
 
     /// The use of the machines together, step by step.
-    pub(super) fn picture(&self) -> Machines {
-        let at = self.steps();
+    pub(super) fn picture(&mut self) -> Machines {
+        let at = self.steps(STEP_NS);
+        let until_ns = at.last().copied().unwrap_or(0);
+        if until_ns != self.drawn.until_ns {
+            self.drawn = self.together(&at);
+        }
+        self.drawn.clone()
+    }
+
+    fn together(&self, at: &[i64]) -> Machines {
         let points = at.len().saturating_sub(1);
         let hosts = self.counters.hosts().into_iter();
-        let used: Vec<Usage> = hosts.map(|host| self.counters.usage(host, &at)).collect();
+        let used: Vec<Usage> = hosts.map(|host| self.counters.usage(host, at)).collect();
         let known = |point: usize, of: fn(&Usage) -> &Vec<Option<f64>>| {
             used.iter().filter_map(move |usage| of(usage)[point])
         };

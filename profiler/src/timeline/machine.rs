@@ -72,7 +72,9 @@ impl Machine {
     /// Growth of a counter from each time to the next; the times grow.
     fn growths(&self, counter: &str, at: &[i64]) -> Option<Vec<f64>> {
         let series = self.series.get(counter)?;
-        let (mut sample, mut row) = (0, 0);
+        let &begin = at.first()?;
+        let mut sample = self.sampled.partition_point(|&t| t < begin);
+        let mut row = series.partition_point(|&(t, _)| t < begin);
         let values = at.iter().map(|&at| {
             while self.sampled.get(sample).is_some_and(|&t| t <= at) {
                 sample += 1;

@@ -4,11 +4,9 @@ use flowtrace_profiler::analysis::nodes::{Node, NodeState, Nodes};
 use flowtrace_render::units;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table};
-
-use super::{bold, dim, red};
 
 /// Draws the line of all machines, and as many machines as there is space for.
 pub(super) fn draw(frame: &mut Frame<'_>, nodes: &Nodes, area: Rect) {
@@ -25,13 +23,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, nodes: &Nodes, area: Rect) {
         "node", "CPUs", "in", "out", "read", "written", "samples", "lost", "clock ±", "state", "",
     ];
     let rows = nodes.rows.iter().map(row);
-    let table = Table::new(rows, widths).header(Row::new(names).style(bold()));
+    let table = Table::new(rows, widths)
+        .header(Row::new(names).style(Style::new().add_modifier(Modifier::BOLD)));
     frame.render_widget(table, body);
     let space = usize::from(body.height.saturating_sub(1));
     let more = nodes.all.nodes.saturating_sub(space.min(nodes.rows.len()));
     if more > 0 {
         let text = format!("+{} more", units::count(more as i64));
-        frame.render_widget(Line::from(text).style(dim()), foot);
+        frame.render_widget(
+            Line::from(text).style(Style::new().fg(Color::DarkGray)),
+            foot,
+        );
     }
 }
 
@@ -63,12 +65,12 @@ fn row(node: &Node) -> Row<'static> {
     let (state, style) = match node.state {
         NodeState::Silent => {
             let quiet = units::duration(node.quiet_ns.unwrap_or(0));
-            (format!("silent {quiet}"), red())
+            (format!("silent {quiet}"), Style::new().fg(Color::Red))
         }
         NodeState::Reporting if node.why.is_empty() => ("reports".into(), Style::new()),
         NodeState::Reporting => ("reports".into(), Style::new().fg(Color::Yellow)),
-        NodeState::Ended => ("ended".into(), dim()),
-        NodeState::Cut => ("no end".into(), red()),
+        NodeState::Ended => ("ended".into(), Style::new().fg(Color::DarkGray)),
+        NodeState::Cut => ("no end".into(), Style::new().fg(Color::Red)),
         NodeState::Recorded => ("recorded".into(), Style::new()),
     };
     let cpu = node.rates.cpu.map_or_else(|| "?".into(), units::share);
