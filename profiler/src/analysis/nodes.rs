@@ -287,14 +287,16 @@ fn in_order(name: &str) -> (&str, u64, &str) {
     (stem, name[stem.len()..].parse().unwrap_or(0), name)
 }
 
-/// Means between two samples of a machine: its last one, and the first of the last `rate_ns` before it.
+/// Means between two samples of a machine: its last one, and the first of the last `rate_ns` before it, or the
+/// one before the last.
 fn rates(counters: &Counters, host: i64, rate_ns: Option<i64>) -> Rates {
     let times = counters.sample_times(host);
     let Some(&last) = times.last() else {
         return Rates::default();
     };
     let from = rate_ns.map_or(i64::MIN, |length| last.saturating_sub(length));
-    let first = times[times.partition_point(|&t| t < from)];
+    let before = times.len().saturating_sub(2);
+    let first = times[times.partition_point(|&t| t < from).min(before)];
     if first == last {
         return Rates::default();
     }
@@ -522,9 +524,12 @@ mod tests {
         // Its last sample had only values that had not changed.
         let heard = Shown {
             heard_ns: [(2, 12 * S)].into(),
+            // No sample but the last one is so new.
+            rate_ns: Some(S / 2),
             ..shown(Some(16 * S))
         };
         let heard = of(&[0.5, 0.5], &["a", "b"], &[0, 1], &heard);
+        assert_eq!(heard.rows[0].rates.cpu, Some(0.5));
         assert_eq!(states(&heard), [NodeState::Reporting, NodeState::Ended]);
     }
 

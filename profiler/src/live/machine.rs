@@ -12,8 +12,8 @@ use crate::timeline::machine::{Counters, Usage};
 const KEPT_NS: i64 = 120_000_000_000;
 /// Time of one point of a picture, ns.
 const STEP_NS: i64 = 2_000_000_000;
-/// Time of one point of the charts of a single machine, ns.
-const NODE_STEP_NS: i64 = 4_000_000_000;
+/// The same of the charts of single machines, which are small, once there is more than half of what is kept.
+const WIDE_STEP_NS: i64 = 2 * STEP_NS;
 /// Rates of single machines are means over so long, ns.
 const RATE_NS: i64 = 10_000_000_000;
 /// Machines whose last sample is so much older than that of others are not waited for, ns.
@@ -86,9 +86,12 @@ impl Machine {
                 *came = (row.received, noticed);
             }
         }
+        let span = self.counters.span();
+        let is_long = span.is_some_and(|(first, last)| last.saturating_sub(first) > KEPT_NS / 2);
+        let step_ns = if is_long { WIDE_STEP_NS } else { STEP_NS };
         let heard = self.came.iter().map(|(&host, &(_, at))| (host, at));
         let shown = Shown {
-            steps: self.steps(NODE_STEP_NS),
+            steps: self.steps(step_ns),
             rate_ns: Some(RATE_NS),
             now_ns,
             heard_ns: heard.collect(),

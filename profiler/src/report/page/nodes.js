@@ -92,7 +92,7 @@ function drawNodes() {
     el("tbody", {}, nodes.rows.slice(0, shown).map((node) => nodeRow(node, hasParts)))));
   const rest = nodes.rows.length - few;
   const fold = () => { N.all = !N.all; drawNodes(); };
-  const legend = [["read", `received, read: networks up to ${perSecond(nodes.network_top)}, disks up to ${perSecond(nodes.disk_top)}`], ["write", "sent, written"],
+  const legend = nodes.to_ns <= nodes.from_ns ? [] : [["read", `received, read: networks up to ${perSecond(nodes.network_top)}, disks up to ${perSecond(nodes.disk_top)}`], ["write", "sent, written"],
     ["good", `CPUs busy, up to 100 %; from left to right ${duration(nodes.to_ns - nodes.from_ns)}`], ...(hasParts ? PARTS.slice(2).map(([name, colour]) => [colour, name]) : [])];
   where.replaceChildren(el("p", { id: "nodes-line" }, nodesLine(nodes)), now,
     rest > 0 ? el("button", { type: "button", class: "more", onclick: fold }, N.all ? `hide ${count(rest)}` : `+${count(rest)} more`) : "",
