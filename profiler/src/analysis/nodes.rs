@@ -315,18 +315,35 @@ fn rates(counters: &Counters, host: i64, rate_ns: Option<i64>) -> Rates {
 
 type Of = fn(&Rates) -> Option<f64>;
 
-/// What is compared: its name, its value, its least difference, its unit.
-const COMPARED: [(&str, Of, f64, fn(f64) -> String); 5] = [
-    ("CPU", |rates| rates.cpu, LEAST_CPU, units::share),
-    ("network in", |rates| rates.net_in, LEAST_RATE, per_second),
-    ("network out", |rates| rates.net_out, LEAST_RATE, per_second),
-    ("disk read", |rates| rates.disk_read, LEAST_RATE, per_second),
-    (
-        "disk written",
-        |rates| rates.disk_write,
-        LEAST_RATE,
-        per_second,
-    ),
+/// A rate that is compared.
+struct Compared {
+    name: &'static str,
+    of: Of,
+    /// Least difference that counts.
+    least: f64,
+    unit: fn(f64) -> String,
+}
+
+const fn of_bytes(name: &'static str, of: Of) -> Compared {
+    Compared {
+        name,
+        of,
+        least: LEAST_RATE,
+        unit: per_second,
+    }
+}
+
+const COMPARED: [Compared; 5] = [
+    Compared {
+        name: "CPU",
+        of: |rates| rates.cpu,
+        least: LEAST_CPU,
+        unit: units::share,
+    },
+    of_bytes("network in", |rates| rates.net_in),
+    of_bytes("network out", |rates| rates.net_out),
+    of_bytes("disk read", |rates| rates.disk_read),
+    of_bytes("disk written", |rates| rates.disk_write),
 ];
 
 fn per_second(rate: f64) -> String {
@@ -337,7 +354,13 @@ fn per_second(rate: f64) -> String {
 /// units of what counts as a difference; 0: there is none.
 fn compare(rows: &mut [Node]) -> Vec<f64> {
     let mut found: Vec<Vec<(f64, String)>> = vec![Vec::new(); rows.len()];
-    for (name, of, least, unit) in COMPARED {
+    for compared in COMPARED {
+        let Compared {
+            name,
+            of,
+            least,
+            unit,
+        } = compared;
         let values: Vec<f64> = rows.iter().filter_map(|row| of(&row.rates)).collect();
         if values.len() < LEAST_NODES {
             continue;
