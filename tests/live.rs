@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,20 +15,27 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 
+use support::page::{Page, request};
 use support::process::{Running, finish, start};
 use support::trace::Trace;
 use support::{
     FLOWTRACE, PATIENCE, PYTHON, Scratch, checkout, flowtrace, need_fuse, need_program,
-    need_python, run_in, skip,
+    need_python, on_terminal, run_in, skip,
 };
 
 mod support;
 
-/// A server of `flowtrace live`, by its address.
+/// A `flowtrace live` that serves a page.
 struct Live {
     running: Running,
-    host: String,
-    token: String,
+    page: Page,
+}
+
+impl Deref for Live {
+    type Target = Page;
+    fn deref(&self) -> &Page {
+        &self.page
+    }
 }
 
 impl Live {
@@ -40,65 +48,14 @@ impl Live {
         }
         let running = start(Command::new(FLOWTRACE).arg("live").arg(trace));
         running.wait_for_output("token=");
-        let address = running.stdout_so_far();
-        let (host, token) = parts(&address);
-        Live {
-            running,
-            host,
-            token,
-        }
-    }
-
-    fn get(&self, path: &str) -> (u16, String) {
-        let path = format!("{path}?token={}", self.token);
-        request(
-            &self.host,
-            &format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.host),
-        )
-    }
-
-    fn state(&self) -> Value {
-        let (status, body) = self.get("/state");
-        assert_eq!(status, 200, "{body}");
-        serde_json::from_str(&body).unwrap()
-    }
-
-    /// The state once it is as wanted.
-    fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let begin = Instant::now();
-        loop {
-            let state = self.state();
-            if wanted(&state) {
-                return state;
-            }
-            assert!(begin.elapsed() < PATIENCE, "{what}: {state:#}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let page = Page::at(&running.stdout_so_far());
+        Live { running, page }
     }
 
     fn end(self) {
         self.running.signal(Signal::SIGTERM);
         self.running.wait(PATIENCE);
     }
-}
-
-/// Host with port, and token.
-fn parts(address: &str) -> (String, String) {
-    let rest = address.trim().rsplit_once("http://").expect("an address").1;
-    let (host, query) = rest.split_once("/?token=").expect("a token");
-    let token = query.split_whitespace().next().unwrap();
-    (host.to_owned(), token.to_owned())
-}
-
-fn request(host: &str, text: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(host).unwrap();
-    stream.write_all(text.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.to_owned())
 }
 
 /// An event: its id and its data.
@@ -234,19 +191,7 @@ fn a_pipeline_that_waits_is_shown_as_sql_says_it_and_becomes_the_report() {
         !log.exists(),
         "a viewer keeps the trace from becoming one file"
     );
-    let begin = Instant::now();
-    let report = loop {
-        let (status, page) = live.get("/");
-        assert_eq!(status, 200);
-        if page.contains("id=\"data-head\"") {
-            break page;
-        }
-        assert!(
-            begin.elapsed() < PATIENCE,
-            "the page does not become the report"
-        );
-        std::thread::sleep(Duration::from_millis(200));
-    };
+    let report = live.report();
     assert!(report.contains("default-src 'none'"));
     live.end();
 }
@@ -388,23 +333,9 @@ fn a_run_brings_its_own_page_and_leaves_nothing_behind() {
     let mut command = Command::new(FLOWTRACE);
     command.args(["run", "--live", "--no-summary", "--", "cat", "gate"]);
     let run = start(command.current_dir(&job));
+    let page = Page::of(&run);
     let begin = Instant::now();
-    let address = loop {
-        let said = run.stderr_so_far();
-        if said.contains("token=") && said.ends_with('\n') {
-            break said;
-        }
-        assert!(begin.elapsed() < PATIENCE, "{said}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    let (host, token) = parts(&address);
-    let ask = |path: &str| {
-        request(
-            &host,
-            &format!("GET {path}?token={token} HTTP/1.0\r\nHost: {host}\r\n\r\n"),
-        )
-    };
-    while !ask("/state").1.contains("cat gate") {
+    while !page.get("/state").1.contains("cat gate") {
         assert!(begin.elapsed() < PATIENCE, "nothing is shown");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -412,11 +343,8 @@ fn a_run_brings_its_own_page_and_leaves_nothing_behind() {
     drop(opened.unwrap());
     // The run ends at once, its page a little later.
     run.wait(PATIENCE).expect(0);
-    while !ask("/").1.contains("id=\"data-head\"") {
-        assert!(begin.elapsed() < PATIENCE, "there is no report");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    while TcpStream::connect(&host).is_ok() {
+    page.report();
+    while TcpStream::connect(&page.host).is_ok() {
         assert!(begin.elapsed() < PATIENCE, "the server stays");
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -426,18 +354,6 @@ fn a_run_brings_its_own_page_and_leaves_nothing_behind() {
 fn is_shown(state: &Value) -> bool {
     let rows = state["running"]["rows"].as_array();
     state["head"]["state"] == "recording" && rows.is_some_and(|rows| !rows.is_empty())
-}
-
-/// Runs a command line on a terminal of 40 lines and 150 columns.
-fn on_terminal(directory: &Path, line: &str) -> String {
-    let mut command = Command::new("script");
-    command.args([
-        "-qec",
-        &format!("stty rows 40 cols 150; {line}"),
-        "/dev/null",
-    ]);
-    let output = command.current_dir(directory).output().unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -497,7 +413,7 @@ fn a_browser_shows_the_run_as_it_goes_on_and_its_report_at_the_end() {
     let live = Live::start(&trace);
     let mut browser = Command::new(PYTHON);
     browser.arg("-B").arg(checkout("tests/browser/live.py"));
-    browser.arg(format!("http://{}/?token={}", live.host, live.token));
+    browser.arg(live.address());
     browser.args([Path::new(FLOWTRACE), &trace, &job.join("gate")]);
     finish(&mut browser).expect(0);
     run.wait(PATIENCE).expect(0);
@@ -511,7 +427,7 @@ fn a_browser_shows_the_run_as_it_goes_on_and_its_report_at_the_end() {
     run.wait(PATIENCE);
     let mut browser = Command::new(PYTHON);
     browser.arg("-B").arg(checkout("tests/browser/live.py"));
-    browser.arg(format!("http://{}/?token={}", live.host, live.token));
+    browser.arg(live.address());
     finish(&mut browser).expect(0);
     live.end();
 }

@@ -11,6 +11,7 @@ pub mod grouping;
 pub mod habits;
 pub mod hot;
 pub mod ideal;
+pub mod nodes;
 pub mod phrases;
 pub mod resources;
 pub mod serial;

@@ -13,6 +13,7 @@ mod files;
 mod graph;
 mod head;
 mod network;
+mod nodes;
 mod page;
 mod path;
 mod pictures;
@@ -31,6 +32,7 @@ use serde::Serialize;
 
 use crate::analysis::counters::{self, Machines};
 use crate::analysis::critical_path::CriticalPath;
+use crate::analysis::nodes::Nodes;
 use crate::load::load_activity;
 use crate::model::Workflow;
 use crate::stacks::Samples;
@@ -46,6 +48,7 @@ pub struct Report {
     bottlenecks: bottlenecks::Limiting,
     processes: processes::Processes,
     machine: Machines,
+    nodes: Nodes,
     graph: graph::Graph,
     members: graph::MemberEdges,
     files: files::Files,
@@ -125,6 +128,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         pictures: pictures::of(workflow, &calls, packets.as_ref(), &machine),
+        nodes: nodes::of(workflow, &timeline, trace)?,
         machine,
         graph: graph::of(workflow, (&steps, &stays), &groups, &drawn, &numbers),
         members: graph::members(

@@ -17,6 +17,7 @@ use flowtrace_monitor::wire::Counters;
 use flowtrace_render::units;
 
 use super::agent::key_failure;
+use super::live;
 use crate::failure::{Failure, USAGE};
 use crate::{conclude, output};
 
@@ -36,6 +37,7 @@ const SLOWEST: f64 = 3600.0;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace collect -o nodes.db --key ~/.flowtrace.key
+  flowtrace collect -o nodes.db --key ~/.flowtrace.key --live
   flowtrace collect -o nodes.db --key ~/.flowtrace.key --counters cpu,net,disk.busy
   flowtrace query nodes.db 'SELECT host, confidence, final FROM nodes'
 
@@ -70,6 +72,9 @@ pub(crate) struct Args {
     /// End when so many machines have sent their last totals
     #[arg(long, value_name = "N", default_value_t = 0)]
     until: usize,
+    /// Serve a page that shows the machines while they run, as flowtrace live does; its address is printed
+    #[arg(long)]
+    live: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -117,7 +122,11 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         if !args.quiet {
             message!("flowtrace: listening at {at} for agents");
         }
-        match shows.then(Screen::open).flatten() {
+        let page = match args.live {
+            true => live::companion::page(&options.output),
+            false => None,
+        };
+        match shows.then(|| Screen::open(page)).flatten() {
             Some(opened) => *screen.borrow_mut() = Some(opened),
             None => *lines.borrow_mut() = Some(lines_of_input()),
         }

@@ -29,6 +29,7 @@ use server::Server;
 #[command(after_help = "\
 Examples:
   flowtrace run --live -- make -j8          the page of a run from its begin
+  flowtrace collect --live --key KEY        of the machines that agents watch
   flowtrace live trace.db                   of a run that was started elsewhere
   flowtrace live --text trace.db            on this terminal
   flowtrace live --listen 0.0.0.0 trace.db  for other machines, too")]

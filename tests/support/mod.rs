@@ -8,6 +8,7 @@
 #![allow(dead_code)] // every test target uses only some of it
 
 pub(crate) mod names;
+pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod scripts;
@@ -65,6 +66,18 @@ pub(crate) fn run_in(cwd: &Path, trace: &Path) -> Command {
 /// True if the tests are to follow processes by ptrace, where they ask for nothing else.
 fn by_ptrace() -> bool {
     std::env::var_os("FLOWTRACE_TEST_PTRACE").is_some()
+}
+
+/// Runs a command line on a terminal of 40 lines and 150 columns.
+pub(crate) fn on_terminal(directory: &Path, line: &str) -> String {
+    let mut command = Command::new("script");
+    command.args([
+        "-qec",
+        &format!("stty rows 40 cols 150; {line}"),
+        "/dev/null",
+    ]);
+    let output = command.current_dir(directory).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// A file of this checkout.

@@ -24,10 +24,16 @@ struct {
 	__type(value, u64);
 } sent_sockets SEC(".maps");
 
-static __always_inline u64 report_call(struct scratch *s, u32 number)
+#define argument(s, number) ((s)->arguments[(number) & 7])
+
+static __always_inline struct call_report *report_of(struct scratch *s)
 {
-	s->record.head.number = number;
-	return emit(s, CALLED, sizeof(struct call_event));
+	return &call_reports[s->record.head.number & (2 * SYSCALLS - 1)];
+}
+
+static __always_inline void report_call(struct scratch *s)
+{
+	emit(s, CALLED, sizeof(struct call_event));
 }
 
 /* Reports the address of a UNIX socket, or that of its peer. */
@@ -93,7 +99,7 @@ static __always_inline u32 get_file(struct scratch *s, s32 fd, u64 file)
 }
 
 /* The same, with the path of a file and the addresses of a socket. Returns true if the call is to be reported. */
-static __always_inline bool get_descriptor(struct scratch *s, s32 fd)
+__noinline int get_descriptor(struct scratch *s __arg_nonnull, s32 fd)
 {
 	u64 file = own_file(fd);
 	u32 type = get_file(s, fd, file);
@@ -106,21 +112,17 @@ static __always_inline bool get_descriptor(struct scratch *s, s32 fd)
 	return !file || has_path || type == S_IFSOCK;
 }
 
-/* The same of two descriptors in the user's memory. */
-static __always_inline void get_pair(struct scratch *s, u64 address)
+/* The same of a descriptor in the user's memory, without its path. Returns the type of its file. */
+__noinline u32 get_end(struct scratch *s __arg_nonnull, u64 address)
 {
-	s32 both[2] = {};
-	bpf_probe_read_user(both, sizeof both, (void *)address);
-	for (u32 n = 0; n < 2 && can_loop; n++) {
-		s32 fd = n ? both[1] : both[0];
-		u64 file = own_file(fd);
-		u32 type = get_file(s, fd, file);
-		clear_socket(&s->record.call);
-		if (type == S_IFSOCK)
-			get_socket(s, file);
-		if (type && !n)
-			emit(s, SECOND, sizeof(struct call_event));
-	}
+	s32 fd = -1;
+	bpf_probe_read_user(&fd, sizeof fd, (void *)address);
+	u64 file = own_file(fd);
+	u32 type = get_file(s, fd, file);
+	clear_socket(&s->record.call);
+	if (type == S_IFSOCK)
+		get_socket(s, file);
+	return type;
 }
 
 /* Reports a name that the call was given, and the directory that it is relative to. */
@@ -144,9 +146,9 @@ __noinline int report_name(struct scratch *s __arg_nonnull, u64 address, s32 dir
 }
 
 /* Reports the destination of a message. Returns true if it is the first one of its socket. */
-static __always_inline bool report_destination(struct scratch *s, u64 address, u64 length, s32 fd)
+__noinline int report_destination(struct scratch *s __arg_nonnull, u64 address, u64 length)
 {
-	u64 file = own_file(fd), any = 0;
+	u64 file = own_file(s->arguments[0]), any = 0;
 	if (!address)
 		return false;
 	if (!file)
@@ -163,19 +165,32 @@ static __always_inline bool report_destination(struct scratch *s, u64 address, u
 }
 
 /* Reports a pipe or socket that came in a message as if it had come by a call of its own. */
-static __always_inline void report_received(s32 fd, void *with)
+__noinline int report_received(struct scratch *s __arg_nonnull, s32 fd)
 {
-	struct scratch *s = with;
 	u64 file = own_file(fd);
 	u32 type = get_file(s, fd, file);
 	if (type != S_IFIFO && type != S_IFSOCK)
-		return;
+		return 0;
 	clear_socket(&s->record.call);
 	if (type == S_IFSOCK)
 		get_socket(s, file);
 	else
 		report_path(s, OPENED, &as(struct file, file)->f_path);
-	report_call(s, s->record.head.number);
+	report_call(s);
+	return 0;
+}
+
+static __always_inline void receive(s32 fd, void *with)
+{
+	report_received(with, fd);
+}
+
+/* The same of all that came in some messages. */
+__noinline int report_all_received(struct scratch *s __arg_nonnull, u64 messages, u64 count)
+{
+	if (count <= UIO_MAXIOV)
+		each_descriptor(&s->walk, messages, count, receive, s);
+	return 0;
 }
 
 /* Returns true if a descriptor before this one is open on the same inode. */
@@ -194,19 +209,21 @@ static __always_inline bool has_other_end(struct scratch *s, s32 fd, struct inod
  * Reports bytes that were written into a pipe of which the writer also has the reading end: a shell makes a pipe,
  * writes a here-document into it, and then starts the program that reads it.
  */
-static __always_inline void report_piped(struct scratch *s, s32 fd, u64 address, u64 bytes)
+__noinline int report_piped(struct scratch *s __arg_nonnull)
 {
-	u64 file = own_file(fd);
+	s32 fd = s->arguments[0];
+	u64 file = own_file(fd), bytes = s->record.call.result;
 	if (!file || bytes > PART_MAX)
-		return;
+		return 0;
 	struct inode *inode = as(struct file, file)->f_inode;
 	if ((inode->i_mode & S_IFMT) != S_IFIFO || !has_other_end(s, fd, inode))
-		return;
+		return 0;
 	begin_part(s, PIPED);
 	s->part.at = inode->i_ino;
 	u32 length = bytes & (2 * PART_MAX - 1);
-	if (length <= PART_MAX && !bpf_probe_read_user(s->bytes, length, (void *)address))
+	if (length <= PART_MAX && !bpf_probe_read_user(s->bytes, length, (void *)s->arguments[1]))
 		output(&s->part, sizeof s->part + length);
+	return 0;
 }
 
 /* Runs for every call of the machine: what is not reported must cost next to nothing. */
@@ -229,14 +246,16 @@ static __always_inline bool is_reported(struct pt_regs *regs, u64 number, long r
 }
 
 /* True if a name is that of a file of the machine; the reader of the reports knows more of them. */
-__noinline int is_of_machine(u64 name)
+__noinline int is_of_machine(struct scratch *s __arg_nonnull, u64 name)
 {
 	u64 first = 0;
 	if (bpf_probe_read_user(&first, sizeof first, (void *)name))
 		return false;
-	for (u32 n = 0; n < SYSTEM_NAMES && can_loop; n++)
+	for (s->used = 0; READ_ONCE(s->used) < SYSTEM_NAMES && can_loop; s->used++) {
+		u32 n = READ_ONCE(s->used) & (SYSTEM_NAMES - 1);
 		if (system_names[n].mask && (first & system_names[n].mask) == system_names[n].bytes)
 			return true;
+	}
 	return false;
 }
 
@@ -262,98 +281,114 @@ __noinline int get_attributes(struct scratch *s __arg_nonnull, u64 address, bool
 }
 
 /* Reports the names of files that a call was given, and takes what it says about them. */
-static __always_inline void get_names(struct scratch *s, struct call_report *report, u64 *a, bool is_compat)
+__noinline int get_names(struct scratch *s __arg_nonnull, bool with_attributes)
 {
-	struct call_event *c = &s->record.call;
-	s32 directory = report->directory == NO_ARGUMENT ? NO_DIRECTORY : a[report->directory & 7];
+	struct call_report *report = report_of(s);
+	u64 name = argument(s, report->name);
+	s32 directory = report->directory == NO_ARGUMENT ? NO_DIRECTORY : argument(s, report->directory);
 
 	if (report->name != NO_ARGUMENT)
-		report_name(s, a[report->name & 7], directory, 0);
+		report_name(s, name, directory, 0);
 	if (report->other_name != NO_ARGUMENT)
-		report_name(s, a[report->other_name & 7],
-			    report->other_directory == NO_ARGUMENT ? NO_DIRECTORY : a[report->other_directory & 7], 1);
-	if (report->attributes != NO_ARGUMENT && !c->result && !is_compat)
-		get_attributes(s, a[report->attributes & 7], report->how & AS_STATX);
-	else if (report->directory != NO_ARGUMENT && is_unnamed(AT_EMPTY_PATH, a[report->name & 7]))
+		report_name(s, argument(s, report->other_name),
+			    report->other_directory == NO_ARGUMENT ? NO_DIRECTORY : argument(s, report->other_directory), 1);
+	if (report->attributes != NO_ARGUMENT && with_attributes)
+		get_attributes(s, argument(s, report->attributes), report->how & AS_STATX);
+	else if (report->directory != NO_ARGUMENT && is_unnamed(AT_EMPTY_PATH, name))
 		/* futimens(3) and others have no name, but the descriptor of the file. */
 		get_file(s, directory, own_file(directory));
+	return 0;
 }
 
-SEC("tp_btf/sys_exit")
-int BPF_PROG(called, struct pt_regs *regs, long result)
+/* How a call is reported. */
+__noinline int shape_of(struct scratch *s __arg_nonnull, long result)
 {
-	u64 number = regs->orig_ax, a[8];
-	struct task_struct *task = current_task();
-	struct scratch *s;
-
-	if (!is_reported(regs, number, result) || !(s = begin(true)))
-		return 0;
-	struct call_event *c = &s->record.call;
-	bool is_compat = task->thread_info.status & TS_COMPAT;
-	get_arguments(a, regs, is_compat);
-	a[6] = a[NO_ARGUMENT] = 0;
-	if (is_compat)
-		number += SYSCALLS;
-	if (number >= 2 * SYSCALLS)
-		return 0;
-	struct call_report *report = &call_reports[number];
-	u8 shape = report->shape;
-	if (shape == WROTE) {
-		report_piped(s, a[0], a[1], result);
-		return 0;
-	}
+	struct call_report *report = report_of(s);
 	bool fails = result < 0 && result != -EINPROGRESS;
-	if (fails && shape == RETURNED)
-		shape = NAMED;
+
 	if (report->how & OF_THE_RUN || fails) {
-		u64 name = a[report->name & 7];
-		if ((fails && !(report->how & WITH_FAILURES)) || is_unnamed(a[report->flags & 7], name) || is_of_machine(name))
+		u64 name = argument(s, report->name);
+		if ((fails && !(report->how & WITH_FAILURES)) || is_unnamed(argument(s, report->flags), name)
+		    || is_of_machine(s, name))
 			return 0;
 	}
 	if ((report->how & FINDS || fails) && !has_space_for_more()) {
 		__sync_fetch_and_add(&lost_calls, 1);
 		return 0;
 	}
-	c->result = result;
-	__builtin_memcpy(c->argument, a, sizeof c->argument);
+	return fails && report->shape == RETURNED ? NAMED : report->shape;
+}
+
+static __always_inline void begin_report(struct scratch *s)
+{
+	struct call_event *c = &s->record.call;
 	struct begun_call *begun = bpf_map_lookup_elem(&begun_calls, &s->record.head.tid);
-	c->began = begun && begun->number == number ? begun->at : 0;
-	c->io = io_of(task);
+
+	__builtin_memcpy(c->argument, s->arguments, sizeof c->argument);
+	c->began = begun && begun->number == s->record.head.number ? begun->at : 0;
+	c->io = io_of(current_task());
 	c->file = (struct open_file){ .descriptor = -1 };
 	clear_socket(c);
-	s->record.head.number = number;
-	struct { u64 name, length; } to = { a[4], a[5] };
-	switch (shape) {
-	case 0:
+}
+
+__noinline int report_return(struct scratch *s __arg_nonnull, long result)
+{
+	int shape = shape_of(s, result);
+	struct { u64 name, length; } to = { s->arguments[4], s->arguments[5] };
+
+	if (shape == WROTE)
+		report_piped(s);
+	if (shape == WROTE || !shape)
 		return 0;
+	begin_report(s);
+	switch (shape) {
 	case RECEIVED:
 	case SEVERAL_RECEIVED:
-		if (shape == RECEIVED || result <= UIO_MAXIOV)
-			each_descriptor(&s->walk, a[1], shape == RECEIVED ? 1 : result, report_received, s);
-		return 0;
+		return report_all_received(s, s->arguments[1], shape == RECEIVED ? 1 : result);
 	case SENT_MESSAGE:
-		bpf_probe_read_user(&to, sizeof to, (void *)a[1]);
+		bpf_probe_read_user(&to, sizeof to, (void *)s->arguments[1]);
 		/* fallthrough */
 	case SENT:
-		if (!report_destination(s, to.name, to.length, a[0]))
+		if (!report_destination(s, to.name, to.length))
 			return 0;
 		/* fallthrough */
 	case GIVEN:
 	case RETURNED:
-		if (!get_descriptor(s, shape == RETURNED ? result : a[0]))
+		if (!get_descriptor(s, shape == RETURNED ? result : s->arguments[0]))
 			return 0;
 		/* The links that led to the file follow from it. */
-		if (report->name != NO_ARGUMENT)
-			get_names(s, report, a, true);
+		if (report_of(s)->name != NO_ARGUMENT)
+			get_names(s, false);
 		break;
 	case PAIR:
-	case PAIR_LAST:
-		get_pair(s, shape == PAIR ? a[0] : a[3]);
-		break;
-	case NAMED:
-		get_names(s, report, a, is_compat);
+	case PAIR_LAST: {
+		u64 pair = shape == PAIR ? s->arguments[0] : s->arguments[3];
+		if (get_end(s, pair))
+			emit(s, SECOND, sizeof(struct call_event));
+		get_end(s, pair + sizeof(s32));
 		break;
 	}
-	report_call(s, number);
+	case NAMED:
+		get_names(s, !result && s->record.head.number < SYSCALLS);
+		break;
+	}
+	report_call(s);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(called, struct pt_regs *regs, long result)
+{
+	u64 number = regs->orig_ax;
+	struct scratch *s;
+
+	if (!is_reported(regs, number, result) || !(s = begin(true)))
+		return 0;
+	bool is_compat = current_task()->thread_info.status & TS_COMPAT;
+	get_arguments(s->arguments, regs, is_compat);
+	s->arguments[6] = s->arguments[NO_ARGUMENT] = 0;
+	s->record.call.result = result;
+	s->record.head.number = is_compat ? number + SYSCALLS : number;
+	report_return(s, result);
 	return 0;
 }

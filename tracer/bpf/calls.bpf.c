@@ -44,6 +44,9 @@ struct caller { u32 tid, pid, cpu, number; };
 /* Arguments of a call. The last one is never an argument: see NO_ARGUMENT. */
 struct arguments { u64 of[8]; bool are_compat; };
 
+/* A call that begins. */
+struct beginning { struct caller caller; struct arguments arguments; u64 length; };
+
 static __always_inline u64 in_use(struct ring_state *ring)
 {
 	return READ_ONCE(ring->taken) - READ_ONCE(ring->read);
@@ -197,11 +200,17 @@ static __always_inline void get_place(struct file_use *use, struct file *file, u
 	}
 }
 
-/* Records the file of a descriptor. Returns its flags and RECORDED; 0: it is not open, or there is no slot. */
-static __always_inline u32 record_use(struct caller *c, struct task_struct *task, enum slot_kind kind, s32 fd, u8 place,
-				      u64 length, struct call_arguments *call, struct arguments *a)
+/*
+ * Records the file of the call's first or second descriptor. Returns its flags and RECORDED; 0: it is not open, or there
+ * is no slot.
+ */
+__noinline u32 record_use(struct beginning *b __arg_nonnull, bool is_second)
 {
-	struct fdtable *table = table_of(task);
+	struct caller *c = &b->caller;
+	struct arguments *a = &b->arguments;
+	struct call_arguments *call = &calls[c->number & (2 * SYSCALLS - 1)];
+	s32 fd = a->of[(is_second ? call->second : call->first) & 7];
+	struct fdtable *table = table_of(current_task());
 	u64 address = table ? file_in(table, fd) : 0;
 	u32 round;
 
@@ -226,11 +235,11 @@ static __always_inline u32 record_use(struct caller *c, struct task_struct *task
 	use->device = inode->i_sb->s_dev;
 	use->mode = mode;
 	use->uses = flags & O_APPEND ? APPENDS : 0;
-	get_place(use, file, call->how, place, a);
-	use->length = length;
+	get_place(use, file, call->how, is_second ? call->second_place : call->place, a);
+	use->length = b->length;
 	use->flags = a->of[call->flags & 7] | a->of[call->more_flags & 7] << 16;
 	use->descriptor = fd;
-	complete(slot, c, kind, round);
+	complete(slot, c, is_second ? OTHER_ENTRY : ENTRY, round);
 	return flags | RECORDED;
 }
 
@@ -252,33 +261,33 @@ static __always_inline bool is_wanted(struct call_arguments *call, u32 command)
 SEC("tp_btf/sys_enter")
 int BPF_PROG(entries, struct pt_regs *regs, long number)
 {
-	struct caller c = { .number = number };
+	struct beginning b = { .caller.number = number };
+	struct caller *c = &b.caller;
+	struct arguments *a = &b.arguments;
 	struct call_arguments *call;
-	struct arguments a;
 
 	if (!uses_files(number))
 		return 0;
-	struct last *last = last_of(&c);
-	if (!is_traced(&c, last))
+	struct last *last = last_of(c);
+	if (!is_traced(c, last))
 		return 0;
-	struct task_struct *task = current_task();
-	if (!(call = arguments_of(&c, task)))
+	if (!(call = arguments_of(c, current_task())))
 		return 0;
-	a.are_compat = c.number >= SYSCALLS;
-	set_arguments(&a, regs);
+	a->are_compat = c->number >= SYSCALLS;
+	set_arguments(a, regs);
 	u32 flags = 0;
-	if (is_named(call, &a)) {
-		begin_named(&c);
-	} else if (is_wanted(call, a.of[call->more_flags & 7])) {
+	if (is_named(call, a)) {
+		begin_named(c);
+	} else if (is_wanted(call, a->of[call->more_flags & 7])) {
 		if (call->how & LOCK)
-			get_lock(&a);
-		u64 length = length_of(call, &a);
-		flags = record_use(&c, task, ENTRY, a.of[call->first & 7], call->place, length, call, &a);
+			get_lock(a);
+		b.length = length_of(call, a);
+		flags = record_use(&b, false);
 		if (call->second != NO_ARGUMENT)
-			flags |= record_use(&c, task, OTHER_ENTRY, a.of[call->second & 7], call->second_place, length, call, &a);
+			flags |= record_use(&b, true);
 	}
-	last->thread = c.tid;
-	last->call = c.number;
+	last->thread = c->tid;
+	last->call = c->number;
 	last->flags = flags;
 	return 0;
 }

@@ -22,6 +22,7 @@ struct record {
 /* The memory of one CPU for the program that runs on it. */
 struct scratch {
 	struct record record;
+	u64 arguments[8];	/* of a call; in the memory of a map nothing is known of them, so that one check holds for all */
 	u64 missing;		/* a bit for each part that could not be reported */
 	u64 halted_thread;	/* executed a program while the clock of the CPU stood still; survives the program */
 	struct open_file file;

@@ -72,7 +72,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    fn of(row: &NodeRow, clock_error_ns: Option<i64>) -> Watched {
+    pub(super) fn of(row: &NodeRow, clock_error_ns: Option<i64>) -> Watched {
         Watched {
             received: row.received,
             sent: row.expected,

@@ -7,6 +7,7 @@ use flowtrace_schema::{Sequence, StorageRow};
 use serde::Serialize;
 
 use crate::model::Workflow;
+use crate::timeline::machine::Counters;
 use crate::timeline::{Part, State, Timeline};
 
 /// Names of the parts, in the order of [`Parts`].
@@ -131,8 +132,8 @@ pub fn resources(
     result
 }
 
-/// Share of the bytes that moved in sequence.
-fn sequential<'a>(rows: impl Iterator<Item = &'a Sequence>) -> Option<f64> {
+/// Share of the bytes that moved in sequence; `None`: none moved.
+pub fn sequential<'a>(rows: impl Iterator<Item = &'a Sequence>) -> Option<f64> {
     let (mut in_sequence, mut all) = (0.0, 0.0);
     for row in rows {
         in_sequence += row.sequential_bytes as f64;
@@ -161,63 +162,78 @@ pub fn charge(cpu: f64, memory: f64, disk: f64, network: f64, sequential: f64) -
 }
 
 fn machines(result: &mut Resources, timeline: &Timeline, sequential: f64, capacity: Capacity) {
-    let counters = &timeline.counters;
     let (mut run, mut whole) = ([0.0; 7], 0.0);
-    for host in counters.hosts() {
-        let (mut own, mut length) = ([0.0; 7], 0.0);
-        for pair in counters.sample_times(host).windows(2) {
-            let (from, to) = (pair[0], pair[1]);
-            let seconds = (to - from) as f64 / 1e9;
-            if seconds <= 0.0 {
-                continue;
-            }
-            let share = |name| {
-                let grown = counters.growth(host, name, from, to).unwrap_or(0.0);
-                grown / (to - from) as f64
-            };
-            // Without the CPU counters nothing is known of the rest of the time.
-            let Some(cpu) = counters.cpu_busy(host, from, to) else {
-                continue;
-            };
-            let bytes = counters.net_bytes(host, "receive_bytes", from, to, false)
-                + counters.net_bytes(host, "send_bytes", from, to, false);
-            let shares = charge(
-                cpu,
-                share("pressure.memory.some"),
-                counters
-                    .disk_busy(host, from, to)
-                    .map_or(0.0, |(share, _)| share),
-                capacity.network.map_or(0.0, |most| bytes / seconds / most),
-                sequential,
-            );
-            for at in 0..own.len() {
-                own[at] += shares[at] * (to - from) as f64;
-            }
-            length += (to - from) as f64;
-            result.intervals.push(Interval {
-                host_id: host,
-                from,
-                to,
-                shares,
-            });
-        }
-        if length <= 0.0 {
+    for host in timeline.counters.hosts() {
+        let intervals = machine(&timeline.counters, host, sequential, capacity);
+        let Some((own, length)) = mean(&intervals) else {
             continue;
-        }
+        };
+        result.intervals.extend(intervals);
         for at in 0..own.len() {
-            run[at] += own[at];
+            run[at] += own[at] * length;
         }
         whole += length;
-        let name = match usize::try_from(host - 1)
-            .ok()
-            .and_then(|at| timeline.hosts.get(at))
-        {
+        let mut known = timeline.hosts.iter();
+        let name = match known.find(|row| row.host_id == host) {
             Some(row) => row.host.clone(),
             None => format!("host {host}"),
         };
-        result.hosts.push((name, own.map(|time| time / length)));
+        result.hosts.push((name, own));
     }
     result.run = (whole > 0.0).then(|| run.map(|time| time / whole));
+}
+
+/// Shares of all these intervals together, and their length, ns; `None`: they have none.
+pub fn mean(intervals: &[Interval]) -> Option<(Parts, f64)> {
+    let (mut sums, mut whole) = ([0.0; 7], 0.0);
+    for one in intervals {
+        let length = (one.to - one.from) as f64;
+        for (sum, share) in sums.iter_mut().zip(one.shares) {
+            *sum += share * length;
+        }
+        whole += length;
+    }
+    (whole > 0.0).then(|| (sums.map(|sum| sum / whole), whole))
+}
+
+/// A machine from each of its samples to the next, where its CPUs were counted.
+pub fn machine(
+    counters: &Counters,
+    host: i64,
+    sequential: f64,
+    capacity: Capacity,
+) -> Vec<Interval> {
+    let pairs = counters.sample_times(host).windows(2);
+    let interval = |pair: &[i64]| {
+        let (from, to) = (pair[0], pair[1]);
+        let seconds = (to - from) as f64 / 1e9;
+        if seconds <= 0.0 {
+            return None;
+        }
+        let share = |name| {
+            let grown = counters.growth(host, name, from, to).unwrap_or(0.0);
+            grown / (to - from) as f64
+        };
+        // Without the CPU counters nothing is known of the rest of the time.
+        let cpu = counters.cpu_busy(host, from, to)?;
+        let bytes = counters.net_bytes(host, "receive_bytes", from, to, false)
+            + counters.net_bytes(host, "send_bytes", from, to, false);
+        let disk = counters.disk_busy(host, from, to);
+        let shares = charge(
+            cpu,
+            share("pressure.memory.some"),
+            disk.map_or(0.0, |(share, _)| share),
+            capacity.network.map_or(0.0, |most| bytes / seconds / most),
+            sequential,
+        );
+        Some(Interval {
+            host_id: host,
+            from,
+            to,
+            shares,
+        })
+    };
+    pairs.filter_map(interval).collect()
 }
 
 /// The time of a process by resource: its states, with its storage time split as its own calls moved.

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use flowtrace_render::units::{plain, shorten};
-use flowtrace_schema::{Activity, Result, TracedDirectoryRow};
+use flowtrace_schema::{Activity, Result, RunRow, TracedDirectoryRow};
+use nix::time::{ClockId, clock_gettime};
 
 use super::follower::{Direction, Follower};
 use super::images::Image;
@@ -15,6 +16,7 @@ use super::picture::{
 use super::rates;
 use super::threads::Thread;
 use super::traffic::File;
+use crate::analysis::nodes::Nodes;
 use crate::load::unrecorded;
 use crate::paths::relative_to;
 use crate::signals::signal_name;
@@ -40,6 +42,7 @@ impl Follower {
             steps: self.step_rows(),
             files: self.file_rows(&head.cwd)?,
             machine: self.machine.picture(),
+            nodes: self.nodes()?,
             failures: self.failure_rows(),
             managers: self
                 .managers
@@ -94,7 +97,28 @@ impl Follower {
                 .collect(),
             is_behind: self.is_behind,
             sees_files: directories.iter().any(TracedDirectoryRow::is_seen),
+            sees_processes: runs.iter().any(RunRow::sees_processes),
         })
+    }
+
+    /// The present on the clock of the recording; `None`: not known here.
+    fn now_ns(&self) -> Result<Option<i64>> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let zero = self.trace.zero_in_boot(boot.trim())?;
+        let clock = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from);
+        let now = clock
+            .ok()
+            .and_then(|now| i64::try_from(now.as_nanos()).ok());
+        Ok(now.zip(zero).map(|(now, zero)| now - zero))
+    }
+
+    fn nodes(&mut self) -> Result<Nodes> {
+        let now_ns = match self.is_being_recorded() {
+            true => Some(self.now_ns()?.unwrap_or(0).max(self.latest_ns)),
+            false => None,
+        };
+        let (hosts, watched) = (self.trace.hosts()?, self.trace.nodes()?);
+        Ok(self.machine.nodes(&hosts, &watched, now_ns))
     }
 
     fn running_rows(&self) -> Result<Running> {

@@ -80,7 +80,9 @@ impl Follower {
         let trace = Trace::open(path)?;
         // Older activities and counters are of no interest now.
         let sample = trace.last_sample_id()?.saturating_sub(OLD_SAMPLES).max(0);
-        let measure = trace.last_measure()?.saturating_sub(OLD_SAMPLES).max(0);
+        let nodes = i64::try_from(trace.nodes()?.len()).unwrap_or(0);
+        let old = OLD_SAMPLES.max(nodes.saturating_mul(OLD_OF_NODE));
+        let measure = trace.last_measure()?.saturating_sub(old).max(0);
         Ok(Follower {
             images: Images::default(),
             steps: Steps::default(),
@@ -286,6 +288,8 @@ impl Follower {
 
 /// Samples, and values of counters, that are read of a trace that is there already.
 const OLD_SAMPLES: i64 = 20_000;
+/// Values of counters of each machine that an agent watched: all that were collected for some 25 s.
+const OLD_OF_NODE: i64 = 1_000;
 /// Most rows of a kind that the search for the limit takes.
 const MOST_IMAGES: usize = 3_000;
 const MOST_SAMPLES: i64 = 40_000;
@@ -299,7 +303,10 @@ impl Follower {
     pub fn limiting(&self) -> Result<Limiting> {
         let wanted_ns = self.latest_ns - limit::WINDOWS as i64 * limit::WINDOW_NS;
         let before = self.marks.partition_point(|&(at, ..)| at <= wanted_ns);
-        let Some(&(from_ns, sample, measure)) = self.marks.get(before.saturating_sub(1)) else {
+        let mark = self.marks.get(before.saturating_sub(1));
+        // Nothing limits a run without processes.
+        let mark = mark.filter(|_| self.images.programs > 0);
+        let Some(&(from_ns, sample, measure)) = mark else {
             return Ok(Limiting::default());
         };
         let images = self.images.since(from_ns, MOST_IMAGES);

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::analysis::nodes::Nodes;
+
 /// A run at an instant. Times are ns since the begin of the recording, sizes bytes, rates bytes a second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Picture {
@@ -15,6 +17,8 @@ pub struct Picture {
     pub files: Files,
     /// The machine.
     pub machine: Machines,
+    /// The machines beside each other, if there are several, or agents watched some.
+    pub nodes: Nodes,
     /// Processes that failed.
     pub failures: Failures,
     /// Managers of workflows.
@@ -76,6 +80,8 @@ pub struct Head {
     pub is_behind: bool,
     /// False if file calls were not recorded.
     pub sees_files: bool,
+    /// False if processes were not recorded: agents watched machines.
+    pub sees_processes: bool,
 }
 
 /// A known loss.

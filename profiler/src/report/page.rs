@@ -18,7 +18,7 @@ const LIVE_HTML: &str = include_str!("page/live.html");
 const LIVE_STYLE: &str = include_str!("page/live.css");
 const LIVE_SCRIPT: &str = include_str!("page/live.js");
 /// Number of the first scripts of a report that the page of a run that goes on has, too.
-const SHARED: usize = 5;
+const SHARED: usize = 6;
 /// Scripts in the order in which they need each other.
 const SCRIPTS: [&str; 15] = [
     include_str!("page/base.js"),
@@ -26,6 +26,7 @@ const SCRIPTS: [&str; 15] = [
     include_str!("page/filter.js"),
     include_str!("page/layers.js"),
     include_str!("page/graph.js"),
+    include_str!("page/nodes.js"),
     include_str!("page/head.js"),
     include_str!("page/timeline.js"),
     include_str!("page/strips.js"),
@@ -33,7 +34,6 @@ const SCRIPTS: [&str; 15] = [
     include_str!("page/tree.js"),
     include_str!("page/charts.js"),
     include_str!("page/network.js"),
-    include_str!("page/machines.js"),
     include_str!("page/flame.js"),
     include_str!("page/main.js"),
 ];
@@ -104,6 +104,7 @@ fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {
     block(out, "bottlenecks", &report.bottlenecks)?;
     block(out, "processes", &report.processes)?;
     block(out, "machine", &report.machine)?;
+    block(out, "nodes", &report.nodes)?;
     block(out, "graph", &report.graph)?;
     block(out, "members", &report.members)?;
     block(out, "files", &report.files)?;

@@ -111,6 +111,18 @@ impl Trace {
         self.value("SELECT COALESCE(MAX(rowid), 0) FROM host_sample")
     }
 
+    /// The monotonic clock at time 0 of the first recording, ns, without the offsets of time namespaces; `None`: it
+    /// is not known, or the recorder ran in another boot than this one.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn zero_in_boot(&self, boot_id: &str) -> Result<Option<i64>> {
+        let sql = "SELECT monotonic_ns FROM run JOIN host USING (host_id) WHERE boot_id = ?1 ORDER BY run_id LIMIT 1";
+        let found = self.db.query_row(sql, [boot_id], |row| row.get(0));
+        let found = found.optional().map_err(|source| self.unreadable(source))?;
+        Ok(found.flatten())
+    }
+
     /// The begin of the newest file call, ns; `None`: there is none.
     ///
     /// # Errors

@@ -41,6 +41,8 @@ struct View {
     shown: Vec<(String, u32)>,
     /// CPUs in use, by machine.
     history: HashMap<String, Vec<f64>>,
+    /// Address of the page.
+    page: Option<String>,
 }
 
 /// The order of the machines.
@@ -55,11 +57,16 @@ enum Order {
 
 impl Screen {
     /// Takes the terminal; `None`: it cannot be taken.
-    pub(super) fn open() -> Option<Screen> {
+    ///
+    /// `page`: the address at which a browser shows the same.
+    pub(super) fn open(page: Option<String>) -> Option<Screen> {
         let terminal = ratatui::try_init().ok()?;
         Some(Screen {
             terminal,
-            view: View::default(),
+            view: View {
+                page,
+                ..View::default()
+            },
         })
     }
 
@@ -118,7 +125,9 @@ impl View {
             Constraint::Length(1),
         ];
         let [head, body, foot] = Layout::vertical(parts).areas(frame.area());
-        frame.render_widget(Line::from(title(&nodes)), head);
+        let page = self.page.iter().map(|page| format!(" · {page}"));
+        let title: String = std::iter::once(title(&nodes)).chain(page).collect();
+        frame.render_widget(Line::from(title), head);
         let rows: Vec<Row<'_>> = nodes.iter().map(|node| self.row(node)).collect();
         let chart = if body.width < WIDE {
             0

@@ -141,6 +141,7 @@ impl Board {
             ("steps", json(&picture.steps)?),
             ("files", json(&picture.files)?),
             ("machine", json(&picture.machine)?),
+            ("nodes", json(&picture.nodes)?),
             ("failures", json(&picture.failures)?),
             ("managers", json(&picture.managers)?),
             ("graph", json(&picture.graph)?),
@@ -157,7 +158,10 @@ impl Board {
         }
         if is_changed {
             shown.version = version;
-            shown.title = format!("{} · flowtrace live", picture.head.command);
+            shown.title = match picture.head.command.as_str() {
+                "" => "flowtrace live".into(),
+                command => format!("{command} · flowtrace live"),
+            };
             self.changed.notify_all();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The processes that show a run from its begin: `run` starts them beside itself.
+//! The processes that show a run from its begin: `run` and `collect` start them beside themselves.
 //!
 //! They are processes of their own, because the recorder must not open its trace a second time: closing it
 //! would drop the locks by which readers see that it is being recorded.
@@ -11,14 +11,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flowtrace_profiler::live::Follower;
+use nix::sys::signal::SigSet;
 
 use crate::failure::Failure;
 
 /// Time for which a companion waits for its trace.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Serves the page of the run that writes a trace, and prints its address. Without a page the run goes on.
-pub(in crate::commands) fn page(trace: &Path) {
+/// Serves the page of the run that writes a trace; prints its address, and returns it. Without a page the run
+/// goes on.
+pub(in crate::commands) fn page(trace: &Path) -> Option<String> {
     let mut words = vec!["--companion"];
     if !io::stdout().is_terminal() {
         words.push("--no-open");
@@ -33,11 +35,16 @@ pub(in crate::commands) fn page(trace: &Path) {
         child.wait()?;
         Ok(line)
     });
-    match address {
-        Ok(address) if !address.is_empty() => message!("flowtrace: live at {}", address.trim()),
-        Ok(_) => message!("flowtrace: --live: there is no page: its server did not start"),
-        Err(error) => message!("flowtrace: --live: there is no page: {error}"),
-    }
+    let missing = match address {
+        Ok(address) if !address.is_empty() => {
+            message!("flowtrace: live at {}", address.trim());
+            return Some(address.trim().to_owned());
+        }
+        Ok(_) => "its server did not start".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    message!("flowtrace: --live: there is no page: {missing}");
+    None
 }
 
 /// A line at the bottom of the terminal, until it is dropped.
@@ -83,8 +90,10 @@ fn start(words: &[&str], trace: &Path, stdin: Stdio, stderr: Stdio) -> io::Resul
 }
 
 /// Goes on as a process of nobody, in a session of its own: the recorder waits for all its children, and
-/// Ctrl-C on its terminal is for the command.
+/// Ctrl-C on its terminal is for the command. Signals that the recorder blocks for itself are for this process.
 pub(super) fn leave_session() -> Result<(), Failure> {
+    // Without that it ends with its recording.
+    let _ = SigSet::all().thread_unblock();
     nix::unistd::daemon(true, true)
         .map_err(|error| Failure::usage(format!("cannot leave the session: {error}")))
 }

@@ -14,6 +14,8 @@ use ratatui::widgets::{Paragraph, Row, Table};
 
 use crate::failure::Failure;
 
+mod nodes;
+
 /// Shortest time between two drawings.
 const EVERY: Duration = Duration::from_millis(500);
 /// Shortest time between two searches for the limit.
@@ -76,6 +78,18 @@ fn follow(
 
 fn draw(frame: &mut Frame<'_>, picture: &Picture, limiting: &Limiting) {
     let height = frame.area().height;
+    if !picture.head.sees_processes && !picture.nodes.rows.is_empty() {
+        let parts = [
+            Constraint::Length(2),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ];
+        let [above, body, keys] = Layout::vertical(parts).areas(frame.area());
+        frame.render_widget(Paragraph::new(head(picture, limiting)), above);
+        nodes::draw(frame, &picture.nodes, body);
+        frame.render_widget(Line::from("q end").style(dim()), keys);
+        return;
+    }
     let failures = match picture.failures.rows.len() {
         0 => 0,
         rows => 1 + rows.min(3) as u16,
@@ -140,13 +154,20 @@ fn head(picture: &Picture, limiting: &Limiting) -> Vec<Line<'static>> {
         true => "lost nothing".to_owned(),
         false => format!("lost: {}", lost.join(", ")),
     };
+    let name = match head.command.as_str() {
+        "" => String::new(),
+        command => format!("{command} · "),
+    };
+    let processes = match head.sees_processes {
+        true => format!(
+            " · {} running, {} ended, {} failed",
+            head.running, head.ended, head.failed
+        ),
+        false => String::new(),
+    };
     let first = format!(
-        "{} · {} · {} running, {} ended, {} failed · {lost}",
-        head.command,
+        "{name}{}{processes} · {lost}",
         units::duration(head.now_ns - head.begins_ns),
-        head.running,
-        head.ended,
-        head.failed
     );
     let second = format!(
         "CPUs {} {} · disk {} {} · storage {}/s in, {}/s out · network {}/s in, {}/s out · files {}/s read, {}/s written",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flowtrace_schema::Kind;
-use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
@@ -20,7 +20,7 @@ use super::layout::{Error, NO_HOST};
 fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPropertiesPtr)> {
     let mut fields = Vec::new();
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_compression(Compression::SNAPPY)
         // Statistics of row groups only; those of pages would cost as much as writing the values.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("flowtrace ", env!("CARGO_PKG_VERSION")).into())
@@ -52,8 +52,7 @@ fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPrope
 }
 
 /// The encoding of a column. Differences of instants are small. Those of lengths of time and of
-/// positions are as large as the values and have a sign; Zstandard compresses the values themselves
-/// better.
+/// positions are as large as the values and have a sign, and the values themselves compress better.
 fn encoding(name: &str) -> Encoding {
     match name {
         "duration_ns" | "offset" => Encoding::PLAIN,

@@ -42,7 +42,7 @@ function receive(data) {
 
 const drawers = {
   head: [drawState, drawTiles, drawLosses], limit: [drawLimit], managers: [drawManagers], failures: [drawFailures],
-  running: [drawRunning], graph: [drawLiveGraph], steps: [drawSteps], files: [drawFiles], machine: [drawMachine],
+  running: [drawRunning], graph: [drawLiveGraph], steps: [drawSteps], files: [drawFiles], machine: [drawMachine], nodes: [drawNodes],
 };
 function drawParts(names) {
   if (!blocks.head) return;
@@ -72,17 +72,23 @@ function drawState() {
 
 function drawTiles() {
   const head = block("head"), machine = blocks.machine;
-  document.title = `${head.command || "run"} · flowtrace live`;
-  $("headline").textContent = head.command || "(no command)";
+  const nodes = blocks.nodes && blocks.nodes.rows.length ? blocks.nodes.all : null;
+  const name = head.command || (nodes ? many(nodes.nodes, "node", "nodes") : "(no command)");
+  document.title = `${name} · flowtrace live`;
+  $("headline").textContent = name;
+  // What agents send is of machines alone.
+  document.body.classList.toggle("machines-alone", !head.sees_processes);
   $("where").textContent = [head.cwd && "in " + head.cwd, `as of ${sinceStart(head.now_ns)} after its begin`,
     head.is_behind && "still reading what was recorded before: sums are too small"].filter(Boolean).join(" · ");
   const last = (list) => (list && list.length ? list[list.length - 1] : null);
   const cpu = machine && last(machine.cpu), data_loss = head.losses.filter((loss) => loss.is_of_data);
   const files = head.sees_files ? [[rate(head.read_rate), "read from files now", null, bytes(head.read_bytes) + " so far"],
     [rate(head.write_rate), "written to files now", null, bytes(head.write_bytes) + " so far"]] : [];
+  const processes = head.sees_processes ? [[count(head.running), "running", null, "process images that have not ended"],
+    [count(head.ended), "ended", null, "processes"], [count(head.failed), "failed", head.failed ? "bad" : null, "processes that ended with another status than 0"]] : [];
   const tiles = [
-    [duration(elapsed()), "since its begin"], [count(head.running), "running", null, "process images that have not ended"],
-    [count(head.ended), "ended", null, "processes"], [count(head.failed), "failed", head.failed ? "bad" : null, "processes that ended with another status than 0"],
+    [duration(elapsed()), "since its begin"], ...processes,
+    nodes && !head.sees_processes ? [count(nodes.reporting), `of ${many(nodes.nodes, "node reports", "nodes report")}`, nodes.silent ? "bad" : null] : null,
     cpu === null || cpu === undefined ? null : [percent(cpu), "of the CPUs busy"], ...files,
     [data_loss.length ? count(sum(data_loss.map((loss) => loss.value))) : "nothing", "lost", data_loss.length ? "bad" : null],
   ];
@@ -223,6 +229,8 @@ function drawLiveGraph() {
 function drawMachine() {
   const m = block("machine");
   $("machine").hidden = !m.cpu.length;
+  const isOne = !blocks.nodes || !blocks.nodes.rows.length;
+  $("machine").querySelector("h2").firstChild.textContent = isOne ? "Machine " : "Machines together ";
   $("machine-charts").replaceChildren(
     series("CPUs busy", percent, 1, m, [["busy", "good", m.cpu]]),
     series("storage", (n) => bytes(n) + "/s", 0, m, [["read", "read", m.disk_read], ["written", "write", m.disk_write]]),

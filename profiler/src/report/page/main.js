@@ -1,7 +1,7 @@
 // Puts the page together. Sections far down are drawn when they come near the screen.
 
 const parts = [
-  ["machines", drawMachines], ["timeline", () => { listenTimeline(); drawTimeline(); onFilter(drawTimeline); }],
+  ["nodes", () => { drawNodes(); $("nodes-pictures").append(...pictures(block("pictures").machines)); }], ["timeline", () => { listenTimeline(); drawTimeline(); onFilter(drawTimeline); }],
   ["graph", () => { listenGraph(); onFilter(() => G.model && dimGraph()); }],
   ["path", pathTable], ["flame", listenFlame], ["tree", listenTree], ["rules", ruleTable], ["waits", waitTable], ["files", fileTable], ["calls", callTable],
   ["channels", channelTable], ["flows", flowTable], ["charts", () => { drawCharts(); onFilter(drawCharts); }], ["coverage", drawCoverage],
@@ -10,7 +10,7 @@ const parts = [
 function empty(id) {
   switch (id) {
     case "timeline": case "tree": case "rules": return !processCount();
-    case "machines": return !block("pictures").machines.length;
+    case "nodes": return !block("nodes").rows.length;
     case "path": return !block("path").rules.length;
     case "graph": return !block("graph").nodes.length;
     case "flame": return !block("stacks").graphs.length;
