@@ -34,6 +34,24 @@ fn kept(text: String) -> Constant {
     text
 }
 
+/// Paths: their bytes, which need not be UTF-8.
+pub(crate) mod path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        let bytes = Vec::<u8>::deserialize(from)?;
+        Ok(OsString::from_vec(bytes).into())
+    }
+}
+
 /// Errors of the system: number, if there is one, or text.
 pub(crate) mod io_error {
     use super::*;

@@ -15,24 +15,27 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The output exists and may not be replaced.
     #[error("{0} exists already")]
-    Exists(PathBuf),
+    Exists(#[serde(with = "carried::path")] PathBuf),
     /// The output is a trace that another flowtrace is writing.
     #[error("{0} is being recorded by another flowtrace")]
-    Recording(PathBuf),
+    Recording(#[serde(with = "carried::path")] PathBuf),
     /// An older trace cannot get the name under which it is kept.
     #[error(
         "{path} exists already, and cannot be kept as {kept}: a file of that name is there that is no finished trace"
     )]
     Occupied {
         /// The older trace.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// The name that is taken.
+        #[serde(with = "carried::path")]
         kept: PathBuf,
     },
     /// There is no such file, or it cannot be read.
     #[error("cannot open {path}: {source}")]
     Open {
         /// The file to open.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Error of the system.
         #[serde(with = "io_error")]
@@ -42,6 +45,7 @@ pub enum Error {
     #[error("cannot create {path}: {source}")]
     Create {
         /// The file to create.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Error of the system.
         #[serde(with = "io_error")]
@@ -51,20 +55,23 @@ pub enum Error {
     #[error("cannot create {path}: it is a symbolic link to {target}, which does not exist")]
     Dangling {
         /// The link.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Path that the link contains.
+        #[serde(with = "carried::path")]
         target: PathBuf,
     },
     /// The file is not a SQLite database.
     #[error("{0} is not a flowtrace database (no SQLite header)")]
-    NotDatabase(PathBuf),
+    NotDatabase(#[serde(with = "carried::path")] PathBuf),
     /// The file is empty: a recording was killed before its first commit.
     #[error("{0} is empty: its recording ended before anything was stored")]
-    Empty(PathBuf),
+    Empty(#[serde(with = "carried::path")] PathBuf),
     /// A SQLite database of some other program.
     #[error("{path} is a SQLite database, but not of flowtrace (application id {found:#010x})")]
     Foreign {
         /// The file to open.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Its `application_id`.
         found: u32,
@@ -73,6 +80,7 @@ pub enum Error {
     #[error("{path} has schema version {found}, this flowtrace knows {known} and no older ones")]
     Older {
         /// The file to open.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Its `user_version`.
         found: i64,
@@ -83,6 +91,7 @@ pub enum Error {
     #[error("{path} has schema version {found}, this flowtrace knows up to {known}")]
     Newer {
         /// Path asked for.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Its `user_version`.
         found: i64,
@@ -93,6 +102,7 @@ pub enum Error {
     #[error("{path} is truncated: {found} bytes of {expected}")]
     Truncated {
         /// The file to open.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Bytes there are.
         found: u64,
@@ -103,6 +113,7 @@ pub enum Error {
     #[error("{path} is damaged: {what}")]
     Damaged {
         /// The file to open.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// The damaged part, and what is in its place.
         what: String,
@@ -114,6 +125,7 @@ pub enum Error {
         #[serde(deserialize_with = "carried::constant")]
         what: Constant,
         /// The file of the operation.
+        #[serde(with = "carried::path")]
         path: PathBuf,
         /// Error of SQLite.
         #[serde(with = "sqlite_error")]

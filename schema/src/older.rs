@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::beside::{LOGS, beside};
+use crate::carried;
 
 /// Endings of the names of the file and of those beside it.
 const ENDINGS: [&str; 5] = ["", LOGS[0], LOGS[1], LOGS[2], LOGS[3]];
@@ -49,12 +50,14 @@ pub(crate) enum Place {
     /// Under another name for the time being.
     Aside {
         /// Its own path.
+        #[serde(with = "carried::path")]
         own: PathBuf,
         /// That of [`older_path`].
+        #[serde(with = "carried::path")]
         aside: PathBuf,
     },
     /// Under this name, for good.
-    Kept(PathBuf),
+    Kept(#[serde(with = "carried::path")] PathBuf),
 }
 
 /// The older trace at the path of a new one, if there was one. All clones are of the same trace.

@@ -221,7 +221,11 @@ impl RecordingEnd {
             replace,
             recording: std::process::id(),
         };
-        let _ = send(&mut stream, &order);
+        if let Err(error) = send(&mut stream, &order) {
+            sender.leave();
+            ended();
+            return Err(fail(error));
+        }
         let older = match receive::<Begun>(&mut stream) {
             Some(Ok((place, after))) => Older::of(place, after),
             Some(Err(error)) => {

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::ring::{Plain, Receiver, Ring, State};
+use crate::carried;
 use crate::older::{After, Place};
 use crate::{Error, Record};
 
@@ -58,6 +59,7 @@ pub struct WritingEnd {
 /// An order to make a trace.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
+    #[serde(with = "carried::path")]
     pub(super) path: PathBuf,
     pub(super) replace: bool,
     /// The process that records.

@@ -27,8 +27,8 @@ pub struct Summary {
     /// Change by another program that moved the file from its place.
     #[serde(skip)]
     pub displaced: Option<Displaced>,
-    #[serde(skip)]
     /// The path under which the older trace is kept whose place the new one took.
+    #[serde(skip)]
     pub kept: Option<PathBuf>,
 }
 
