@@ -296,6 +296,9 @@ impl UnmountedFiles {
         if !links::is_path(name) {
             return self.files.known_inode(attributes);
         }
+        if flags & libc::O_CREAT as u32 == 0 {
+            self.recognise(path, attributes);
+        }
         let coverage = self.coverage(name);
         let file = self
             .files
@@ -310,6 +313,16 @@ impl UnmountedFiles {
             self.known.name(path.to_owned(), file);
         }
         Some(file)
+    }
+
+    /// A file is seen under this name. If that is one of which only the name was known, because it was gone from
+    /// there before flowtrace could look, it is this file.
+    fn recognise(&self, path: &Path, attributes: &Attributes) {
+        if let Some(file) = self.known.named(path)
+            && self.known.kind(file).is_none()
+        {
+            self.files.is_also(attributes, file);
+        }
     }
 
     /// Of a file that is part of the machine only the calls on its descriptors are recorded.

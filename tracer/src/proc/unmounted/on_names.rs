@@ -175,6 +175,7 @@ impl UnmountedFiles {
             Found::Is(there) => {
                 let made = as_reported(&there.attributes);
                 self.known.forget(made.inode());
+                self.known.unname(path);
                 self.files.forget_inode(&made);
                 self.enter(&made, path, now)
             }
@@ -184,6 +185,7 @@ impl UnmountedFiles {
 
     fn enter(&mut self, attributes: &Attributes, path: &Path, now: u64) -> FileId {
         let attributes = as_reported(attributes);
+        self.recognise(path, &attributes);
         let name = path.as_os_str();
         let coverage = self.coverage(name);
         let file = self
