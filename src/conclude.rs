@@ -6,7 +6,7 @@ use std::path::Path;
 use flowtrace_profiler::load::{self, load_at_end};
 use flowtrace_profiler::rules;
 use flowtrace_profiler::text::summary::{self, Style};
-use flowtrace_schema::{Displaced, Trace};
+use flowtrace_schema::{Displaced, Trace, Unrecorded};
 
 use crate::failure::{Failure, OWN_FAILURE};
 use crate::{explained, output};
@@ -42,6 +42,9 @@ pub(crate) fn say_kept(kept: &Path) {
 
 /// Says from when on nothing was recorded, though the run went on. Nothing is said of a trace without a note.
 pub(crate) fn say_unrecorded(trace: &Path) {
+    if Unrecorded::of(trace).is_none() {
+        return;
+    }
     let opened = Trace::open(trace);
     if let Ok(Some(unrecorded)) = opened.and_then(|trace| load::unrecorded(&trace)) {
         message!(

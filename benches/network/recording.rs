@@ -55,7 +55,6 @@ pub(crate) fn live(path: &Path, program: Program, rate: f64, seconds: f64) -> u6
 struct Recording {
     writer: Writer,
     recorder: Recorder,
-    ring: flowtrace_schema::PacketRing,
     captures: u16,
     flows: u32,
     /// What each capture saw of each flow.
@@ -101,7 +100,6 @@ impl Recording {
             process_layer: ProcessLayer::None,
         })));
         Recording {
-            ring: recorder.packet_ring(),
             writer,
             recorder,
             captures,
@@ -154,7 +152,7 @@ impl Recording {
         sums.last_ns = packet.t_ns;
         sums.packets[way] += 1;
         sums.bytes[way] += u64::from(packet.payload);
-        self.ring.push(Packet {
+        self.recorder.packet(&Packet {
             t_ns: packet.t_ns,
             capture,
             flow,
@@ -191,7 +189,6 @@ impl Recording {
                     ignored: 0,
                 })));
         }
-        drop(self.ring);
         let end = RunEnd {
             id: RunId(1),
             end_ns: self.end_ns.unsigned_abs(),

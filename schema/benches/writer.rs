@@ -21,7 +21,7 @@ use flowtrace_schema::{Call, Fidelity, FileId, Op, Tid, Upid, Writer};
 use workloads::{Play, WORKLOADS};
 
 const CALLS: u64 = 1_000_000;
-/// Calls pushed without a break, fewer than a ring holds.
+/// Calls pushed without a break, fewer than the ring holds.
 const BURST: u64 = 1024;
 
 fn main() {
@@ -70,7 +70,6 @@ fn main() {
 fn hot_path() -> f64 {
     let directory = tempfile::tempdir().expect("a directory for the trace");
     let (writer, recorder) = Writer::create(&directory.path().join("t.db"), false).expect("made");
-    let mut ring = recorder.call_ring();
     let epoch = Instant::now();
     let mut bursts: Vec<f64> = (0..200)
         .map(|_| {
@@ -78,7 +77,7 @@ fn hot_path() -> f64 {
             let begin = Instant::now();
             for i in 0..BURST {
                 let start = epoch.elapsed();
-                ring.push(Call {
+                recorder.call(&Call {
                     start_ns: start.as_nanos() as u64,
                     duration_ns: (epoch.elapsed() - start).as_nanos() as u64,
                     upid: Some(Upid(1)),
@@ -96,7 +95,6 @@ fn hot_path() -> f64 {
         })
         .collect();
     std::thread::sleep(Duration::from_millis(20));
-    drop(ring);
     writer.discard();
     bursts.sort_by(f64::total_cmp);
     bursts[bursts.len() / 2]

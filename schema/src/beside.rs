@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 pub(crate) const NOTE: &str = "-unrecorded";
 
 /// Suffixes of the files that belong to a trace: those that SQLite keeps beside a database, and the note.
-pub(crate) const LOGS: [&str; 4] = ["-wal", "-shm", "-journal", NOTE];
+pub(crate) const SUFFIXES: [&str; 4] = ["-wal", "-shm", "-journal", NOTE];
 
 /// Removes the files beside a trace that is removed.
-pub(crate) fn remove_logs(path: &Path) -> io::Result<()> {
-    for suffix in LOGS {
+pub(crate) fn remove_companions(path: &Path) -> io::Result<()> {
+    for suffix in SUFFIXES {
         match std::fs::remove_file(beside(path, suffix)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}

@@ -76,10 +76,7 @@ pub use trace::{
     Sequence, StackRow, StackSampleRow, StackWaitRow,
 };
 pub use unrecorded::{Unrecorded, UnrecordedEnd};
-pub use writer::{
-    CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, RecordingEnd, Rows, Summary,
-    Writer, WritingEnd, pair,
-};
+pub use writer::{Displaced, Recorder, RecordingEnd, Summary, Writer, WritingEnd, pair};
 
 /// The file that `flowtrace run` writes and that other commands read, unless another one is named.
 pub const DEFAULT_TRACE: &str = "trace.db";

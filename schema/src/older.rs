@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::beside::{LOGS, beside};
+use crate::beside::{SUFFIXES, beside};
 use crate::carried;
 
 /// Endings of the names of the file and of those beside it.
-const ENDINGS: [&str; 5] = ["", LOGS[0], LOGS[1], LOGS[2], LOGS[3]];
+const ENDINGS: [&str; 5] = ["", SUFFIXES[0], SUFFIXES[1], SUFFIXES[2], SUFFIXES[3]];
 
 /// The names of all files that belong to a trace while it is recorded, those of the older trace among them.
 pub fn own_files(path: &Path) -> impl Iterator<Item = PathBuf> {

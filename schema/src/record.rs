@@ -37,7 +37,7 @@ pub(crate) use stack::STACK_STEP_NS;
 pub use stack::{StackRecord, StackScope, Symbols};
 
 /// A row, or the completion of one. Everything but [`Call`], [`ChannelCall`] and [`Packet`], which travel
-/// through rings of their own ([`crate::CallRing`], [`crate::ChannelCallRing`], [`crate::PacketRing`]).
+/// as they are in memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Record {
     /// A machine.

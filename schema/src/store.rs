@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::beside::{beside, remove_logs};
+use crate::beside::{beside, remove_companions};
 use crate::contract::{APPLICATION_ID, SCHEMA_VERSION};
 use crate::older::{After, Older, kept_path};
 use crate::{Error, Result, private};
@@ -94,7 +94,7 @@ fn create_new(path: &Path) -> Result<(Connection, File)> {
         path: path.to_owned(),
         source,
     };
-    remove_logs(path).map_err(create_error)?;
+    remove_companions(path).map_err(create_error)?;
     // SQLite's own message for a missing directory is "unable to open database file".
     let mut lock = private::create_new(path).map_err(create_error)?;
     // Not all filesystems have locks. Without one, a trace being recorded reads as one cut short.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use crate::store;
-use crate::{Call, Error, Loss, Older, Packet, Record, Result, RunEnd, Unrecorded};
+use crate::{Call, ChannelCall, Error, Loss, Older, Packet, Record, Result, RunEnd, Unrecorded};
 
 mod batch;
 mod bulk;
@@ -31,7 +31,6 @@ mod insert;
 mod network;
 mod packets;
 mod ring;
-mod rings;
 mod stacks;
 mod summary;
 
@@ -39,8 +38,7 @@ use batch::{Batches, COMMIT_ROWS, ReservedSpace};
 use ends::{Begun, IDLE, Order, Sender, receive, send};
 pub use ends::{RecordingEnd, WritingEnd, pair};
 pub(crate) use packets::PACKET_BITS;
-use ring::Message;
-pub use rings::{CallRing, ChannelCallRing, PacketRing, Rows};
+use ring::{Message, Plain};
 pub use summary::{Displaced, Summary};
 
 /// Longest time between the arrival of a row and its commit, without the time of the commit itself.
@@ -108,7 +106,6 @@ impl Writer {
                 let _ = note.write(&self.path);
                 let db = store::open_to_store(&self.path);
                 Summary {
-                    unrecorded: Some(note),
                     not_folded: db.map_or_else(|e| Some(e.to_string()), |db| batch::fold(&db)),
                     ..Summary::default()
                 }
@@ -124,7 +121,7 @@ impl Writer {
     pub fn discard(mut self) {
         let _ = self.stop();
         let _ = std::fs::remove_file(&self.path);
-        let _ = crate::beside::remove_logs(&self.path);
+        let _ = crate::beside::remove_companions(&self.path);
         self.older.put_back();
     }
 
@@ -181,19 +178,29 @@ impl Recorder {
         }
     }
 
-    /// A ring for the calls of the calling thread.
-    pub fn call_ring(&self) -> CallRing {
-        Rows::new(self.sender.clone())
+    /// Gives a file call to the writer; waits while there is no space for it.
+    #[inline]
+    pub fn call(&self, call: &Call) {
+        self.row(call);
     }
 
-    /// A ring for calls on pipes and sockets that the calling thread records.
-    pub fn channel_call_ring(&self) -> ChannelCallRing {
-        Rows::new(self.sender.clone())
+    /// Gives a call on a pipe or socket to the writer, likewise.
+    #[inline]
+    pub fn channel_call(&self, call: &ChannelCall) {
+        self.row(call);
     }
 
-    /// A ring for the packets of the calling thread.
-    pub fn packet_ring(&self) -> PacketRing {
-        Rows::new(self.sender.clone())
+    /// Gives a packet to the writer, likewise.
+    #[inline]
+    pub fn packet(&self, packet: &Packet) {
+        self.row(packet);
+    }
+
+    #[inline]
+    fn row<T: Plain>(&self, row: &T) {
+        if let Some(sender) = &self.sender {
+            sender.row(row);
+        }
     }
 }
 

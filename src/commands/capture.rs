@@ -116,9 +116,7 @@ fn print_report(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
         return message!("flowtrace: {}", conclude::displaced(&options.output, how));
     }
     let trace = output::shown(&options.output).display();
-    if report.trace.unrecorded.is_some() {
-        conclude::say_unrecorded(&options.output);
-    }
+    conclude::say_unrecorded(&options.output);
     if let Some(error) = &report.trace.write_error {
         message!(
             "flowtrace: cannot write {trace}: {error}; {} rows are missing from the trace",

@@ -73,13 +73,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
             options.source.display(),
             attach.mountpoint().display()
         );
-        let trace = attach.serve().trace;
-        if let Some(how) = trace.displaced {
+        if let Some(how) = attach.serve().trace.displaced {
             return Err(conclude::displaced(&options.output, how));
         }
-        if trace.unrecorded.is_some() {
-            conclude::say_unrecorded(&options.output);
-        }
+        conclude::say_unrecorded(&options.output);
         conclude::conclude(&options.output, true)?;
         return Ok(ExitCode::SUCCESS);
     }

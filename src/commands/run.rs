@@ -360,9 +360,7 @@ fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: b
     if let Some(how) = trace.displaced {
         return message!("flowtrace: {}", conclude::displaced(&options.output, how));
     }
-    if trace.unrecorded.is_some() {
-        conclude::say_unrecorded(&options.output);
-    }
+    conclude::say_unrecorded(&options.output);
     if let Some(error) = &trace.write_error {
         message!(
             "flowtrace: cannot write {}: {error}; {} rows are missing from the trace",

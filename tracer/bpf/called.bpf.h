@@ -112,11 +112,9 @@ __noinline int get_descriptor(struct scratch *s __arg_nonnull, s32 fd)
 	return !file || has_path || type == S_IFSOCK;
 }
 
-/* The same of a descriptor in the user's memory, without its path. Returns the type of its file. */
-__noinline u32 get_end(struct scratch *s __arg_nonnull, u64 address)
+/* The same of a further descriptor, without its path. Returns the type of its file. */
+__noinline u32 get_end(struct scratch *s __arg_nonnull, s32 fd)
 {
-	s32 fd = -1;
-	bpf_probe_read_user(&fd, sizeof fd, (void *)address);
 	u64 file = own_file(fd);
 	u32 type = get_file(s, fd, file);
 	clear_socket(&s->record.call);
@@ -167,14 +165,11 @@ __noinline int report_destination(struct scratch *s __arg_nonnull, u64 address, 
 /* Reports a pipe or socket that came in a message as if it had come by a call of its own. */
 __noinline int report_received(struct scratch *s __arg_nonnull, s32 fd)
 {
+	u32 type = get_end(s, fd);
 	u64 file = own_file(fd);
-	u32 type = get_file(s, fd, file);
-	if (type != S_IFIFO && type != S_IFSOCK)
+	if (!file || (type != S_IFIFO && type != S_IFSOCK))
 		return 0;
-	clear_socket(&s->record.call);
-	if (type == S_IFSOCK)
-		get_socket(s, file);
-	else
+	if (type == S_IFIFO)
 		report_path(s, OPENED, &as(struct file, file)->f_path);
 	report_call(s);
 	return 0;
@@ -301,9 +296,10 @@ __noinline int get_names(struct scratch *s __arg_nonnull, bool with_attributes)
 }
 
 /* How a call is reported. */
-__noinline int shape_of(struct scratch *s __arg_nonnull, long result)
+__noinline int shape_of(struct scratch *s __arg_nonnull)
 {
 	struct call_report *report = report_of(s);
+	long result = s->record.call.result;
 	bool fails = result < 0 && result != -EINPROGRESS;
 
 	if (report->how & OF_THE_RUN || fails) {
@@ -331,9 +327,10 @@ static __always_inline void begin_report(struct scratch *s)
 	clear_socket(c);
 }
 
-__noinline int report_return(struct scratch *s __arg_nonnull, long result)
+__noinline int report_return(struct scratch *s __arg_nonnull)
 {
-	int shape = shape_of(s, result);
+	int shape = shape_of(s);
+	long result = s->record.call.result;
 	struct { u64 name, length; } to = { s->arguments[4], s->arguments[5] };
 
 	if (shape == WROTE)
@@ -362,10 +359,11 @@ __noinline int report_return(struct scratch *s __arg_nonnull, long result)
 		break;
 	case PAIR:
 	case PAIR_LAST: {
-		u64 pair = shape == PAIR ? s->arguments[0] : s->arguments[3];
-		if (get_end(s, pair))
+		s32 both[2] = {};
+		bpf_probe_read_user(both, sizeof both, (void *)s->arguments[shape == PAIR ? 0 : 3]);
+		if (get_end(s, both[0]))
 			emit(s, SECOND, sizeof(struct call_event));
-		get_end(s, pair + sizeof(s32));
+		get_end(s, both[1]);
 		break;
 	}
 	case NAMED:
@@ -389,6 +387,6 @@ int BPF_PROG(called, struct pt_regs *regs, long result)
 	s->arguments[6] = s->arguments[NO_ARGUMENT] = 0;
 	s->record.call.result = result;
 	s->record.head.number = is_compat ? number + SYSCALLS : number;
-	report_return(s, result);
+	report_return(s);
 	return 0;
 }

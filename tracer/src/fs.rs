@@ -7,7 +7,7 @@
 //! ```text
 //! kernel <-> protocol (messages, device) <-> adapter (what each request means)
 //!                                              |         |         |
-//!               log, split (CallRing) ---------+      locks     passthrough (system calls)
+//!               log, split (Recorder) ---------+      locks     passthrough (system calls)
 //!                                                                  |              |
 //!                                    identity (File, Name records) +   node_table, handle, descriptor
 //! ```

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use flowtrace_schema::{
-    Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
-    ChannelRecord, ChannelTraffic, CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind,
-    FileLayer, FileRecord, HostId, HostRecord, HostSample, Loss, NameRecord, Op, Origin,
-    ProcessEnd, ProcessLayer, ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord,
-    SampleRecord, Side, Tid, TracedDirectory, Upid, Usage, WaitObject, Waker, Writer,
+    Activity, Call, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind, ChannelRecord,
+    ChannelTraffic, CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer,
+    FileRecord, HostId, HostRecord, HostSample, Loss, NameRecord, Op, Origin, ProcessEnd,
+    ProcessLayer, ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side,
+    Tid, TracedDirectory, Upid, Usage, WaitObject, Waker, Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -16,7 +16,6 @@ const MS: u64 = 1_000_000;
 pub(crate) struct Play {
     writer: Option<Writer>,
     recorder: Recorder,
-    calls: Option<CallRing>,
     upids: u32,
     samples: u64,
     ends: u32,
@@ -84,11 +83,9 @@ impl Play {
             attribute_ttl_ns: 0,
             filesystem: None,
         })));
-        let calls = recorder.call_ring();
         Play {
             writer: Some(writer),
             recorder,
-            calls: Some(calls),
             upids: 0,
             samples: 0,
             ends: 0,
@@ -365,7 +362,7 @@ impl Play {
             result: data.map_or(0, |(_, length)| length as i64),
             fidelity: Fidelity::Exact,
         };
-        self.calls.as_mut().expect("before the end").push(call);
+        self.recorder.call(&call);
     }
 
     /// A process reads a file. Calls are made in the order of time.
@@ -468,7 +465,6 @@ impl Play {
             exit_signal: None,
         };
         let writer = self.writer.take().expect("only once");
-        drop(self.calls.take());
         assert_eq!(writer.finish(&self.recorder, end).dropped, 0);
     }
 
@@ -481,7 +477,6 @@ impl Play {
             exit_signal: None,
         };
         let writer = self.writer.take().expect("only once");
-        drop(self.calls.take());
         writer.finish(&self.recorder, end);
     }
 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use flowtrace_schema::{
-    Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
-    ChannelRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostId,
-    HostRecord, Loss, NameRecord, Op, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
-    Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Text, Tid, Trace, TracedDirectory,
-    Upid, Usage, WaitObject, Writer,
+    Activity, Call, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind, ChannelRecord,
+    Coverage, Direction, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostId, HostRecord,
+    Loss, NameRecord, Op, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, Recorder, RunEnd,
+    RunId, RunRecord, SampleRecord, Side, Text, Tid, Trace, TracedDirectory, Upid, Usage,
+    WaitObject, Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -33,7 +33,6 @@ pub(crate) fn written(
 pub(crate) struct Script {
     writer: Option<Writer>,
     recorder: Recorder,
-    calls: Option<CallRing>,
     upids: u32,
     files: u32,
     channels: u32,
@@ -74,11 +73,9 @@ impl Script {
             attribute_ttl_ns: 0,
             filesystem: None,
         })));
-        let calls = recorder.call_ring();
         Script {
             writer: Some(writer),
             recorder,
-            calls: Some(calls),
             upids: 0,
             files: 0,
             channels: 0,
@@ -271,12 +268,12 @@ impl Script {
             result: length.map_or(0, |l| l as i64),
             fidelity: Fidelity::Exact,
         };
-        self.calls.as_mut().expect("before the end").push(call);
+        self.recorder.call(&call);
     }
 
     /// Records a call as given.
     pub(crate) fn call_of(&mut self, call: Call) {
-        self.calls.as_mut().expect("before the end").push(call);
+        self.recorder.call(&call);
     }
 
     /// A call that moves no data, at a time in ns; it takes 1 µs.
@@ -470,14 +467,12 @@ impl Script {
             exit_signal: None,
         };
         let writer = self.writer.take().expect("only once");
-        drop(self.calls.take());
         writer.finish(&self.recorder, end);
     }
 
     /// The recorder dies: the records passed on are in the file, but the run has no end.
     pub(crate) fn cut(mut self) {
         let writer = self.writer.take().expect("only once");
-        drop(self.calls.take());
         let end = RunEnd {
             id: RunId(99),
             end_ns: 0,

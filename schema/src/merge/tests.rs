@@ -5,10 +5,10 @@ use rusqlite::Connection;
 
 use super::*;
 use crate::{
-    Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind, ChannelRecord,
-    CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer, FileRecord,
-    HostClock, HostId, HostRecord, HostSample, LaunchRecord, Loss, NameRecord, Op, Origin,
-    ProcessLayer, ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord, Trace, Upid, Writer,
+    Call, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind, ChannelRecord, CounterRecord,
+    Coverage, Direction, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostClock, HostId,
+    HostRecord, HostSample, LaunchRecord, Loss, NameRecord, Op, Origin, ProcessLayer, ProcessStart,
+    Record, Recorder, RunEnd, RunId, RunRecord, Trace, Upid, Writer,
 };
 
 mod joins;
@@ -30,7 +30,7 @@ const NODE: Made<'static> = Made {
     job: None,
 };
 
-fn make(path: &Path, made: &Made<'_>, fill: impl FnOnce(&Recorder, &mut CallRing)) {
+fn make(path: &Path, made: &Made<'_>, fill: impl FnOnce(&Recorder)) {
     let (writer, recorder) = Writer::create(path, false).unwrap();
     recorder.record(Record::Host(Box::new(HostRecord {
         id: HostId(1),
@@ -65,9 +65,7 @@ fn make(path: &Path, made: &Made<'_>, fill: impl FnOnce(&Recorder, &mut CallRing
             rank: Some(3),
         })));
     }
-    let mut calls = recorder.call_ring();
-    fill(&recorder, &mut calls);
-    drop(calls);
+    fill(&recorder);
     let end = RunEnd {
         id: RunId(1),
         end_ns: 1_000,
@@ -120,8 +118,8 @@ fn file(recorder: &Recorder, id: u32, inode: (u64, u64), kind: FileKind, path: &
     }
 }
 
-fn call(calls: &mut CallRing, start_ns: u64, upid: u32, file: u32, op: Op) {
-    calls.push(Call {
+fn call(recorder: &Recorder, start_ns: u64, upid: u32, file: u32, op: Op) {
+    recorder.call(&Call {
         start_ns,
         duration_ns: 2,
         upid: Some(Upid(upid)),
@@ -138,12 +136,12 @@ fn call(calls: &mut CallRing, start_ns: u64, upid: u32, file: u32, op: Op) {
 
 /// One process that makes `count` calls on one file, the first at `from`, one every 10 ns.
 fn simple(path: &Path, made: &Made<'_>, (from, count): (u64, u64)) {
-    make(path, made, |recorder, calls| {
+    make(path, made, |recorder| {
         process(recorder, 1, None, 1);
         process(recorder, 2, Some(1), 2);
         file(recorder, 1, (1, 7), FileKind::File, "/w/data");
         for i in 0..count {
-            call(calls, from + 10 * i, 2, 1, Op::Read);
+            call(recorder, from + 10 * i, 2, 1, Op::Read);
         }
         recorder.lost(Loss::UnknownCaller, 2);
     });
@@ -278,10 +276,10 @@ fn counters_keep_their_names() {
             }));
         }
     };
-    make(&directory.path().join("a.db"), &NODE, |r, _| {
+    make(&directory.path().join("a.db"), &NODE, |r| {
         sample(r, &["cpu.user", "net"]);
     });
-    make(&directory.path().join("b.db"), &other, |r, _| {
+    make(&directory.path().join("b.db"), &other, |r| {
         sample(r, &["disk.sda", "net"]);
     });
     let (_, db) = merged(&options(directory.path(), &["a.db", "b.db"]));

@@ -157,7 +157,7 @@ impl Work {
             source,
         };
         self.lock.sync_all().map_err(create)?;
-        crate::beside::remove_logs(&self.output).map_err(create)?;
+        crate::beside::remove_companions(&self.output).map_err(create)?;
         std::fs::rename(&self.part, &self.output).map_err(create)?;
         let _ = self.lock.unlock();
         Ok(())

@@ -265,7 +265,7 @@ pub struct TcpFields {
     pub timestamps: Option<(u32, u32)>,
 }
 
-/// One captured packet (table `packet`). Travels through rings of its own ([`crate::PacketRing`]).
+/// One captured packet (table `packet`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     /// Timestamp of the kernel, by the clock of the capture's host.

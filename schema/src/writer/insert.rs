@@ -395,7 +395,7 @@ pub(super) fn record(db: &Connection, record: &Record, commands: &mut Commands) 
         Record::FlowOwner(r) => network::flow_owner(db, r)?,
         Record::SocketEnd(r) => network::socket_end(db, r)?,
         Record::FlowSample(r) => network::flow_sample(db, r)?,
-        // Losses are summed before they are stored; settling stores nothing.
+        // Losses are summed before they are stored.
         Record::Lost { .. } => {}
     }
     Ok(())

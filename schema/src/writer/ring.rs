@@ -87,7 +87,7 @@ const SETTLE: u8 = 1;
 /// # Safety
 /// It contains no pointer, so that its bytes mean the same in another process of this program; and no other
 /// type has its number.
-pub unsafe trait Plain: Copy + 'static {
+pub(super) unsafe trait Plain: Copy + 'static {
     /// Kind of the message.
     const KIND: u8;
 }

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Unrecorded;
-
 /// Result of a recording.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
@@ -21,9 +19,6 @@ pub struct Summary {
     pub write_error: Option<String>,
     /// Reason why the file is not a single file without `-wal`, if so.
     pub not_folded: Option<String>,
-    /// The time from which on nothing was recorded because the writer had ended.
-    #[serde(skip)]
-    pub unrecorded: Option<Unrecorded>,
     /// Change by another program that moved the file from its place.
     #[serde(skip)]
     pub displaced: Option<Displaced>,

@@ -75,8 +75,10 @@ fn calls_of_several_threads_all_arrive_and_one_file_is_left() {
     const CALLS: u64 = 60_000;
     thread::scope(|scope| {
         for thread in 0..3 {
-            let mut ring = recorder.call_ring();
-            scope.spawn(move || (0..CALLS).for_each(|i| ring.push(call(3 * i + thread))));
+            let recorder = &recorder;
+            scope.spawn(move || {
+                (0..CALLS).for_each(|i| recorder.call(&call(3 * i + thread)));
+            });
         }
     });
     let summary = writer.finish(&recorder, END);
@@ -107,10 +109,9 @@ fn calls_of_one_time_are_all_kept_in_their_order() {
     let path = directory.path().join("t.db");
     let (writer, recorder) = Writer::create(&path, false).unwrap();
     begin(&recorder);
-    let mut ring = recorder.call_ring();
-    let mut push = |start_ns, offset| {
+    let push = |start_ns, offset| {
         let offset = Some(offset);
-        ring.push(Call {
+        recorder.call(&Call {
             offset,
             ..call(start_ns)
         });
@@ -151,7 +152,6 @@ fn what_a_call_was_comes_back_from_its_one_number() {
     let path = directory.path().join("t.db");
     let (writer, recorder) = Writer::create(&path, false).unwrap();
     begin(&recorder);
-    let mut ring = recorder.call_ring();
     let mut expected = Vec::new();
     for (i, (&op, flags)) in Op::ALL
         .iter()
@@ -159,7 +159,7 @@ fn what_a_call_was_comes_back_from_its_one_number() {
         .enumerate()
     {
         let fidelity = crate::Fidelity::ALL[i / 3 % 5];
-        ring.push(Call {
+        recorder.call(&Call {
             op,
             flags,
             fidelity,
@@ -197,10 +197,9 @@ fn files_end_with_the_last_call_on_them() {
     recorder.settle();
     let trace = Trace::open(&path).unwrap();
     assert_eq!(trace.files().unwrap()[0].last_ns, None, "not known yet");
-    let mut ring = recorder.call_ring();
     [500, 20, 300]
         .into_iter()
-        .for_each(|start| ring.push(call(start)));
+        .for_each(|start| recorder.call(&call(start)));
     writer.finish(&recorder, END);
     let files = trace.files().unwrap();
     assert_eq!(files[0].last_ns, Some(2000));

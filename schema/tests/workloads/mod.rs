@@ -3,9 +3,9 @@
 //! the real ones.
 
 use flowtrace_schema::{
-    Call, CallRing, Coverage, Fidelity, FileId, FileKind, FileRecord, HostId, HostRecord,
-    NameRecord, Op, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, Recorder, RunEnd,
-    RunId, RunRecord, Tid, Upid, Usage, Writer,
+    Call, Coverage, Fidelity, FileId, FileKind, FileRecord, HostId, HostRecord, NameRecord, Op,
+    Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord,
+    Tid, Upid, Usage, Writer,
 };
 
 /// A workflow: its name, and the function that records `times` repetitions of it.
@@ -24,7 +24,6 @@ pub(crate) const WORKLOADS: [Workload; 5] = [
 pub(crate) struct Play {
     writer: Writer,
     recorder: Recorder,
-    rings: [CallRing; 2],
     now: u64,
     random: u64,
     upids: u32,
@@ -38,7 +37,6 @@ pub(crate) struct Play {
 struct Caller {
     upid: Upid,
     tid: Option<Tid>,
-    ring: usize,
 }
 
 impl Play {
@@ -64,7 +62,6 @@ impl Play {
             process_layer: ProcessLayer::Ptrace,
         })));
         Play {
-            rings: [recorder.call_ring(), recorder.call_ring()],
             writer,
             recorder,
             now: 50_000_000,
@@ -83,7 +80,6 @@ impl Play {
             exit_code: Some(0),
             exit_signal: None,
         };
-        drop(self.rings);
         self.writer.finish(&self.recorder, end).dropped
     }
 
@@ -189,7 +185,7 @@ impl Play {
         self.now += 10_000 + self.below(10_000);
         let duration_ns = takes / 2 + self.below(takes);
         self.calls += 1;
-        self.rings[by.ring].push(Call {
+        self.recorder.call(&Call {
             start_ns: self.now,
             duration_ns,
             upid: Some(by.upid),
@@ -260,10 +256,9 @@ fn mosaic(play: &mut Play, times: u64) {
         .map(|i| play.file(FileKind::File, &format!("p_tile_{i}.fits")))
         .collect();
     for program in 0..140 * times {
-        let by = [0, 1].map(|ring| Caller {
+        let by = [0, 1].map(|_| Caller {
             upid: play.process(Some(Upid(1)), command),
             tid: None,
-            ring,
         });
         let (from, to) = (
             files[(program % 200) as usize],
@@ -304,11 +299,7 @@ fn build(play: &mut Play, times: u64) {
         .collect();
     for program in 0..477 * times {
         let upid = play.process(Some(Upid(1)), command);
-        let by = Caller {
-            upid,
-            tid: None,
-            ring: (program % 2) as usize,
-        };
+        let by = Caller { upid, tid: None };
         let absent = play.file(FileKind::Absent, &format!("absent{program}"));
         for &header in &headers[..28] {
             play.look(by, Op::Lookup, header, 0);
@@ -336,11 +327,7 @@ fn build(play: &mut Play, times: u64) {
 /// Nothing but names: create, stat, unlink, and lookups of absent names.
 fn metadata(play: &mut Play, times: u64) {
     let upid = play.process(None, "python3 storm.py");
-    let by = Caller {
-        upid,
-        tid: None,
-        ring: 0,
-    };
+    let by = Caller { upid, tid: None };
     let directory = play.file(FileKind::Directory, "d");
     let mut files = Vec::new();
     for i in 0..5000 * times {
@@ -373,11 +360,7 @@ fn metadata(play: &mut Play, times: u64) {
 fn random_read(play: &mut Play, times: u64) {
     let upid = play.process(None, "fio random.fio");
     let file = play.file(FileKind::File, "big");
-    let by = Caller {
-        upid,
-        tid: None,
-        ring: 0,
-    };
+    let by = Caller { upid, tid: None };
     for _ in 0..50_000 * times {
         let offset = play.below(2 << 20) * 4096;
         play.data(by, Op::Read, file, offset, (4096, 4096));
@@ -397,7 +380,6 @@ fn threads(play: &mut Play, times: u64) {
         let by = Caller {
             upid,
             tid: Some(Tid(3_000_000 + i as u32 % 16)),
-            ring: (i % 2) as usize,
         };
         let file = files[play.below(100) as usize];
         let offset = play.below(20_000_000) * 4096;

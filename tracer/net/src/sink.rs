@@ -1,8 +1,6 @@
 //! From frames to rows: headers are read, the flow is found, and left out frames are counted.
 
-use flowtrace_schema::{
-    CaptureEnd, CaptureId, CaptureRecord, Loss, PacketRing, Record, Recorder, Way, marks,
-};
+use flowtrace_schema::{CaptureEnd, CaptureId, CaptureRecord, Loss, Record, Recorder, Way, marks};
 
 use super::filter::Filter;
 use super::flows::{FlowTable, Seen};
@@ -84,7 +82,6 @@ struct Lost {
 #[derive(Debug)]
 pub struct Sink {
     recorder: Recorder,
-    ring: PacketRing,
     /// The flows so far.
     pub flows: FlowTable,
     fragments: Fragments,
@@ -104,7 +101,6 @@ impl Sink {
         Sink {
             filter,
             recorder: recorder.clone(),
-            ring: recorder.packet_ring(),
             flows: FlowTable::new(),
             fragments: Fragments::default(),
             lost: Lost::default(),
@@ -187,7 +183,7 @@ impl Sink {
             wire_bytes: frame.wire_bytes,
         };
         let packet = self.flows.place(&parsed, seen, &self.recorder);
-        self.ring.push(packet);
+        self.recorder.packet(&packet);
         self.packets += 1;
     }
 

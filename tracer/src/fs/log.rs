@@ -1,11 +1,10 @@
 //! Recording of calls: caller, time and result.
 
-use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
+use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Recorder};
 
 use super::handle::Opener;
 use super::in_flight;
@@ -21,8 +20,6 @@ pub(crate) struct Log {
     enabled: bool,
     /// True if calls without a file are on a file that the filter leaves out.
     filtered: bool,
-    /// Distinguishes the rings of this log from those of another in the same thread.
-    number: u64,
     /// Our first thread. Its actions on files that the command inherited are no calls of the workflow.
     own: u32,
     unknown_callers: AtomicU64,
@@ -84,12 +81,6 @@ impl Event {
     }
 }
 
-thread_local! {
-    static RING: RefCell<Option<(u64, CallRing)>> = const { RefCell::new(None) };
-}
-
-static LOGS: AtomicU64 = AtomicU64::new(0);
-
 impl Log {
     pub(crate) fn new(
         recorder: Recorder,
@@ -104,7 +95,6 @@ impl Log {
             callers,
             enabled,
             filtered,
-            number: LOGS.fetch_add(1, Ordering::Relaxed),
             own: std::process::id(),
             unknown_callers: AtomicU64::new(0),
             out_of_descriptors: AtomicU64::new(0),
@@ -136,7 +126,7 @@ impl Log {
     #[inline]
     pub(crate) fn end(&self, started: Started, event: Event, result: i64) {
         if self.records(&started, &event) {
-            self.push(self.call(started, event, result));
+            self.recorder.call(&self.call(started, event, result));
         }
     }
 
@@ -158,18 +148,18 @@ impl Log {
             };
             let find_call =
                 |is_more: &dyn Fn(_) -> bool| in_flight::of(served.tid, event.op, is_more);
-            split.add(served, find_call, |call| self.push(call));
+            split.add(served, find_call, |call| self.recorder.call(&call));
         }
     }
 
     /// A thread closes a file: no more pieces of its calls come.
     pub(crate) fn end_pieces_of(&self, started: &Started, split: &Split) {
-        split.closed_by(started.tid, |call| self.push(call));
+        split.closed_by(started.tid, |call| self.recorder.call(&call));
     }
 
     /// No more pieces come: an open file is released, or the mount is gone.
     pub(crate) fn end_pieces(&self, split: &Split) {
-        split.finish(|call| self.push(call));
+        split.finish(|call| self.recorder.call(&call));
     }
 
     fn records(&self, started: &Started, event: &Event) -> bool {
@@ -210,18 +200,6 @@ impl Log {
             result,
             fidelity: event.fidelity,
         }
-    }
-
-    /// Passes a call to the writer through the ring of this thread.
-    fn push(&self, call: Call) {
-        RING.with_borrow_mut(|ring| match ring {
-            Some((number, ring)) if *number == self.number => ring.push(call),
-            _ => {
-                let mut fresh = self.recorder.call_ring();
-                fresh.push(call);
-                *ring = Some((self.number, fresh));
-            }
-        });
     }
 
     /// Changed pages could not be written, and the kernel drops them: of any file, recorded or not.

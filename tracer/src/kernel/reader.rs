@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use flowtrace_schema::{CallRing, Loss, Recorder};
+use flowtrace_schema::{Loss, Recorder};
 
 use super::calls::Calls;
 use super::channel_rows::Sink;
@@ -103,8 +103,8 @@ impl KernelLayer {
         let thread = std::thread::Builder::new().name("kernel-calls".into());
         let join = move || {
             let sink = channel_calls.then(|| -> Sink {
-                let mut ring = recorder.channel_call_ring();
-                Box::new(move |call| ring.push(call))
+                let recorder = recorder.clone();
+                Box::new(move |call| recorder.channel_call(&call))
             });
             let joined = Calls::new(channels, sink);
             Joiner::new(recorder, inbox, joined, waits).run(&waiting, &backlog);
@@ -231,7 +231,6 @@ fn timed(sample: Sample, clock: Clock) -> Sample {
 /// Joins samples to files.
 struct Joiner {
     recorder: Recorder,
-    ring: CallRing,
     inbox: Arc<Inbox>,
     merge: Merge<Sample>,
     calls: Calls,
@@ -242,7 +241,6 @@ struct Joiner {
 impl Joiner {
     fn new(recorder: Recorder, inbox: Arc<Inbox>, calls: Calls, waits: Option<Waits>) -> Joiner {
         Joiner {
-            ring: recorder.call_ring(),
             recorder,
             inbox,
             merge: Merge::default(),
@@ -319,8 +317,8 @@ impl Joiner {
         if let Some(waits) = &mut self.waits {
             waits.sample(sample, &self.calls);
         }
-        let ring = &mut self.ring;
-        self.calls.sample(sample, &mut |call| ring.push(call));
+        let recorder = &self.recorder;
+        self.calls.sample(sample, &mut |call| recorder.call(&call));
     }
 
     fn record_sums(&mut self) {

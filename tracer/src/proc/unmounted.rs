@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    Call as CallRow, CallRing, Coverage, Fidelity, FileId, FileKind, HostId, Op, Recorder, Tid,
+    Call as CallRow, Coverage, Fidelity, FileId, FileKind, HostId, Op, Recorder, Tid,
     is_system_path,
 };
 
@@ -47,7 +47,7 @@ const REMEMBERED: usize = 1 << 16;
 pub(crate) struct UnmountedFiles {
     host: HostId,
     files: Arc<FileTable>,
-    ring: CallRing,
+    recorder: Recorder,
     /// Receiver of the files that are found.
     found_files: Option<FoundFiles>,
     views: Views,
@@ -88,7 +88,7 @@ impl UnmountedFiles {
         UnmountedFiles {
             host,
             files,
-            ring: recorder.call_ring(),
+            recorder: recorder.clone(),
             inherited: (follows && found_files.is_none()).then(InheritedFiles::default),
             has_begun: false,
             found_files,
@@ -342,7 +342,7 @@ impl UnmountedFiles {
 
     fn record(&mut self, tracee: Tracee, op: Op, file: FileId, flags: u32, span: (u64, u64)) {
         let row = self.row(tracee, op, file, span);
-        self.ring.push(CallRow {
+        self.recorder.call(&CallRow {
             flags: Some(flags),
             ..row
         });

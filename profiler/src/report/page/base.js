@@ -59,6 +59,7 @@ function count(n) {
   return String(Math.round(n)).replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
 }
 const percent = (share) => (share * 100).toFixed(share > 0 && share < 0.0995 ? 1 : 0) + " %";
+const sentence = (text) => text[0].toUpperCase() + text.slice(1) + ".";
 const many = (n, one, more) => count(n) + " " + (n === 1 ? one : more);
 // Zero is written as a dash, so that the other values of a column stand out.
 const dash = (format) => (n) => (n === 0 ? "–" : format(n));

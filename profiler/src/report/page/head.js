@@ -105,7 +105,7 @@ function drawCoverage() {
   where.append(list(head.seen));
   const notes = [];
   if (f.is_live) notes.push("The recording still goes on: what came in its last quarter of a second is not stored yet.");
-  else if (f.unrecorded) notes.push(`${f.unrecorded[0].toUpperCase()}${f.unrecorded.slice(1)}. Up to a quarter of a second before that is missing, too.`);
+  else if (f.unrecorded) notes.push(`${sentence(f.unrecorded)} Up to a quarter of a second before that is missing, too.`);
   else if (f.is_cut_short) notes.push("The recording was cut short: what came in its last quarter of a second is missing.");
   const p = block("processes"), left = sum(Object.values(p.left_out));
   if (left) notes.push(`${count(left)} shorter processes are in the sums and drawn as areas, not shown one by one.`);

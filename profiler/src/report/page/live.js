@@ -65,7 +65,7 @@ function drawState() {
     ended: "The run has ended. The report is being prepared, and takes the place of this page.",
     killed: "The recorder has ended without closing the trace: it was killed, or its machine stopped. What follows is all that it had stored; the run itself may go on. ",
   };
-  if (state === "killed" && head.unrecorded) texts.killed = `${head.unrecorded[0].toUpperCase()}${head.unrecorded.slice(1)}. `;
+  if (state === "killed" && head.unrecorded) texts.killed = sentence(head.unrecorded) + " ";
   notice.replaceChildren(texts[state] || "");
   if (state === "killed" && head.has_report) notice.append(el("a", { href: address("/report") }, "report of what was stored"));
 }

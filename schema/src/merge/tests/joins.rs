@@ -38,21 +38,21 @@ fn one_boot_is_one_clock_and_its_files_are_the_same() {
         monotonic: Some(monotonic),
         ..NODE
     };
-    make(&at("a.db"), &made(500, 1_000_000), |recorder, calls| {
+    make(&at("a.db"), &made(500, 1_000_000), |recorder| {
         process(recorder, 1, None, 1);
         file(recorder, 1, (1, 2), FileKind::Directory, "/w");
         file(recorder, 2, (1, 7), FileKind::File, "/w/data");
         file(recorder, 3, (1, 8), FileKind::File, "/w/gone");
-        call(calls, 10, 1, 2, Op::Write);
+        call(recorder, 10, 1, 2, Op::Write);
     });
     // The wall clock says 900 ns later; the clock of the boot 300.
-    make(&at("b.db"), &made(800, 1_000_900), |recorder, calls| {
+    make(&at("b.db"), &made(800, 1_000_900), |recorder| {
         process(recorder, 1, None, 1);
         file(recorder, 1, (1, 2), FileKind::Directory, "/w");
         // The inode is used again.
         file(recorder, 2, (1, 8), FileKind::File, "/w/new");
         file(recorder, 3, (1, 7), FileKind::File, "/w/data");
-        call(calls, 10, 1, 3, Op::Read);
+        call(recorder, 10, 1, 3, Op::Read);
     });
     let (report, db) = merged(&options(directory.path(), &["a.db", "b.db"]));
     assert_eq!(report.joined_files, 2);
@@ -87,7 +87,7 @@ fn shared_storage_is_known_by_its_paths() {
         ..NODE
     };
     for (name, made, device) in [("a.db", &NODE, 1), ("b.db", &other, 9)] {
-        make(&directory.path().join(name), made, |recorder, _| {
+        make(&directory.path().join(name), made, |recorder| {
             file(recorder, 1, (device, 7), FileKind::File, "/shared/x");
             file(recorder, 2, (device, 8), FileKind::File, "/tmp/x");
         });
@@ -113,10 +113,10 @@ fn a_connection_between_two_machines_is_one_channel_and_one_flow() {
         boot: "b2",
         ..NODE
     };
-    make(&at("a.db"), &NODE, |r, _| {
+    make(&at("a.db"), &NODE, |r| {
         connection(r, "10.0.0.1:5000 10.0.0.2:80", 77);
     });
-    make(&at("b.db"), &other, |r, _| {
+    make(&at("b.db"), &other, |r| {
         connection(r, "10.0.0.2:80 10.0.0.1:5000", 77);
     });
     let flow = |name, ends: &str, counts: &str, dir| {

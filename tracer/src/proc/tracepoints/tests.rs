@@ -290,7 +290,7 @@ fn what_an_exec_reads_itself_is_known() {
 /// more.
 #[test]
 fn the_kernel_checks_the_programs_soon() {
-    const MOST: usize = 15_000;
+    const MOST: usize = 8_000;
     let Some(tracepoints) = below(std::process::id()) else {
         return;
     };

@@ -131,7 +131,7 @@ impl UnmountedFiles {
         if moved.op == Op::Write {
             self.files.size(moved.file, moved.size);
         }
-        self.ring.push(CallRow {
+        self.recorder.call(&CallRow {
             start_ns: match moved.op {
                 Op::Write => now,
                 _ => moved.since_ns,

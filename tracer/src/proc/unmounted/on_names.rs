@@ -45,7 +45,7 @@ impl UnmountedFiles {
         let length = by.argument(by.length, &called.call.arguments);
         let span = (called.began_ns.unwrap_or(now), now);
         let row = self.row(tracee, named.op, file, span);
-        self.ring.push(Call {
+        self.recorder.call(&Call {
             length,
             flags: named.flags(),
             result: result_of(named.op, length, called.result),
@@ -67,7 +67,7 @@ impl UnmountedFiles {
             };
             let length = self.known.last_seen(link).map_or(0, |(_, size)| size);
             let row = self.row(tracee, Op::Readlink, link, (now, now));
-            self.ring.push(Call {
+            self.recorder.call(&Call {
                 result: length.cast_signed(),
                 ..row
             });
