@@ -17,7 +17,8 @@ pub(crate) struct HelperProcess(libc::pid_t);
 pub(crate) enum Group {
     /// Our own group: signals to the group reach the helper process.
     Ours,
-    /// A group and session of its own: signals to ours do not reach the helper process.
+    /// A group of its own: signals to ours do not reach the helper process. It stays in our session, since its
+    /// priority has no effect on threads of other sessions (sched(7), "The autogroup feature").
     Own,
 }
 
@@ -46,7 +47,7 @@ impl HelperProcess {
                 0 => {
                     libc::prctl(libc::PR_SET_NAME, name.as_ptr());
                     if group == Group::Own {
-                        libc::setsid();
+                        libc::setpgid(0, 0);
                     }
                     libc::chdir(c"/".as_ptr());
                     let mut all: libc::sigset_t = std::mem::zeroed();

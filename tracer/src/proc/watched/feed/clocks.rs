@@ -38,7 +38,7 @@ pub(super) struct Clocks {
     tick_ns: u64,
     /// Distance of the monotonic clock to the one that is not slewed at first, and its change until the last
     /// reading, ns.
-    slewed: (i64, i64),
+    slewed: (Option<i64>, i64),
 }
 
 impl Clocks {
@@ -54,7 +54,9 @@ impl Clocks {
 
     /// Reads how far the monotonic clock is slewed by now.
     pub(super) fn read(&mut self) {
-        self.slewed.1 = slew_ns().wrapping_sub(self.slewed.0);
+        if let Some(now) = slew_ns() {
+            self.slewed.1 = now - *self.slewed.0.get_or_insert(now);
+        }
     }
 
     /// The time on the monotonic clock, had it not been slewed since the first reading.
@@ -116,20 +118,33 @@ impl Clocks {
         let (apart, _) = self.always.filter(|_| used.clock_at > 0)?;
         let now = self.steady(at_ns).wrapping_sub(apart as u64);
         let since = now.wrapping_sub(used.clock_at).cast_signed();
-        Some(since).filter(|since| since.unsigned_abs() < LONGEST_NS)
+        if since.unsigned_abs() >= LONGEST_NS {
+            return None;
+        }
+        // Every tick updates the clock of a CPU that runs a thread. An older clock means that the machine had
+        // no CPU since. The account alone is then too small for this image, and its next one has the rest;
+        // too large an account would not be in their process's.
+        Some(if since > self.tick_ns.cast_signed() {
+            0
+        } else {
+            since
+        })
     }
 }
 
-/// Distance of the monotonic clock to the one that is not slewed, ns.
-fn slew_ns() -> i64 {
-    let now = |clock: ClockId| {
-        clock
-            .now()
-            .map_or(Duration::ZERO, Duration::from)
-            .as_nanos()
-    };
-    let [steady, slewed] = [ClockId::CLOCK_MONOTONIC_RAW, ClockId::CLOCK_MONOTONIC].map(now);
-    slewed as i64 - steady as i64
+/// Distance of the monotonic clock to the one that is not slewed, ns; `None`: this thread did not have its CPU
+/// all the time between the readings.
+fn slew_ns() -> Option<i64> {
+    const AT_ONCE: Duration = Duration::from_micros(5);
+    let now = |clock: ClockId| clock.now().map_or(Duration::ZERO, Duration::from);
+    let [before, slewed, after] = [
+        ClockId::CLOCK_MONOTONIC_RAW,
+        ClockId::CLOCK_MONOTONIC,
+        ClockId::CLOCK_MONOTONIC_RAW,
+    ]
+    .map(now);
+    let distance = || slewed.as_nanos() as i64 - before.as_nanos() as i64;
+    (after.saturating_sub(before) < AT_ONCE).then(distance)
 }
 
 /// Time between two ticks: the resolution of the coarse clocks, which advance with them.
@@ -167,6 +182,24 @@ mod tests {
         assert_eq!(clocks.since_counted(&used(0, 2_500), 9_000), 1_000);
     }
 
+    /// On a busy machine, too.
+    #[test]
+    fn two_clocks_are_read_at_one_time() {
+        let end = Instant::now() + Duration::from_millis(300);
+        let busy = || while Instant::now() < end {};
+        let others: Vec<_> = (0..8).map(|_| thread::spawn(busy)).collect();
+        let read = std::iter::from_fn(|| (Instant::now() < end).then(slew_ns));
+        let read: Vec<i64> = read.flatten().collect();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        let (least, most) = (read.iter().min().unwrap(), read.iter().max().unwrap());
+        // The kernel may slew by 500 ppm.
+        assert!(
+            most - least < 200_000,
+            "{} readings: {least} to {most}",
+            read.len()
+        );
+    }
+
     #[test]
     fn the_clocks_of_a_cpu_give_what_is_not_counted() {
         let mut clocks = Clocks::new(4_000_000);
@@ -188,6 +221,9 @@ mod tests {
         // The machine had no CPU for 500 ns.
         let used = used_at(13_400, 14_000, 21_500);
         assert_eq!(clocks.since_counted(&used, 22_100), 1_100);
+        // It had none for longer than a tick.
+        let used = used_at(13_400, 14_000, 21_000);
+        assert_eq!(clocks.since_counted(&used, 5_021_100), 600);
         // One clock is slower by 1 in 10 000 000: the distance is updated.
         clocks.counted(&used_at(0, 0, 100_000_000_000), 100_000_010_100);
         let used = used_at(7, 7, 200_000_000_000);
