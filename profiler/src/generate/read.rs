@@ -126,7 +126,8 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
                 return unfit("it is still being recorded", "wait for its end");
             }
             if run.end_ns.is_none() {
-                return unfit("its recording was cut short", again);
+                let why = workflow.unrecorded.as_deref();
+                return unfit(why.unwrap_or("its recording was cut short"), again);
             }
             if !run.sees_descriptors() {
                 let reason = "the processes were not read at their begin, so that redirections are not known";

@@ -104,7 +104,9 @@ fn incomplete(workflow: &Workflow) -> Vec<String> {
     if workflow.is_live {
         reasons.push("it is still being recorded: only what is stored by now is played".to_owned());
     } else if workflow.is_cut_short() {
-        reasons.push("its recording was cut short: its last calls are not played".to_owned());
+        let why = workflow.unrecorded.as_deref();
+        let why = why.unwrap_or("its recording was cut short");
+        reasons.push(format!("{why}: its last calls are not played"));
     }
     if workflow.is_incomplete() {
         reasons.push("rows of it are missing, and the calls in them".to_owned());

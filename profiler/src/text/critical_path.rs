@@ -264,7 +264,9 @@ fn head(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
         );
     }
     if facts.is_cut_short {
-        text += "  cut short    the recording has no end: this is the path to its last event\n";
+        let why = workflow.unrecorded.as_deref();
+        let why = why.unwrap_or("the recording has no end");
+        text += &format!("  cut short    {why}: this is the path to its last event\n");
     }
     if workflow.processes.iter().all(|p| p.cpu_ns.is_none()) {
         text += "  uncertain    no CPU times were recorded: a process with children is assumed to have waited for them\n";

@@ -104,6 +104,13 @@ pub(super) struct Sender {
     pub(super) is_over: AtomicBool,
 }
 
+/// True if the record that the writer decodes is the one that was encoded. Debug builds check it for every record
+/// of every test.
+fn arrives(encoded: &[u8]) -> bool {
+    let decoded = postcard::from_bytes::<Record>(encoded);
+    decoded.is_ok_and(|record| postcard::to_stdvec(&record).is_ok_and(|again| again == encoded))
+}
+
 impl Sender {
     #[inline]
     pub(super) fn row<T: Plain>(&self, row: &T) {
@@ -117,6 +124,7 @@ impl Sender {
             return;
         }
         let encoded = postcard::to_stdvec(record).expect("a record consists of values only");
+        debug_assert!(arrives(&encoded), "{record:?}");
         self.sent(self.ring.send_record(&encoded, || self.wait()));
     }
 

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn two_clocks_are_read_at_one_time() {
         let end = Instant::now() + Duration::from_millis(300);
-        let busy = || while Instant::now() < end {};
+        let busy = move || while Instant::now() < end {};
         let others: Vec<_> = (0..8).map(|_| thread::spawn(busy)).collect();
         let read = std::iter::from_fn(|| (Instant::now() < end).then(slew_ns));
         let read: Vec<i64> = read.flatten().collect();
