@@ -52,23 +52,28 @@ impl Grants {
             true => HashMap::new(),
             false => lock_peers::freed(workflow, samples),
         };
+        let calls = trace.lock_calls()?;
         Ok(Grants {
             sleeps: Sleeps::of(workflow),
             shared,
-            ..Grants::new(&trace.lock_calls()?, &trace.fifo_ends()?)
+            ..Grants::new(&calls, &locks::ends(&calls, workflow), &trace.fifo_ends()?)
         })
     }
 
-    /// `calls`: the calls on files with locks, in the order of time; `ends`: the ends of FIFOs, in the order
+    /// `calls`: the calls on files with locks, in the order of time; `users`: the ends of the processes that made
+    /// them; `ends`: the ends of FIFOs, in the order
     /// of FIFOs and time.
-    pub(crate) fn new(calls: &[LockCallRow], ends: &[FifoEndRow]) -> Self {
+    pub(crate) fn new(calls: &[LockCallRow], users: &locks::Ends, ends: &[FifoEndRow]) -> Self {
         let indexed = |(upid, grants): (i64, Vec<Grant>)| {
             let stretch = |grant: &Grant| (grant.from_ns, grant.to_ns, NOBODY - 1);
             let stretches = Stretches::of(grants.iter().map(stretch));
             (upid, (grants, stretches))
         };
         Grants {
-            locks: locks::granted(calls).into_iter().map(indexed).collect(),
+            locks: locks::granted(calls, users)
+                .into_iter()
+                .map(indexed)
+                .collect(),
             opens: opens(ends),
             sleeps: Sleeps::default(),
             shared: HashMap::new(),
@@ -282,7 +287,7 @@ mod tests {
             // The program that the reader became has it open, too.
             end(4, 400, "read"),
         ];
-        let grants = Grants::new(&[], &ends);
+        let grants = Grants::new(&[], &HashMap::new(), &ends);
         let by = |upid, from: i64, to: i64| {
             let found = grants.open_after(upid, from * 1_000_000, to * 1_000_000);
             found.map(|grant| (grant.to_ns / 1_000_000, grant.by_upid))

@@ -6,17 +6,41 @@ use std::collections::{HashMap, HashSet};
 use flowtrace_schema::{CallRow, LockCallRow, Op, Result, Trace};
 
 use super::grant::Grant;
-use crate::model::{Poll, Workflow};
+use crate::model::{Poll, ProcessId, Workflow};
 
 /// `F_UNLCK` of `fcntl(2)`.
 const UNLOCK: i64 = 2;
 /// `EAGAIN` and `EACCES`, negative as results have them: another process has the lock.
 const REFUSED: [i64; 2] = [-11, -13];
+/// Greatest time between the end of a process, which frees its locks, and the end of the call that waited for one
+/// of them, ns. Either may be the later one.
+const NEAR: i64 = 20_000_000;
 /// Fewer attempts by a process that never gets the lock are no polling.
 const FEWEST: usize = 3;
 
+/// For each file: times at which processes ended that had used it, with their last image, in the order of time. The
+/// kernel closes the files of a process that ends, and that is no call of the process.
+pub(super) type Ends = HashMap<i64, Vec<(i64, i64)>>;
+
+pub(super) fn ends(calls: &[LockCallRow], workflow: &Workflow) -> Ends {
+    let process_of = workflow.process_of_images();
+    let users: HashSet<(i64, ProcessId)> = calls
+        .iter()
+        .filter_map(|call| Some((call.file_id, *process_of.get(&call.upid)?)))
+        .collect();
+    let mut ends = Ends::new();
+    for (file, process) in users {
+        let last = workflow.last_image(process);
+        ends.entry(file)
+            .or_default()
+            .extend(last.end_ns.map(|at| (at, last.upid)));
+    }
+    ends.values_mut().for_each(|ends| ends.sort_unstable());
+    ends
+}
+
 /// Waits of images for locks that others freed, in the order of time, from the calls on files with locks in that order.
-pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
+pub(super) fn granted(calls: &[LockCallRow], ends: &Ends) -> HashMap<i64, Vec<Grant>> {
     let mut of_file: HashMap<i64, Vec<&LockCallRow>> = HashMap::new();
     for call in calls {
         of_file.entry(call.file_id).or_default().push(call);
@@ -27,11 +51,12 @@ pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
         // The process that freed it last before the waiter had it; a request is logged when it arrives.
         let until = of_file.partition_point(|other| other.start_ns <= call.end_ns);
         let before = of_file[..until].iter().copied();
-        if let Some(freed) = freed_last(before, call.start_ns, call) {
+        let freed = freed_last(before, call.start_ns, call).map(|freed| freed.upid);
+        if let Some(by_upid) = freed.or_else(|| ended(ends, call)) {
             found.entry(call.upid).or_default().push(Grant {
                 from_ns: call.start_ns,
                 to_ns: call.end_ns,
-                by_upid: freed.upid,
+                by_upid,
                 file_id: Some(call.file_id),
             });
         }
@@ -47,6 +72,15 @@ fn freed_last<'a>(
 ) -> Option<&'a LockCallRow> {
     let mut since = before.rev().take_while(|other| other.start_ns > since_ns);
     since.find(|other| other.upid != waiter.upid && frees(other, waiter))
+}
+
+/// The last image of the process that used the file and ended when the waiter's call did.
+fn ended(ends: &Ends, waiter: &LockCallRow) -> Option<i64> {
+    let apart = |&(at, _): &(i64, i64)| (at - waiter.end_ns).abs();
+    let ends = ends.get(&waiter.file_id)?.iter();
+    let near =
+        ends.filter(|end| end.0 > waiter.start_ns && end.1 != waiter.upid && apart(end) < NEAR);
+    near.min_by_key(|end| apart(end)).map(|end| end.1)
 }
 
 fn is(call: &LockCallRow, op: Op) -> bool {
@@ -173,7 +207,7 @@ mod tests {
             call(100, 102, 5, Op::Flock, Some(2)),
             call(110, 111, 6, Op::Flock, Some(2)),
         ];
-        let grants = Grants::new(&calls, &[]);
+        let grants = Grants::new(&calls, &Ends::new(), &[]);
         let granted = Grant {
             from_ns: 10,
             to_ns: 101,
@@ -183,6 +217,22 @@ mod tests {
         assert_eq!(grants.lock_within(2, 20, 100), Some(granted));
         assert_eq!(grants.lock_within(2, 90, 300), None, "a small part of it");
         assert_eq!(grants.lock_within(1, 0, 1), None, "it waited for nobody");
+    }
+
+    #[test]
+    fn the_end_of_a_process_frees_its_locks() {
+        let calls = [
+            call(0, 1, 1, Op::Flock, Some(1)),
+            call(10, 100_000_000, 2, Op::Flock, Some(1)),
+        ];
+        let by = |ends: &[(i64, i64)]| {
+            let ends = Ends::from([(1, ends.to_vec())]);
+            let granted = Grants::new(&calls, &ends, &[]).lock_within(2, 20, 100_000_000);
+            granted.map(|grant| grant.by_upid)
+        };
+        // An end may be reported late.
+        assert_eq!(by(&[(90_000_000, 3), (100_200_000, 1)]), Some(1));
+        assert_eq!(by(&[(50_000_000, 3)]), None);
     }
 
     #[test]
@@ -197,7 +247,7 @@ mod tests {
         let other = range(0, 100, unlock(90, 3));
         let same = range(150, 10, unlock(80, 4));
         let by = |calls: &[LockCallRow]| {
-            let granted = Grants::new(calls, &[]).lock_within(2, 10, 100);
+            let granted = Grants::new(calls, &Ends::new(), &[]).lock_within(2, 10, 100);
             granted.map(|grant| grant.by_upid)
         };
         assert_eq!(by(&[waiter.clone(), same, other.clone()]), Some(4));

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{AppearedRow, CallRow, Op, Result, Trace};
+use flowtrace_schema::{AppearedRow, CallRow, Class, Op, Result, Trace};
 
 use super::file_index::file_index;
 use crate::model::{Access, FileIndex, Poll, ProcessId, Workflow};
@@ -60,7 +60,9 @@ impl Lookups {
 
     /// Returns true if a call is a failed lookup.
     pub(super) fn is_one(call: &CallRow) -> bool {
-        call.result == ABSENT && call.op == Some(Op::Lookup)
+        // A mount is asked for the name first; recorded by eBPF, the call itself fails.
+        let asks = |op: Op| matches!(op.class(), Class::Attribute | Class::Open);
+        call.result == ABSENT && call.op.is_some_and(asks)
     }
 
     pub(super) fn add(&mut self, process: ProcessId, file: FileIndex, at_ns: i64) {

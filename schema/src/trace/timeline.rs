@@ -80,7 +80,7 @@ impl Trace {
         ))
     }
 
-    /// The calls that took or freed the locks of files for which a thread was seen to wait, in the order of time.
+    /// The calls that opened files for whose locks a thread was seen to wait, took or freed these, in the order of time.
     /// Most traces have none, and then no call is read.
     ///
     /// # Errors
@@ -121,11 +121,13 @@ impl Trace {
             "SELECT start_ns, start_ns + duration_ns AS end_ns, upid, what & 63 AS op,
                (what >> 8 & {FLAGS_MASK}) - 1 AS kind, COALESCE(result, 0) AS result, file_id, offset, length
              FROM call
-             WHERE what & 63 IN ({}, {}, {}, {}) AND upid IS NOT NULL AND {which}",
+             WHERE what & 63 IN ({}, {}, {}, {}, {}, {}) AND upid IS NOT NULL AND {which}",
             Op::Flock as i64,
             Op::Setlk as i64,
             Op::Flush as i64,
             Op::Release as i64,
+            Op::Open as i64,
+            Op::Create as i64,
         ))
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use libc::{itimerval, suseconds_t, time_t};
+use libc::itimerval;
 
 /// The timers; true for the one that counts the time that passes. The others count CPU time, of which the
 /// command has used none.
@@ -64,8 +64,8 @@ fn after(timer: itimerval, passed: Duration) -> itimerval {
     let left = left.saturating_sub(passed).max(Duration::from_micros(1));
     itimerval {
         it_value: libc::timeval {
-            tv_sec: left.as_secs() as time_t,
-            tv_usec: left.subsec_micros() as suseconds_t,
+            tv_sec: left.as_secs() as _,
+            tv_usec: left.subsec_micros() as _,
         },
         ..timer
     }

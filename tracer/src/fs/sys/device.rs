@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 
 /// `FUSE_DEV_IOC_CLONE`.
-const CLONE: libc::Ioctl = 0x8004_e500;
+const CLONE: libc::Ioctl = 0x8004_e500_u32 as libc::Ioctl;
 /// `FUSE_DEV_IOC_BACKING_CLOSE`.
 const BACKING_CLOSE: libc::Ioctl = 0x4004_e502;
 
