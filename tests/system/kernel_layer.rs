@@ -501,3 +501,25 @@ fn programs_that_another_thread_starts_have_their_calls() {
         assert_eq!(written, 5 * 9_000, "{mode:?}");
     }
 }
+
+/// A FIFO may get the inode of a file that was just removed; what goes through it is not data of the file.
+#[test]
+fn a_fifo_is_not_the_removed_file_that_had_its_inode() {
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let script = "for i in 1 2 3 4; do
+        echo old > old.$i; rm old.$i; mkfifo fifo.$i; echo new > fifo.$i & sort < fifo.$i > out.$i; wait
+    done";
+    let mut run = run_in(&scratch.dir("job"), &path);
+    finish(run.args(["--", "sh", "-c", script])).expect(0);
+    let trace = Trace::open_complete(&path);
+    let moved: Vec<_> = trace.rows(
+        "SELECT op, COUNT(*) FROM calls JOIN files USING (file_id)
+         WHERE files.path GLOB '*/job/*.[1-4]' AND op IN ('read', 'write') AND result > 0
+         GROUP BY files.path GLOB '*/old.*', op",
+    );
+    assert_eq!(moved, [["write", "4"], ["write", "4"]]);
+}

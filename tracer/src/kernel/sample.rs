@@ -1,5 +1,9 @@
 //! Samples from eBPF programs.
 
+use std::collections::HashMap;
+
+use flowtrace_schema::FileId;
+
 use crate::merge::Timed;
 use crate::stat::Inode;
 
@@ -80,6 +84,15 @@ pub(super) struct FileUse {
     /// Flags of the call.
     pub(super) flags: u32,
     pub(super) descriptor: i32,
+}
+
+impl FileUse {
+    /// Its file among those of the run. The inode of a file that was removed may have become that of a FIFO or socket,
+    /// which is a channel.
+    pub(super) fn file_in(&self, files: &HashMap<Inode, FileId>) -> Option<FileId> {
+        let is_channel = matches!(self.mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK);
+        files.get(&self.inode).copied().filter(|_| !is_channel)
+    }
 }
 
 /// The return of a call.

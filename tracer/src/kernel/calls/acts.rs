@@ -18,7 +18,7 @@ pub(super) fn row(
     emit: &mut impl FnMut(Call),
 ) {
     let used = &call.file;
-    let Some(file) = files.get(&used.inode) else {
+    let Some(file) = used.file_in(files) else {
         return;
     };
     if RESTARTS.contains(&result) {
@@ -45,7 +45,7 @@ pub(super) fn row(
     let length = used.length.filter(|_| act.has_length());
     emit(Call {
         op,
-        file: Some(*file),
+        file: Some(file),
         offset: used.offset.filter(|offset| *offset <= i64::MAX as u64),
         length,
         flags,

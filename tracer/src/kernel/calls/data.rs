@@ -33,7 +33,7 @@ pub(super) fn rows(
     let sides = [(Some(&call.file), first), (call.other.as_ref(), second)];
     for ((used, op), alone) in sides.into_iter().zip(are_alone) {
         if let Some(used) = used
-            && let Some(file) = files.get(&used.inode)
+            && let Some(file) = used.file_in(files)
             && is_seen(used, row.result)
         {
             let offset = offset(used, op, returned).filter(|_| alone);
@@ -42,7 +42,7 @@ pub(super) fn rows(
             }
             emit(Call {
                 op,
-                file: Some(*file),
+                file: Some(file),
                 offset,
                 length: used.length,
                 ..*row

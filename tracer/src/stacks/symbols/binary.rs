@@ -10,7 +10,9 @@ use flowtrace_schema::Symbols;
 use gimli::{
     BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr, UnwindSection,
 };
-use object::read::{ReadCache, ReadRef};
+use object::elf::FileHeader64;
+use object::read::elf::{Sym, SymbolTable};
+use object::read::{ReadCache, ReadRef, SymbolIndex};
 use object::{Object, ObjectSymbol, SymbolKind};
 
 use super::super::elf::{self, Code, Elf};
@@ -72,7 +74,7 @@ fn of_parts<'data, R: ReadRef<'data>>(
         if let Some(located) = located {
             return located;
         }
-        let name = named(&table, address);
+        let name = table.as_ref().and_then(|table| table.named(address));
         let name = name.unwrap_or_else(|| {
             let begin = begins.of(address).unwrap_or(address);
             format!("{base}+0x{begin:x}")
@@ -95,49 +97,74 @@ fn of_parts<'data, R: ReadRef<'data>>(
 /// Most bytes of a function whose symbol has no size.
 const MOST_ASSEMBLER: u64 = 4096;
 
-/// A function of a symbol table: begin, end and name.
-type Symbol = (u64, u64, String);
-
-/// The functions of the best symbol table, by address.
-fn table<'data, R: ReadRef<'data>>(
-    own: Option<&Elf<'data, R>>,
-    separate: Option<&Elf<'data, R>>,
-) -> (Vec<Symbol>, Symbols) {
-    for elf in separate.into_iter().chain(own) {
-        let symbols = functions(elf.symbols());
-        if !symbols.is_empty() {
-            return (symbols, Symbols::Symtab);
-        }
-    }
-    let exported = own.map(|elf| functions(elf.dynamic_symbols()));
-    match exported {
-        Some(symbols) if !symbols.is_empty() => (symbols, Symbols::Dynsym),
-        _ => (Vec::new(), Symbols::None),
-    }
+/// The functions of a symbol table. Their names are read when they are asked for: few are.
+struct Table<'a, 'data, R: ReadRef<'data>> {
+    of: &'a SymbolTable<'data, FileHeader64<object::LittleEndian>, R>,
+    /// Begin, end and index of each, by address.
+    functions: Vec<(u64, u64, SymbolIndex)>,
 }
 
-fn functions<'data>(symbols: impl Iterator<Item = impl ObjectSymbol<'data>>) -> Vec<Symbol> {
-    let functions =
-        symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
-    let mut functions: Vec<Symbol> = functions
-        .filter_map(|symbol| {
-            let name = String::from_utf8_lossy(symbol.name_bytes().ok()?).into_owned();
-            let end = symbol.address().saturating_add(symbol.size());
-            Some((symbol.address(), end, name))
-        })
-        .collect();
-    functions.sort();
-    functions
-}
-
-fn named(table: &[Symbol], address: u64) -> Option<String> {
-    let after = table.partition_point(|(start, ..)| *start <= address);
-    let symbol = table[..after].iter().rev().take(8);
-    // Functions of assembler have no size.
-    let mut holds = symbol.filter(|(start, end, _)| {
-        address < *end || start == end && address - start < MOST_ASSEMBLER
+/// The best symbol table.
+fn table<'a, 'data, R: ReadRef<'data>>(
+    own: Option<&'a Elf<'data, R>>,
+    separate: Option<&'a Elf<'data, R>>,
+) -> (Option<Table<'a, 'data, R>>, Symbols) {
+    let full = separate.into_iter().chain(own);
+    let full = full.map(|elf| {
+        (
+            Table::new(elf.elf_symbol_table(), elf.symbols()),
+            Symbols::Symtab,
+        )
     });
-    Some(names::demangled(&holds.next()?.2))
+    let exported = own.map(|elf| {
+        (
+            Table::new(elf.elf_dynamic_symbol_table(), elf.dynamic_symbols()),
+            Symbols::Dynsym,
+        )
+    });
+    let mut tables = full.chain(exported);
+    let best = tables.find(|(table, _)| !table.functions.is_empty());
+    best.map_or((None, Symbols::None), |(table, kind)| (Some(table), kind))
+}
+
+impl<'a, 'data, R: ReadRef<'data>> Table<'a, 'data, R> {
+    fn new(
+        of: &'a SymbolTable<'data, FileHeader64<object::LittleEndian>, R>,
+        symbols: impl Iterator<Item = impl ObjectSymbol<'data>>,
+    ) -> Self {
+        let functions =
+            symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
+        let mut functions: Vec<_> = functions
+            .map(|symbol| {
+                let end = symbol.address().saturating_add(symbol.size());
+                (symbol.address(), end, symbol.index())
+            })
+            .collect();
+        functions.sort_unstable_by_key(|(start, end, index)| (*start, *end, index.0));
+        Table { of, functions }
+    }
+
+    /// Name of the function that has an address; of several names the one that is last in the alphabet, which is
+    /// the one without underscores in front.
+    fn named(&self, address: u64) -> Option<String> {
+        let after = self
+            .functions
+            .partition_point(|(start, ..)| *start <= address);
+        // Functions of assembler have no size.
+        let holds = |(start, end, _): &&(u64, u64, SymbolIndex)| {
+            address < *end || start == end && address - start < MOST_ASSEMBLER
+        };
+        let before = self.functions[..after].iter().rev();
+        let found = before.clone().take(8).find(holds)?;
+        let same = before
+            .skip_while(|one| *one != found)
+            .take_while(|one| (one.0, one.1) == (found.0, found.1));
+        let names = same.filter_map(|one| {
+            let symbol = self.of.symbol(one.2).ok()?;
+            symbol.name(object::LittleEndian, self.of.strings()).ok()
+        });
+        Some(names::demangled(&String::from_utf8_lossy(names.max()?)))
+    }
 }
 
 /// The places where functions begin.
