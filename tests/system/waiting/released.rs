@@ -2,7 +2,8 @@
 //! opened.
 
 use super::traced;
-use crate::support::{Scratch, need_fuse, need_program, prints};
+use crate::support::process::finish;
+use crate::support::{Scratch, need_fuse, need_program, prints, run_in};
 
 /// Checks that `critical-path` and `waits` both blame the only `sleep` of a script for the wait of `waiter`.
 fn is_sleep(script: &str, waiter: &str) {
@@ -73,5 +74,48 @@ fn a_queue_at_a_lock_waits_for_its_holder() {
             "for i in 1 2 3; do flock lock sleep 0.5 & done; wait",
             "flock",
         );
+    }
+}
+
+/// The summary of a script, recorded by the default layer and through a mount.
+fn summaries(script: &str) -> Vec<String> {
+    let recorded = |options: &[&str]| {
+        let scratch = Scratch::new();
+        let path = scratch.join("trace.db");
+        let mut command = run_in(&scratch.dir("job"), &path);
+        command.args(options).args(["--", "bash", "-c", script]);
+        finish(&mut command).expect(0);
+        prints(&scratch, &["summary", path.to_str().unwrap()])
+    };
+    vec![recorded(&[]), recorded(&["--layer", "fuse"])]
+}
+
+const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+
+/// Nothing but its end frees the lock of `flock FILE COMMAND`.
+#[test]
+fn a_lock_by_which_jobs_take_turns_is_named() {
+    if !need_fuse() || !need_program("flock") {
+        return;
+    }
+    let script = format!("for i in 1 2 3; do flock my.lock bash -c '{BUSY}' & done; wait");
+    for summary in summaries(&script) {
+        let first = summary.lines().next().unwrap();
+        assert!(first.contains("the lock on my.lock is taken"), "{summary}");
+    }
+}
+
+/// A shell that looks for a file again and again waits for the program that makes it.
+#[test]
+fn a_loop_until_a_file_is_there_waits_for_its_maker() {
+    if !need_fuse() {
+        return;
+    }
+    let script = format!(
+        "bash -c '{BUSY}; {BUSY}; : > ready' & until [ -e ready ]; do sleep 0.1; done; wait"
+    );
+    for summary in summaries(&script) {
+        assert!(!summary.contains("sleep limited the run"), "{summary}");
+        assert!(summary.contains("critical path"), "{summary}");
     }
 }
