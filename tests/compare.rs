@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use flowtrace_schema::FileKind;
+use flowtrace_schema::{Activity, Call, Fidelity, FileId, FileKind, Op, Upid};
 
 #[path = "../profiler/tests/support/script.rs"]
 mod script;
@@ -99,6 +99,58 @@ fn equal_runs_have_no_finding_and_changed_ones_exactly_theirs() {
         &["a.db", "slow.db", "--format", "html"],
     ));
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("grind"));
+}
+
+/// Two jobs: the first has a lock for some milliseconds, for which the second one waits.
+fn locked(path: &Path, taken_ms: u64) {
+    let mut run = Script::new(path, "make");
+    let make = run.root(("/usr/bin/make", &["make"]), 0);
+    let lock = run.file("/w/db.lock", FileKind::File, 0, 0);
+    let [first, second] = [0, 1].map(|_| run.fork(make, ("/usr/bin/job", &["job"]), 0));
+    let [first, second] = [first, second].map(|forked| {
+        run.exec(
+            forked,
+            100 + forked,
+            Some(make),
+            ("/usr/bin/job", &["job"]),
+            1,
+        )
+    });
+    let call = |image, op, flags, from_ms: u64, to_ms: u64| Call {
+        start_ns: from_ms * 1_000_000,
+        duration_ns: (to_ms - from_ms) * 1_000_000,
+        upid: Some(Upid(image)),
+        tid: None,
+        op,
+        file: Some(FileId(lock)),
+        offset: None,
+        length: None,
+        flags,
+        result: 0,
+        fidelity: Fidelity::Exact,
+    };
+    const EXCLUSIVE: u32 = 1;
+    run.call_of(call(first, Op::Flock, Some(EXCLUSIVE), 10, 10));
+    run.call_of(call(second, Op::Flock, Some(EXCLUSIVE), 20, 10 + taken_ms));
+    run.call_of(call(first, Op::Release, None, 10 + taken_ms, 10 + taken_ms));
+    run.sample(second, (20, 10 + taken_ms), Activity::Lock, None);
+    run.end(first, 20 + taken_ms, Some(0), None, 18);
+    run.end(second, 30 + taken_ms, Some(0), None, 18);
+    run.end(make, 40 + taken_ms, Some(0), None, 5);
+    run.finish(40 + taken_ms, 0);
+    let trace = rusqlite::Connection::open(path).unwrap();
+    let waits_in = "UPDATE sample SET op = 'flock' WHERE activity = ?";
+    trace.execute(waits_in, [Activity::Lock as i64]).unwrap();
+}
+
+#[test]
+fn a_lock_that_is_free_sooner_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    locked(&directory.path().join("long.db"), 2000);
+    locked(&directory.path().join("short.db"), 100);
+    let output = text(&compare(directory.path(), &["long.db", "short.db"]));
+    let expected = "waits for the lock on db.lock 2.0 s → 90 ms";
+    assert!(output.contains(expected), "{output}");
 }
 
 /// `compare … | head -1` in a script that uses the status of the pipe's first command.

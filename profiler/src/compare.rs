@@ -51,6 +51,9 @@ const LEAST_SHARE_OF_BYTES: f64 = 0.01;
 pub const SHOWN_SHARE: f64 = 0.1;
 /// Durations and rates that are tested, and differ by less than this, are the same.
 const LEAST_SHARE_OF_DURATION: f64 = 0.01;
+/// Calls of a rule that differ by less than this number, or this share of all calls of a run, are never a finding.
+const LEAST_CALLS: f64 = 1000.0;
+const LEAST_SHARE_OF_CALLS: f64 = 0.1;
 /// Messages and payload of the packets of the same program differ by no more: segments merge.
 const LEAST_SHARE_OF_PACKETS: f64 = 0.02;
 /// Largest probability of a finding by chance, over all values compared.
@@ -163,6 +166,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         found: Vec::new(),
         compared: 0,
         shortest_ns: shortest(a, b),
+        calls: calls(a).max(calls(b)),
         crowd: crowd(a, b),
     };
     comparison.duration = tests.duration();
@@ -172,7 +176,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         tests.rules(&mut comparison.rules);
     }
     tests.files();
-    let (mut findings, compared) = (tests.found, tests.compared);
+    let (mut findings, compared) = (std::mem::take(&mut tests.found), tests.compared);
     for finding in &mut findings {
         finding.p = finding.p.map(|p| (p * compared as f64).min(1.0));
     }
@@ -187,14 +191,16 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     if !findings.iter().any(is_time) {
         findings.extend(comparison.duration.finding(comparison.network.as_ref()));
     }
-    explain(&mut findings, &comparison);
+    tests.explain(&mut findings, &comparison);
     remark_on_paths(&mut findings, &comparison.rules, a, b);
     findings.sort_by(|x, y| {
+        let is_one_sided = |f: &Finding| matches!(f.change, Change::New | Change::Gone);
         let weight = |f: &Finding| match is_time(f) {
             true => (f.b - f.a).abs(),
+            false if is_one_sided(f) => comparison.time_of(f),
             false => 0.0,
         };
-        let order = |f: &Finding| (f.subject, !matches!(f.change, Change::New | Change::Gone));
+        let order = |f: &Finding| (f.subject, f.subject != Subject::Rule && !is_one_sided(f));
         order(x)
             .cmp(&order(y))
             .then(weight(y).total_cmp(&weight(x)))
@@ -204,6 +210,28 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     comparison.findings = findings;
     comparison.compared = compared;
     comparison
+}
+
+impl Comparison {
+    fn row(&self, finding: &Finding) -> Option<&RuleRow> {
+        let is_rule = finding.subject == Subject::Rule;
+        let mut rows = self.rules.iter().filter(|_| is_rule);
+        rows.find(|row| row.rule == finding.name)
+    }
+
+    /// Time of the rule of a finding on the side that has more of it, ns.
+    fn time_of(&self, finding: &Finding) -> f64 {
+        let row = self.row(finding).into_iter();
+        let sides = row.flat_map(|row| [&row.a, &row.b]).flatten();
+        sides.map(|facts| facts.time_ns).fold(0.0, f64::max)
+    }
+}
+
+/// Calls that read or wrote files, in the mean of some runs.
+fn calls(runs: &[RunFacts]) -> f64 {
+    let of_rule = |facts: &RuleFacts| facts.read_calls + facts.write_calls;
+    let of_run = |run: &RunFacts| run.rules.values().map(of_rule).sum();
+    statistics::mean(&runs.iter().map(of_run).collect::<Vec<f64>>())
 }
 
 /// The call stacks of runs that all have some.
@@ -248,6 +276,10 @@ enum Unit {
     Cpu,
     Bytes,
     Count,
+    /// Calls, of which a program may make many for the same bytes.
+    Calls,
+    /// Reasons, which say how the machine was used: the more crowded it was, the more they matter.
+    Reason,
     /// Rates and periods, in which small values matter as much as large ones.
     Rate,
     /// Messages and payload.
@@ -262,7 +294,15 @@ struct Tests<'a> {
     found: Vec<Finding>,
     compared: usize,
     shortest_ns: f64,
+    /// Calls of the side with more of them.
+    calls: f64,
     crowd: f64,
+}
+
+/// Values of a rule in the given runs.
+fn values(rule: &str, of: fn(&RuleFacts) -> f64, runs: &[RunFacts]) -> Vec<f64> {
+    let of_run = |run: &RunFacts| run.rules.get(rule).map_or(0.0, of);
+    runs.iter().map(of_run).collect()
 }
 
 impl Duration {
@@ -376,11 +416,6 @@ impl Tests<'_> {
                     self.one_sided(Subject::Rule, rule, Change::Gone, a.executions, cost(a));
                 }
                 _ => {
-                    let values = |of: fn(&RuleFacts) -> f64, runs: &[RunFacts]| -> Vec<f64> {
-                        runs.iter()
-                            .map(|run| run.rules.get(rule).map_or(0.0, of))
-                            .collect()
-                    };
                     for (change, unit, of) in [
                         (
                             Change::Count,
@@ -392,8 +427,10 @@ impl Tests<'_> {
                         (Change::Waits, Unit::Wall, |f| f.waits_ns),
                         (Change::Reads, Unit::Bytes, |f| f.read_bytes),
                         (Change::Writes, Unit::Bytes, |f| f.write_bytes),
+                        (Change::ReadCalls, Unit::Calls, |f| f.read_calls),
+                        (Change::WriteCalls, Unit::Calls, |f| f.write_calls),
                     ] {
-                        let (a, b) = (values(of, self.a), values(of, self.b));
+                        let (a, b) = (values(rule, of, self.a), values(rule, of, self.b));
                         self.value(Subject::Rule, rule, change, unit, &a, &b);
                     }
                 }
@@ -404,6 +441,7 @@ impl Tests<'_> {
                 b,
             });
         }
+        self.remark_on_calls(rows);
         // Waiting is part of the time: only one of the two is reported.
         let waiting: BTreeSet<String> = self
             .found
@@ -421,6 +459,37 @@ impl Tests<'_> {
             f.subject != Subject::Rule
                 || f.change != Change::Time
                 || !(waiting.contains(&f.name) || on_cpu.contains(&f.name))
+        });
+    }
+
+    /// States the size of calls and their share of all, and removes the findings of numbers of calls that changed
+    /// as the bytes did: those say it.
+    fn remark_on_calls(&mut self, rows: &[RuleRow]) {
+        let (all_a, all_b) = (calls(self.a), calls(self.b));
+        self.found.retain_mut(|finding| {
+            let bytes: fn(&RuleFacts) -> f64 = match finding.change {
+                Change::ReadCalls => |f| f.read_bytes,
+                Change::WriteCalls => |f| f.write_bytes,
+                _ => return true,
+            };
+            let row = rows.iter().find(|row| row.rule == finding.name);
+            let Some((a, b)) = row.and_then(|row| row.a.as_ref().zip(row.b.as_ref())) else {
+                return true;
+            };
+            let size_a = bytes(a) / finding.a.max(1.0);
+            let size_b = bytes(b) / finding.b.max(1.0);
+            let (was, share) = match finding.b < finding.a {
+                true => ("was ", finding.a / all_a.max(1.0)),
+                false => ("", finding.b / all_b.max(1.0)),
+            };
+            finding.remark = Some(format!(
+                "{} → {} each · {was}{:.0} % of all read and write calls",
+                units::bytes(size_a.round() as i64),
+                units::bytes(size_b.round() as i64),
+                share * 100.0
+            ));
+            let is_as_bytes = size_a.max(size_b) < 2.0 * size_a.min(size_b);
+            !is_as_bytes
         });
     }
 
@@ -528,10 +597,24 @@ impl Tests<'_> {
         b: &[f64],
     ) {
         self.compared += 1;
+        self.found
+            .extend(self.differ(unit, a, b).map(|(a, b, p)| Finding {
+                subject,
+                name: name.into(),
+                change,
+                a,
+                b,
+                p,
+                remark: None,
+            }));
+    }
+
+    /// The means of values and the probability of their difference by chance, where it is large enough.
+    fn differ(&self, unit: Unit, a: &[f64], b: &[f64]) -> Option<(f64, f64, Option<f64>)> {
         let (mean_a, mean_b) = (statistics::mean(a), statistics::mean(b));
         let difference = (mean_b - mean_a).abs();
         let least = match unit {
-            Unit::Rate => f64::MIN_POSITIVE,
+            Unit::Rate | Unit::Reason => f64::MIN_POSITIVE,
             _ => 1.0,
         };
         let share = difference / mean_a.min(mean_b).max(least);
@@ -541,6 +624,11 @@ impl Tests<'_> {
             (Unit::Rate, false) => share > LEAST_SHARE * self.crowd,
             (Unit::Packets, _) => difference >= 1.0 && share > LEAST_SHARE_OF_PACKETS,
             (Unit::Count, _) => difference >= 1.0,
+            (Unit::Calls, _) => {
+                difference >= LEAST_CALLS.max(LEAST_SHARE_OF_CALLS * self.calls) && share >= 1.0
+            }
+            (Unit::Reason, false) => share > LEAST_SHARE,
+            (Unit::Reason, true) => share > LEAST_SHARE_TESTED,
             (Unit::Bytes, _) => difference > LEAST_BYTES && share > LEAST_SHARE_OF_BYTES,
             (_, true) => difference > LEAST_NS_TESTED && share > LEAST_SHARE_TESTED,
             (Unit::Wall, false) => {
@@ -552,77 +640,96 @@ impl Tests<'_> {
                     && share > LEAST_SHARE_OF_CPU * self.crowd
             }
         };
-        if !is_large {
+        is_large.then(|| {
+            let p = is_tested.then(|| statistics::welch(a, b));
+            (mean_a, mean_b, p)
+        })
+    }
+
+    /// States why steps took another time, and adds those that did because their processes ran more or fewer at a
+    /// time, or waited for CPUs: the sums of their times do not show that. These must explain a part of the
+    /// change of the duration, and one of them must be beyond chance.
+    fn explain(&self, findings: &mut Vec<Finding>, comparison: &Comparison) {
+        /// Least part of the change of the duration.
+        const LEAST: f64 = 0.2;
+        let duration = &comparison.duration;
+        let change = duration.b_ns - duration.a_ns;
+        let load = |runs: &[RunFacts]| -> Option<f64> {
+            let loads: Option<Vec<f64>> = runs.iter().map(|run| run.other_load).collect();
+            loads.map(|loads| statistics::mean(&loads))
+        };
+        let load = load(self.a).zip(load(self.b));
+        let is_of_time = |f: &Finding| {
+            let is_time = matches!(f.change, Change::Time | Change::Cpu | Change::Waits);
+            f.subject == Subject::Rule && is_time
+        };
+        for finding in findings.iter_mut().filter(|f| is_of_time(f)) {
+            let row = comparison.row(finding);
+            let Some((a, b)) = row.and_then(|row| row.a.as_ref().zip(row.b.as_ref())) else {
+                continue;
+            };
+            let reasons = reason::reasons(a, b, load);
+            let is_new = |one: &&reason::Reason| finding.change != Change::Cpu || !one.is_cpu();
+            finding.remark = reason::texts(reasons.iter().filter(is_new));
+        }
+        if duration.verdict == DurationVerdict::Same {
             return;
         }
-        self.found.push(Finding {
-            subject,
-            name: name.into(),
-            change,
-            a: mean_a,
-            b: mean_b,
-            p: is_tested.then(|| statistics::welch(a, b)),
-            remark: None,
-        });
+        let is_explained = |rule: &str| findings.iter().any(|f| is_of_time(f) && f.name == rule);
+        let rows = comparison.rules.iter();
+        let candidates: Vec<_> = rows
+            .filter_map(|row| {
+                let (a, b) = row.a.as_ref().zip(row.b.as_ref())?;
+                let own = b.span_ns - a.span_ns;
+                let is_part = own * change > 0.0 && own.abs() >= LEAST * change.abs();
+                let is_candidate = is_part && !is_explained(&row.rule);
+                is_candidate.then(|| (&row.rule, a, b, reason::reasons(a, b, load)))
+            })
+            .collect();
+        let tests = 2 * candidates.len();
+        for (rule, a, b, reasons) in candidates {
+            let p = match duration.verdict {
+                DurationVerdict::Different => Some(duration.p),
+                _ => self.certain(rule, &reasons, tests),
+            };
+            let Some((p, remark)) = p.zip(reason::texts(&reasons)) else {
+                continue;
+            };
+            findings.push(Finding {
+                subject: Subject::Rule,
+                name: rule.clone(),
+                change: Change::Span,
+                a: a.span_ns,
+                b: b.span_ns,
+                p,
+                remark: Some(remark),
+            });
+        }
+        // The duration is explained.
+        if findings.iter().any(|f| f.change == Change::Span) {
+            findings.retain(|f| f.change != Change::Duration);
+        }
+    }
+
+    /// The probability of the largest reason that is beyond chance, though the duration by itself is not, and
+    /// that alone makes another duration; `None`: there is none. `tests`: number of reasons tested for such a
+    /// duration.
+    fn certain(&self, rule: &str, reasons: &[reason::Reason], tests: usize) -> Option<Option<f64>> {
+        let is_seen = |one: &&reason::Reason| {
+            one.is_of_machine() && one.ns.abs() > SHOWN_SHARE * self.shortest_ns
+        };
+        reasons.iter().filter(is_seen).find_map(|one| {
+            let (a, b) = (values(rule, one.of, self.a), values(rule, one.of, self.b));
+            let (.., p) = self.differ(Unit::Reason, &a, &b)?;
+            let p = p.map(|p| (p * tests as f64).min(1.0));
+            p.is_none_or(|p| p < CHANCE).then_some(p)
+        })
     }
 }
 
 /// The files of a run under the names under which both sides have them.
 fn files_of(run: &RunFacts, is_played: bool) -> &BTreeMap<String, FileFacts> {
     if is_played { &run.placed } else { &run.files }
-}
-
-/// Says why steps took another time, and adds those that did because their processes ran more or fewer at a
-/// time, or waited for CPUs: the sums of their times say nothing of that. These must explain a part of the
-/// change of a duration that is no chance.
-fn explain(findings: &mut Vec<Finding>, comparison: &Comparison) {
-    /// Least part of the change of the duration.
-    const LEAST: f64 = 0.2;
-    let duration = &comparison.duration;
-    let change = duration.b_ns - duration.a_ns;
-    let is_of_time = |f: &&mut Finding| {
-        f.subject == Subject::Rule && matches!(f.change, Change::Time | Change::Waits)
-    };
-    for finding in findings.iter_mut().filter(is_of_time) {
-        let row = comparison.rules.iter().find(|row| row.rule == finding.name);
-        let Some((a, b)) = row.and_then(|row| row.a.as_ref().zip(row.b.as_ref())) else {
-            continue;
-        };
-        finding.remark = Some(reason::reasons(a, b)).filter(|reasons| !reasons.is_empty());
-    }
-    if duration.verdict != DurationVerdict::Different {
-        return;
-    }
-    for row in &comparison.rules {
-        let (Some(a), Some(b)) = (&row.a, &row.b) else {
-            continue;
-        };
-        let own = b.span_ns - a.span_ns;
-        let is_explained = findings.iter().any(|f| {
-            let is_time = matches!(f.change, Change::Time | Change::Cpu | Change::Waits);
-            f.subject == Subject::Rule && f.name == row.rule && is_time
-        });
-        if is_explained || own * change <= 0.0 || own.abs() < LEAST * change.abs() {
-            continue;
-        }
-        let reasons = reason::reasons(a, b);
-        if reasons.is_empty() {
-            continue;
-        }
-        findings.push(Finding {
-            subject: Subject::Rule,
-            name: row.rule.clone(),
-            change: Change::Span,
-            a: a.span_ns,
-            b: b.span_ns,
-            p: duration.p,
-            remark: Some(reasons),
-        });
-    }
-    // The duration is explained.
-    if findings.iter().any(|f| f.change == Change::Span) {
-        findings.retain(|f| f.change != Change::Duration);
-    }
 }
 
 /// Adds a remark to a rule that changed and whose share of the critical path changed, too.
@@ -649,7 +756,7 @@ fn remark_on_paths(findings: &mut [Finding], rows: &[RuleRow], a: &[RunFacts], b
                 _ => format!("{now:.0} % of the critical path, was {was:.0} %"),
             };
             finding.remark = Some(match finding.remark.take() {
-                Some(remark) => format!("{remark}; {moved}"),
+                Some(remark) => format!("{remark} · {moved}"),
                 None => moved,
             });
         }

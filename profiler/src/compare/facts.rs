@@ -13,10 +13,11 @@ use super::network::NetworkFacts;
 use super::recording::Recording;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::{data, time};
-use crate::load::{load, load_activity};
-use crate::model::{ProcessId, Programs, Relation, Workflow};
+use crate::load::{Grants, load, load_activity};
+use crate::model::{Activity, Doing, ProcessId, Programs, Relation, Workflow};
 use crate::replay::{place, played_into};
 use crate::stacks::Samples;
+use crate::timeline::machine::Counters;
 
 /// The rule of flowtrace itself, as in a replay.
 const OWN: &str = "flowtrace";
@@ -36,6 +37,8 @@ pub struct RunFacts {
     pub cpu_ns: f64,
     /// Time for which processes that forked no other waited for a CPU, ns.
     pub queue_ns: f64,
+    /// Mean number of CPUs that were busy with other things than the run; `None`: not counted.
+    pub other_load: Option<f64>,
     /// The way the run was recorded.
     pub recording: Recording,
     /// Warnings to be shown first: the run failed, or the trace is incomplete.
@@ -71,6 +74,10 @@ pub struct RuleFacts {
     pub read_bytes: f64,
     /// Bytes written to files.
     pub write_bytes: f64,
+    /// Calls that read files.
+    pub read_calls: f64,
+    /// Calls that wrote to files.
+    pub write_calls: f64,
     /// Time that the rule adds to the critical path, ns.
     pub path_ns: f64,
     /// Time in which at least one of those images lived, ns.
@@ -79,6 +86,10 @@ pub struct RuleFacts {
     pub queue_ns: f64,
     /// Time for which they waited for storage, ns.
     pub storage_ns: f64,
+    /// Time for which they waited for locks, ns.
+    pub lock_ns: f64,
+    /// Time for which processes of the rule waited for the locks of files, by pattern of names, ns.
+    pub lock_files: BTreeMap<String, f64>,
 }
 
 /// All files of a pattern.
@@ -109,9 +120,9 @@ impl RuleFacts {
         self.cpu_ns + self.queue_ns + self.waits_ns
     }
 
-    /// Time for which they waited for neither a CPU nor storage, ns.
+    /// Time for which they waited for none of CPU, storage and locks, ns.
     pub(super) fn other_waits_ns(&self) -> f64 {
-        (self.waits_ns - self.storage_ns).max(0.0)
+        (self.waits_ns - self.storage_ns - self.lock_ns).max(0.0)
     }
 
     /// Mean number of them that lived at a time; at least 1.
@@ -119,7 +130,7 @@ impl RuleFacts {
         (self.lives_ns() / self.span_ns.max(1.0)).max(1.0)
     }
 
-    fn fields(&mut self) -> [&mut f64; 10] {
+    fn fields(&mut self) -> [&mut f64; 13] {
         [
             &mut self.executions,
             &mut self.time_ns,
@@ -127,10 +138,13 @@ impl RuleFacts {
             &mut self.waits_ns,
             &mut self.read_bytes,
             &mut self.write_bytes,
+            &mut self.read_calls,
+            &mut self.write_calls,
             &mut self.path_ns,
             &mut self.span_ns,
             &mut self.queue_ns,
             &mut self.storage_ns,
+            &mut self.lock_ns,
         ]
     }
 
@@ -146,10 +160,17 @@ impl RuleFacts {
                 for (sum, value) in sum.fields().into_iter().zip(facts.clone().fields()) {
                     *sum += *value;
                 }
+                for (file, ns) in &facts.lock_files {
+                    *sum.lock_files.entry(file.clone()).or_default() += ns;
+                }
             }
         }
+        let runs = f64::from(runs.max(1));
         for field in sum.fields() {
-            *field /= f64::from(runs.max(1));
+            *field /= runs;
+        }
+        for ns in sum.lock_files.values_mut() {
+            *ns /= runs;
         }
         is_there.then_some(sum)
     }
@@ -174,7 +195,8 @@ impl RunFacts {
     /// When the file cannot be read.
     pub fn of(trace: &Trace, name: &str) -> Result<RunFacts> {
         let workflow = load(trace)?;
-        let path = CriticalPath::of(&workflow, &load_activity(trace, &workflow)?);
+        let activity = load_activity(trace, &workflow)?;
+        let path = CriticalPath::of(&workflow, &activity);
         let run = workflow.runs.first();
         let mut facts = RunFacts {
             trace: name.into(),
@@ -218,6 +240,8 @@ impl RunFacts {
             if let Some(rule) = facts.rules.get_mut(&**rule) {
                 rule.read_bytes += access.read_bytes as f64;
                 rule.write_bytes += access.write_bytes as f64;
+                rule.read_calls += access.reads as f64;
+                rule.write_calls += access.writes as f64;
             }
         }
         for step in &path.steps {
@@ -225,8 +249,38 @@ impl RunFacts {
                 rule.path_ns += (step.to_ns - step.from_ns) as f64;
             }
         }
+        facts.add_locks(trace, &workflow, &activity)?;
+        facts.other_load = other_load(trace, &workflow, facts.cpu_ns)?;
         facts.add_files(trace, &workflow)?;
         Ok(facts)
+    }
+
+    /// Adds the waits for locks: those of processes that forked no other are a part of the waits of their rule.
+    fn add_locks(&mut self, trace: &Trace, workflow: &Workflow, activity: &Activity) -> Result<()> {
+        for span in activity.spans.iter().filter(|s| s.doing == Doing::Lock) {
+            let images = workflow.images(span.process);
+            let begun = images.partition_point(|image| image.start_ns <= span.from_ns);
+            let rule = &images[begun.max(1) - 1].rule;
+            if let Some(rule) = self.rules.get_mut(&**rule) {
+                rule.lock_ns += (span.to_ns - span.from_ns) as f64;
+            }
+        }
+        for rule in self.rules.values_mut() {
+            rule.lock_ns = rule.lock_ns.min(rule.waits_ns - rule.storage_ns).max(0.0);
+        }
+        let images = workflow.image_places();
+        for (upid, wait) in Grants::read(trace, workflow, &[])?.lock_waits() {
+            let id = wait.file_id.unwrap_or_default();
+            let place = workflow.files.binary_search_by_key(&id, |f| f.file_id).ok();
+            let path = place.and_then(|at| workflow.files[at].path.as_deref());
+            let rule = images.get(&upid).map(|&at| &workflow.images[at].rule);
+            let rule = rule.and_then(|rule| self.rules.get_mut(&**rule));
+            if let (Some(rule), Some(path)) = (rule, path) {
+                let ns = rule.lock_files.entry(shown(workflow, path)).or_default();
+                *ns += (wait.to_ns - wait.from_ns) as f64;
+            }
+        }
+        Ok(())
     }
 
     /// Adds the files of the traced directories that existed at the end. Temporary files are left out,
@@ -238,7 +292,6 @@ impl RunFacts {
             .filter(|name| name.to_ns.is_none())
             .map(|name| name.file_id)
             .collect();
-        let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
         let played_into = played_into(workflow);
         let roots = workflow.roots();
         let placed = |path: &str| match &played_into {
@@ -268,10 +321,7 @@ impl RunFacts {
             let is_written = written.contains(&used.file);
             let is_used = used.is_read || used.is_written;
             if is_used {
-                let shown = path
-                    .strip_prefix(cwd)
-                    .map_or(path, |rest| rest.trim_start_matches('/'));
-                let facts = self.files.entry(pattern(shown)).or_default();
+                let facts = self.files.entry(shown(workflow, path)).or_default();
                 facts.add(size_bytes, is_written, is_used);
             }
             if let Some(name) = placed(path) {
@@ -303,6 +353,33 @@ fn executions(workflow: &Workflow) -> HashMap<Arc<str>, u32> {
         }
     }
     counts
+}
+
+/// Mean number of CPUs that were busy with neither the processes of the run nor flowtrace; `None`: the machines
+/// have no counters.
+fn other_load(trace: &Trace, workflow: &Workflow, cpu_ns: f64) -> Result<Option<f64>> {
+    let counters = Counters::new(trace.host_counters()?);
+    let (from, to) = (workflow.begins_ns(), workflow.last_ns);
+    let length_ns = to.saturating_sub(from) as f64;
+    let mut others = None;
+    for host in trace.hosts()? {
+        let busy = counters.cpu_busy(host.host_id, from, to);
+        if let Some((busy, cpus)) = busy.zip(host.cpus) {
+            let own = counters.growth(host.host_id, "flowtrace.cpu", from, to);
+            let others = others.get_or_insert(-cpu_ns);
+            *others += busy * cpus as f64 * length_ns - own.unwrap_or(0.0);
+        }
+    }
+    Ok(others.map(|ns| ns.max(0.0) / length_ns.max(1.0)))
+}
+
+/// The pattern of a path below the directory of the run.
+fn shown(workflow: &Workflow, path: &str) -> String {
+    let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+    pattern(
+        path.strip_prefix(cwd)
+            .map_or(path, |rest| rest.trim_start_matches('/')),
+    )
 }
 
 /// A name with `*` for each run of digits.

@@ -43,6 +43,10 @@ pub enum Change {
     Reads,
     /// It wrote another amount, bytes.
     Writes,
+    /// It read with another number of calls.
+    ReadCalls,
+    /// It wrote with another number of calls.
+    WriteCalls,
     /// It has another size, bytes.
     Size,
     /// It took another time in all, ns.

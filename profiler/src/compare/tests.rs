@@ -68,6 +68,106 @@ fn steps_side_by_side_are_the_reason_of_a_shorter_run() {
     assert_eq!(text.matches("--with and --against").count(), 1, "{text}");
 }
 
+/// A run whose `xz` lived one at a time or two, on a machine that had other work, too.
+fn xz(duration_s: f64, span_s: f64, cpu_s: f64, queue_s: f64, other_load: f64) -> RunFacts {
+    let mut one = run(duration_s, &[("xz", cpu_s, cpu_s)]);
+    let xz = one.rules.get_mut("xz").unwrap();
+    (xz.span_ns, xz.queue_ns) = (span_s * 1e9, queue_s * 1e9);
+    xz.path_ns = duration_s * 0.7e9;
+    (one.cpu_ns, one.queue_ns) = (cpu_s * 1e9, queue_s * 1e9);
+    one.other_load = Some(other_load);
+    one
+}
+
+/// The findings as sentences, without their probabilities.
+fn sentences(a: &[RunFacts], b: &[RunFacts]) -> Vec<String> {
+    let findings = compare(a, b).findings.into_iter();
+    let without_p = |f| text::sentence(&Finding { p: None, ..f });
+    findings.map(without_p).collect()
+}
+
+/// A crowded machine makes the duration unsure, but not how many processes ran at a time; a new rule of some
+/// milliseconds is less.
+#[test]
+fn steps_side_by_side_are_the_reason_on_a_crowded_machine() {
+    let a = xz(45.9, 33.9, 29.0, 4.9, 1.0);
+    let mut b = xz(27.8, 18.8, 25.6, 10.8, 0.7);
+    b.rules.insert(
+        "xargs".into(),
+        run(1.0, &[("xargs", 0.002, 0.002)]).rules["xargs"].clone(),
+    );
+    let found = sentences(&[a], &[b]);
+    assert_eq!(
+        found[0],
+        "shorter  xz: 33.9 s → 18.8 s (−45 %) · 1.0 → 1.9 at a time"
+    );
+    assert!(found[1].starts_with("new      xargs"), "{found:?}");
+}
+
+/// More runs, whose durations scatter, give no worse answer: the number at a time does not scatter.
+#[test]
+fn steps_side_by_side_are_the_reason_in_runs_that_scatter() {
+    let of = |times: [f64; 3], at_a_time: f64| {
+        times.map(|time| xz(time, time, time * at_a_time, 0.0, 0.0))
+    };
+    let (a, b) = (of([1.6, 1.8, 2.1], 1.0), of([0.90, 0.91, 0.93], 1.98));
+    let comparison = compare(&a, &b);
+    assert_eq!(comparison.duration.verdict, DurationVerdict::Unsure);
+    assert_eq!(comparison.findings.len(), 1);
+    assert!(comparison.findings[0].p.is_some_and(|p| p < CHANCE));
+    assert_eq!(
+        sentences(&a, &b),
+        ["shorter  xz: 1.8 s → 913 ms (−50 %) · 1.0 → 2.0 at a time"]
+    );
+    // Three at a time, more or less.
+    let (a, b) = (of([1.6, 1.8, 2.1], 3.0), of([1.2, 1.3, 1.5], 3.1));
+    assert_eq!(sentences(&a, &b), [""; 0]);
+}
+
+#[test]
+fn other_load_on_the_machine_is_the_reason_of_a_longer_run() {
+    let a = xz(50.1, 39.0, 30.9, 44.2, 1.1);
+    let b = xz(27.8, 18.8, 25.6, 10.8, 0.7);
+    assert_eq!(
+        sentences(&[a], std::slice::from_ref(&b)),
+        [
+            "shorter  xz: 39.0 s → 18.8 s (−52 %) · waits for a CPU 44.2 s → 10.8 s \
+             (other load on the machine: 1.1 → 0.7 CPUs)"
+        ]
+    );
+    // A little more of it explains no other duration.
+    let more = xz(32.8, 21.0, 25.6, 14.8, 0.8);
+    assert_eq!(sentences(&[more], &[b]), [""; 0]);
+}
+
+#[test]
+fn many_small_calls_are_found_though_the_bytes_are_the_same() {
+    let with = |calls: f64, bytes: f64| {
+        let mut run = run(10.0, &[("tally", 2.0, 2.0), ("xz", 5.0, 5.0)]);
+        let tally = run.rules.get_mut("tally").unwrap();
+        (tally.write_calls, tally.write_bytes) = (calls, bytes);
+        run.rules.get_mut("xz").unwrap().read_calls = 50_000.0;
+        run
+    };
+    assert_eq!(
+        sentences(&[with(908_000.0, 8e6)], &[with(9_000.0, 8e6)]),
+        [
+            "fewer    tally: write calls 908\u{2009}000 → 9\u{2009}000 (100 times fewer) · 9 B → 889 B each · \
+             was 95 % of all read and write calls"
+        ]
+    );
+    // Twice the data needs twice the calls.
+    assert_eq!(
+        found(&[with(100_000.0, 8e6)], &[with(200_000.0, 16e6)]),
+        [rule("tally", Change::Writes)]
+    );
+    // A small part of all calls.
+    assert_eq!(
+        sentences(&[with(1_000.0, 8e6)], &[with(5_000.0, 8e6)]),
+        [""; 0]
+    );
+}
+
 #[test]
 fn a_crowded_machine_gets_a_larger_allowance() {
     let a = run(2.0, &[("sort", 1.0, 0.7), ("cat", 0.3, 0.1)]);

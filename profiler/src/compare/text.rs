@@ -176,6 +176,19 @@ pub(super) fn sentence(finding: &Finding) -> String {
         Change::Span => format!("{} {what}{name}: {}", verb("longer  ", "shorter "), times()),
         Change::Reads => format!("reads    {what}{name}: {}", sizes()),
         Change::Writes => format!("writes   {what}{name}: {}", sizes()),
+        Change::ReadCalls | Change::WriteCalls => {
+            let which = match finding.change {
+                Change::ReadCalls => "read",
+                _ => "write",
+            };
+            let change = match b > 0.0 && a / b >= 10.0 {
+                true => format!("{} times fewer", count((a / b) as i64)),
+                false => percent(a, b),
+            };
+            let verb = verb("more    ", "fewer   ");
+            let (a, b) = (count(a as i64), count(b as i64));
+            format!("{verb} {what}{name}: {which} calls {a} → {b} ({change})")
+        }
         Change::Duration | Change::Period => {
             format!("{} {what}{name}: {}", verb("longer  ", "shorter "), times())
         }
