@@ -1,9 +1,10 @@
 //! Critical paths of made-up workflows whose answer is known. Times are milliseconds.
 
-use flowtrace_profiler::analysis::critical_path::{CriticalPath, StepKind};
+use flowtrace_profiler::analysis::critical_path::{CriticalPath, MOST_EQUAL, StepKind};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::text::critical_path;
 use flowtrace_schema::{Activity, ChannelKind, Direction, FileKind, Side, Trace};
 
 #[path = "support/script.rs"]
@@ -111,6 +112,20 @@ fn a_diamond_has_a_slack() {
 
     let (workflow, path) = path_of(diamond(300), 401);
     assert_eq!((path.equal_paths, path.on_equal_paths.len()), (2, 1));
+    let mut facts = critical_path::facts(&workflow, &path, 0, &[]);
+    let style = critical_path::Style {
+        width: 100,
+        is_full: false,
+    };
+    let text = critical_path::text(&workflow, &facts, style);
+    let equal = "  equal        2 paths take as long; this is one of them, 1 process is on the others only\n";
+    assert!(text.contains(equal), "{text}");
+    facts.equal_paths = MOST_EQUAL;
+    let text = critical_path::text(&workflow, &facts, style);
+    assert!(
+        text.contains(" a million or more paths take as long"),
+        "{text}"
+    );
     assert_eq!(slack(&workflow, &path, "right"), Some(0));
     assert_eq!(slack(&workflow, &path, "left"), Some(0));
     assert_eq!(

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use network::Network;
 pub use path::CriticalPath;
+pub use solve::MOST_EQUAL;
 pub use step::{Contribution, Evidence, Step, StepKind};
 
 use crate::graph::Dag;

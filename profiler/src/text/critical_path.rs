@@ -3,7 +3,7 @@
 use flowtrace_render::units;
 use serde::Serialize;
 
-use crate::analysis::critical_path::{CriticalPath, StepKind};
+use crate::analysis::critical_path::{CriticalPath, MOST_EQUAL, StepKind};
 use crate::model::{ProcessId, Programs, Workflow};
 
 /// Steps and rules shown unless all are asked for.
@@ -42,7 +42,7 @@ pub struct Facts<'a> {
     pub end_ns: i64,
     /// Lower bound of the duration of the run, with data dependencies only.
     pub by_data_alone_ns: i64,
-    /// Different paths that take equally long.
+    /// Different paths that take equally long, counted up to a million.
     pub equal_paths: u64,
     /// Upids of processes that are on the other ones only.
     pub on_equal_paths: Vec<i64>,
@@ -248,12 +248,11 @@ fn head(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
     if facts.equal_paths > 1 {
         let others = facts.on_equal_paths.len() as i64;
         text += &format!(
-            "  equal        {} take as long; this is one of them{}\n",
-            units::counted(
-                i64::try_from(facts.equal_paths).unwrap_or(i64::MAX),
-                "path",
-                "paths"
-            ),
+            "  equal        {} paths take as long; this is one of them{}\n",
+            match facts.equal_paths {
+                MOST_EQUAL => "a million or more".into(),
+                n => units::count(n as i64),
+            },
             match others {
                 0 => String::new(),
                 n => format!(

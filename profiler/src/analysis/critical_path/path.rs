@@ -13,7 +13,7 @@ pub struct CriticalPath {
     pub end_ns: i64,
     /// The path in the order of time; each step begins where the one before ends.
     pub steps: Vec<Step>,
-    /// Number of different paths of the same length, a lower bound.
+    /// Number of different paths of the same length, a lower bound; at most [`MOST_EQUAL`](super::MOST_EQUAL).
     pub equal_paths: u64,
     /// Processes that are only on the other paths, in order.
     pub on_equal_paths: Vec<ProcessId>,

@@ -9,6 +9,8 @@ use super::{CriticalPath, Step, StepKind};
 use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{ProcessId, Programs, Workflow};
 
+/// Paths of equal length are counted up to this number: it grows as a power of the number of waits.
+pub const MOST_EQUAL: u64 = 1_000_000;
 /// Time of an instant that nothing depends on.
 const NEVER: i64 = i64::MAX;
 
@@ -175,8 +177,8 @@ fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
             .into_iter()
             .flatten()
             .map(|b| ways[b as usize])
-            .fold(0, u64::saturating_add);
-        ways[m as usize] = sum.max(1);
+            .sum::<u64>();
+        ways[m as usize] = sum.clamp(1, MOST_EQUAL);
     }
     path.equal_paths = ways[sink as usize];
     let mut is_on = vec![false; network.instants.len()];
