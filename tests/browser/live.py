@@ -46,7 +46,7 @@ with Browser() as page, Browser(width=390, height=800, dark=True) as other:
     wait(page, "the pipeline waits", lambda: any(row[0] == "wc" and "← tee" in row[5] for row in cells(page, "running")))
     wait(page, "the same processes", lambda: sorted((row[1] for row in cells(page, "running")), key=int) == running(flowtrace, trace))
     endings = [row[3] for row in cells(page, "failures")]
-    if endings != ["SIGSEGV", "exit 3"]:
+    if endings != ["SIGSEGV", "exit 3 ×2"]:
         raise AssertionError(endings)
     nodes = page.value("[...document.querySelectorAll('#graph .node text:first-of-type')].map(t => t.textContent)")
     if not {"tee", "wc", "cat ×2"} <= set(nodes):

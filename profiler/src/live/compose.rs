@@ -1,6 +1,7 @@
 //! Makes a picture of what was read so far.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use flowtrace_render::units::{plain, shorten};
 use flowtrace_schema::{Activity, Result, RunRow, TracedDirectoryRow};
@@ -340,11 +341,19 @@ impl Follower {
     }
 
     fn failure_rows(&self) -> Failures {
-        let failed = &self.images.failed;
-        let row = |&place: &usize| {
+        // The programs by which a script asks something may fail many times.
+        let mut rows: Vec<FailureRow> = Vec::new();
+        let mut row_of: HashMap<_, usize> = HashMap::new();
+        for &place in self.images.failed.iter().rev() {
             let image = self.images.get(place);
             let end = image.end.clone().unwrap_or_default();
-            FailureRow {
+            let kind = (image.step, end.exit_signal, end.exit_code);
+            if let Some(&row) = row_of.get(&kind) {
+                rows[row].count += 1;
+                continue;
+            }
+            row_of.insert(kind, rows.len());
+            rows.push(FailureRow {
                 pid: image.pid,
                 step: image.step,
                 command: image
@@ -358,12 +367,12 @@ impl Follower {
                     (Some(signal), _) => signal_name(signal),
                     (None, code) => format!("exit {}", code.unwrap_or(0)),
                 },
-            }
-        };
-        Failures {
-            rows: failed.iter().rev().take(MOST_FAILURES).map(row).collect(),
-            left_out: failed.len().saturating_sub(MOST_FAILURES),
+                count: 1,
+            });
         }
+        let left_out = rows.iter().skip(MOST_FAILURES).map(|row| row.count).sum();
+        rows.truncate(MOST_FAILURES);
+        Failures { rows, left_out }
     }
 
     fn step_graph(&self, limiting: &Limiting) -> StepGraph {

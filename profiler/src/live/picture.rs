@@ -240,7 +240,7 @@ pub struct Failures {
     pub left_out: usize,
 }
 
-/// A process that failed.
+/// Processes of one step that failed in the same way; all but `count` is of the latest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FailureRow {
     /// Process id.
@@ -253,6 +253,8 @@ pub struct FailureRow {
     pub at_ns: i64,
     /// `exit 1`, or the name of a signal.
     pub ending: String,
+    /// Number of these processes.
+    pub count: usize,
 }
 
 /// A make or manager of workflows.

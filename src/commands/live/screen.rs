@@ -226,7 +226,10 @@ fn draw_failures(frame: &mut Frame<'_>, picture: &Picture, area: Rect) {
         let at = units::since_begin(row.at_ns, picture.head.begins_ns);
         Row::new([
             at,
-            row.ending.clone(),
+            match row.count {
+                1 => row.ending.clone(),
+                n => format!("{} ×{}", row.ending, units::count(n as i64)),
+            },
             row.pid.to_string(),
             row.command.clone(),
         ])

@@ -188,7 +188,7 @@ function drawFailures() {
   if (failures.rows.length) {
     liveTable("failures", [
       ["at", (row) => sinceStart(row.at_ns), "n"], ["step", (row) => swatch(row.step)], ["pid", (row) => String(row.pid), "n"],
-      ["ended", (row) => row.ending], ["command", (row) => row.command, "command"],
+      ["ended", (row) => row.ending + (row.count > 1 ? ` ×${count(row.count)}` : "")], ["command", (row) => row.command, "command"],
     ], failures.rows, failures.left_out, "earlier ones");
   }
 }
