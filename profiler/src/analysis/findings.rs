@@ -18,11 +18,12 @@ use serde::Serialize;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::analysis::findings::finding::{LEAST, LEAST_NS, limited};
+use crate::analysis::findings::finding::{LEAST, limited};
 use crate::analysis::phrases::{
     MATTERS, if_declared, nothing, percent, serial_action, serial_text, who,
 };
-use crate::analysis::serial::{LateStart, Serial, late_starts, serial};
+use crate::analysis::serial::{LEAST_NS, LateStart, Serial, late_starts, serial};
+use crate::analysis::time::has_failed;
 use crate::graph::Dag;
 use crate::intervals::{divided, union};
 use crate::model::{ProcessId, Workflow};
@@ -36,6 +37,8 @@ const MOST: usize = 5;
 const DECISIVE: f64 = 0.1;
 /// A step that limited the run for this share of it explains its length, if nothing else does.
 const LIMITS: f64 = 0.3;
+/// A step that is this share of the critical path stands out.
+const MOSTLY: f64 = 0.7;
 /// The waits for a lock explain their time if the run without them saves this share of it.
 const BY_LOCK: f64 = 0.2;
 
@@ -43,7 +46,7 @@ const BY_LOCK: f64 = 0.2;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
     /// What to do first and where, with the duration of the run now and then; `None`: nothing would help
-    /// much.
+    /// much, or the run goes on, was cut short or failed, which comes first then.
     pub action: Option<String>,
     /// The reason for the length of the run, in a line; `None`: not known.
     pub why: Option<String>,
@@ -101,6 +104,11 @@ pub fn of_bottlenecks(
     let limiting = first.map_or(0.0, |cause| cause.share);
     let outside = outside::outside(workflow, timeline, path);
     let outside = outside.filter(|one| one.share >= LIMITS && one.share > saving.max(limiting));
+    // The critical path, in the next line, is mostly one step: that stands out.
+    let shares = path.by_rule(workflow);
+    let is_decided = shares
+        .first()
+        .is_some_and(|one| one.ns as f64 >= MOSTLY * path.length_ns() as f64);
     let (why, kind, step) = match decisive {
         _ if let Some(one) = outside => (Some(one.why), Some(OUTSIDE), Some(one.step)),
         Some(one) => (
@@ -111,11 +119,12 @@ pub fn of_bottlenecks(
         None => (
             limit
                 .clone()
-                .or_else(|| result.is_known().then(|| nothing(result))),
+                .or_else(|| (result.is_known() && !is_decided).then(|| nothing(result))),
             first.map(|cause| cause.resource.kind()),
             first.map(|cause| who(result, cause)),
         ),
     };
+    let has_succeeded = !timeline.is_partial && !workflow.runs.iter().any(has_failed);
     let gain = |one: &Finding| {
         let length = workflow.duration_ns();
         let action = one.action.as_ref()?;
@@ -128,7 +137,9 @@ pub fn of_bottlenecks(
     let mut large = findings.iter().filter(is_decisive);
     let change = large.clone().find(is_change).or_else(|| large.next());
     Verdict {
-        action: change.filter(|_| kind != Some(OUTSIDE)).and_then(gain),
+        action: change
+            .filter(|_| has_succeeded && kind != Some(OUTSIDE))
+            .and_then(gain),
         bottleneck: limit.filter(|limit| why.as_ref() != Some(limit)),
         why,
         kind,

@@ -118,7 +118,9 @@ pub fn habits(workflow: &Workflow) -> Vec<HabitOf> {
         true,
         sum(Habit::Mapped, |one| one.bytes) >= (read_bytes / 5).max(1 << 20),
     ];
-    habits.retain(|one| matters[one.habit as usize]);
+    // Of files that were read again, those that make up a hundredth of what was read.
+    let is_small = |one: &HabitOf| one.habit == Habit::ReadAgain && one.bytes < read_bytes / 100;
+    habits.retain(|one| matters[one.habit as usize] && !is_small(one));
     habits
 }
 
@@ -180,6 +182,7 @@ mod tests {
                 file("/w/done", 0),
                 file("/w/index", 5 << 20),
                 file("/w/plain", 100_000),
+                file("/w/tool.py", 300),
             ],
             ..Workflow::default()
         };
@@ -208,6 +211,12 @@ mod tests {
                 read_bytes: 64,
                 mapped_bytes: 5 << 20,
                 ..access(3, 4)
+            },
+            // A few kB beside megabytes.
+            Access {
+                reads: 20,
+                read_bytes: 6_000,
+                ..access(4, 6)
             },
             Access {
                 reads: 2,

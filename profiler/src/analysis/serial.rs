@@ -25,8 +25,8 @@ use crate::timeline::Timeline;
 
 /// Least share of the run that makes a saving relevant.
 const LEAST: f64 = 0.03;
-/// Least time that makes a saving relevant, ns.
-const LEAST_NS: f64 = 20e6;
+/// Least time that makes a saving relevant, ns: nobody notices less.
+pub(crate) const LEAST_NS: f64 = 100e6;
 /// Two steps overlap if they share more than this part of the shorter one.
 const OVERLAP: f64 = 0.1;
 

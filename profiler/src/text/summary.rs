@@ -25,6 +25,8 @@ use crate::text::names;
 
 /// Items named in a line; more are counted.
 const NAMED: usize = 4;
+/// Least number of calls on a file that are worth a word.
+const MANY_CALLS: i64 = 1000;
 
 /// The summary as text, ended by a newline. `trace` is the file that was loaded.
 pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
@@ -108,7 +110,9 @@ fn coverage(out: &mut Layout, facts: &Facts) {
     covered.extend(chosen.into_iter().map(counted));
     let unstored = match (facts.is_live, facts.is_cut_short) {
         (true, _) => Some("what came in the last quarter of a second is not stored yet"),
-        (false, true) => Some("what came in the last quarter of a second before the cut"),
+        (false, true) => {
+            Some("what came in the last quarter of a second before the cut is missing")
+        }
         (false, false) => None,
     };
     let unstored = unstored.map(str::to_owned);
@@ -269,7 +273,8 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
             )],
         );
     }
-    if facts.never_read_bytes > 0 {
+    // A run that goes on, or went on unrecorded, may read them later.
+    if facts.never_read_bytes > 0 && !facts.is_live && !facts.is_cut_short {
         let mut items = vec![format!(
             "{} in {} written and never read",
             units::bytes(facts.never_read_bytes),
@@ -342,7 +347,10 @@ fn outside(workflow: &Workflow, facts: &Facts) -> Option<(String, i64)> {
 
 fn hottest(workflow: &Workflow, facts: &Facts) -> Vec<String> {
     let most_moved = facts.hottest_by_bytes.iter().take(3);
-    let most_called = facts.hottest_by_calls.first();
+    let most_called = facts
+        .hottest_by_calls
+        .first()
+        .filter(|file| file.calls >= MANY_CALLS);
     let shown = most_moved.clone().chain(most_called);
     let paths: Vec<(i64, String)> = shown
         .map(|file| (file.file_id, in_run(workflow, &file.path)))

@@ -46,6 +46,66 @@ fn the_slow_stage_is_found_at_each_place_of_a_pipeline() {
 }
 
 #[test]
+fn the_longest_sleep_and_its_caller_are_named_and_advice_is_for_whole_runs_that_succeeded() {
+    let mut run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(20, Cpu), (5000, Child)]);
+        play.process("sleep 0.5", Some(shell), 20, &[(520, Sleep)]);
+        play.process("sleep 4", Some(shell), 520, &[(4520, Sleep)]);
+        play.process("work", Some(shell), 4520, &[(5000, Cpu)]);
+        play.finish(5000);
+    });
+    let judge = |run: &crate::Run| verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let found = judge(&run);
+    let action = found.action.unwrap();
+    let expected = "remove the calls of sleep from run.sh, first of all sleep 4: 5.0 s → ";
+    assert!(action.starts_with(expected), "{action}");
+    let title = &found.findings[0].title;
+    assert_eq!(title, "run.sh pauses in sleep, mostly in sleep 4");
+    run.workflow.runs[0].exit_code = Some(1);
+    let failed = judge(&run);
+    assert_eq!((failed.action, failed.findings.len()), (None, 1));
+    run.workflow.runs[0].exit_code = Some(0);
+    run.timeline.is_partial = true;
+    assert_eq!(judge(&run).action, None);
+}
+
+#[test]
+fn a_run_of_less_than_a_tenth_of_a_second_has_no_advice() {
+    let findings = |ms: u64| {
+        let run = run(|mut play| {
+            play.process("work", None, 0, &[(2, Cpu), (ms, Sleep)]);
+            play.finish(ms);
+        });
+        let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+        found.findings.len()
+    };
+    assert_eq!((findings(87), findings(870)), (0, 1));
+}
+
+#[test]
+fn a_step_that_is_most_of_the_critical_path_stands_out() {
+    let run = run(|mut play| {
+        let pipe = play.channel(ChannelKind::Pipe);
+        let turns = |is_first: bool| -> Vec<_> {
+            let ends = (0..4000).step_by(40).flat_map(|at| [at + 32, at + 40]);
+            ends.map(|end| match (end % 40 != 0) == is_first {
+                true => (end, Cpu),
+                false if is_first => (end, Out(pipe)),
+                false => (end, In(pipe)),
+            })
+            .collect()
+        };
+        let one = play.process("one", None, 0, &turns(true));
+        let two = play.process("two", None, 0, &turns(false));
+        play.pipe(pipe, one, two, 0, 4000);
+        play.finish(4000);
+    });
+    assert_eq!(run.cause(), None);
+    let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(found.why, None);
+}
+
+#[test]
 fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_reported() {
     let run = run(|mut play| {
         let pipe = play.channel(ChannelKind::Pipe);

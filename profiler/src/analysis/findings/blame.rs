@@ -1,6 +1,6 @@
 //! Findings about the resource that a step or channel lacked while it limited the run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flowtrace_render::units;
 
@@ -307,13 +307,52 @@ impl<'a> Blame<'a> {
             ),
             false => format!("{} sleeps", self.name),
         };
+        let pause = self.longest_pause().filter(|_| is_pause);
+        let title = match &pause {
+            Some((command, caller, true)) => format!("{caller} pauses in {command}"),
+            Some((command, caller, false)) => {
+                format!("{caller} pauses in sleep, mostly in {command}")
+            }
+            None => title,
+        };
         let mut finding = self.finding("sleep", title, saving, evidence, "waits");
         match is_loop {
             true => finding.confidence = Confidence::Low.name(),
-            false if is_pause => finding.action = Some("remove the calls of sleep".into()),
+            false if let Some((command, caller, is_only)) = pause => {
+                finding.action = Some(match is_only {
+                    true => format!("remove {command} from {caller}"),
+                    false => {
+                        format!("remove the calls of sleep from {caller}, first of all {command}")
+                    }
+                });
+            }
             false => finding.action = Some(format!("remove the sleep in {}", self.name)),
         }
         finding
+    }
+
+    /// The command of the step that takes the longest part of the critical path, the rule of the program that
+    /// called it, and true if the path has no other one.
+    fn longest_pause(&self) -> Option<(String, String, bool)> {
+        let workflow = self.bound.workflow;
+        let mut pauses: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        for step in &self.bound.path.steps {
+            let (program, process) = (
+                workflow.program(&step.program),
+                workflow.process(step.process),
+            );
+            if *program.rule == *self.name
+                && let (Some(command), Some(parent)) = (&program.command, process.parent)
+            {
+                let images = workflow.images(parent);
+                let begun = images.partition_point(|image| image.start_ns <= process.start_ns);
+                let caller = &*images[begun.max(1) - 1].rule;
+                *pauses.entry((command, caller)).or_default() += step.to_ns - step.from_ns;
+            }
+        }
+        let longest = pauses.iter().max_by_key(|&(_, &ns)| ns);
+        let short = |name: &str| units::shorten(&units::plain(name), 40);
+        longest.map(|(&(command, caller), _)| (short(command), short(caller), pauses.len() == 1))
     }
 
     fn computes(&self) -> Option<Finding> {

@@ -10,9 +10,6 @@ use crate::timeline::Timeline;
 /// A finding must promise this share of the run.
 pub(super) const LEAST: f64 = 0.04;
 
-/// A finding must promise this time, ns: a shorter run ends before its user has read the finding.
-pub(super) const LEAST_NS: f64 = 30e6;
-
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {

@@ -146,12 +146,12 @@ fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> 
         Direction::Write => (
             format!("{name} makes {times} tiny writes, {each} each: let it buffer what it writes"),
             format!("let {name} buffer what it writes"),
-            "PYTHONUNBUFFERED, python -u, stdbuf, a flush after each line",
+            "PYTHONUNBUFFERED, python -u, stdbuf, or a flush after each line",
         ),
         Direction::Read => (
             format!("{name} makes {times} tiny reads, {each} each: let it read more at a time"),
             format!("let {name} read more at a time"),
-            "input without a buffer, dd with a small bs, read in a loop of a shell",
+            "input without a buffer, dd with a small bs, or read in a loop of a shell",
         ),
     };
     Finding {
@@ -160,7 +160,7 @@ fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> 
         title,
         saving_ns: bound.without_programs(&one.share),
         evidence: format!(
-            "{} in all, {} of its {} of CPU time in the kernel; as by {causes}",
+            "{} in all took {} of its {} of CPU time in the kernel; usual causes are {causes}",
             units::bytes(one.bytes),
             units::duration(one.kernel_ns as i64),
             units::duration(one.cpu_ns)

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flowtrace_render::units;
 
-use super::finding::LEAST_NS;
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
 use crate::analysis::findings::Finding;
+use crate::analysis::serial::LEAST_NS;
 use crate::intervals::union;
 use crate::model::{FileIndex, ProcessId};
 use crate::paths::relative;

@@ -76,7 +76,7 @@ impl Layout {
     /// column is that of the end afterwards.
     fn wrapped(&self, text: &str, column: &mut usize) -> String {
         let mut wrapped = String::new();
-        for (at, word) in text.split(' ').enumerate() {
+        for (at, word) in words(text).enumerate() {
             let length = word.chars().count();
             if at > 0 && *column + 1 + length > self.style.width && *column > LABEL + 2 {
                 wrapped += &format!("\n{:1$}", "", LABEL + 2);
@@ -100,9 +100,38 @@ impl Layout {
     }
 }
 
+/// The words of a text; a number and the unit behind it are one.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    const UNITS: [&str; 12] = [
+        "%", "s", "ms", "µs", "min", "h", "d", "B", "kB", "MB", "GB", "TB",
+    ];
+    let is_number = |word: &str| word.ends_with(|c: char| c.is_ascii_digit());
+    let is_unit = |rest: &str| {
+        let word = rest.split(' ').next().unwrap_or_default();
+        UNITS.contains(&word.trim_end_matches([')', ',', ';', ':']))
+    };
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut spaces = text.match_indices(' ').map(|(at, _)| at);
+        let end = spaces.find(|&at| !(is_number(&text[..at]) && is_unit(&text[at + 1..])));
+        rest = end.map(|at| &text[at + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        let found: Vec<&str> = words("up to 9.8 %: 2  files, 3 min 05 s").collect();
+        assert_eq!(
+            found,
+            ["up", "to", "9.8 %:", "2", "", "files,", "3 min", "05 s"]
+        );
+    }
 
     #[test]
     fn long_items_are_broken_between_words() {
