@@ -54,7 +54,7 @@ fn the_sums_of_the_steps_are_those_of_a_query() {
         directory.path(),
         "SELECT rule, COUNT(*) AS images, SUM(origin <> 'fork') AS executions,
            SUM(COALESCE(on_cpu_ns, user_ns + sys_ns, 0)) AS cpu_ns,
-           SUM(COALESCE(read_bytes, 0)) AS read_bytes,
+           SUM(COALESCE(read_bytes, 0)) AS read_bytes, SUM(duration_ns) AS life_ns,
            SUM(COALESCE(write_bytes, 0)) AS write_bytes
          FROM processes GROUP BY rule",
     );
@@ -66,6 +66,7 @@ fn the_sums_of_the_steps_are_those_of_a_query() {
             "images",
             "executions",
             "cpu_ns",
+            "life_ns",
             "read_bytes",
             "write_bytes",
         ] {
@@ -82,6 +83,7 @@ fn the_sums_of_the_steps_are_those_of_a_query() {
 fn processes_files_and_calls_are_those_of_a_query() {
     let directory = sample();
     let report = report(directory.path());
+    assert_eq!(report["waits"]["evidence"], "from totals alone");
     let processes = &report["processes"];
     let rows = query(
         directory.path(),

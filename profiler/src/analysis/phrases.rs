@@ -93,6 +93,15 @@ pub(crate) fn nothing(result: &Bottlenecks) -> String {
     )
 }
 
+/// The source of what is known about waits, in words.
+pub fn evidence_of(timeline: &Timeline) -> &'static str {
+    match (timeline.is_sampled(), timeline.exact) {
+        (false, _) => "from totals alone",
+        (true, true) => "exact",
+        (true, false) => "sampled",
+    }
+}
+
 /// The number of observations that a verdict rests on, in words.
 pub fn samples_of(samples: u64, timeline: &Timeline) -> String {
     match samples {

@@ -89,7 +89,7 @@ pub(super) struct Rules {
     processes: Vec<i64>,
     failed: Vec<i64>,
     cpu_ns: Vec<i64>,
-    /// Life of all images except forks that became another program.
+    /// Life of all images, forks included.
     life_ns: Vec<i64>,
     run_queue_ns: Vec<i64>,
     storage_ns: Vec<i64>,
@@ -134,21 +134,16 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> R
         }
     }
     let add = |sum: &mut i64, value: Option<i64>| *sum = sum.saturating_add(value.unwrap_or(0));
-    for (place, image) in workflow.images.iter().enumerate() {
+    for image in &workflow.images {
         let rule = numbers.of_image(image);
         rules.images[rule] += 1;
         rules.is_runner[rule] |= runner_of(image.exe.as_deref(), &image.rule).is_some();
         rules.executions[rule] += i64::from(!image.is_fork);
         add(&mut rules.cpu_ns[rule], image.cpu_ns);
         add(&mut rules.run_queue_ns[rule], image.run_queue_ns);
-        let is_last = workflow.process(image.process).images.end == place + 1;
-        if !image.is_fork || is_last {
-            let end = image.end_ns.unwrap_or(workflow.last_ns);
-            add(
-                &mut rules.life_ns[rule],
-                Some((end - image.start_ns).max(0)),
-            );
-        }
+        let end = image.end_ns.unwrap_or(workflow.last_ns);
+        let life = (end - image.start_ns).max(0);
+        add(&mut rules.life_ns[rule], Some(life));
         if let Some(cost) = cost(costs, image.upid) {
             add(&mut rules.storage_ns[rule], cost.storage_ns);
             add(&mut rules.wait_ns[rule], cost.wait_ns);

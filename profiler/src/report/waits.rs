@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::rules::Numbers;
+use crate::analysis::phrases::evidence_of;
 use crate::analysis::waits::{Wait, waits};
 use crate::model::Workflow;
 use crate::timeline::Timeline;
@@ -15,6 +16,8 @@ pub(super) struct Waits {
     /// Waits of one rule for another, the longest first.
     waits: Vec<Row>,
     left_out: usize,
+    /// The source of the waits, in words.
+    evidence: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,5 +52,6 @@ pub(super) fn of(workflow: &Workflow, timeline: &Timeline, numbers: &Numbers) ->
     Waits {
         waits: found.into_iter().take(MOST).map(row).collect(),
         left_out,
+        evidence: evidence_of(timeline),
     }
 }

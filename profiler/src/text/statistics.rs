@@ -277,7 +277,7 @@ pub fn jobs(jobs: &[Jobs]) -> Sheet {
     };
     sheet.rows = jobs.iter().map(row).collect();
     sheet.notes.push(
-        "a job is a process; shells and managers that only started others are none; read and wrote: files, pipes and sockets".into(),
+        "a job is a process from its first exec on; shells and managers that only started others are none; read and wrote: files, pipes and sockets".into(),
     );
     sheet
 }

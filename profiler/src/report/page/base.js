@@ -24,31 +24,35 @@ function fill(node, attributes, children) {
   return node;
 }
 
+// Between a number and its unit, so that no line ends there.
+const NO_BREAK = "\u00a0";
 const THIN = "\u2009";
+// A sentence of flowtrace with its numbers and units kept together.
+const unbroken = (text) => text.replace(/(\d) (?=(%|min|h|d|[nµm]?s|[kMGT]?B)(?![\p{L}\d]))/gu, "$1" + NO_BREAK);
 function scaled(value, unit) {
-  return (value < 9.95 || (value < 99.95 && unit === "s") ? value.toFixed(1) : value.toFixed(0)) + " " + unit;
+  return (value < 9.95 || (value < 99.95 && unit === "s") ? value.toFixed(1) : value.toFixed(0)) + NO_BREAK + unit;
 }
 function duration(ns) {
   if (ns === null || ns === undefined) return "?";
   if (ns < 0) return "-" + duration(-ns);
-  if (ns === 0) return "0 s";
-  if (ns < 999.5) return Math.round(ns) + " ns";
+  if (ns === 0) return "0" + NO_BREAK + "s";
+  if (ns < 999.5) return Math.round(ns) + NO_BREAK + "ns";
   for (const [size, unit] of [[1e3, "µs"], [1e6, "ms"], [1e9, "s"]]) {
     const value = ns / size;
     if (unit === "s" ? value < 59.95 : value < 999.5) return scaled(value, unit);
   }
   const s = Math.round(ns / 1e9);
   const two = (n) => String(n).padStart(2, "0");
-  if (s < 3600) return Math.floor(s / 60) + " min " + two(s % 60) + " s";
+  if (s < 3600) return unbroken(Math.floor(s / 60) + " min " + two(s % 60) + " s");
   const min = Math.round(s / 60);
-  if (min < 1440) return Math.floor(min / 60) + " h " + two(min % 60) + " min";
+  if (min < 1440) return unbroken(Math.floor(min / 60) + " h " + two(min % 60) + " min");
   const h = Math.round(min / 60);
-  return Math.floor(h / 24) + " d " + two(h % 24) + " h";
+  return unbroken(Math.floor(h / 24) + " d " + two(h % 24) + " h");
 }
 function bytes(n) {
   if (n === null || n === undefined) return "?";
   if (n < 0) return "-" + bytes(-n);
-  if (n < 999.5) return Math.round(n) + " B";
+  if (n < 999.5) return Math.round(n) + NO_BREAK + "B";
   for (const unit of ["kB", "MB", "GB", "TB", "PB", "EB"]) {
     n /= 1000;
     if (n < 999.5 || unit === "EB") return scaled(n, unit);
@@ -58,7 +62,7 @@ function count(n) {
   if (n === null || n === undefined) return "?";
   return String(Math.round(n)).replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
 }
-const percent = (share) => (share * 100).toFixed(share > 0 && share < 0.0995 ? 1 : 0) + " %";
+const percent = (share) => (share * 100).toFixed(share > 0 && share < 0.0995 ? 1 : 0) + NO_BREAK + "%";
 const sentence = (text) => text[0].toUpperCase() + text.slice(1) + ".";
 const many = (n, one, more) => count(n) + " " + (n === 1 ? one : more);
 // Zero is written as a dash, so that the other values of a column stand out.

@@ -3,13 +3,13 @@
 function drawHead() {
   const head = block("head"), f = head.facts;
   const { action } = block("bottlenecks").verdict;
-  $("headline").textContent = action || head.headline;
+  $("headline").textContent = unbroken(action || head.headline);
   const when = head.started_unix_ns ? new Date(head.started_unix_ns / 1e6).toISOString().slice(0, 19).replace("T", " ") + " UTC" : null;
   const machine = head.hosts.map((h) => [h.name, h.cpus && h.cpus + " CPUs", h.memory_bytes && bytes(h.memory_bytes)].filter(Boolean).join(", "));
   $("where").textContent = [action && head.headline, when, machine.slice(0, 3).join("; ") + (machine.length > 3 ? `; +${machine.length - 3} more` : ""),
     head.cwd && "in " + head.cwd, "trace " + head.trace].filter(Boolean).join(" · ");
   for (const [name, text, kind] of verdict()) {
-    $("lines").append(el("li", { class: kind }, el("b", {}, name), el("span", {}, text)));
+    $("lines").append(el("li", { class: kind }, el("b", {}, unbroken(name)), el("span", {}, unbroken(text))));
   }
   drawFindings();
   for (const [value, label, kind, title] of tiles()) {
@@ -24,10 +24,10 @@ function drawFindings() {
   for (const finding of findings) {
     const rule = finding.step === null ? -1 : block("rules").name.indexOf(finding.step);
     const title = el("button", { type: "button", class: "link", disabled: rule < 0, title: rule < 0 ? null : "select the step",
-      onclick: () => rule >= 0 && select({ kind: "rule", rule }) }, finding.title);
+      onclick: () => rule >= 0 && select({ kind: "rule", rule }) }, unbroken(finding.title));
     $("findings").append(el("li", {},
       el("strong", {}, `up to ${duration(finding.saving_ns)}`), el("span", { class: "share" }, percent(finding.saving_ns / length)),
-      el("div", {}, title, el("p", { class: "muted" }, finding.evidence, ` · confidence ${finding.confidence} · `, el("code", {}, `flowtrace ${finding.command} ${trace}`)))));
+      el("div", {}, title, el("p", { class: "muted" }, unbroken(finding.evidence), ` · confidence ${finding.confidence} · `, el("code", {}, `flowtrace ${finding.command} ${trace}`)))));
   }
 }
 
@@ -57,7 +57,7 @@ function verdict() {
   if (waits.length) {
     lines.push(["waiting", waits.map((w) => `${ruleName(w.rule)} waited ${duration(w.ns)} for ${ruleName(w.culprit)}`).join(" · ")]);
   }
-  if (f.never_read_bytes > 0) {
+  if (f.never_read_bytes > 0 && !f.is_live && !f.is_cut_short) {
     const kinds = f.never_read.slice(0, 3).map((k) => `${countedFiles(inRun(k.pattern), k.files)} ${bytes(k.bytes)}`);
     lines.push(["unread", `${bytes(f.never_read_bytes)} in ${many(f.never_read_files, "file", "files")} written and never read: ` +
       kinds.join(" · ") + (f.never_read.length > 3 ? ` · +${f.never_read.length - 3} more` : "")]);

@@ -73,7 +73,7 @@ function ruleTable() {
       number("failed", of("failed"), dash(count)),
       { ...number("CPU", of("cpu_ns"), dash(duration), "forks without exec included"),
         cell: (row) => [el("span", { class: "meter", style: `width: ${((r.cpu_ns[row] / total) * 70).toFixed(1)}px` }), dash(duration)(r.cpu_ns[row])] },
-      number("life", of("life_ns"), duration, "summed over its processes"),
+      number("life", of("life_ns"), duration, "summed over its programs, from exec to the next exec or the end, and its forks"),
       number("waited for CPU", of("run_queue_ns"), dash(duration)), number("storage", of("storage_ns"), dash(duration), "blocked on storage, all threads"),
       number("other waits", of("wait_ns"), dash(duration), "blocked on anything else, all threads"),
       number("read", of("read_bytes"), dash(bytes), "from files, pipes and sockets"), number("written", of("write_bytes"), dash(bytes)),
@@ -145,6 +145,7 @@ function callTable() {
 function waitTable() {
   const waits = block("waits").waits, rows = places(waits.length);
   if (!rows.length) return hide("waits");
+  $("waits").querySelector(".hint").prepend(`${block("waits").evidence}: `);
   makeTable({
     host: tableOf("waits"), one: "kind of wait", more: "kinds of waits", rows: () => rows, sort: [3, true], leftOut: block("waits").left_out,
     isShown: (row) => isRuleShown(waits[row].rule) || (waits[row].culprit !== null && isRuleShown(waits[row].culprit)),
