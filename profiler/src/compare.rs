@@ -35,6 +35,7 @@ pub use recording::Recording;
 use serde::Serialize;
 
 use crate::compare::finding::LEAST_SHARE;
+use crate::compare::reason::{Kind, Reason};
 
 /// Times that differ by less than these are never a finding.
 const LEAST_NS: f64 = 200e6;
@@ -75,6 +76,8 @@ pub struct Comparison {
     pub duration: Duration,
     /// Comparison of the captured packets, where both sides have some.
     pub network: Option<NetworkRow>,
+    /// Rules that explain a difference of the durations that may be chance: no findings.
+    pub reasons: Vec<Finding>,
     /// Differences, the most important first.
     pub findings: Vec<Finding>,
     /// Number of values compared.
@@ -191,8 +194,10 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     if !findings.iter().any(is_time) {
         findings.extend(comparison.duration.finding(comparison.network.as_ref()));
     }
-    tests.explain(&mut findings, &comparison);
-    remark_on_paths(&mut findings, &comparison.rules, a, b);
+    let mut reasons = tests.explain(&mut findings, &comparison);
+    for all in [&mut findings, &mut reasons] {
+        remark_on_paths(all, &comparison.rules, a, b);
+    }
     findings.sort_by(|x, y| {
         let is_one_sided = |f: &Finding| matches!(f.change, Change::New | Change::Gone);
         let weight = |f: &Finding| match is_time(f) {
@@ -207,6 +212,9 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
             .then(x.name.cmp(&y.name))
             .then(x.change.cmp(&y.change))
     });
+    let part = |reason: &Finding| (reason.b - reason.a).abs();
+    reasons.sort_by(|x, y| part(y).total_cmp(&part(x)));
+    comparison.reasons = reasons;
     comparison.findings = findings;
     comparison.compared = compared;
     comparison
@@ -278,8 +286,8 @@ enum Unit {
     Count,
     /// Calls, of which a program may make many for the same bytes.
     Calls,
-    /// Reasons, which say how the machine was used: the more crowded it was, the more they matter.
-    Reason,
+    /// Processes at a time.
+    Number,
     /// Rates and periods, in which small values matter as much as large ones.
     Rate,
     /// Messages and payload.
@@ -614,7 +622,7 @@ impl Tests<'_> {
         let (mean_a, mean_b) = (statistics::mean(a), statistics::mean(b));
         let difference = (mean_b - mean_a).abs();
         let least = match unit {
-            Unit::Rate | Unit::Reason => f64::MIN_POSITIVE,
+            Unit::Rate | Unit::Number => f64::MIN_POSITIVE,
             _ => 1.0,
         };
         let share = difference / mean_a.min(mean_b).max(least);
@@ -627,8 +635,8 @@ impl Tests<'_> {
             (Unit::Calls, _) => {
                 difference >= LEAST_CALLS.max(LEAST_SHARE_OF_CALLS * self.calls) && share >= 1.0
             }
-            (Unit::Reason, false) => share > LEAST_SHARE,
-            (Unit::Reason, true) => share > LEAST_SHARE_TESTED,
+            (Unit::Number, false) => share > LEAST_SHARE,
+            (Unit::Number, true) => share > LEAST_SHARE_TESTED,
             (Unit::Bytes, _) => difference > LEAST_BYTES && share > LEAST_SHARE_OF_BYTES,
             (_, true) => difference > LEAST_NS_TESTED && share > LEAST_SHARE_TESTED,
             (Unit::Wall, false) => {
@@ -648,8 +656,8 @@ impl Tests<'_> {
 
     /// States why steps took another time, and adds those that did because their processes ran more or fewer at a
     /// time, or waited for CPUs: the sums of their times do not show that. These must explain a part of the
-    /// change of the duration, and one of them must be beyond chance.
-    fn explain(&self, findings: &mut Vec<Finding>, comparison: &Comparison) {
+    /// change of the duration. Returns those that are no findings, since the durations differ perhaps by chance.
+    fn explain(&self, findings: &mut Vec<Finding>, comparison: &Comparison) -> Vec<Finding> {
         /// Least part of the change of the duration.
         const LEAST: f64 = 0.2;
         let duration = &comparison.duration;
@@ -669,11 +677,12 @@ impl Tests<'_> {
                 continue;
             };
             let reasons = reason::reasons(a, b, load);
-            let is_new = |one: &&reason::Reason| finding.change != Change::Cpu || !one.is_cpu();
+            let is_new = |one: &&Reason| finding.change != Change::Cpu || one.kind != Kind::Cpu;
             finding.remark = reason::texts(reasons.iter().filter(is_new));
         }
+        let mut unsure = Vec::new();
         if duration.verdict == DurationVerdict::Same {
-            return;
+            return unsure;
         }
         let is_explained = |rule: &str| findings.iter().any(|f| is_of_time(f) && f.name == rule);
         let rows = comparison.rules.iter();
@@ -686,22 +695,26 @@ impl Tests<'_> {
                 is_candidate.then(|| (&row.rule, a, b, reason::reasons(a, b, load)))
             })
             .collect();
-        let tests = 2 * candidates.len();
+        let tests = candidates.len();
         for (rule, a, b, reasons) in candidates {
-            let p = match duration.verdict {
-                DurationVerdict::Different => Some(duration.p),
-                _ => self.certain(rule, &reasons, tests),
-            };
-            let Some((p, remark)) = p.zip(reason::texts(&reasons)) else {
+            let Some(remark) = reason::texts(&reasons) else {
                 continue;
             };
-            findings.push(Finding {
+            let p = match duration.verdict {
+                DurationVerdict::Different => Some(duration.p),
+                _ => self.number_at_a_time(rule, &reasons, tests),
+            };
+            let found = match p {
+                Some(_) => &mut *findings,
+                None => &mut unsure,
+            };
+            found.push(Finding {
                 subject: Subject::Rule,
                 name: rule.clone(),
                 change: Change::Span,
                 a: a.span_ns,
                 b: b.span_ns,
-                p,
+                p: p.flatten(),
                 remark: Some(remark),
             });
         }
@@ -709,21 +722,26 @@ impl Tests<'_> {
         if findings.iter().any(|f| f.change == Change::Span) {
             findings.retain(|f| f.change != Change::Duration);
         }
+        unsure
     }
 
-    /// The probability of the largest reason that is beyond chance, though the duration by itself is not, and
-    /// that alone makes another duration; `None`: there is none. `tests`: number of reasons tested for such a
-    /// duration.
-    fn certain(&self, rule: &str, reasons: &[reason::Reason], tests: usize) -> Option<Option<f64>> {
-        let is_seen = |one: &&reason::Reason| {
-            one.is_of_machine() && one.ns.abs() > SHOWN_SHARE * self.shortest_ns
-        };
-        reasons.iter().filter(is_seen).find_map(|one| {
-            let (a, b) = (values(rule, one.of, self.a), values(rule, one.of, self.b));
-            let (.., p) = self.differ(Unit::Reason, &a, &b)?;
-            let p = p.map(|p| (p * tests as f64).min(1.0));
-            p.is_none_or(|p| p < CHANCE).then_some(p)
-        })
+    /// The probability by chance of another number of processes at a time, which does not depend on how crowded
+    /// the machine is; `None`: it may be chance, or does not by itself change the duration enough to be shown.
+    /// `tests`: number of rules tested.
+    fn number_at_a_time(
+        &self,
+        rule: &str,
+        reasons: &[Reason],
+        tests: usize,
+    ) -> Option<Option<f64>> {
+        let number = reasons.iter().find(|one| one.kind == Kind::Number)?;
+        if number.ns.abs() <= SHOWN_SHARE * self.shortest_ns {
+            return None;
+        }
+        let of = |runs| values(rule, RuleFacts::at_a_time, runs);
+        let (.., p) = self.differ(Unit::Number, &of(self.a), &of(self.b))?;
+        let p = p.map(|p| (p * tests as f64).min(1.0));
+        p.is_none_or(|p| p < CHANCE).then_some(p)
     }
 }
 

@@ -88,15 +88,19 @@ fn findings(comparison: &Comparison, html: &mut Markup<impl Write>) -> io::Resul
     html.leaf("h2", &[], "Findings")?;
     html.open("table", &[("class", &"findings")])?;
     html.open("tbody", &[])?;
-    for finding in &comparison.findings {
-        let sentence = plain(&text::sentence(finding));
+    let reasons = comparison.reasons.iter();
+    let reasons = reasons.map(|rule| (rule, text::reason(rule)));
+    let findings = comparison.findings.iter();
+    let findings = findings.map(|finding| (finding, text::sentence(finding)));
+    for (finding, sentence) in reasons.chain(findings) {
+        let sentence = plain(&sentence);
         let (verb, what) = sentence.split_once(' ').unwrap_or((&sentence, ""));
         html.open("tr", &[])?;
         html.leaf("td", &[("class", &text::judged(finding))], verb)?;
         html.leaf("td", &[("class", &"text")], what.trim_start())?;
         html.close()?;
     }
-    if comparison.findings.is_empty() {
+    if comparison.findings.is_empty() && comparison.reasons.is_empty() {
         html.open("tr", &[])?;
         html.leaf("td", &[("class", &"text")], "none")?;
         html.close()?;

@@ -16,31 +16,20 @@ const LEAST_SHARE_OF_LOAD: f64 = 0.2;
 pub(super) struct Reason {
     /// The part, ns: negative where the step became shorter.
     pub(super) ns: f64,
-    /// The reason in words.
-    pub(super) text: String,
-    /// The value that changed.
-    pub(super) of: fn(&RuleFacts) -> f64,
-    kind: Kind,
+    /// The kind of reason.
+    pub(super) kind: Kind,
+    text: String,
 }
 
+/// The kind of a reason.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Number at a time, and waits for a CPU: no findings of their own.
-    Machine,
+pub(super) enum Kind {
+    /// Another number of processes at a time.
+    Number,
+    /// CPU time.
     Cpu,
+    /// Waits for a CPU, for storage, for locks or for others.
     Waits,
-}
-
-impl Reason {
-    /// True if the value is not compared already as the CPU time or the waits of the rule.
-    pub(super) fn is_of_machine(&self) -> bool {
-        self.kind == Kind::Machine
-    }
-
-    /// True if it is the CPU time.
-    pub(super) fn is_cpu(&self) -> bool {
-        self.kind == Kind::Cpu
-    }
 }
 
 /// The reasons, the largest part first; empty if none explains a relevant part. `load`: CPUs that other programs
@@ -59,10 +48,9 @@ pub(super) fn reasons(a: &RuleFacts, b: &RuleFacts, load: Option<(f64, f64)>) ->
             duration(of(a) as i64),
             duration(of(b) as i64)
         ),
-        of,
         kind,
     };
-    let mut queue = part(Kind::Machine, "waits for a CPU", |facts| facts.queue_ns);
+    let mut queue = part(Kind::Waits, "waits for a CPU", |facts| facts.queue_ns);
     let is_cause = |&(a, b): &(f64, f64)| {
         (b - a) * queue.ns.signum() >= LEAST_LOAD.max(LEAST_SHARE_OF_LOAD * a.max(b))
     };
@@ -77,8 +65,7 @@ pub(super) fn reasons(a: &RuleFacts, b: &RuleFacts, load: Option<(f64, f64)>) ->
         Reason {
             ns: a.lives_ns() * (1.0 / now - 1.0 / before),
             text: format!("{before:.1} → {now:.1} at a time"),
-            of: RuleFacts::at_a_time,
-            kind: Kind::Machine,
+            kind: Kind::Number,
         },
         part(Kind::Cpu, "CPU", |facts| facts.cpu_ns),
         queue,

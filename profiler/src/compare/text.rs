@@ -11,6 +11,9 @@ use super::{
 /// Number of findings that are shown; others are counted.
 const SHOWN: usize = 40;
 
+/// Number of rules that are shown as reasons of another duration.
+const REASONS: usize = 3;
+
 /// Number of functions that are shown.
 const FUNCTIONS: usize = 5;
 
@@ -29,8 +32,10 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
     for note in &comparison.notes {
         let _ = writeln!(text, "  note     {}", plain(note));
     }
-    for finding in comparison.findings.iter().take(SHOWN) {
-        let line = format!("  {}", sentence(finding));
+    let reasons = comparison.reasons.iter().take(REASONS).map(reason);
+    let findings = comparison.findings.iter().take(SHOWN).map(sentence);
+    for line in reasons.chain(findings) {
+        let line = format!("  {line}");
         let _ = writeln!(
             text,
             "{}",
@@ -105,7 +110,11 @@ pub(super) fn headline(comparison: &Comparison) -> String {
     let times = format!("{} → {}", duration(a as i64), duration(b as i64));
     match comparison.findings.len() {
         0 if comparison.duration.verdict == DurationVerdict::Unsure => format!(
-            "the duration differs, nothing else does · {times} ({}), which may be chance",
+            "the duration differs{} · {times} ({}), which may be chance",
+            match comparison.reasons.is_empty() {
+                true => ", nothing else does",
+                false => "",
+            },
             percent(a, b)
         ),
         0 => format!("no difference beyond that of two equal runs · {times}"),
@@ -126,6 +135,13 @@ pub(super) fn how(comparison: &Comparison) -> String {
             "{values} of {a} and {b} runs; with one run of a side only large differences of times count: give more with --with and --against"
         ),
     }
+}
+
+/// A reason of another duration as a sentence.
+pub(super) fn reason(rule: &Finding) -> String {
+    let sentence = sentence(rule);
+    let rest = sentence.split_once(' ').map_or("", |(_, rest)| rest);
+    format!("reason   {}", rest.trim_start())
 }
 
 /// A finding as a sentence.
