@@ -61,6 +61,7 @@ mod writers;
 
 use accesses::add_accesses;
 pub use activity::load_activity;
+pub(crate) use activity::load_activity_with_grants;
 use file_index::file_index;
 pub(crate) use grant::Grant;
 pub(crate) use grants::Grants;

@@ -210,6 +210,25 @@ impl Workflow {
         images.map(|image| (image.upid, image.process)).collect()
     }
 
+    /// Place of the image that a process was at a time; its first one before that begins.
+    pub(crate) fn image_at(&self, id: ProcessId, ns: i64) -> usize {
+        let begun = self
+            .images(id)
+            .partition_point(|image| image.start_ns <= ns);
+        self.process(id).images.start + begun.max(1) - 1
+    }
+
+    /// For each image, true if it forked. A fork before an exec does not count for the program after the exec.
+    pub(crate) fn have_forked(&self) -> Vec<bool> {
+        let mut have_forked = vec![false; self.images.len()];
+        for process in &self.processes {
+            if let Some(parent) = process.parent {
+                have_forked[self.image_at(parent, process.start_ns)] = true;
+            }
+        }
+        have_forked
+    }
+
     /// The last image of a process.
     pub fn last_image(&self, id: ProcessId) -> &Image {
         &self.images[self.process(id).images.end - 1]

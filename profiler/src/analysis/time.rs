@@ -44,7 +44,7 @@ impl RuleTime {
 
 /// The rules by CPU time, the most first.
 pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
-    let has_forked = forked(workflow);
+    let has_forked = workflow.have_forked();
     let mut rules: HashMap<&Arc<str>, RuleTime> = HashMap::new();
     let mut lives: HashMap<&Arc<str>, Vec<(i64, i64)>> = HashMap::new();
     for (at, image) in workflow.images.iter().enumerate() {
@@ -88,21 +88,6 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
     let mut rules: Vec<RuleTime> = rules.into_values().collect();
     rules.sort_by(|a, b| (b.cpu_ns, &a.rule).cmp(&(a.cpu_ns, &b.rule)));
     rules
-}
-
-/// For each image, true if it forked. A fork before an exec does not count for the program after the exec.
-fn forked(workflow: &Workflow) -> Vec<bool> {
-    let mut forked = vec![false; workflow.images.len()];
-    for process in &workflow.processes {
-        let Some(parent) = process.parent else {
-            continue;
-        };
-        let images = workflow.process(parent).images.clone();
-        let begun = workflow.images[images.clone()]
-            .partition_point(|image| image.start_ns <= process.start_ns);
-        forked[images.start + begun.max(1) - 1] = true;
-    }
-    forked
 }
 
 /// Rules that were blocked for more than half of their life, the longest blocked first.

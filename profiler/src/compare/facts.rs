@@ -13,8 +13,9 @@ use super::network::NetworkFacts;
 use super::recording::Recording;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::{data, time};
-use crate::load::{Grants, load, load_activity};
+use crate::load::{Grants, load, load_activity_with_grants};
 use crate::model::{Activity, Doing, ProcessId, Programs, Relation, Workflow};
+use crate::paths::relative;
 use crate::replay::{place, played_into};
 use crate::stacks::Samples;
 use crate::timeline::machine::Counters;
@@ -195,7 +196,7 @@ impl RunFacts {
     /// When the file cannot be read.
     pub fn of(trace: &Trace, name: &str) -> Result<RunFacts> {
         let workflow = load(trace)?;
-        let activity = load_activity(trace, &workflow)?;
+        let (activity, grants) = load_activity_with_grants(trace, &workflow)?;
         let path = CriticalPath::of(&workflow, &activity);
         let run = workflow.runs.first();
         let mut facts = RunFacts {
@@ -249,18 +250,16 @@ impl RunFacts {
                 rule.path_ns += (step.to_ns - step.from_ns) as f64;
             }
         }
-        facts.add_locks(trace, &workflow, &activity)?;
+        facts.add_locks(&workflow, &activity, &grants);
         facts.other_load = other_load(trace, &workflow, facts.cpu_ns)?;
         facts.add_files(trace, &workflow)?;
         Ok(facts)
     }
 
     /// Adds the waits for locks: those of processes that forked no other are a part of the waits of their rule.
-    fn add_locks(&mut self, trace: &Trace, workflow: &Workflow, activity: &Activity) -> Result<()> {
+    fn add_locks(&mut self, workflow: &Workflow, activity: &Activity, grants: &Grants) {
         for span in activity.spans.iter().filter(|s| s.doing == Doing::Lock) {
-            let images = workflow.images(span.process);
-            let begun = images.partition_point(|image| image.start_ns <= span.from_ns);
-            let rule = &images[begun.max(1) - 1].rule;
+            let rule = &workflow.images[workflow.image_at(span.process, span.from_ns)].rule;
             if let Some(rule) = self.rules.get_mut(&**rule) {
                 rule.lock_ns += (span.to_ns - span.from_ns) as f64;
             }
@@ -269,7 +268,7 @@ impl RunFacts {
             rule.lock_ns = rule.lock_ns.min(rule.waits_ns - rule.storage_ns).max(0.0);
         }
         let images = workflow.image_places();
-        for (upid, wait) in Grants::read(trace, workflow, &[])?.lock_waits() {
+        for (upid, wait) in grants.lock_waits() {
             let id = wait.file_id.unwrap_or_default();
             let place = workflow.files.binary_search_by_key(&id, |f| f.file_id).ok();
             let path = place.and_then(|at| workflow.files[at].path.as_deref());
@@ -280,7 +279,6 @@ impl RunFacts {
                 *ns += (wait.to_ns - wait.from_ns) as f64;
             }
         }
-        Ok(())
     }
 
     /// Adds the files of the traced directories that existed at the end. Temporary files are left out,
@@ -376,10 +374,7 @@ fn other_load(trace: &Trace, workflow: &Workflow, cpu_ns: f64) -> Result<Option<
 /// The pattern of a path below the directory of the run.
 fn shown(workflow: &Workflow, path: &str) -> String {
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
-    pattern(
-        path.strip_prefix(cwd)
-            .map_or(path, |rest| rest.trim_start_matches('/')),
-    )
+    pattern(relative(path, cwd))
 }
 
 /// A name with `*` for each run of digits.

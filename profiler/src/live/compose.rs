@@ -1,14 +1,13 @@
 //! Makes a picture of what was read so far.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use flowtrace_render::units::{plain, shorten};
 use flowtrace_schema::{Activity, Result, RunRow, TracedDirectoryRow};
 use nix::time::{ClockId, clock_gettime};
 
 use super::follower::{Direction, Follower};
-use super::images::Image;
+use super::images::{Failing, Failure, Image};
 use super::limit::Limiting;
 use super::picture::{
     Blocker, FailureRow, Failures, FileRow, Files, GraphEdge, GraphNode, Head, Lost, Picture,
@@ -79,7 +78,7 @@ impl Follower {
             running: self.images.running(),
             ended: self.images.ended,
             programs: self.images.programs,
-            failed: self.images.failed.len(),
+            failed: self.images.failed,
             read_bytes: self.traffic.read_bytes,
             write_bytes: self.traffic.write_bytes,
             read_rate: self.traffic.reading.per_second(self.read.call_ns),
@@ -342,37 +341,34 @@ impl Follower {
 
     fn failure_rows(&self) -> Failures {
         // The programs by which a script asks something may fail many times.
-        let mut rows: Vec<FailureRow> = Vec::new();
-        let mut row_of: HashMap<_, usize> = HashMap::new();
-        for &place in self.images.failed.iter().rev() {
-            let image = self.images.get(place);
-            let end = image.end.clone().unwrap_or_default();
-            let kind = (image.step, end.exit_signal, end.exit_code);
-            if let Some(&row) = row_of.get(&kind) {
-                rows[row].count += 1;
-                continue;
-            }
-            row_of.insert(kind, rows.len());
-            rows.push(FailureRow {
+        let mut failures: Vec<_> = self.images.failures.iter().collect();
+        failures.sort_unstable_by_key(|(_, failure)| Reverse(failure.number));
+        let rest = failures.iter().skip(MOST_FAILURES);
+        let left_out = rest.map(|(_, failure)| failure.count).sum();
+        failures.truncate(MOST_FAILURES);
+        let row = |(&(step, exit_signal, exit_code), failure): (&Failing, &Failure)| {
+            let image = self.images.get(failure.latest);
+            FailureRow {
                 pid: image.pid,
-                step: image.step,
+                step,
                 command: image
                     .program
                     .command
                     .as_deref()
                     .map(command)
                     .unwrap_or_default(),
-                at_ns: end.end_ns,
-                ending: match (end.exit_signal, end.exit_code) {
+                at_ns: image.end.as_ref().map_or(0, |end| end.end_ns),
+                ending: match (exit_signal, exit_code) {
                     (Some(signal), _) => signal_name(signal),
                     (None, code) => format!("exit {}", code.unwrap_or(0)),
                 },
-                count: 1,
-            });
+                count: failure.count,
+            }
+        };
+        Failures {
+            rows: failures.into_iter().map(row).collect(),
+            left_out,
         }
-        let left_out = rows.iter().skip(MOST_FAILURES).map(|row| row.count).sum();
-        rows.truncate(MOST_FAILURES);
-        Failures { rows, left_out }
     }
 
     fn step_graph(&self, limiting: &Limiting) -> StepGraph {

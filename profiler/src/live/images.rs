@@ -18,12 +18,26 @@ pub(super) struct Images {
     living: BTreeSet<usize>,
     /// Last image of each pid.
     of_pid: HashMap<i64, usize>,
-    /// Processes that ended with an error, in the order in which that was seen.
-    pub(super) failed: Vec<usize>,
+    /// Processes that ended with an error.
+    pub(super) failed: usize,
+    pub(super) failures: HashMap<Failing, Failure>,
     /// Processes that have ended.
     pub(super) ended: usize,
     /// Programs that were executed.
     pub(super) programs: usize,
+}
+
+/// A step, and the signal or exit code with which its processes failed.
+pub(super) type Failing = (usize, Option<i64>, Option<i64>);
+
+/// Processes that failed so.
+#[derive(Debug, Default)]
+pub(super) struct Failure {
+    pub(super) count: usize,
+    /// Place of the latest.
+    pub(super) latest: usize,
+    /// Number of processes that had failed when the latest did.
+    pub(super) number: usize,
 }
 
 /// A process image.
@@ -129,12 +143,16 @@ impl Images {
         let counted = std::mem::take(&mut image.threads.cpu_ns);
         *image.threads = Threads::default();
         image.threads.cpu_ns = end.cpu_ns.unwrap_or(counted);
+        let ending = (image.step, end.exit_signal, end.exit_code);
         image.end = Some(end);
         let (is_process, has_failed) = (image.ended_process(), image.has_failed());
         steps.end(image.step, is_process, has_failed, image.threads.cpu_ns);
         self.ended += usize::from(is_process);
         if has_failed {
-            self.failed.push(place);
+            self.failed += 1;
+            let failure = self.failures.entry(ending).or_default();
+            failure.count += 1;
+            (failure.latest, failure.number) = (place, self.failed);
         }
     }
 

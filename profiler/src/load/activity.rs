@@ -12,12 +12,20 @@ use crate::model::{Activity, ChannelEnds, Doing, OpenEnd, ProcessId, Side, Span,
 /// # Errors
 /// When the file cannot be read.
 pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
+    load_activity_with_grants(trace, workflow).map(|(activity, _)| activity)
+}
+
+/// The same, with what ended waits that began with a call of the waiter.
+pub(crate) fn load_activity_with_grants(
+    trace: &Trace,
+    workflow: &Workflow,
+) -> Result<(Activity, Grants)> {
     let samples = match trace.has_lock_waits()? {
         true => trace.samples()?,
         false => Vec::new(),
     };
     let grants = Grants::read(trace, workflow, &samples)?;
-    Ok(activity(workflow, &trace.activity()?, &grants))
+    Ok((activity(workflow, &trace.activity()?, &grants), grants))
 }
 
 /// Composes the states of processes from rows.

@@ -39,7 +39,7 @@ pub struct Programs {
 impl Programs {
     /// The programs of all processes of a trace.
     pub fn of(workflow: &Workflow) -> Programs {
-        let has_started = has_started(workflow);
+        let have_forked = workflow.have_forked();
         let mut programs = Programs::default();
         for id in workflow.process_ids() {
             let places = workflow.process(id).images.clone();
@@ -49,7 +49,7 @@ impl Programs {
             for place in places.clone() {
                 let image = &workflow.images[place];
                 let is_last = place + 1 == places.end;
-                if !is_last && is_brief(image, &workflow.images[place + 1], has_started[place]) {
+                if !is_last && is_brief(image, &workflow.images[place + 1], have_forked[place]) {
                     continue;
                 }
                 let to_ns = if is_last {
@@ -137,27 +137,12 @@ impl Workflow {
     }
 }
 
-/// For every image: true if it started a process.
-fn has_started(workflow: &Workflow) -> Vec<bool> {
-    let mut has_started = vec![false; workflow.images.len()];
-    for process in &workflow.processes {
-        let Some(parent) = process.parent else {
-            continue;
-        };
-        let images = workflow.images(parent);
-        let after = images.partition_point(|image| image.start_ns <= process.start_ns);
-        let place = workflow.process(parent).images.start + after.saturating_sub(1);
-        has_started[place] = true;
-    }
-    has_started
-}
-
-fn is_brief(image: &Image, next: &Image, has_started: bool) -> bool {
+fn is_brief(image: &Image, next: &Image, has_forked: bool) -> bool {
     if image.has_worked {
         return false;
     }
     let is_idle_copy =
-        image.is_fork && !has_started && image.cpu_ns.is_none_or(|cpu_ns| cpu_ns < BRIEF_NS);
+        image.is_fork && !has_forked && image.cpu_ns.is_none_or(|cpu_ns| cpu_ns < BRIEF_NS);
     let delays = [image.run_queue_ns, image.storage_ns, image.tracer_ns];
     let delays_ns: i64 = delays.into_iter().flatten().sum();
     is_idle_copy || next.start_ns - image.start_ns - delays_ns < BRIEF_NS

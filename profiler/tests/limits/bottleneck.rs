@@ -8,7 +8,7 @@ use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Direction};
 
 use crate::play::Doing::{Child, Cpu, File, In, Lock, Out, Queue, Sleep};
-use crate::run;
+use crate::{Run, run};
 
 /// A pipeline of three of which the one at `slow` computes for the 6 s that it takes.
 fn pipeline(slow: usize) -> crate::Run {
@@ -82,35 +82,12 @@ fn a_run_of_less_than_a_tenth_of_a_second_has_no_advice() {
     assert_eq!((findings(87), findings(870)), (0, 1));
 }
 
-#[test]
-fn a_step_that_is_most_of_the_critical_path_stands_out() {
-    let run = run(|mut play| {
+/// Two steps compute in turns, connected by a pipe: `two` for the first part of every 40 ms, then `one`.
+fn taking_turns(two_ms: u64) -> Run {
+    run(|mut play| {
         let pipe = play.channel(ChannelKind::Pipe);
         let turns = |is_first: bool| -> Vec<_> {
-            let ends = (0..4000).step_by(40).flat_map(|at| [at + 32, at + 40]);
-            ends.map(|end| match (end % 40 != 0) == is_first {
-                true => (end, Cpu),
-                false if is_first => (end, Out(pipe)),
-                false => (end, In(pipe)),
-            })
-            .collect()
-        };
-        let one = play.process("one", None, 0, &turns(true));
-        let two = play.process("two", None, 0, &turns(false));
-        play.pipe(pipe, one, two, 0, 4000);
-        play.finish(4000);
-    });
-    assert_eq!(run.cause(), None);
-    let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
-    assert_eq!(found.why, None);
-}
-
-#[test]
-fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_reported() {
-    let run = run(|mut play| {
-        let pipe = play.channel(ChannelKind::Pipe);
-        let turns = |is_first: bool| -> Vec<_> {
-            let ends = (0..4000).step_by(20).map(|at| at + 20);
+            let ends = (0..4000).step_by(40).flat_map(|at| [at + two_ms, at + 40]);
             ends.map(|end| match (end % 40 == 0) == is_first {
                 true => (end, Cpu),
                 false if is_first => (end, Out(pipe)),
@@ -122,7 +99,20 @@ fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_reported() {
         let two = play.process("two", None, 0, &turns(false));
         play.pipe(pipe, one, two, 0, 4000);
         play.finish(4000);
-    });
+    })
+}
+
+#[test]
+fn a_step_that_is_most_of_the_critical_path_stands_out() {
+    let run = taking_turns(8);
+    assert_eq!(run.cause(), None);
+    let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(found.why, None);
+}
+
+#[test]
+fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_reported() {
+    let run = taking_turns(20);
     let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     let nothing = "nothing stands out: no step limited the run for 10 % of it";
     assert_eq!(verdict.why.as_deref(), Some(nothing));

@@ -344,9 +344,7 @@ impl<'a> Blame<'a> {
             if *program.rule == *self.name
                 && let (Some(command), Some(parent)) = (&program.command, process.parent)
             {
-                let images = workflow.images(parent);
-                let begun = images.partition_point(|image| image.start_ns <= process.start_ns);
-                let caller = &*images[begun.max(1) - 1].rule;
+                let caller = &*workflow.images[workflow.image_at(parent, process.start_ns)].rule;
                 *pauses.entry((command, caller)).or_default() += step.to_ns - step.from_ns;
             }
         }
