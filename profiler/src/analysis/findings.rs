@@ -9,6 +9,7 @@ mod stragglers;
 mod turns;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::resume_unwind;
 
 use blame::Blame;
 pub use finding::Finding;
@@ -74,9 +75,36 @@ pub fn verdict(
     timeline: &Timeline,
     path: &CriticalPath,
 ) -> Verdict {
+    if !is_judged(workflow, timeline) {
+        return Verdict::default();
+    }
     let names = bottlenecks::by_rule(workflow);
-    let result = bottlenecks::analyse(workflow, dag, timeline, &names, true, Options::default());
-    of_bottlenecks(workflow, timeline, &result, path)
+    // At the same time: the command line waits for both at the end of each run.
+    let (result, order) = std::thread::scope(|threads| {
+        let order = threads.spawn(|| Order::of(workflow, timeline, path));
+        let options = Options::default();
+        let result = bottlenecks::analyse(workflow, dag, timeline, &names, true, options);
+        (
+            result,
+            order.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        )
+    });
+    judge(workflow, timeline, &result, path, &order)
+}
+
+/// What the order of the steps cost.
+struct Order {
+    stretches: Vec<Serial>,
+    late: Vec<LateStart>,
+}
+
+impl Order {
+    fn of(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> Order {
+        Order {
+            stretches: serial(workflow, timeline, path),
+            late: late_starts(workflow, timeline, path),
+        }
+    }
 }
 
 /// Judges a run whose bottlenecks by rule are known already.
@@ -86,17 +114,30 @@ pub fn of_bottlenecks(
     result: &Bottlenecks,
     path: &CriticalPath,
 ) -> Verdict {
-    if timeline.length() <= 0 || workflow.is_incomplete() {
+    if !is_judged(workflow, timeline) {
         return Verdict::default();
     }
-    let stretches = serial(workflow, timeline, path);
-    let late = late_starts(workflow, timeline, path);
+    let order = Order::of(workflow, timeline, path);
+    judge(workflow, timeline, result, path, &order)
+}
+
+fn is_judged(workflow: &Workflow, timeline: &Timeline) -> bool {
+    timeline.length() > 0 && !workflow.is_incomplete()
+}
+
+fn judge(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    result: &Bottlenecks,
+    path: &CriticalPath,
+    order: &Order,
+) -> Verdict {
     let bound = Bound::new(workflow, timeline, path);
     let foremost = foremost(result, path);
     let first = foremost.filter(|cause| cause.share >= 0.15);
     let limit = foremost.and_then(|foremost| why(result, foremost, timeline));
     let resource = first.map(|cause| cause.resource.name());
-    let findings = findings(&bound, result, &stretches, &late);
+    let findings = findings(&bound, result, &order.stretches, &order.late);
     let decisive = findings
         .first()
         .filter(|one| one.saving_ns as f64 >= DECISIVE * timeline.length() as f64);

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use flowtrace_schema::NameRow;
 
 use super::{File, FileIndex, Image};
-use crate::argv::{path_from, unquote};
+use crate::argv::{base, path_from, unquote};
 
 /// The names of files.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// All names of each file that had several.
     several: HashMap<FileIndex, Vec<Arc<str>>>,
-    /// Names of files outside the traced directories, without those of the machine.
-    outside: HashSet<Arc<str>>,
+    /// Names of files outside the traced directories, without those of the machine, by their last part.
+    outside: HashMap<Box<str>, HashSet<Arc<str>>>,
     /// Times at which such a file lost a name or got another one, ns, in order.
     changes: Vec<(i64, Arc<str>)>,
 }
@@ -39,7 +39,8 @@ impl Names {
                     let got = (place > 0).then_some(row.from_ns);
                     let times = got.into_iter().chain(row.to_ns);
                     names.changes.extend(times.map(|ns| (ns, path.clone())));
-                    names.outside.insert(path.clone());
+                    let of_base = names.outside.entry(base(&path).into());
+                    of_base.or_default().insert(path.clone());
                 }
                 if rows.len() > 1 {
                     names.several.entry(index).or_default().push(path);
@@ -70,7 +71,10 @@ impl Names {
             .filter(|_| !self.outside.is_empty());
         let arguments = command.map(unquote).unwrap_or_default();
         let cwd = image.cwd.as_deref().unwrap_or("");
-        let known = |word: &str| self.outside.get(path_from(cwd, word).as_str());
+        let known = |word: &str| {
+            let of_base = self.outside.get(base(word.trim_end_matches('/')))?;
+            of_base.get(path_from(cwd, word).as_str())
+        };
         let of_argument = |argument: &String| {
             let value = argument.split_once('=').map(|(_, value)| value);
             known(argument).or_else(|| known(value?))

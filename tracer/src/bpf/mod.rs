@@ -68,6 +68,14 @@ impl Kind {
     }
 }
 
+/// Closes programs and maps on a thread of their own. The kernel waits for up to some 10 ms at the end of a program until
+/// no CPU runs it any more.
+pub(crate) fn close_aside(programs: impl Send + 'static) {
+    let thread = std::thread::Builder::new().name("bpf-close".into());
+    // Without a thread they are closed here, with the closure.
+    let _ = thread.spawn(move || drop(programs));
+}
+
 /// A map: it lives as long as this descriptor or a program that uses it.
 #[derive(Debug)]
 pub(crate) struct Map(OwnedFd);

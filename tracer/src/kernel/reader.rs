@@ -16,6 +16,7 @@ use super::priority_boost::PriorityBoost;
 use super::programs::{CallSource, Scheduler};
 use super::sample::Sample;
 use super::waits::Waits;
+use crate::bpf;
 use crate::clock::Clock;
 use crate::memory;
 use crate::merge::Merge;
@@ -192,6 +193,7 @@ impl Reader {
             boost.rings_read(self.calls.fill_fast());
             std::thread::park_timeout(PERIOD);
         }
+        bpf::close_aside((self.calls, self.scheduler));
     }
 
     /// Empties the rings of the scheduler, and if `calls` those of calls.

@@ -42,6 +42,7 @@ use super::Living;
 use super::environment::Wanted;
 use super::lifetimes::LeftBehind;
 use super::reading::{Image, ProcessStat};
+use crate::bpf;
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 use crate::rings::Rings;
@@ -369,7 +370,7 @@ impl Watched {
         let mut state = self.state();
         state.table.finish();
         // Requests and announcements from now on are ignored.
-        state.feed = None;
+        bpf::close_aside(state.feed.take());
         state.is_finished = true;
     }
 
