@@ -111,6 +111,10 @@ fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
                    WHERE (o.class = 'namespace' OR c.op = 'create') AND c.result >= 0 AND c.path LIKE '%/job/%'
                    GROUP BY 1";
     assert_eq!(kernel.rows(changes), fuse.rows(changes));
+    // Names of temporary files differ. Also of files that are gone by the end.
+    let sizes =
+        "SELECT size_bytes FROM files WHERE kind = 'file' AND path LIKE '%/job/%' ORDER BY 1";
+    assert_eq!(kernel.rows(sizes), fuse.rows(sizes));
 }
 
 #[test]

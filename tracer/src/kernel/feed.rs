@@ -29,6 +29,8 @@ pub(super) enum Change {
     Executed(Tracee),
     /// The file that an inode is from now on.
     File(Inode, FileId),
+    /// A file has no name any more.
+    Removed(FileId),
     /// The image of a process is over; the numbers of its reads and writes that the kernel counted.
     CallCounts {
         pid: u32,
@@ -81,6 +83,11 @@ impl FoundFiles {
     /// From now on an inode is this file.
     pub(crate) fn found(&self, inode: Inode, file: FileId, now: u64) {
         self.inbox.push(now, Change::File(inode, file));
+    }
+
+    /// A file has no name at the end.
+    pub(crate) fn removed(&self, file: FileId) {
+        self.inbox.push(u64::MAX, Change::Removed(file));
     }
 }
 

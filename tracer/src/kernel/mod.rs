@@ -19,6 +19,7 @@ mod programs;
 mod reader;
 mod ring_size;
 mod sample;
+mod sizes;
 mod state;
 mod syscalls;
 mod traffic;

@@ -11,10 +11,11 @@ use flowtrace_schema::{Loss, Recorder};
 
 use super::calls::Calls;
 use super::channel_rows::Sink;
-use super::feed::{Feed, FoundFiles, Inbox};
+use super::feed::{Change, Feed, FoundFiles, Inbox};
 use super::priority_boost::PriorityBoost;
 use super::programs::{CallSource, Scheduler};
 use super::sample::Sample;
+use super::sizes::Sizes;
 use super::waits::Waits;
 use crate::bpf;
 use crate::clock::Clock;
@@ -236,6 +237,7 @@ struct Joiner {
     inbox: Arc<Inbox>,
     merge: Merge<Sample>,
     calls: Calls,
+    sizes: Sizes,
     waits: Option<Waits>,
     lost_switches: u64,
 }
@@ -247,6 +249,7 @@ impl Joiner {
             inbox,
             merge: Merge::default(),
             calls,
+            sizes: Sizes::default(),
             waits,
             lost_switches: 0,
         }
@@ -265,6 +268,9 @@ impl Joiner {
                 }
                 self.calls.finish();
                 self.record_sums();
+                for size in self.sizes.of_removed() {
+                    self.recorder.record(size);
+                }
                 self.recorder
                     .lost(Loss::SwitchesDropped, self.lost_switches);
                 for (loss, count) in self.calls.losses(lost_entries) {
@@ -309,6 +315,9 @@ impl Joiner {
     /// Applies the changes of the tree until a time.
     fn until(&mut self, at: u64) {
         while let Some((at, change)) = self.calls.next_change(at) {
+            if let Change::Removed(file) = change {
+                self.sizes.removed(file);
+            }
             if let Some(waits) = &mut self.waits {
                 waits.change(at, change, &self.calls);
             }
@@ -319,8 +328,11 @@ impl Joiner {
         if let Some(waits) = &mut self.waits {
             waits.sample(sample, &self.calls);
         }
-        let recorder = &self.recorder;
-        self.calls.sample(sample, &mut |call| recorder.call(&call));
+        let (recorder, sizes) = (&self.recorder, &mut self.sizes);
+        self.calls.sample(sample, &mut |call| {
+            sizes.add(&call);
+            recorder.call(&call);
+        });
     }
 
     fn record_sums(&mut self) {

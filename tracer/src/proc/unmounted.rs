@@ -389,5 +389,9 @@ impl Drop for UnmountedFiles {
                 self.files.size(file, there.attributes.size);
             }
         }
+        if let Some(found_files) = &self.found_files {
+            let unnamed = self.known.unnamed();
+            unnamed.for_each(|file| found_files.removed(file));
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Calls {
                     process.counts.is_partial.set(true);
                 }
             }
-            Change::Stopped(_) | Change::Continued(_) => {}
+            Change::Removed(_) | Change::Stopped(_) | Change::Continued(_) => {}
             Change::CallCounts { pid, reads, writes } => self.reconcile(pid, reads, writes),
             Change::Over(pid) => {
                 self.over(pid);

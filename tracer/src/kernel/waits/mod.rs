@@ -135,7 +135,10 @@ impl Waits {
             Change::Forked { by, child } => self.begin(child, Some(by), at),
             Change::Thread(tracee) => self.add(tracee, at),
             Change::Executed(tracee) => self.executed(tracee, at, files),
-            Change::CallCounts { .. } | Change::File(..) | Change::MovesWithoutCalls(_) => {}
+            Change::CallCounts { .. }
+            | Change::File(..)
+            | Change::Removed(_)
+            | Change::MovesWithoutCalls(_) => {}
             Change::Stopped(tid) => self.job_control(tid, true),
             Change::Continued(tid) => self.job_control(tid, false),
             Change::Ended(tid) => self.ended(tid, at, files),

@@ -126,6 +126,12 @@ impl Known {
         self.names.keys().filter(is_below).cloned().collect()
     }
 
+    /// The files that have no name any more.
+    pub(super) fn unnamed(&self) -> impl Iterator<Item = FileId> {
+        let unnamed = self.files.iter().filter(|(_, known)| known.names == 0);
+        unnamed.map(|(file, _)| *file)
+    }
+
     /// All names with their files.
     pub(super) fn names(&self) -> impl Iterator<Item = (&Path, FileId)> {
         self.names.iter().map(|(path, file)| (&**path, *file))
