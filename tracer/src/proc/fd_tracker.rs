@@ -215,7 +215,7 @@ impl FdTracker {
 
     /// An open that the kernel reported.
     fn reported_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
-        if called.made.is_fifo() {
+        if called.made.as_ref().is_some_and(|made| made.is_fifo()) {
             self.reported_channels(tracee, called, now);
         } else {
             self.unmounted.reported(tracee, called, flags, now);
@@ -400,8 +400,9 @@ impl Observer for FdTracker {
             }
             // The flags of openat2 are in memory; the open file has all that matter here but one.
             CallKind::OpenAt2 => {
-                let flags = called.made.state(called.result as i32);
-                let flags = flags.map_or(0, |(flags, _)| flags);
+                let made = called.made.as_ref();
+                let state = made.and_then(|made| made.state(called.result as i32));
+                let flags = state.map_or(0, |(flags, _)| flags);
                 self.reported_open(tracee, called, flags, now);
             }
             CallKind::UnlinkAt if c as i32 & libc::AT_REMOVEDIR != 0 => {}

@@ -11,7 +11,9 @@ use super::Channels;
 impl Channels {
     /// A process got the channels among these descriptors.
     pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, now: u64) {
-        let made = &*called.made;
+        let Some(made) = called.made.as_deref() else {
+            return;
+        };
         let found = made.channels().unwrap_or_default();
         {
             let mut registry = self.registry();

@@ -1,6 +1,6 @@
 //! A call as an eBPF program reported it at its return.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::format::{
     MOVED, NAMES, NUMBER, OPENED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, PID, REST, RESULT,
     SECOND, SIX, STATE, TID, TRAFFIC, TYPE,
 };
-use super::pending::{Part, Parts, path};
+use super::pending::{Part, Parts, path, path_with_room};
 use crate::file_calls::ByName;
 use crate::stat::Attributes;
 
@@ -35,8 +35,9 @@ pub(crate) struct Called {
     pub(crate) found: Option<Attributes>,
     /// A value, or a negative errno.
     pub(crate) result: i64,
-    /// The descriptors that it made or named, in their state at the return.
-    pub(crate) made: Box<BpfSnapshot>,
+    /// The descriptors that it made or named, in their state at the return. `None`: it is about a name, or has failed
+    /// to open one.
+    pub(crate) made: Option<Box<BpfSnapshot>>,
     /// The sockets among them, by inode.
     pub(crate) sockets: Vec<(u64, Socket)>,
     /// Its path arguments, made absolute in the root of its process.
@@ -89,7 +90,7 @@ impl Called {
         }
         // The address of a socket; those of a pair have none.
         let address = before.get(ADDRESS).and_then(Address::of);
-        let mut open = Vec::with_capacity(1);
+        let mut open = Vec::new();
         let mut sockets = Vec::new();
         let second = before.get(SECOND).map(|second| second.bytes);
         let result = word(record, RESULT)?.cast_signed();
@@ -107,17 +108,24 @@ impl Called {
             }
         }
         let traffic = record.get(MOVED..MOVED + 8 * TRAFFIC)?;
-        let mut made = BpfSnapshot::new((pid, tid), false, traffic, open)?;
-        let fd = made.numbers().into_iter().next();
-        if let (Some(opened), Some(fd)) = (before.get(OPENED), fd) {
-            made.paths.insert(fd, path(opened));
-        }
+        let made = || {
+            let mut made = BpfSnapshot::new((pid, tid), false, traffic, open)?;
+            let fd = made.numbers().into_iter().next();
+            if let (Some(opened), Some(fd)) = (before.get(OPENED), fd) {
+                made.paths.insert(fd, path(opened));
+            }
+            Some(Box::new(made))
+        };
+        let made = match gives_none {
+            true => None,
+            false => Some(made()?),
+        };
         let [one, two] = NAMES.map(|part| before.get(part).map(|name| name.bytes));
-        let [from, other] = BASES.map(|part| before.get(part).map(path));
+        let [from, other] = BASES.map(|part| before.get(part));
         let on_name = on_name(number);
         let enters = on_name.is_some_and(ByName::enters) && result >= 0;
         let first = match &from {
-            Some(entered) if enters => Some(PathBuf::from(entered)),
+            Some(entered) if enters => Some(PathBuf::from(path(*entered))),
             _ => None,
         };
         let is_sent = matches!(kind, CallKind::SendTo | CallKind::SendMessage);
@@ -129,7 +137,7 @@ impl Called {
             began_ns: Some(word(record, BEGAN)?).filter(|&began| began != 0),
             found,
             result,
-            made: Box::new(made),
+            made,
             sockets,
             names: [first.or_else(|| absolute(one, from)), absolute(two, other)],
             destination: address.and_then(Destination::of),
@@ -138,14 +146,16 @@ impl Called {
 }
 
 /// The absolute path of a name, ended by a NUL, relative to a directory. `None`: the directory is not known.
-fn absolute(name: Option<&[u8]>, from: Option<OsString>) -> Option<PathBuf> {
+fn absolute(name: Option<&[u8]>, from: Option<Part<'_>>) -> Option<PathBuf> {
     let name = name?;
     let end = name.iter().position(|&byte| byte == 0)?;
     let name = Path::new(OsStr::from_bytes(&name[..end]));
     if name.is_absolute() {
         return Some(name.to_owned());
     }
-    Some(Path::new(&from?).join(name))
+    let mut absolute = PathBuf::from(path_with_room(from?, 1 + end));
+    absolute.push(name);
+    Some(absolute)
 }
 
 fn socket(record: &[u8], address: Option<Address<'_>>) -> Option<Socket> {
@@ -238,12 +248,14 @@ mod tests {
     #[test]
     fn names_are_relative_to_their_directory() {
         let of = |name: &[u8], from: &str| {
-            let path = absolute(Some(name), Some(from.into()))?;
+            let bytes = from.as_bytes();
+            let path = absolute(Some(name), Some(Part { bytes, flags: 0 }))?;
             path.into_os_string().into_string().ok()
         };
-        assert_eq!(of(b"/a/b\0", "/c").as_deref(), Some("/a/b"));
-        assert_eq!(of(b"b\0", "/c").as_deref(), Some("/c/b"));
-        assert_eq!(of(b"b", "/c"), None, "cut short");
+        assert_eq!(of(b"/a/b\0", "c\0").as_deref(), Some("/a/b"));
+        assert_eq!(of(b"b\0", "d\0c\0").as_deref(), Some("/c/d/b"));
+        assert_eq!(of(b"b\0", "").as_deref(), Some("/b"));
+        assert_eq!(of(b"b", "c\0"), None, "cut short");
         assert_eq!(absolute(Some(b"b\0"), None), None);
     }
 

@@ -114,13 +114,18 @@ impl Parts {
 /// A path from its names, the last one first, each ended by a NUL, in the form that the kernel shows in a
 /// link in /proc.
 pub(super) fn path(part: Part<'_>) -> OsString {
+    path_with_room(part, 0)
+}
+
+/// As [`path`], with room for that many bytes more.
+pub(super) fn path_with_room(part: Part<'_>, more: usize) -> OsString {
     let names = part.bytes.strip_suffix(b"\0").unwrap_or(part.bytes);
     let has = |flag| part.flags & flag != 0;
     // An event or the like, whose text says so itself.
     if has(DETACHED) && names.starts_with(b"[") {
         return OsString::from_vec([b"anon_inode:", names].concat());
     }
-    let mut path = Vec::with_capacity(names.len() + 1);
+    let mut path = Vec::with_capacity(names.len() + 1 + more);
     if !names.is_empty() {
         for name in names.rsplit(|&byte| byte == 0) {
             path.push(b'/');

@@ -1,8 +1,9 @@
 //! Rows of the calls on names of files, with the kernel layer: attributes, new directories and links, renames and
 //! removals, and what failed. Opens have their own ([`super::reported`]).
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flowtrace_schema::{Call, Coverage, FileId, FileKind, Op, is_system_path};
 
@@ -19,7 +20,7 @@ struct Named<'a> {
     called: &'a Called,
     by: &'a ByName,
     op: Op,
-    path: Option<PathBuf>,
+    path: Option<Cow<'a, Path>>,
 }
 
 impl UnmountedFiles {
@@ -114,8 +115,8 @@ impl UnmountedFiles {
                 }
                 // It is there under its new name.
                 Op::Rename if self.known.named(path).is_none() => {
-                    let to = without_dots(called.names[1].as_deref()?);
-                    return Some(match near::at(&to) {
+                    let to = &*without_dots(called.names[1].as_deref()?);
+                    return Some(match near::at(to) {
                         Found::Is(there) => self.enter(&there.attributes, path, now),
                         Found::Nothing | Found::Unknown => {
                             self.enter_unseen(path, FileKind::File, now)

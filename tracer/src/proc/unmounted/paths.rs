@@ -1,5 +1,6 @@
 //! Paths of the files that calls name, and paths that need no check.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use super::Tracee;
 
 /// The absolute path that a call names, links not followed.
 pub(super) fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
-    named(tracee, directory, path).map(|path| without_dots(&path))
+    named(tracee, directory, path).map(|path| without_dots(&path).into_owned())
 }
 
 /// The absolute path with the dots that the call has in it.
@@ -29,9 +30,13 @@ pub(super) fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Opt
     directory.is_absolute().then(|| directory.join(path))
 }
 
-pub(super) fn without_dots(path: &Path) -> PathBuf {
+pub(super) fn without_dots(path: &Path) -> Cow<'_, Path> {
+    let bytes = path.as_os_str().as_bytes();
+    if !has_dots(bytes) && !bytes.ends_with(b"/") {
+        return Cow::Borrowed(path);
+    }
     let mut parts: Vec<&[u8]> = Vec::new();
-    for part in path.as_os_str().as_bytes().split(|byte| *byte == b'/') {
+    for part in bytes.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
             b".." => {
@@ -42,7 +47,7 @@ pub(super) fn without_dots(path: &Path) -> PathBuf {
     }
     let mut plain = vec![b'/'];
     plain.extend(parts.join(&b'/'));
-    PathBuf::from(OsString::from_vec(plain))
+    Cow::Owned(PathBuf::from(OsString::from_vec(plain)))
 }
 
 pub(super) fn is_plain_read(flags: u32) -> bool {

@@ -12,7 +12,10 @@ use crate::stat::Attributes;
 impl UnmountedFiles {
     /// The kernel reported an open with these flags.
     pub(crate) fn reported(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
-        let (fd, made) = (called.result as i32, &*called.made);
+        let fd = called.result as i32;
+        let Some(made) = called.made.as_deref() else {
+            return;
+        };
         let Some(reported) = made.opened(fd) else {
             return;
         };
