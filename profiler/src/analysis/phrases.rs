@@ -31,7 +31,10 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
             2 => ", both cores busy".into(),
             n => format!(", all {n} cores busy"),
         },
-        (Some(busy), Some(cpus)) => format!(", {:.1} of {cpus} cores busy", busy * cpus as f64),
+        // The machine counts in ticks of some ms, which miss short work.
+        (Some(busy), Some(cpus)) if busy * cpus as f64 >= 0.5 * cause.own_cores => {
+            format!(", {:.1} of {cpus} cores busy", busy * cpus as f64)
+        }
         _ => String::new(),
     };
     let lacked = match cause.resource {
