@@ -244,11 +244,13 @@ static __always_inline bool is_reported(struct pt_regs *regs, u64 number, long r
 __noinline int is_of_machine(struct scratch *s __arg_nonnull, u64 name)
 {
 	u64 first = 0;
-	if (bpf_probe_read_user(&first, sizeof first, (void *)name))
+	if (bpf_probe_read_user(&first, sizeof first, (void *)name) || (u8)first != '/')
 		return false;
 	for (s->used = 0; READ_ONCE(s->used) < SYSTEM_NAMES && can_loop; s->used++) {
 		u32 n = READ_ONCE(s->used) & (SYSTEM_NAMES - 1);
-		if (system_names[n].mask && (first & system_names[n].mask) == system_names[n].bytes)
+		if (!system_names[n].mask)
+			return false;
+		if ((first & system_names[n].mask) == system_names[n].bytes)
 			return true;
 	}
 	return false;

@@ -390,8 +390,8 @@ fn calls_are_reported_with_what_they_did() {
     assert_eq!(ends[0].object, ends[1].object);
 }
 
-/// The reported content of a pipe with `text`, which its reader has read since; `None`: somebody else could
-/// still add to it.
+/// The reported content of a pipe with `text`, which its reader has read since. `None`: somebody else could still add
+/// to it, or other threads of this process had its ends made far apart.
 fn content_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<String> {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(text.as_bytes()).unwrap();
@@ -410,7 +410,7 @@ fn content_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<S
     });
     let snapshot = snapshot.expect("what the program has open");
     snapshot.keep_contents();
-    Some(snapshot.left(0)?.content().unwrap_or_default())
+    snapshot.left(0)?.content()
 }
 
 /// Content that cannot be read any more, because the program has read it and is over: from little to as much
@@ -424,7 +424,7 @@ fn unread_bytes_of_pipes_are_reported() {
         let text = "a line\n".repeat(1 + round * 237);
         // The children of other tests have the writing end, too, from their fork to their exec.
         let content = (0..10).find_map(|_| content_of_a_pipe_with(&mut tracepoints, &text));
-        let content = content.expect("nobody can add to it");
+        let content = content.expect("the content of a pipe");
         assert!(content == text, "{} bytes of {}", content.len(), text.len());
     }
 }
