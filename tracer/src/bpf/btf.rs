@@ -1,9 +1,10 @@
 //! Layout of the running kernel's structures, from its own description of its types
 //! (Documentation/bpf/btf.rst).
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use memchr::memmem;
 
@@ -56,6 +57,8 @@ pub(crate) struct Types {
     numbers: Vec<u32>,
     /// Places of sections.
     sections: Vec<usize>,
+    /// Functions that were sought: programs of several objects call the same one.
+    functions: Mutex<HashMap<String, Option<u32>>>,
 }
 
 /// The common part of a type.
@@ -105,6 +108,7 @@ impl Types {
             begins: Vec::new(),
             numbers: Vec::new(),
             sections: Vec::new(),
+            functions: Mutex::default(),
             bytes,
         };
         let (mut at, mut number) = (begin, 1u32);
@@ -165,6 +169,15 @@ impl Types {
     /// The number of function `name`. Places of functions are not kept: there are more of them than of all
     /// other types, and few are sought.
     pub(crate) fn function(&self, name: &str) -> Option<u32> {
+        let mut known = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = known.entry(name.to_owned());
+        *found.or_insert_with(|| self.find_function(name))
+    }
+
+    fn find_function(&self, name: &str) -> Option<u32> {
         let between_ends = [b"\0", name.as_bytes(), b"\0"].concat();
         let strings = self.bytes.get(self.strings..)?;
         let name = memmem::find(strings, &between_ends)? as u32 + 1;
