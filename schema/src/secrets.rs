@@ -2,18 +2,21 @@
 //!
 //! Masked, in any argument and within scripts that are one (`sh -c '…'`), is the value of
 //!
-//! - a name whose last word is one of [`WORDS`], as `--db-password=x`, `--token x`, `GITHUB_TOKEN=x`, `X-Api-Key: x`;
+//! - a name that ends with one of [`WORDS`], as `--db-password=x`, `--token x`, `PGPASSWORD=x`, `clientSecret=x`,
+//!   `X-Api-Key: x`, `"password": "x"`;
 //! - `Authorization:` headers;
 //! - the password of a URL, `https://user:x@host`.
 //!
-//! Names that only have such a word in them are left alone (`--password-file`, `--tokenizer`, `--max-tokens`).
+//! Names that only have such a word in them are left alone (`--password-file`, `--tokenizer`, `--max-tokens`), as
+//! are the word after an option that takes none (`--no-token x`) and paths (`-v /etc/passwd:/etc/passwd`).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::bytes::{Captures, Regex};
+use regex::bytes::Regex;
 
-/// Last words of names whose value is a secret, in any case.
+/// Ends of names whose value is a secret, in any case. None is the end of a common word, so what precedes does not
+/// matter; `pass`, `key` and `auth` are (`bypass`, `monkey`), and are not here.
 pub const WORDS: [&str; 9] = [
     "password",
     "passwd",
@@ -29,26 +32,25 @@ pub const WORDS: [&str; 9] = [
 /// The text that replaces a secret.
 pub const MASK: &str = "***";
 
-/// A name that ends with one of [`WORDS`], which may be written in one or by `_` or `.`, too.
-fn name() -> String {
-    let words = WORDS.map(|word| word.replace('-', "[-_.]?")).join("|");
-    format!(r"(?:[a-z0-9]+[-_.])*?(?:{words})")
+/// The ends of names: their parts may be written in one or with `_` or `.`, too.
+fn ends() -> String {
+    WORDS.map(|word| word.replace('-', "[-_.]?")).join("|")
 }
 
-/// A name with its value, or a URL with its password; the two groups are the text that stays.
+/// A secret behind a text that stays. Every alternative begins with a literal, by which the search is fast.
 static VALUES: LazyLock<Regex> = LazyLock::new(|| {
-    let (name, value) = (name(), r#"(?:"[^"]*"|'[^']*'|[^\s'"&;|]+)"#);
-    let assigned = format!(r"(?:^|[^a-z0-9])(?:{name}=|--?{name}\s+|{name}:\s*)");
+    let (ends, value) = (ends(), r#"(?:"[^"]*"|'[^']*'|[^\s'"&;|]+)"#);
+    let named = format!(r#"(?:{ends})(?:=|(?<colon>["']?:\s*)|(?<space>\s+))"#);
     let header = r"authorization:\s*(?:[a-z]+\s+)?";
-    let url = r"[a-z][a-z0-9+.-]*://[^/\s:@]*:";
-    // In an option and its value as two words, the second word is no option.
+    let url = r"://[^/\s:@]*:(?<login>[^/\s@]+)@";
     pattern(&format!(
-        r"(?i-u)({assigned}|{header}){value}|({url})[^/\s@]+@"
+        r"(?i-u)(?:{named}|{header})(?<value>{value})|{url}"
     ))
 });
 
 /// An option alone, so that its value is the next argument.
-static OPTION: LazyLock<Regex> = LazyLock::new(|| pattern(&format!(r"(?i-u)^--?{}$", name())));
+static OPTION: LazyLock<Regex> =
+    LazyLock::new(|| pattern(&format!(r"(?i-u)^-[a-z0-9_.-]*(?:{})$", ends())));
 
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the patterns are those of this file")
@@ -56,16 +58,60 @@ fn pattern(text: &str) -> Regex {
 
 /// A text with its secrets masked, and their number.
 pub fn masked(text: &[u8]) -> (Cow<'_, [u8]>, u64) {
-    let mut count = 0;
-    let masked = VALUES.replace_all(text, |found: &Captures<'_>| {
-        count += 1;
-        match (found.get(1), found.get(2)) {
-            (Some(before), _) => [before.as_bytes(), MASK.as_bytes()].concat(),
-            (_, Some(url)) => [url.as_bytes(), MASK.as_bytes(), b"@"].concat(),
-            _ => MASK.into(),
+    // Most arguments have no value at all.
+    if !text
+        .iter()
+        .any(|&byte| matches!(byte, b'=' | b':' | ..=b' '))
+    {
+        return (Cow::Borrowed(text), 0);
+    }
+    let (mut count, mut kept, mut at) = (0, 0, 0);
+    let mut masked = Vec::new();
+    while let Some(found) = VALUES.captures_at(text, at) {
+        let Some(secret) = found.name("value").or_else(|| found.name("login")) else {
+            break;
+        };
+        let begin = found.get(0).map_or(0, |all| all.start());
+        let is_value = match (found.name("colon"), found.name("space")) {
+            (Some(colon), _) => {
+                // `Token::Word` is a path of a programming language.
+                let is_path = colon.as_bytes() == b":" && secret.as_bytes().starts_with(b":");
+                !is_path && text[..start_of_name(text, begin)].last() != Some(&b'/')
+            }
+            // In an option and its value as two words, the second word is no option.
+            (_, Some(space)) => {
+                let option = &text[start_of_name(text, begin)..space.start()];
+                takes_value(option) && !secret.as_bytes().starts_with(b"-")
+            }
+            _ => true,
+        };
+        if is_value {
+            masked.extend_from_slice(&text[kept..secret.start()]);
+            masked.extend_from_slice(MASK.as_bytes());
+            (kept, at) = (secret.end(), secret.end());
+            count += 1;
+        } else {
+            at = secret.start();
         }
-    });
-    (masked, count)
+    }
+    if count == 0 {
+        return (Cow::Borrowed(text), 0);
+    }
+    masked.extend_from_slice(&text[kept..]);
+    (Cow::Owned(masked), count)
+}
+
+/// The place at which the name begins that goes on at `at`.
+fn start_of_name(text: &[u8], at: usize) -> usize {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let before = text[..at].iter().rposition(|byte| !is_name(byte));
+    before.map_or(0, |place| place + 1)
+}
+
+/// True if a name is that of an option with a value: `--no-token` has none.
+fn takes_value(name: &[u8]) -> bool {
+    let option = name.strip_prefix(b"-");
+    option.is_some_and(|rest| !rest.strip_prefix(b"-").unwrap_or(rest).starts_with(b"no-"))
 }
 
 /// Masks arguments that are each ended by a NUL; returns the number of secrets.
@@ -80,7 +126,7 @@ pub(crate) fn mask_arguments(argv: &mut Vec<u8>) -> u64 {
         };
         count += found;
         parts.push(part);
-        is_value = OPTION.is_match(argument);
+        is_value = takes_value(argument) && OPTION.is_match(argument);
     }
     if count > 0 {
         *argv = parts.join(&0);
@@ -111,6 +157,24 @@ mod tests {
                 "git clone https://ada:pw@host/x.git",
                 "git clone https://ada:***@host/x.git",
             ),
+            ("PGPASSWORD=hunter2 psql", "PGPASSWORD=*** psql"),
+            (
+                "export PGPASSWORD='a b'; psql",
+                "export PGPASSWORD=***; psql",
+            ),
+            ("psql --pgpassword x db", "psql --pgpassword *** db"),
+            ("clientSecret=x", "clientSecret=***"),
+            ("MYAPIKEY=x", "MYAPIKEY=***"),
+            (
+                r#"{"dbPassword": "x", "a": 1}"#,
+                r#"{"dbPassword": ***, "a": 1}"#,
+            ),
+            ("--no-token --password x", "--no-token --password ***"),
+            ("the password token=x", "the password token=***"),
+            (
+                "https://ada:pw@a https://bob:pw@b",
+                "https://ada:***@a https://bob:***@b",
+            ),
             (
                 "/bin/true --password=a; echo",
                 "/bin/true --password=***; echo",
@@ -132,6 +196,13 @@ mod tests {
             "--password",
             "PWD=/home",
             "secretary=x",
+            "tokenizer=x",
+            "bypass=x monkey=y",
+            "tool --no-token x",
+            "tool --token -v",
+            "cat the-password file",
+            "docker run -v /etc/passwd:/etc/passwd:ro",
+            "MyToken::Word",
         ] {
             assert_eq!(of(text), text);
         }
@@ -142,6 +213,12 @@ mod tests {
         let mut argv = b"mysql\0--password\0hunter2\0--token\0-v\0db\0".to_vec();
         assert_eq!(mask_arguments(&mut argv), 1);
         assert_eq!(argv, b"mysql\0--password\0***\0--token\0-v\0db\0");
+        let mut joined = b"tool\0--clientSecret\0x\0--pgpassword\0y\0--no-token\0z\0".to_vec();
+        assert_eq!(mask_arguments(&mut joined), 2);
+        assert_eq!(
+            joined,
+            b"tool\0--clientSecret\0***\0--pgpassword\0***\0--no-token\0z\0"
+        );
         let mut plain = b"cc\0-c\0a.c\0".to_vec();
         assert_eq!(mask_arguments(&mut plain), 0);
         assert_eq!(plain, b"cc\0-c\0a.c\0");
