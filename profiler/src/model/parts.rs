@@ -1,8 +1,15 @@
-//! Accesses of each program of a process to a file, where several programs ran in one process.
+//! Accesses of a process to files, and of each program where several ran in one process.
 
-use super::{Access, Part, Programs, Workflow};
+use super::{Access, Part, ProcessId, Programs, Workflow};
 
 impl Workflow {
+    /// The accesses of a process, by file.
+    pub fn accesses_of(&self, id: ProcessId) -> &[Access] {
+        let first = self.accesses.partition_point(|access| access.process < id);
+        let last = self.accesses.partition_point(|access| access.process <= id);
+        &self.accesses[first..last]
+    }
+
     /// The accesses by the programs that made them, which are places in [`Programs::stints`]; ordered by
     /// process, then file. Counts, bytes and times in calls are those of the program; first and last times
     /// are those of the process.

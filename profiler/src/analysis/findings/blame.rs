@@ -296,7 +296,6 @@ impl<'a> Blame<'a> {
     fn sleeps(&self, evidence: String) -> Finding {
         /// Least number of sleeping processes that make a loop.
         const LOOP: usize = 5;
-        let saving = self.part(|state| state == State::Sleep);
         // The program sleep does nothing else: how often it runs does not matter.
         let is_pause = self.name == "sleep";
         let is_loop = self.parts.len() >= LOOP && !is_pause;
@@ -308,7 +307,23 @@ impl<'a> Blame<'a> {
             false => format!("{} sleeps", self.name),
         };
         let pause = self.longest_pause().filter(|_| is_pause);
-        let title = match &pause {
+        // Other calls of sleep, beside it, would still last.
+        let is_removed = |part: &&Part| match &pause {
+            Some((command, _, true)) => {
+                let program = &self.bound.timeline.programs.stints[part.program];
+                self.bound.workflow.program(program).command.as_deref() == Some(*command)
+            }
+            _ => true,
+        };
+        let removed: Vec<Part> = self.parts.iter().filter(is_removed).copied().collect();
+        let sleeps = |state| state == State::Sleep;
+        let saving = self
+            .spent(sleeps)
+            .min(self.bound.without_states(&removed, sleeps));
+        let short = |name: &str| units::shorten(&units::plain(name), 40);
+        let named =
+            pause.map(|(command, caller, is_only)| (short(command), short(caller), is_only));
+        let title = match &named {
             Some((command, caller, true)) => format!("{caller} pauses in {command}"),
             Some((command, caller, false)) => {
                 format!("{caller} pauses in sleep, mostly in {command}")
@@ -318,7 +333,7 @@ impl<'a> Blame<'a> {
         let mut finding = self.finding("sleep", title, saving, evidence, "waits");
         match is_loop {
             true => finding.confidence = Confidence::Low.name(),
-            false if let Some((command, caller, is_only)) = pause => {
+            false if let Some((command, caller, is_only)) = named => {
                 finding.action = Some(match is_only {
                     true => format!("remove {command} from {caller}"),
                     false => {
@@ -333,7 +348,7 @@ impl<'a> Blame<'a> {
 
     /// The command of the step that takes the longest part of the critical path, the rule of the program that
     /// called it, and true if the path has no other one.
-    fn longest_pause(&self) -> Option<(String, String, bool)> {
+    fn longest_pause(&self) -> Option<(&str, &str, bool)> {
         let workflow = self.bound.workflow;
         let mut pauses: BTreeMap<(&str, &str), i64> = BTreeMap::new();
         for step in &self.bound.path.steps {
@@ -349,8 +364,7 @@ impl<'a> Blame<'a> {
             }
         }
         let longest = pauses.iter().max_by_key(|&(_, &ns)| ns);
-        let short = |name: &str| units::shorten(&units::plain(name), 40);
-        longest.map(|(&(command, caller), _)| (short(command), short(caller), pauses.len() == 1))
+        longest.map(|(&(command, caller), _)| (command, caller, pauses.len() == 1))
     }
 
     fn computes(&self) -> Option<Finding> {

@@ -8,7 +8,7 @@ use flowtrace_render::units;
 use super::Finding;
 use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
-use crate::model::{Image, Moved, ProcessId};
+use crate::model::{Access, Image, Moved, ProcessId};
 use crate::timeline::{State, sum_of};
 
 /// Least number of calls that are many.
@@ -38,7 +38,8 @@ impl Direction {
 struct Small {
     calls: i64,
     bytes: i64,
-    kernel_ns: f64,
+    /// Time in the calls, ns.
+    calls_ns: f64,
     cpu_ns: i64,
     /// Share of the work of each program that larger calls would save, by its place.
     share: HashMap<usize, f64>,
@@ -61,7 +62,7 @@ pub(super) fn small_calls(bound: &Bound<'_>) -> Vec<Finding> {
             if !is_small(moved) || both.contains(&stint.process) {
                 continue;
             }
-            let Some(share) = share(bound, place, moved.calls) else {
+            let Some((share, calls_ns)) = share(bound, place, direction) else {
                 continue;
             };
             let fed = streams.get(&stint.process);
@@ -77,7 +78,7 @@ pub(super) fn small_calls(bound: &Bound<'_>) -> Vec<Finding> {
             one.calls += moved.calls;
             one.bytes += moved.bytes;
             one.cpu_ns += cpu_ns;
-            one.kernel_ns += image.kernel_share.unwrap_or(0.0) * cpu_ns as f64;
+            one.calls_ns += calls_ns;
             one.share.insert(place, share);
         }
     }
@@ -115,16 +116,19 @@ fn partners(bound: &Bound<'_>) -> (HashSet<ProcessId>, HashMap<ProcessId, HashSe
     (both, streams)
 }
 
-/// The share of a program's work that larger calls would save; `None`: not known.
+/// The share of a program's work that larger calls would save, and its time in the calls, ns; `None`: not known.
 ///
-/// Saved are the time that the program was blocked in the calls, the kernel's part of them and the program's own part: the functions of a library and of an
-/// interpreter that lead to each call. The own part is not recorded. It is taken to be as long as the kernel's, and at
-/// most half of the program's user time: of programs in C, Python, Perl, awk and bash that were run with and without a
-/// buffer, it was 0.4 to 0.9 of the user time, less only where the program computed much between its calls.
-fn share(bound: &Bound<'_>, place: usize, calls: i64) -> Option<f64> {
+/// Saved are the time in the calls and the program's own part: the functions of a library and of an interpreter that
+/// lead to each call. Where the calls were recorded, their times are known. Else they have a share, by their number, of
+/// the time that the program was blocked in files or on a CPU in the kernel. The own part is not recorded. It is taken
+/// to be as long as the kernel's, and at most half of the program's user time: of programs in C, Python, Perl, awk and
+/// bash that were run with and without a buffer, it was 0.4 to 0.9 of the user time, less only where the program
+/// computed much between its calls.
+fn share(bound: &Bound<'_>, place: usize, direction: Direction) -> Option<(f64, f64)> {
     let stint = &bound.timeline.programs.stints[place];
     let image = bound.workflow.program(stint);
-    let of_calls = calls as f64 / (image.reads.calls + image.writes.calls).max(1) as f64;
+    let calls = direction.of(image).calls as f64;
+    let of_calls = calls / (image.reads.calls + image.writes.calls).max(1) as f64;
     let totals = bound
         .timeline
         .within(stint.process, stint.from_ns, stint.to_ns);
@@ -132,9 +136,24 @@ fn share(bound: &Bound<'_>, place: usize, calls: i64) -> Option<f64> {
     let work = sum_of(&totals, |state| !no_work.contains(&state));
     let busy = totals[State::Cpu as usize] + totals[State::Queue as usize];
     let kernel = image.kernel_share?;
-    let own = kernel.min((1.0 - kernel) / 2.0);
-    let saved = (kernel + own) * busy + totals[State::File as usize];
-    (work > 0.0).then_some(of_calls * saved / work)
+    let blocked = of_calls * totals[State::File as usize];
+    let in_kernel = of_calls * kernel * busy;
+    let recorded = recorded_ns(bound, stint.process, direction, calls);
+    let calls_ns = (in_kernel + blocked).min(recorded.unwrap_or(f64::INFINITY));
+    let own = of_calls * ((1.0 - kernel) / 2.0) * busy;
+    let saved = calls_ns + own.min(in_kernel).min(calls_ns);
+    (work > 0.0).then_some((saved / work, calls_ns))
+}
+
+/// The time of `calls` calls of a process, ns, by those on files that were recorded; `None`: most were not.
+fn recorded_ns(bound: &Bound<'_>, id: ProcessId, direction: Direction, calls: f64) -> Option<f64> {
+    let of = |access: &Access| match direction {
+        Direction::Read => (access.reads, access.read_time_ns),
+        Direction::Write => (access.writes, access.write_time_ns),
+    };
+    let all = bound.workflow.accesses_of(id).iter().map(of);
+    let (count, ns) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    (count as f64 >= 0.5 * calls).then(|| ns as f64 / count as f64 * calls)
 }
 
 fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> Finding {
@@ -160,9 +179,9 @@ fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> 
         title,
         saving_ns: bound.without_programs(&one.share),
         evidence: format!(
-            "{} in all took {} of its {} of CPU time in the kernel; usual causes are {causes}",
+            "{} in all; the calls took {}, the step {} of CPU time; usual causes are {causes}",
             units::bytes(one.bytes),
-            units::duration(one.kernel_ns as i64),
+            units::duration(one.calls_ns as i64),
             units::duration(one.cpu_ns)
         ),
         confidence: Confidence::Medium.name(),

@@ -4,8 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::order::{Dependencies, Limits, Schedule};
-use super::steps::{Step, fill};
-use crate::model::{ProcessId, Workflow};
+use super::steps::{Step, fill, streams_from};
+use crate::managers::{Runner, runner_of};
+use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::timeline::Timeline;
 
 /// The part of a step's work that one process did.
@@ -92,6 +93,7 @@ impl Jobs {
             (step, *job)
         };
         let mut steps: Vec<(Step, Job)> = jobs.iter().map(step).collect();
+        mark_read_by_runners(workflow, timeline, places, &mut steps);
         steps.sort_by_key(|(step, _)| (step.from, step.to));
         let (steps, jobs): (Vec<Step>, Vec<Job>) = steps.into_iter().unzip();
         Jobs::from(steps, &jobs)
@@ -133,6 +135,50 @@ impl Jobs {
     }
 }
 
+/// Marks the runs whose output a shell or program got that started them, through a pipe or a file, itself or by a process
+/// that it read from (`$(cat file)`): it may have used that for the runs after it. Managers only pass output on.
+fn mark_read_by_runners(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    places: &HashMap<ProcessId, usize>,
+    steps: &mut [(Step, Job)],
+) {
+    let passes_on = |id: ProcessId| {
+        let longest = timeline.programs.longest(workflow, id);
+        let image = workflow.program(&timeline.programs.stints[longest]);
+        let runner = runner_of(image.exe.as_deref(), &image.rule);
+        matches!(runner, Some(Runner::Manager | Runner::Launcher))
+    };
+    let mut runners: HashSet<ProcessId> = HashSet::new();
+    for &job in places.keys() {
+        let mut above = workflow.process(job).parent;
+        while let Some(id) = above.filter(|id| !passes_on(*id) && runners.insert(*id)) {
+            above = workflow.process(id).parent;
+        }
+    }
+    let last_begin = steps.iter().map(|(step, _)| step.from).max();
+    let readers = workflow
+        .streams
+        .iter()
+        .filter(|stream| runners.contains(&stream.to) && !places.contains_key(&stream.from));
+    let readers: HashSet<ProcessId> = readers.map(|stream| stream.from).collect();
+    let reads = runners
+        .union(&readers)
+        .flat_map(|&id| workflow.accesses_of(id));
+    let in_time = reads.filter(|access| {
+        access.reads > 0 && last_begin.is_some_and(|begin| access.span_ns.0 < begin)
+    });
+    let read: HashSet<FileIndex> = in_time.map(|access| access.file).collect();
+    for (step, _) in steps {
+        let mut members = step.members.iter();
+        step.is_read_by_shell = step.written.iter().any(|file| read.contains(file))
+            || members.any(|&id| {
+                let mut streams = streams_from(workflow, id).iter();
+                streams.any(|stream| runners.contains(&stream.to))
+            });
+    }
+}
+
 /// Finds a process that is no manager and feeds several of `jobs`, or the only one. True if it gets answers
 /// from them; `None`: there is no such process.
 fn shared_stream(
@@ -163,7 +209,6 @@ fn shared_stream(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::FileIndex;
 
     fn jobs(lengths: &[i64], needs: &[(usize, usize)]) -> Jobs {
         let mut from = 0;

@@ -136,7 +136,7 @@ fn inherited(workflow: &Workflow) -> HashSet<FileIndex> {
     inherited.map(|access| access.file).collect()
 }
 
-fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
+pub(super) fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
     let all = &workflow.streams;
     let first = all.partition_point(|stream| stream.from < id);
     let last = all.partition_point(|stream| stream.from <= id);
@@ -177,7 +177,8 @@ fn steps(
             _ => {}
         }
     }
-    let own: BTreeSet<FileIndex> = accesses(workflow, shell)
+    let own: BTreeSet<FileIndex> = workflow
+        .accesses_of(shell)
         .iter()
         .filter(|access| {
             access.reads > 0 || access.read_opens > 0 && !inherited.contains(&access.file)
@@ -214,13 +215,6 @@ fn find(leader: &[usize], mut at: usize) -> usize {
         at = leader[at];
     }
     at
-}
-
-fn accesses(workflow: &Workflow, id: ProcessId) -> &[crate::model::Access] {
-    let all = &workflow.accesses;
-    let first = all.partition_point(|access| access.process < id);
-    let last = all.partition_point(|access| access.process <= id);
-    &all[first..last]
 }
 
 /// Fills in the life of a step, its times by state and the files that it touched.
@@ -263,7 +257,7 @@ pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             };
             most = (weight, named.rule.to_string());
         }
-        for access in accesses(workflow, id) {
+        for access in workflow.accesses_of(id) {
             let file = workflow.file(access.file);
             step.touched.insert(access.file);
             let relation = access.relation();
