@@ -288,7 +288,17 @@ impl Observer for FdTracker {
         self.channels.thread_began(thread.pid);
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn ProcessSnapshot, _now: u64) {
+    fn executed(
+        &mut self,
+        tracee: Tracee,
+        prev: Option<Upid>,
+        snapshot: &dyn ProcessSnapshot,
+        now: u64,
+    ) {
+        if let (Some(upid), Some(program)) = (prev, snapshot.program()) {
+            let caller = Tracee { upid, ..tracee };
+            self.unmounted.executed(caller, program, now);
+        }
         if prev.is_none() && self.by != By::Kernel {
             self.unmounted.begun(tracee.pid);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 
 use super::descriptors::Descriptor;
 use super::exec_reads::{ExecReads, Programs};
@@ -57,6 +58,10 @@ pub(crate) trait ProcessSnapshot {
     fn traffic(&self) -> Option<Traffic>;
     /// Arguments, each ended by a NUL.
     fn arguments(&self) -> Vec<u8>;
+    /// At an exec: the path of the program, if the kernel reported it.
+    fn program(&self) -> Option<&Path> {
+        None
+    }
     /// At an exec: the part of the traffic that the exec itself caused, if that can be known.
     fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads>;
 }

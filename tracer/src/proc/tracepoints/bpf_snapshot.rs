@@ -313,6 +313,10 @@ impl ProcessSnapshot for BpfSnapshot {
         self.arguments.clone()
     }
 
+    fn program(&self) -> Option<&Path> {
+        self.program.as_deref()
+    }
+
     fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads> {
         let (program, directory) = (self.program.as_ref()?, self.directory.as_ref()?);
         programs.exec(program, &self.arguments, directory)

@@ -184,7 +184,7 @@ impl UnmountedFiles {
         }
     }
 
-    fn enter(&mut self, attributes: &Attributes, path: &Path, now: u64) -> FileId {
+    pub(super) fn enter(&mut self, attributes: &Attributes, path: &Path, now: u64) -> FileId {
         let attributes = as_reported(attributes);
         self.recognise(path, &attributes);
         let name = path.as_os_str();

@@ -1,7 +1,11 @@
 //! Opens that the kernel reports. The program does not wait, so the file may be gone when it is read.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use flowtrace_schema::{Op, is_system_path};
+
+use super::super::near::{self, Found};
 use super::super::snapshot::ProcessSnapshot;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
@@ -50,6 +54,24 @@ impl UnmountedFiles {
             if let Some(named) = &called.names[0] {
                 self.follow_links(tracee, &without_dots(named), path, now);
             }
+        }
+    }
+
+    /// The caller executed a program, which the kernel opened for it.
+    pub(crate) fn executed(&mut self, caller: Tracee, program: &Path, now: u64) {
+        /// `__FMODE_EXEC` of include/linux/fs.h, as a mount gets it.
+        const FOR_EXEC: u32 = 0x20;
+        if !self.records_all() || is_system_path(program.as_os_str().as_bytes()) {
+            return;
+        }
+        let file = self.known.named(program).or_else(|| {
+            let Found::Is(there) = near::behind(program) else {
+                return None;
+            };
+            Some(self.enter(&there.attributes, program, now))
+        });
+        if let Some(file) = file {
+            self.record(caller, Op::Open, file, FOR_EXEC, (now, now));
         }
     }
 
