@@ -31,6 +31,56 @@ fn many_tiny_writes_are_a_finding_with_its_gain() {
     }
 }
 
+/// Nothing that the kernel did otherwise counts as time in few tiny reads.
+#[test]
+fn tiny_reads_cost_no_more_than_they_took() {
+    let reads = "import mmap, os\nfd = os.open('data', os.O_RDONLY)\n\
+                 for i in range(3000): os.read(fd, 20)\n\
+                 for i in range(4):\n m = mmap.mmap(-1, 200 << 20)\n\
+                 \x20for at in range(0, 200 << 20, 4096): m[at] = 1";
+    if let Some(text) = summary(&["python3", "-c", reads]) {
+        assert!(!text.contains("tiny reads"), "{text}");
+    }
+}
+
+/// A shell gets the output of each run, itself or through cat, and may give it to the next.
+#[test]
+fn runs_whose_output_the_shell_read_are_not_to_run_in_parallel() {
+    let work = "import sys, time\nwhile time.process_time() < 0.4: pass\nprint(len(sys.argv))";
+    let run = format!("python3 -c '{work}'");
+    let chains = [
+        format!("a=$({run}); b=$({run} $a); c=$({run} $b); echo $c > out"),
+        format!("{run} > a; {run} $(cat a) > b; {run} $(cat b) > c"),
+    ];
+    for chain in chains {
+        let Some(text) = summary(&["sh", "-c", &chain]) else {
+            return;
+        };
+        let is_promised = text.contains("in parallel") || text.contains("side by side");
+        assert!(
+            !is_promised && text.contains("must stay in order"),
+            "{text}"
+        );
+    }
+    let free = format!("for i in 1 2 3; do {run} $i > o$i; done; cat o1 o2 o3 > all");
+    if let Some(text) = summary(&["sh", "-c", &free]) {
+        assert!(text.contains("side by side"), "{text}");
+        assert!(
+            text.contains("0 pairs of them must stay in order"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_pause_beside_another_one_saves_the_difference() {
+    let pauses = "sleep 1.2 & sleep 1.0 & sleep 0.8 & wait";
+    if let Some(text) = summary(&["sh", "-c", pauses]) {
+        assert!(text.contains("remove sleep 1.2 from sh -c"), "{text}");
+        assert!(text.contains("→ 1.0 s"), "{text}");
+    }
+}
+
 #[test]
 fn what_is_read_by_mapping_after_a_small_read_is_said() {
     let reads = "import mmap\nf = open('data', 'rb')\nf.read(4096)\n\

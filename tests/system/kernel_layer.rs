@@ -527,3 +527,32 @@ fn a_fifo_is_not_the_removed_file_that_had_its_inode() {
     );
     assert_eq!(moved, [["write", "4"], ["write", "4"]]);
 }
+
+/// The kernel opens a program that is executed: who made it, and who needs it, is known.
+#[test]
+fn an_exec_opens_its_program() {
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "cp /bin/true made; ./made; mv made moved; ./moved; rm moved; /bin/true";
+    let opens = |way: &[&str]| {
+        let path = scratch.join(format!("{}.db", way.concat()));
+        let mut run = run_in(&scratch.dir(&way.concat()), &path);
+        finish(run.args(way).args(["--", "sh", "-c", script])).expect(0);
+        let trace = Trace::open_complete(&path);
+        trace.rows(
+            "SELECT f.path, p.command, c.result FROM calls AS c JOIN files AS f USING (file_id)
+               JOIN processes AS p USING (upid)
+             WHERE c.op = 'open' AND c.flags & 32 AND f.path GLOB '*/mo*ed' ORDER BY c.start_ns",
+        )
+    };
+    let (seen, expected) = (opens(KERNEL), opens(FUSE));
+    let names = |rows: &[Row]| -> Vec<Row> {
+        let rows = rows.iter();
+        rows.map(|row| vec![row[0].rsplit('/').next().unwrap().into(), row[1].clone()])
+            .collect()
+    };
+    assert_eq!(names(&seen), names(&expected));
+    assert_eq!(seen.len(), 2);
+}

@@ -109,6 +109,18 @@ impl<'a> Blame<'a> {
         (sum_of(&self.sums, of) / life * self.ns as f64) as i64
     }
 
+    /// Number of calls such as fsync(2), if the step was in storage mostly for them.
+    fn syncs(&self) -> Option<i64> {
+        let workflow = self.bound.workflow;
+        let processes: BTreeSet<ProcessId> = self.parts.iter().map(|part| part.process).collect();
+        let accesses = processes.iter().flat_map(|&id| workflow.accesses_of(id));
+        let (count, ns) = accesses.fold((0, 0), |sum, access| {
+            (sum.0 + access.syncs, sum.1 + access.sync_time_ns)
+        });
+        let in_storage = self.spent(State::is_storage);
+        (count > 0 && 2 * ns >= in_storage).then_some(count)
+    }
+
     /// Largest saving without such states, ns.
     fn part(&self, of: fn(State) -> bool) -> i64 {
         self.spent(of)
@@ -129,16 +141,22 @@ impl<'a> Blame<'a> {
             | Resource::Other => None,
             Resource::Limit => Some(self.limited(evidence)),
             Resource::Disk => {
-                let finding = self.finding(
-                    "disk",
-                    format!("{name} waits for storage"),
-                    self.part(State::is_storage),
-                    evidence,
-                    "resources",
-                );
-                Some(finding.advising(format!(
-                    "give {name} faster storage, or less to read and write"
-                )))
+                let syncs = self.syncs();
+                let title = match syncs {
+                    Some(count) => format!(
+                        "{name} waits for storage, mostly in {}",
+                        units::counted(count, "fsync", "fsyncs")
+                    ),
+                    None => format!("{name} waits for storage"),
+                };
+                let saving = self.part(State::is_storage);
+                let finding = self.finding("disk", title, saving, evidence, "resources");
+                Some(finding.advising(match syncs {
+                    Some(_) => {
+                        format!("let {name} call fsync less often, or give it faster storage")
+                    }
+                    None => format!("give {name} faster storage, or less to read and write"),
+                }))
             }
             Resource::Memory => {
                 let finding = self.finding(
