@@ -21,7 +21,12 @@ pub(crate) struct Failure {
     details: Vec<String>,
     code: u8,
     quiet: bool,
+    /// The failed write of an output that is not named yet.
+    write: Option<io::Error>,
 }
+
+/// What helps where a disk is full.
+const SPACE: &str = "free space there, or write to another disk";
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
@@ -30,12 +35,30 @@ impl Failure {
             details: Vec::new(),
             code,
             quiet: false,
+            write: None,
         }
     }
 
     /// A wrong invocation or unusable input.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Failure::new(USAGE, message)
+    }
+
+    /// A failed write to `output`: the name of a file, or "standard output".
+    pub(crate) fn unwritten(output: impl fmt::Display, error: &io::Error) -> Self {
+        let failure = Failure::usage(format!("cannot write {output}: {error}"));
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.hint(SPACE),
+            _ => failure,
+        }
+    }
+
+    /// Names the output, if the failure is that it could not be written.
+    pub(crate) fn of_output(mut self, output: impl fmt::Display) -> Self {
+        match self.write.take() {
+            Some(error) => Failure::unwritten(output, &error),
+            None => self,
+        }
     }
 
     pub(crate) fn hint(self, hint: impl std::fmt::Display) -> Self {
@@ -98,7 +121,7 @@ impl From<flowtrace_schema::Error> for Failure {
         }
         let failure = Failure::usage(error.to_string());
         if error.is_for_want_of_space() {
-            return failure.hint("free space there, or name a file on another disk with -o");
+            return failure.hint(format_args!("{SPACE} with -o"));
         }
         // SQLite reports it as any failed write.
         if error.to_string().contains("disk I/O error")
@@ -137,12 +160,27 @@ impl From<flowtrace_schema::Error> for Failure {
             Error::Truncated { .. } => {
                 failure.hint("copy it again, together with the -wal file beside it if there is one")
             }
-            _ if error.to_string().contains("malformed") || matches!(error, Error::Damaged { .. }) => failure.hint(
-                "the file is damaged: copy it again, or save what is left with   sqlite3 FILE .recover | sqlite3 saved.db",
-            ),
+            Error::Damaged { .. } => failure.hint(salvage()),
+            _ if error.to_string().contains("malformed") => {
+                failure.hint(format_args!("the file is damaged: {}", salvage()))
+            }
             _ => failure,
         }
     }
+}
+
+/// Advice on a damaged trace. The command is one that the `sqlite3` of Debian 12 knows, which lacks `.recover`.
+/// `.dump` has neither the numbers of the header nor, of a damaged file, the end of its transaction.
+fn salvage() -> String {
+    let (application, version) = (
+        flowtrace_schema::APPLICATION_ID,
+        flowtrace_schema::SCHEMA_VERSION,
+    );
+    format!(
+        "copy it again, or save what is left with   \
+         (sqlite3 FILE .dump | iconv -c -f utf-8 -t utf-8 | sed 's/^ROLLBACK.*/COMMIT;/'; \
+         echo 'PRAGMA application_id = {application}; PRAGMA user_version = {version};') | sqlite3 saved.db"
+    )
 }
 
 /// The limit of the size of files, bytes, if there is one.
@@ -208,6 +246,10 @@ impl From<io::Error> for Failure {
                 ..Failure::new(0, "")
             };
         }
-        Failure::usage(format!("cannot write the output: {error}"))
+        let failure = Failure::unwritten("the output", &error);
+        Failure {
+            write: Some(error),
+            ..failure
+        }
     }
 }

@@ -107,7 +107,7 @@ impl Part {
         // A device or pipe cannot be replaced by a rename.
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
             let mut out = BufWriter::new(File::options().write(true).open(path).map_err(&cannot)?);
-            write(&mut out)?;
+            write(&mut out).map_err(|failure| failure.of_output(path.display()))?;
             out.flush().map_err(&cannot)?;
             let path = path.to_owned();
             return Ok(Part { path, part: None });
@@ -116,13 +116,14 @@ impl Part {
             refuse_others(path)?;
         }
         // A link stays a link: its target is replaced.
+        let named = path.display();
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let part = beside(&path);
         let mut out =
             BufWriter::new(flowtrace_schema::private::create_new(&part).map_err(&cannot)?);
         let part = Some(part);
         let written = Part { path, part };
-        write(&mut out)?;
+        write(&mut out).map_err(|failure| failure.of_output(named))?;
         let file = out
             .into_inner()
             .map_err(|error| cannot(error.into_error()))?;
@@ -156,7 +157,7 @@ impl Drop for Part {
 /// Exit status other than 1, which means that there is a finding.
 fn cannot(path: &Path) -> impl Fn(io::Error) -> Failure {
     let path = path.to_owned();
-    move |error| Failure::usage(format!("cannot write {}: {error}", path.display()))
+    move |error| Failure::unwritten(path.display(), &error)
 }
 
 /// Fails if a trace would be replaced.
@@ -226,7 +227,8 @@ pub(crate) fn print(
     };
     match written {
         Err(failure) if failure.is_reader_gone() => Ok(()),
-        written => written,
+        Err(failure) => Err(failure.of_output("standard output")),
+        Ok(()) => Ok(()),
     }
 }
 

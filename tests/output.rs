@@ -248,6 +248,33 @@ fn the_ending_of_the_file_is_its_format_or_is_refused() {
 }
 
 #[test]
+fn a_full_disk_is_named_with_a_remedy() {
+    let directory = sample();
+    let on_full_disk = |arguments: &[&str]| {
+        let mut command = Command::new(FLOWTRACE);
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        command.args(arguments).current_dir(directory.path());
+        let output = command.stdout(full.unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let sql = "SELECT * FROM processes";
+    let cases: [(&str, &[&str]); 5] = [
+        ("standard output", &["summary", "trace.db"]),
+        ("standard output", &["query", "trace.db", sql]),
+        ("standard output", &["export", "trace.db", "chrome"]),
+        ("/dev/full", &["report", "trace.db", "-o", "/dev/full"]),
+        ("/dev/full", &["tree", "trace.db", "-o", "/dev/full"]),
+    ];
+    for (output, arguments) in cases {
+        let error = on_full_disk(arguments);
+        let begin = format!("flowtrace: cannot write {output}: No space left on device");
+        assert!(error.starts_with(&begin), "{arguments:?}: {error}");
+        assert!(error.contains("\n  hint: free space there"), "{error}");
+    }
+}
+
+#[test]
 fn a_format_that_is_given_decides_whatever_the_ending() {
     let directory = sample();
     let given = ["tree", "trace.db", "--format", "json", "-o", "tree.svg"];

@@ -1,7 +1,8 @@
 //! Errors of a trace file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use rusqlite::types::Type;
 use serde::{Deserialize, Serialize};
 
 use crate::carried::{self, Constant, io_error, sqlite_error};
@@ -158,6 +159,32 @@ pub enum Error {
 }
 
 impl Error {
+    /// A trace that cannot be read, or has a value that no recording stores.
+    pub(crate) fn unreadable(path: &Path, source: rusqlite::Error) -> Error {
+        let what = match source {
+            rusqlite::Error::Utf8Error(..) => "a text in it is not UTF-8".to_owned(),
+            rusqlite::Error::InvalidColumnType(_, name, Type::Null) => {
+                format!("a value of {name} is missing")
+            }
+            rusqlite::Error::InvalidColumnType(_, name, found) => {
+                format!("a value of {name} has the wrong type ({found})")
+            }
+            rusqlite::Error::IntegralValueOutOfRange(_, number) => {
+                format!("the number {number} in it is out of range")
+            }
+            rusqlite::Error::FromSqlConversionFailure(_, _, reason) => reason.to_string(),
+            source => {
+                return Error::Sqlite {
+                    what: "cannot read",
+                    path: path.to_owned(),
+                    source,
+                };
+            }
+        };
+        let path = path.to_owned();
+        Error::Damaged { path, what }
+    }
+
     /// True if the disk is full, or the user's share of it.
     pub fn is_for_want_of_space(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};

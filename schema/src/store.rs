@@ -240,11 +240,7 @@ const LONGEST: i32 = 16 << 20;
 
 fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Result<Connection> {
     check_header(path)?;
-    let error = |source| Error::Sqlite {
-        what: "cannot read",
-        path: path.to_owned(),
-        source,
-    };
+    let error = |source| Error::unreadable(path, source);
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(error)?;
     db.busy_timeout(patience).map_err(error)?;
@@ -273,11 +269,7 @@ const STATEMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/st
 /// its own views. Others can write a trace, and a view of theirs may never end or name its columns in bytes
 /// that are no text.
 fn check_schema(db: &Connection, path: &Path) -> Result<()> {
-    let error = |source| Error::Sqlite {
-        what: "cannot read",
-        path: path.to_owned(),
-        source,
-    };
+    let error = |source| Error::unreadable(path, source);
     let damaged = |what: String| Error::Damaged {
         path: path.to_owned(),
         what,
@@ -329,11 +321,7 @@ fn check_number(found: i64, path: &Path) -> Result<()> {
 fn check_version(db: &Connection, path: &Path) -> Result<()> {
     let pragma = |name| {
         db.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0))
-            .map_err(|source| Error::Sqlite {
-                what: "cannot read",
-                path: path.to_owned(),
-                source,
-            })
+            .map_err(|source| Error::unreadable(path, source))
     };
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     if application != i64::from(APPLICATION_ID) {

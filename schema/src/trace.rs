@@ -479,11 +479,7 @@ impl Trace {
     }
 
     fn unreadable(&self, source: rusqlite::Error) -> Error {
-        Error::Sqlite {
-            what: "cannot read",
-            path: self.path.clone(),
-            source,
-        }
+        Error::unreadable(&self.path, source)
     }
 }
 

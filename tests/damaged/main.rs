@@ -413,6 +413,55 @@ fn one_text_of_many_rows_is_in_memory_once() {
     }
 }
 
+/// The damage and what to do are named, whatever the form of the damage; and the advice helps.
+#[test]
+fn a_damaged_value_is_named_and_the_rest_can_be_saved() {
+    let scratch = Scratch::new();
+    let (_directory, path) = montage::montage_file(4, false);
+    let whole = one_file(&path);
+    let kept = "CREATE TEMP TABLE kept AS SELECT * FROM process; DROP TABLE process;
+         CREATE TABLE process AS SELECT * FROM kept;";
+    let forms = [
+        (
+            "UPDATE run SET command = CAST(x'61ff62' AS TEXT)",
+            "is damaged: a text in it is not UTF-8",
+        ),
+        (
+            &format!("{kept} UPDATE process SET origin = NULL"),
+            "is damaged: a value of origin is missing",
+        ),
+    ];
+    for (change, expected) in forms {
+        fs::write(scratch.join("damaged.db"), &whole).unwrap();
+        let db = rusqlite::Connection::open(scratch.join("damaged.db")).unwrap();
+        db.execute_batch(change).unwrap();
+        drop(db);
+        let output = support::flowtrace(&scratch, &["summary", "damaged.db"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(expected), "{error}");
+        assert!(error.contains("hint: copy it again, or save"), "{error}");
+        if !change.starts_with("UPDATE") {
+            continue;
+        }
+        if !support::need_program("sqlite3") {
+            support::skip("the advice on damaged traces: no sqlite3");
+            continue;
+        }
+        let (_, advice) = error.split_once("left with").unwrap();
+        let saved = Command::new("sh")
+            .args(["-c", &advice.trim().replace("FILE", "damaged.db")])
+            .current_dir(&*scratch)
+            .output()
+            .unwrap();
+        assert!(
+            saved.status.success() && saved.stderr.is_empty(),
+            "{saved:?}"
+        );
+        prints(&scratch, &["summary", "saved.db"]);
+    }
+}
+
 #[test]
 fn every_command_survives_damaged_captures() {
     let captures = [frames::talk(150), capture_of_blocks()];

@@ -97,11 +97,7 @@ pub(super) fn columns(db: &Connection, table: &str) -> rusqlite::Result<Vec<Stri
 }
 
 fn unreadable(path: &Path, source: rusqlite::Error) -> Error {
-    Error::Sqlite {
-        what: "cannot read",
-        path: path.to_owned(),
-        source,
-    }
+    Error::unreadable(path, source)
 }
 
 /// Opens and checks all files.

@@ -79,7 +79,7 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// The error of a column whose value is no time, size or count.
 fn impossible(place: usize, name: &str) -> Error {
-    let what = format!("{name} is greater than any recording has it: the file is malformed");
+    let what = format!("{name} is greater than any recording has it");
     Error::FromSqlConversionFailure(place, Type::Integer, what.into())
 }
 
