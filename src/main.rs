@@ -20,12 +20,12 @@ mod drawing;
 mod explained;
 mod failure;
 mod graphviz;
-mod hyphens;
 mod json;
 mod launcher;
 mod output;
 mod progress;
 mod seeing;
+mod tips;
 
 use std::process::ExitCode;
 
@@ -47,6 +47,9 @@ fn main() -> ExitCode {
     commands::export::trace_first(&mut words);
     let mut command = json::add(args::Args::command());
     json::expand(&mut words, &command);
+    if let Some(error) = commands::network::no_question(&words, &mut command) {
+        return usage(&error);
+    }
     let parsed = command
         .try_get_matches_from_mut(&words)
         .and_then(|matches| {
@@ -54,7 +57,7 @@ fn main() -> ExitCode {
         });
     let args = match parsed {
         Ok(args) => args,
-        Err(error) => return usage(&hyphens::with_tip(error, &words, &command)),
+        Err(error) => return usage(&tips::with_tip(error, &words, &command)),
     };
     match commands::dispatch(args.command) {
         Ok(code) => code,

@@ -1,9 +1,14 @@
 //! `flowtrace network`.
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::Command;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
@@ -16,6 +21,38 @@ mod write;
 
 pub(crate) use options::Args;
 use options::{Common, Format, Question};
+
+/// The error of `network QUESTION …` with a question that there is not. A word is meant as a question if another
+/// argument follows, or it has no form of a file's name; clap takes it for the trace and blames the next word.
+pub(crate) fn no_question(words: &[OsString], command: &mut Command) -> Option<clap::Error> {
+    let [_, name, word, rest @ ..] = words else {
+        return None;
+    };
+    let word = word.to_str().filter(|word| !word.starts_with('-'))?;
+    let is_followed = rest
+        .first()
+        .is_some_and(|next| !next.as_encoded_bytes().starts_with(b"-"));
+    let is_named = word == "help" || (!is_followed && word.contains(['.', '/']));
+    if name != "network" || is_named || Path::new(word).exists() {
+        return None;
+    }
+    let network = command.find_subcommand_mut("network")?;
+    if network.find_subcommand(word).is_some() {
+        return None;
+    }
+    let questions: Vec<&str> = network.get_subcommands().map(Command::get_name).collect();
+    let is_near = |name: &&str| word.get(..3).is_some_and(|begin| name.starts_with(begin));
+    let near = questions.iter().copied().filter(is_near);
+    let near = ContextValue::Strings(near.map(str::to_owned).collect());
+    let all = format!("the questions are {}", questions.join(", "));
+    let mut error = clap::Error::new(ErrorKind::InvalidSubcommand).with_cmd(network);
+    let wrong = ContextValue::String(word.to_owned());
+    error.insert(ContextKind::InvalidSubcommand, wrong);
+    error.insert(ContextKind::SuggestedSubcommand, near);
+    let all = ContextValue::StyledStrs(vec![StyledStr::from(all)]);
+    error.insert(ContextKind::Suggested, all);
+    Some(error)
+}
 
 pub(crate) fn run(args: Args) -> crate::failure::Outcome {
     let question = args.question.unwrap_or(Question::Overview(Common {
@@ -69,5 +106,39 @@ fn check_format(question: &Question, format: Format) -> Result<(), Failure> {
             "only topology and matrix are graphs, and only topology, matrix, series and cdf can be pictures",
         )
         .hint("use --format table, json or csv here: .txt, .json, .csv")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_question_is_named() {
+        let said = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let error = no_question(&words, &mut crate::args::Args::command());
+            error.map(|error| error.to_string())
+        };
+        for line in ["f network iterationz trace.db", "f network iterationz"] {
+            let error = said(line).unwrap();
+            for part in ["'iterationz'", "'iterations'", "overview, flows, peers"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        for line in [
+            "f network",
+            "f network trace.db",
+            "f network there/is/none",
+            "f network iterations trace.db",
+            "f network rir_rate trace.db",
+            "f network help iterations",
+            "f network --last 5 trace.db",
+            "f summary iterationz trace.db",
+        ] {
+            assert_eq!(said(line), None, "{line}");
+        }
     }
 }
