@@ -55,7 +55,8 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         Resource::Sleep => "it sleeps".into(),
         Resource::Stopped => "it was stopped (SIGSTOP or Ctrl-Z)".into(),
         Resource::Tracer => {
-            "its tracer had stopped it (strace, a debugger; with --ptrace flowtrace)".into()
+            "its tracer had stopped it (flowtrace where it records by ptrace, strace, a debugger)"
+                .into()
         }
         Resource::Network => "the network".into(),
         Resource::HandOver => "handing over in small pieces".into(),

@@ -102,7 +102,7 @@ pub fn text(resources: &Resources, timeline: &Timeline) -> String {
         out += "  disks: a machine has no counters of them, and its time at disks is counted as waiting\n";
     }
     if !resources.has_network {
-        out += "  network: its capacity is not known, so no time counts as waiting for it; --network MB/s, or flowtrace calibrate\n";
+        out += "  network: its capacity is not known, so no time counts as waiting for it; give it as --network MB/s, or measure it with flowtrace calibrate --to HOST:PORT\n";
     }
     out
 }
