@@ -81,7 +81,7 @@ pub fn counts(messages: &[Message]) -> Vec<(Node, Node, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{ACK, Packet};
+    use crate::run::{ACK, PSH, Packet};
     use crate::testing::{data, delayed_run_of, run_of};
 
     #[test]
@@ -101,6 +101,30 @@ mod tests {
         assert_eq!(sizes, [(1458, 2), (10, 1), (65_160 + 24 * 1448 + 88, 70)]);
         assert_eq!(found[0].bandwidth(Mode::Default), Some(10.0 / 1e-9));
         assert_eq!(found[1].bandwidth(Mode::Default), None);
+    }
+
+    /// Loopback has segments of up to 65 483 bytes, so that one segment and a rest are more than a full
+    /// buffer.
+    #[test]
+    fn a_long_message_ends_where_its_last_segment_is_not_full() {
+        let sizes = |segments: &[(u32, bool)]| -> Vec<u64> {
+            let packet = |(t, &(bytes, is_pushed)): (usize, &(u32, bool))| Packet {
+                flags: if is_pushed { ACK | PSH } else { ACK },
+                ..data(t as i64, 0, 1, bytes)
+            };
+            let packets: Vec<_> = segments.iter().enumerate().map(packet).collect();
+            let found = messages(&run_of(2, &packets)).unwrap();
+            found.iter().map(|message| message.bytes).collect()
+        };
+        for size in [65_536, 70_000, 100_000, 130_000, 200_000, 1_000_000] {
+            let full = (size / 65_483) as usize;
+            let mut write = vec![(65_483, false); full];
+            write.push((size - 65_483 * full as u32, true));
+            assert_eq!(sizes(&write.repeat(20)), [u64::from(size); 20]);
+        }
+        // A full buffer in two parts, as offload joins them, and the rest of the write.
+        let write = [(14_480, false), (50_680, true), (30_000, true)];
+        assert_eq!(sizes(&write.repeat(3)), [95_160; 3]);
     }
 
     #[test]

@@ -8,19 +8,47 @@ use super::bursts::{self, Piece};
 use super::{Message, pieces};
 use crate::run::{ACK, FIN, Mode, Node, PSH, Packet, Run};
 
-/// Least bytes of a run of pushed segments that may be one message: Linux pushes every full send buffer
-/// (65 160 bytes).
+/// Least bytes of a run of pushed segments that may be a part of a message: Linux pushes a full send
+/// buffer (65 160 bytes) before the write is over.
 const FULL_BUFFER: u64 = 64_000;
+/// Least payload of a full segment, bytes: every host accepts segments of that size (RFC 9293, 3.7.1).
+const LEAST_FULL: u32 = 536;
 /// Time after an acknowledgement, ns, from which a send is the program's own. An earlier send may have
 /// been released by the acknowledgement. Several times as long as the wake-up of a waiting program.
 const OWN_NS: i64 = 200_000;
 
+/// Segments up to a push.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pushed {
+    bytes: u64,
+    /// Greatest common divisor of their payloads, bytes.
+    divisor: u32,
+}
+
+impl Pushed {
+    fn add(&mut self, payload: u32) {
+        self.bytes += u64::from(payload);
+        let (mut rest, mut divisor) = (payload, self.divisor);
+        while rest > 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        self.divisor = divisor;
+    }
+
+    /// True if the push may come from a full buffer. A buffer is full when its segments are, and full
+    /// segments, joined by offload or not, are multiples of one size. A write that is over ends with
+    /// the bytes that were left.
+    fn may_be_full_buffer(self) -> bool {
+        self.bytes >= FULL_BUFFER && self.divisor >= LEAST_FULL
+    }
+}
+
 /// Cuts the data segments of one direction of a connection at the ends of the library's writes: at a
-/// push or FIN, which belongs to the message that it ends. A pushed run of a full buffer does not end.
+/// push or FIN, which belongs to the message that it ends. The push of a full buffer ends none.
 #[derive(Clone, Debug, Default)]
 struct Cutter {
     open: Option<Piece>,
-    run_bytes: u64,
+    pushed: Pushed,
     limits: Limits,
 }
 
@@ -35,13 +63,12 @@ impl Cutter {
             piece.message.sent_ns.1 = packet.t_ns;
             piece.message.bytes += u64::from(packet.payload);
             piece.message.segments += 1;
-            self.run_bytes += u64::from(packet.payload);
+            self.pushed.add(packet.payload);
             self.limits.sent = Some(packet.seq.wrapping_add(packet.payload));
         }
         if packet.flags & (PSH | FIN) != 0 {
-            let is_full = self.run_bytes >= FULL_BUFFER && packet.flags & FIN == 0;
-            self.run_bytes = 0;
-            if !is_full {
+            let pushed = std::mem::take(&mut self.pushed);
+            if packet.flags & FIN != 0 || !pushed.may_be_full_buffer() {
                 done.extend(self.open.take());
             }
         }

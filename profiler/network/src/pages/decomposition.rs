@@ -27,7 +27,7 @@ pub fn messages(run: &Run) -> Page {
         }
         page.notes.push(match run.settings.mode {
             Mode::Thesis => "turns: runs of sends that no arrival interrupts; full duplex breaks and joins them".into(),
-            Mode::Default => "writes back to back may share a segment: then this is a lower bound; messages above 64 KB travel in parts".into(),
+            Mode::Default => "writes back to back may share a segment, and one above 64 KB whose last segment is full shows no end: then this is a lower bound".into(),
         });
         page
     })
