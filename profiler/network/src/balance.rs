@@ -4,9 +4,11 @@
 use super::matrix::Matrix;
 
 mod multiload;
+mod parts;
 mod walk;
 
 pub use multiload::{Round, Rounds, multiload};
+pub use parts::{Part, Roles, pair_local, parts};
 pub use walk::walk;
 
 /// A partner counts if its delay is at least this share of the row's largest ("negligible" in the
@@ -160,31 +162,6 @@ pub fn reference(table: &Matrix<f64>, i: usize, end: End) -> f64 {
     match end {
         End::Pessimistic => row.iter().copied().reduce(f64::min).unwrap_or(0.0),
         End::Optimistic => row.iter().sum::<f64>() / row.len().max(1) as f64,
-    }
-}
-
-/// The rule of the worked examples in 4.4.2 and 4.5.2. For each significant partner of the loaded
-/// process: the delays of both towards each other above the partner's reference.
-pub fn pair_local_parts(table: &Matrix<f64>, loaded: usize, end: End) -> Vec<(usize, f64)> {
-    let part = |i: usize| {
-        let reference = reference(table, i, end);
-        let excess = |delay: &f64| (delay - reference).max(0.0);
-        (i, excess(table.at(loaded, i)) + excess(table.at(i, loaded)))
-    };
-    significant(table, loaded).into_iter().map(part).collect()
-}
-
-/// The sum of [`pair_local_parts`] for both ends.
-pub fn pair_local(table: &Matrix<f64>, loaded: usize) -> Range {
-    let sum = |end: End| {
-        pair_local_parts(table, loaded, end)
-            .iter()
-            .map(|part| part.1)
-            .sum()
-    };
-    Range {
-        low: sum(End::Optimistic),
-        high: sum(End::Pessimistic),
     }
 }
 

@@ -207,13 +207,18 @@ fn unequal(part: &[Message], nodes: usize) -> Option<String> {
         sent[usize::from(message.src)] += 1;
     }
     let (least, most) = (*sent.iter().min()?, *sent.iter().max()?);
-    // The ends of a chain have one partner and all others have two, so that their waits are not alike.
-    let is_unequal = least * ALIKE < most || schedule::may_be_in_step(least * ALIKE, most);
-    is_unequal.then(|| {
+    (!do_alike(least, most)).then(|| {
         format!(
             "the processes do not do alike (one sent {least} messages, another {most}), so that their delays do not compare"
         )
     })
+}
+
+/// True if processes that sent so many messages may do the same work, so that their delays compare.
+pub(crate) fn do_alike(sent: usize, by_other: usize) -> bool {
+    let (least, most) = (sent.min(by_other), sent.max(by_other));
+    // The ends of a chain have one partner and all others have two, so that their waits are not alike.
+    least * ALIKE >= most && !schedule::may_be_in_step(least * ALIKE, most)
 }
 
 /// Time that the run would save if one process had the median work of the others, from a replay, s.

@@ -243,7 +243,7 @@ pub(super) enum Question {
     Multiload {
         #[command(flatten)]
         common: Common,
-        /// Stop when a round gains less than this share
+        /// Stop at a process with less than this share of the load so far
         #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
         stop: f64,
     },

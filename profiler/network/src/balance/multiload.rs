@@ -1,6 +1,6 @@
 //! Several loaded processes (4.5.1): balanced one after the other.
 
-use super::{End, Range, argmax, pair_local_parts, reference, significant, sums};
+use super::{End, Range, Roles, argmax, parts, sums};
 use crate::matrix::Matrix;
 
 /// One process that was balanced.
@@ -8,7 +8,7 @@ use crate::matrix::Matrix;
 pub struct Round {
     /// The process.
     pub process: usize,
-    /// Gain of balancing the process, s.
+    /// Gain of balancing the process after those of the rounds before, s.
     pub seconds: f64,
     /// True if the round counts. The round that ends the search is listed but does not count.
     pub counts: bool,
@@ -25,26 +25,38 @@ pub struct Rounds {
     pub pessimistic: Vec<Round>,
 }
 
-/// Balances the process with the largest delay, relabels, and repeats this until a round gains less
-/// than `stop` of the sum so far (`t_p` of the interface; 0.1). Each end has a copy of its own.
-pub fn multiload(table: &Matrix<f64>, stop: f64) -> Rounds {
+/// Balances the process with the largest delay, relabels, and repeats this until a process has less
+/// than `stop` of the load so far (`t_p` of the interface; 0.1). Each end has a copy of its own. A
+/// process whose delays compare with no other's is left out. All rounds together gain at most `most_s`,
+/// the length of the run.
+pub fn multiload(table: &Matrix<f64>, roles: &Roles, stop: f64, most_s: f64) -> Rounds {
     let run = |end: End| {
         let mut table = table.clone();
         let mut rounds: Vec<Round> = Vec::new();
-        let mut total = 0.0;
-        let mut is_balanced = vec![false; table.size()];
+        // Of processes that work at the same time all but the last gain nothing, so that the load
+        // decides on the end.
+        let (mut total, mut load) = (0.0, 0.0);
+        let mut is_done = vec![false; table.size()];
         // The last process left has no other to be balanced against.
-        for _ in 1..table.size() {
+        while rounds.len() + 1 < table.size() {
             let global = sums(&table);
             let open: Vec<f64> = global
                 .iter()
-                .zip(&is_balanced)
+                .zip(&is_done)
                 .map(|(delay, done)| if *done { f64::NEG_INFINITY } else { *delay })
                 .collect();
-            let Some(process) = argmax(&open) else { break };
-            let parts = pair_local_parts(&table, process, end);
-            let seconds: f64 = parts.iter().map(|part| part.1).sum();
-            let counts = !(total > 0.0 && seconds < stop * total);
+            let Some(process) = argmax(&open).filter(|&at| !is_done[at]) else {
+                break;
+            };
+            is_done[process] = true;
+            let parts = parts(&table, roles, process, end);
+            if parts.is_empty() {
+                continue;
+            }
+            let excess: f64 = parts.iter().map(|part| part.excess_s).sum();
+            let gain: f64 = parts.iter().map(|part| part.gain_s).sum();
+            let seconds = gain.min(most_s - total);
+            let counts = !(load > 0.0 && excess < stop * load);
             rounds.push(Round {
                 process,
                 seconds,
@@ -54,15 +66,14 @@ pub fn multiload(table: &Matrix<f64>, stop: f64) -> Rounds {
                 break;
             }
             total += seconds;
-            is_balanced[process] = true;
-            let references: Vec<(usize, f64)> = significant(&table, process)
-                .into_iter()
-                .map(|i| (i, reference(&table, i, end)))
-                .collect();
-            for (i, reference) in references {
-                for (row, column) in [(process, i), (i, process)] {
+            load += excess;
+            for part in parts {
+                let own = (process, part.partner);
+                let back = (part.partner, process);
+                let is_both = roles.are_alike(process, part.partner);
+                for (row, column) in [Some(own), is_both.then_some(back)].into_iter().flatten() {
                     let cell = table.at_mut(row, column);
-                    *cell = cell.min(reference);
+                    *cell = cell.min(part.reference_s);
                 }
             }
         }

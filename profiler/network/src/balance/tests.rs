@@ -99,10 +99,10 @@ fn every_rule_gives_its_oracle() {
         near_range(literal(&table, L, false), all, 5e-3);
         near_range(literal(&table, L, true), some, 5e-3);
         near(without_bias(&table, L), plain, 5e-3);
-        near_range(pair_local(&table, L), local, 1e-9);
+        near_range(pair_local(&table, &Roles::equal(), L), local, 1e-9);
     }
     // Parts: 172, then 175.
-    let parts = |which, end| pair_local_parts(&table(which), L, end);
+    let parts_of = |which, end| parts(&table(which), &Roles::equal(), L, end);
     for (which, end, expected) in [
         (5, End::Optimistic, [17.23, 18.495]),
         (5, End::Pessimistic, [27.60, 21.81]),
@@ -111,14 +111,17 @@ fn every_rule_gives_its_oracle() {
         (4, End::Optimistic, [0.505, 6.705]),
         (4, End::Pessimistic, [1.01, 7.75]),
     ] {
-        for (part, printed) in parts(which, end).into_iter().zip(expected) {
-            near(part.1, printed, 1e-9);
+        for (part, printed) in parts_of(which, end).into_iter().zip(expected) {
+            near(part.gain_s, printed, 1e-9);
         }
     }
     // The true value of 4.5 is outside the literal rule, and inside that of the worked examples.
     let truth = 42.67;
     assert!(truth < literal(&table(5), L, true).low);
-    assert!(pair_local(&table(5), L).low < truth && truth < pair_local(&table(5), L).high);
+    assert!(
+        pair_local(&table(5), &Roles::equal(), L).low < truth
+            && truth < pair_local(&table(5), &Roles::equal(), L).high
+    );
     // With the errors of 4.4.2 corrected: [28.67, 49.41], where [28.67, 50.78] is printed.
     near(11.74 - 1.37, 10.37, 1e-9);
     near(18.60 + 10.37 - 1.37, 27.60, 1e-9);
@@ -138,7 +141,7 @@ fn neighbours_stand_apart() {
 
 #[test]
 fn several_loads_are_balanced_in_turn() {
-    let rounds = |which| multiload(&table(which), 0.1);
+    let rounds = |which| multiload(&table(which), &Roles::equal(), 0.1, f64::INFINITY);
     let check = |found: &[Round], expected: &[(usize, f64, bool)]| {
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (round, &(process, seconds, counts)) in found.iter().zip(expected) {
@@ -182,7 +185,7 @@ fn several_loads_are_balanced_in_turn() {
     near_range(four.total, (17.144, 17.92), 1e-3);
     // The true value with two loads is inside. One load alone does not reach it.
     assert!(six.total.low < 51.58 && 51.58 < six.total.high);
-    assert!(pair_local(&table(6), L).high < 51.58);
+    assert!(pair_local(&table(6), &Roles::equal(), L).high < 51.58);
 }
 
 #[test]
@@ -251,4 +254,84 @@ fn a_slowdown_is_no_longer_than_the_run() {
     }
     .clamped(1.0);
     assert_eq!((range.low, range.high), (0.0, 1.0));
+}
+
+/// Workers (0, 1, …) with these delays towards a coordinator, which is the last process and answers at
+/// once.
+fn coordinated(delays: &[f64]) -> (Matrix<f64>, Roles) {
+    let last = delays.len();
+    let mut table = Matrix::new(last + 1);
+    for (worker, delay) in delays.iter().enumerate() {
+        *table.at_mut(worker, last) = *delay;
+        *table.at_mut(last, worker) = 0.003;
+    }
+    let roles = Roles::new(last + 1, |a, b| (a == last) == (b == last));
+    (table, roles)
+}
+
+#[test]
+fn workers_of_a_coordinator_gain_what_they_take_longer_than_all_others() {
+    let gains = |delays: &[f64]| {
+        let (table, roles) = coordinated(delays);
+        let rounds = multiload(&table, &roles, 0.1, 4.5);
+        let list = |rounds: &[Round]| -> Vec<_> {
+            let round = |round: &Round| (round.process, (round.seconds * 1e3).round() as i64);
+            let counting = rounds.iter().filter(|round| round.counts);
+            counting.map(round).collect()
+        };
+        let lists = (list(&rounds.optimistic), list(&rounds.pessimistic));
+        (rounds.total, pair_local(&table, &roles, 0).high, lists)
+    };
+    // One load; the balanced workers gain nothing.
+    let (total, alone, (optimistic, pessimistic)) = gains(&[4.5, 1.5, 1.5]);
+    near_range(total, (3.0, 3.0), 1e-9);
+    near(alone, 3.0, 1e-9);
+    assert_eq!(optimistic, [(0, 3000)]);
+    assert_eq!(optimistic, pessimistic);
+    // Two equal loads: one of them alone gains nothing, both gain what one alone would cost.
+    let (total, alone, (_, pessimistic)) = gains(&[4.5, 4.5, 1.5]);
+    near(alone, 0.0, 1e-9);
+    assert!(0.0 < total.low && total.low <= total.high, "{total:?}");
+    near(total.high, 3.0, 1e-9);
+    assert_eq!(pessimistic, [(0, 0), (1, 3000)]);
+    // A first one that is slower than the next loads.
+    near(gains(&[4.5, 4.0, 4.0, 1.5, 1.5]).0.high, 3.0, 1e-9);
+    // None is loaded.
+    let (total, ..) = gains(&[1.5, 1.5, 1.5]);
+    near_range(total, (0.0, 0.0), 1e-9);
+    // The coordinator compares with none, and neither does a single worker.
+    let (table, roles) = coordinated(&[1.5]);
+    assert!(parts(&table, &roles, 1, End::Pessimistic).is_empty());
+    assert_eq!(multiload(&table, &roles, 0.1, 4.5), Rounds::default());
+}
+
+/// However the delays are, gains are no more than the run, and the ends are in order.
+#[test]
+fn gains_stay_within_the_run() {
+    let mut noise = crate::testing::Noise(7);
+    for trial in 0..500 {
+        let delays: Vec<f64> = (0..1 + trial % 7).map(|_| 4.0 * noise.uniform()).collect();
+        let (mut table, roles) = coordinated(&delays);
+        for i in 0..table.size() {
+            for j in 0..table.size() {
+                if i != j && trial % 2 == 0 {
+                    *table.at_mut(i, j) += noise.uniform();
+                }
+            }
+        }
+        for roles in [roles, Roles::equal()] {
+            let rounds = multiload(&table, &roles, 0.1, 4.0);
+            let Range { low, high } = rounds.total;
+            assert!(
+                0.0 <= low && high <= 4.0 + 1e-9 && low <= 4.0 + 1e-9,
+                "{trial}: {rounds:?}"
+            );
+            for round in rounds.optimistic.iter().chain(&rounds.pessimistic) {
+                assert!((0.0..=4.0).contains(&round.seconds), "{trial}: {round:?}");
+            }
+        }
+        let (table, roles) = coordinated(&delays);
+        let Range { low, high } = multiload(&table, &roles, 0.1, 4.0).total;
+        assert!(low <= high + 1e-9, "{trial}: {low} {high} {delays:?}");
+    }
 }

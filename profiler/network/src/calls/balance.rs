@@ -1,13 +1,16 @@
 //! Calls 13 to 18: ball in the court and balance.
 
-use crate::balance::{self, End, Gate, Metric, Range, Rounds};
+use crate::balance::{self, End, Gate, Metric, Range, Roles, Rounds};
 use crate::ball::{self, Delays, Total};
 use crate::evidence::{self, Evidence};
 use crate::matrix::Matrix;
+use crate::messages;
 use crate::run::{Answer, Mode, Node, Run, Unknown};
 
 /// Fraction of the sum that a round must gain, unless given (`t_p`).
 const STOP: f64 = 0.1;
+/// Reason why nothing is known of a balance by pairs.
+const UNCOMPARED: &str = "no other process does as the one with the longest delays (by the number of messages that it sends), so that its delays do not compare";
 
 /// Delays of one process.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +111,20 @@ fn need_two(run: &Run) -> Result<(), Unknown> {
     Ok(())
 }
 
+/// The processes that do the same work. In thesis mode, as in the text, these are all; by default those
+/// that sent about as many messages.
+fn roles(run: &Run) -> Result<Roles, Unknown> {
+    if run.settings.mode == Mode::Thesis {
+        return Ok(Roles::equal());
+    }
+    let mut sent = vec![0; run.nodes().len()];
+    for message in messages::messages(run)?.iter() {
+        sent[usize::from(message.src)] += 1;
+    }
+    let are_alike = |a: usize, b: usize| evidence::do_alike(sent[a], sent[b]);
+    Ok(Roles::new(sent.len(), are_alike))
+}
+
 /// Balance by the global delays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlobalImbalance {
@@ -179,14 +196,20 @@ pub struct BiasAnswer {
 /// Call 16, ComputeImbalanceInterProcessBias (4.4).
 ///
 /// # Errors
-/// When fewer than two processes sent packets.
+/// When fewer than two processes sent packets, or no other does as the one with the longest delays.
 pub fn imbalance_bias(run: &Run, last: Option<f64>) -> Answer<BiasAnswer> {
     let run = run.last(last);
     let table = table(&run)?;
     let global = balance::sums(&table);
     let gate = balance::gate(&global).ok_or_else(|| Unknown::new("no delays"))?;
     let is_thesis = run.settings.mode == Mode::Thesis;
-    let mut range = balance::pair_local(&table, gate.loaded);
+    let roles = roles(&run)?;
+    let optimistic = balance::parts(&table, &roles, gate.loaded, End::Optimistic);
+    let pessimistic = balance::parts(&table, &roles, gate.loaded, End::Pessimistic);
+    if optimistic.is_empty() {
+        return Err(Unknown::new(UNCOMPARED));
+    }
+    let mut range = balance::pair_local(&table, &roles, gate.loaded);
     let mut others = Vec::new();
     if is_thesis {
         let plain = balance::without_bias(&table, gate.loaded);
@@ -204,8 +227,6 @@ pub fn imbalance_bias(run: &Run, last: Option<f64>) -> Answer<BiasAnswer> {
     } else {
         range = range.clamped(run.seconds());
     }
-    let optimistic = balance::pair_local_parts(&table, gate.loaded, End::Optimistic);
-    let pessimistic = balance::pair_local_parts(&table, gate.loaded, End::Pessimistic);
     let value = BiasAnswer {
         range,
         rule: "pair-local",
@@ -214,7 +235,7 @@ pub fn imbalance_bias(run: &Run, last: Option<f64>) -> Answer<BiasAnswer> {
         parts: optimistic
             .into_iter()
             .zip(pessimistic)
-            .map(|((partner, low), (_, high))| (partner as Node, low, high))
+            .map(|(low, high)| (low.partner as Node, low.gain_s, high.gain_s))
             .collect(),
     };
     Ok(run.known(value))
@@ -232,10 +253,12 @@ pub struct MultiloadAnswer {
 }
 
 /// Call 17, ComputeImbalanceMultiload (the text cites 4.4 and means 4.5). Thesis mode follows the steps
-/// of the printed rounds. By default each end is computed by itself with the pair-local rule.
+/// of the printed rounds. By default each end is computed by itself with the pair-local rule, and only
+/// processes that do alike are compared.
 ///
 /// # Errors
-/// When fewer than two processes sent packets, or `t_p` is not between 0 and 1.
+/// When fewer than two processes sent packets, none of them does as another, or `t_p` is not between 0
+/// and 1.
 pub fn imbalance_multiload(
     run: &Run,
     last: Option<f64>,
@@ -258,7 +281,10 @@ pub fn imbalance_multiload(
             (rounds, range)
         }
         Mode::Default => {
-            let rounds = balance::multiload(&table, stop);
+            let rounds = balance::multiload(&table, &roles(&run)?, stop, run.seconds());
+            if rounds.optimistic.is_empty() {
+                return Err(Unknown::new(UNCOMPARED));
+            }
             let range = rounds.total.clamped(run.seconds());
             (rounds, range)
         }

@@ -2,7 +2,7 @@ use super::*;
 use crate::balance::Metric;
 use crate::decomposition::Component;
 use crate::rir::SlowdownTable;
-use crate::run::{Mode, Run};
+use crate::run::{Mode, Packet, Run};
 use crate::testing::{data, delayed_run_of, run_of};
 use crate::trigger::{Reactive, Report};
 
@@ -327,4 +327,48 @@ fn thesis_mode_answers_too() {
     );
     assert_eq!(imbalance_bias(&run, None).unwrap().value.others.len(), 3);
     assert!(message_count(&run, 0, 1, None).unwrap().value > 0);
+}
+
+/// Three workers compute 50, 50 and 150 ms, 30 times, and their coordinator answers all of them then:
+/// two thirds of the run are lost by the third.
+#[test]
+fn a_loaded_worker_costs_no_more_than_it_takes_longer() {
+    let mut packets = Vec::new();
+    for round in 0..30 {
+        let begin = 151 * MS * round;
+        packets.extend(
+            [(1, 50), (2, 51), (3, 150)].map(|(worker, ms)| data(begin + ms * MS, worker, 0, 1000)),
+        );
+        packets.extend([1, 2, 3].map(|worker| {
+            data(
+                begin + 150 * MS + i64::from(worker) * 100_000,
+                0,
+                worker,
+                500,
+            )
+        }));
+    }
+    let run = run_of(4, &packets);
+    let bias = imbalance_bias(&run, None).unwrap().value;
+    assert!((2.8..=3.1).contains(&bias.range.low), "{bias:?}");
+    assert!((2.8..=3.1).contains(&bias.range.high), "{bias:?}");
+    let several = imbalance_multiload(&run, None, None).unwrap().value;
+    assert!((2.8..=3.1).contains(&several.range.low), "{several:?}");
+    assert!((2.8..=3.1).contains(&several.range.high), "{several:?}");
+    for rounds in [&several.rounds.optimistic, &several.rounds.pessimistic] {
+        assert_eq!(rounds[0].process, 3);
+        for round in &rounds[1..] {
+            assert!(
+                round.process != 0 && round.seconds < 0.1 && !round.counts,
+                "{round:?}"
+            );
+        }
+    }
+    // Only the coordinator and one worker: the coordinator answers twice as much.
+    let is_of_two = |packet: &&Packet| packet.src < 3 && packet.dst < 3;
+    let two: Vec<Packet> = packets.iter().filter(is_of_two).copied().collect();
+    let several = imbalance_multiload(&run_of(3, &two), None, None)
+        .unwrap()
+        .value;
+    assert!(several.range.high < 0.2, "{several:?}");
 }
