@@ -31,7 +31,7 @@ fn many_tiny_writes_are_a_finding_with_its_gain() {
     }
 }
 
-/// Nothing that the kernel did otherwise counts as time in few tiny reads.
+/// Other work in the kernel is no time of tiny reads.
 #[test]
 fn tiny_reads_cost_no_more_than_they_took() {
     let reads = "import mmap, os\nfd = os.open('data', os.O_RDONLY)\n\

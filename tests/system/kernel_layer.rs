@@ -111,7 +111,7 @@ fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
                    WHERE (o.class = 'namespace' OR c.op = 'create') AND c.result >= 0 AND c.path LIKE '%/job/%'
                    GROUP BY 1";
     assert_eq!(kernel.rows(changes), fuse.rows(changes));
-    // Names of temporary files differ. Also of files that are gone by the end.
+    // Without the names: those of temporary files differ. Files that are gone by the end have a size, too.
     let sizes =
         "SELECT size_bytes FROM files WHERE kind = 'file' AND path LIKE '%/job/%' ORDER BY 1";
     assert_eq!(kernel.rows(sizes), fuse.rows(sizes));

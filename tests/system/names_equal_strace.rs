@@ -35,7 +35,7 @@ fn traced(trace: &Trace, directory: &Path) -> (BTreeMap<Act, usize>, Names<PathB
             names.join(first, &path);
         }
     }
-    // An exec opens its program (`__FMODE_EXEC`), for strace by no call on names.
+    // strace has no open of a program by its exec (`__FMODE_EXEC`).
     let rows = trace.rows(
         "SELECT file_id, op, result FROM calls WHERE op NOT IN ('read', 'write', 'copy_from', 'copy_to', 'lookup')
          AND (op <> 'open' OR NOT flags & 32)

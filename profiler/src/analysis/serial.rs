@@ -222,17 +222,12 @@ fn judge(
         return None;
     }
     // Steps that keep their place are not part of the problem.
-    let is_moved = |at: &usize| schedule.is_beside[*at];
-    let places: Vec<usize> = (0..steps.len()).filter(is_moved).collect();
-    let needed = |&at: &usize| {
-        dependencies
-            .before(at)
-            .iter()
-            .filter(|at| is_moved(at))
-            .count()
-    };
-    let pairs = places.iter().map(needed).sum();
-    let moved: Vec<&Step> = places.iter().map(|&at| &steps[at]).collect();
+    let moved: Vec<&Step> = steps
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| schedule.is_beside[*at])
+        .map(|(_, step)| step)
+        .collect();
     let mut names: std::collections::BTreeMap<&str, (usize, i64)> = Default::default();
     for step in &moved {
         let entry = names.entry(step.name.as_str()).or_default();
@@ -254,7 +249,7 @@ fn judge(
         could_ns,
         saving_ns: saving as i64,
         cores,
-        dependencies: pairs,
+        dependencies: dependencies.pairs(|at| schedule.is_beside[at]),
         run_by,
         needs: None,
     })

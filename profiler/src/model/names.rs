@@ -71,6 +71,7 @@ impl Names {
             .filter(|_| !self.outside.is_empty());
         let arguments = command.map(unquote).unwrap_or_default();
         let cwd = image.cwd.as_deref().unwrap_or("");
+        // A word that ends in `.` or `..` is the name of a directory.
         let known = |word: &str| {
             let of_base = self.outside.get(base(word.trim_end_matches('/')))?;
             of_base.get(path_from(cwd, word).as_str())

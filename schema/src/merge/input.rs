@@ -71,17 +71,17 @@ impl Input {
         let db = store::open_read_only(&self.path)?;
         // Hundreds of files may be open at once, and each is read from begin to end.
         db.execute_batch("PRAGMA cache_size = -512;")
-            .map_err(|source| unreadable(&self.path, source))?;
+            .map_err(|source| Error::unreadable(&self.path, source))?;
         Ok(db)
     }
 
     /// The columns of a table that this file has; empty if it has no such table.
     pub(super) fn columns(&self, db: &Connection, table: &str) -> Result<Vec<String>> {
-        columns(db, table).map_err(|source| unreadable(&self.path, source))
+        columns(db, table).map_err(|source| Error::unreadable(&self.path, source))
     }
 
     pub(super) fn error(&self, source: rusqlite::Error) -> Error {
-        unreadable(&self.path, source)
+        Error::unreadable(&self.path, source)
     }
 
     pub(super) fn host(&self, id: i64) -> Option<&Host> {
@@ -94,10 +94,6 @@ pub(super) fn columns(db: &Connection, table: &str) -> rusqlite::Result<Vec<Stri
     db.prepare("SELECT name FROM pragma_table_info(?1)")?
         .query_map([table], |row| row.get(0))?
         .collect()
-}
-
-fn unreadable(path: &Path, source: rusqlite::Error) -> Error {
-    Error::unreadable(path, source)
 }
 
 /// Opens and checks all files.

@@ -1,4 +1,4 @@
-//! Maps whose keys are ids of threads and processes, looked up several times for each call.
+//! Maps whose keys are ids of threads, processes and files, looked up several times for each call.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,7 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Values by such an id.
 pub(super) type ById<T> = HashMap<u32, T, BuildHasherDefault<Product>>;
 
-/// Hashes by one multiplication: the kernel chooses the ids, so that no program can choose many that collide.
+/// Hashes by one multiplication: the kernel or flowtrace chooses the ids, so that no program can choose many that
+/// collide.
 #[derive(Debug, Default)]
 pub(super) struct Product(u64);
 

@@ -29,7 +29,7 @@ pub(super) enum Change {
     Executed(Tracee),
     /// The file that an inode is from now on.
     File(Inode, FileId),
-    /// A file has no name any more.
+    /// A file has no name at the end.
     Removed(FileId),
     /// The image of a process is over; the numbers of its reads and writes that the kernel counted.
     CallCounts {

@@ -1,14 +1,15 @@
 //! The sizes of files that were removed: at the end nobody can ask for them any more.
 
-use std::collections::{HashMap, HashSet};
-
 use flowtrace_schema::{Call, Class, FileId, Op, Record};
 
-/// The size that the recorded calls gave to each file, bytes.
+use super::by_id::ById;
+
+/// The sizes of files by the recorded calls.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
-    by_calls: HashMap<FileId, u64>,
-    removed: HashSet<FileId>,
+    /// Bytes, by the number of the file.
+    by_calls: ById<u64>,
+    removed: Vec<FileId>,
 }
 
 impl Sizes {
@@ -18,23 +19,23 @@ impl Sizes {
             return;
         };
         if call.op == Op::Truncate {
-            self.by_calls.insert(file, call.length.unwrap_or(0));
+            self.by_calls.insert(file.0, call.length.unwrap_or(0));
         } else if let Some(offset) = call.offset.filter(|_| writes(call)) {
             let end = offset.saturating_add(call.result.unsigned_abs());
-            let size = self.by_calls.entry(file).or_default();
+            let size = self.by_calls.entry(file.0).or_default();
             *size = end.max(*size);
         }
     }
 
-    /// A file has no name any more.
+    /// A file has no name at the end.
     pub(super) fn removed(&mut self, file: FileId) {
-        self.removed.insert(file);
+        self.removed.push(file);
     }
 
     /// The sizes of the removed files that calls have written.
     pub(super) fn of_removed(&self) -> impl Iterator<Item = Record> {
         let sized = |&file: &FileId| {
-            let size_bytes = *self.by_calls.get(&file)?;
+            let size_bytes = *self.by_calls.get(&file.0)?;
             Some(Record::FileSize { file, size_bytes })
         };
         self.removed.iter().filter_map(sized)

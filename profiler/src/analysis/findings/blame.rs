@@ -123,8 +123,12 @@ impl<'a> Blame<'a> {
 
     /// Largest saving without such states, ns.
     fn part(&self, of: fn(State) -> bool) -> i64 {
-        self.spent(of)
-            .min(self.bound.without_states(&self.parts, of))
+        self.part_of(&self.parts, of)
+    }
+
+    /// The same, if only these members are without them.
+    fn part_of(&self, members: &[Part], of: fn(State) -> bool) -> i64 {
+        self.spent(of).min(self.bound.without_states(members, of))
     }
 
     /// A finding about the resource that the step mostly lacked.
@@ -334,10 +338,7 @@ impl<'a> Blame<'a> {
             _ => true,
         };
         let removed: Vec<Part> = self.parts.iter().filter(is_removed).copied().collect();
-        let sleeps = |state| state == State::Sleep;
-        let saving = self
-            .spent(sleeps)
-            .min(self.bound.without_states(&removed, sleeps));
+        let saving = self.part_of(&removed, |state| state == State::Sleep);
         let short = |name: &str| units::shorten(&units::plain(name), 40);
         let named =
             pause.map(|(command, caller, is_only)| (short(command), short(caller), is_only));

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::order::{Dependencies, Limits, Schedule};
+use super::runs::has_a_queue;
 use super::steps::{Step, fill, streams_from};
-use crate::managers::{Runner, runner_of};
 use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::timeline::Timeline;
 
@@ -122,7 +122,7 @@ impl Jobs {
 
     /// True if some runs used the output of others.
     pub(crate) fn need_each_other(&self) -> bool {
-        self.dependencies.pairs > 0
+        self.dependencies.pairs(|_| true) > 0
     }
 
     /// Time of all runs with `at_once` at a time, those with the longest way to the end first, ns.
@@ -143,16 +143,11 @@ fn mark_read_by_runners(
     places: &HashMap<ProcessId, usize>,
     steps: &mut [(Step, Job)],
 ) {
-    let passes_on = |id: ProcessId| {
-        let longest = timeline.programs.longest(workflow, id);
-        let image = workflow.program(&timeline.programs.stints[longest]);
-        let runner = runner_of(image.exe.as_deref(), &image.rule);
-        matches!(runner, Some(Runner::Manager | Runner::Launcher))
-    };
+    let decides = |id: &ProcessId| !has_a_queue(workflow, timeline, *id);
     let mut runners: HashSet<ProcessId> = HashSet::new();
     for &job in places.keys() {
         let mut above = workflow.process(job).parent;
-        while let Some(id) = above.filter(|id| !passes_on(*id) && runners.insert(*id)) {
+        while let Some(id) = above.filter(|id| decides(id) && runners.insert(*id)) {
             above = workflow.process(id).parent;
         }
     }

@@ -7,11 +7,11 @@
 //! real begins shows the part of the difference that is due to the order, and not to the model.
 
 use super::order::{Dependencies, Limits, Schedule};
+use super::runs::has_a_queue;
 use super::steps::{Runners, Step};
 use super::{Need, alone, cores, is_relevant, need, rule_at};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::managers::{Runner, runner_of};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
 
@@ -78,15 +78,6 @@ pub fn late_starts(
     }
     found.sort_by_key(|one| (-one.saving_ns, one.began_ns));
     found
-}
-
-/// True if a runner has more to run than it runs at a time: make, managers of workflows, xargs, parallel.
-/// In a shell, the script decides when a step begins.
-fn has_a_queue(workflow: &Workflow, timeline: &Timeline, id: ProcessId) -> bool {
-    let longest = timeline.programs.longest(workflow, id);
-    let image = workflow.program(&timeline.programs.stints[longest]);
-    let runner = runner_of(image.exe.as_deref(), &image.rule);
-    matches!(runner, Some(Runner::Manager | Runner::Launcher))
 }
 
 fn judge(
@@ -281,6 +272,6 @@ mod tests {
         let dependencies = Dependencies::of_overlapping(&steps);
         assert_eq!(dependencies.before(1), [] as [usize; 0]);
         assert_eq!(dependencies.before(2), [0, 1]);
-        assert_eq!(dependencies.pairs, 2);
+        assert_eq!(dependencies.pairs(|_| true), 2);
     }
 }

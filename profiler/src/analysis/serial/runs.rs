@@ -23,9 +23,8 @@ pub(super) fn run_by(
     with_jobs: &[bool],
     id: ProcessId,
 ) -> Option<RunBy> {
-    let image = program(workflow, timeline, id);
-    if !is_make(image) {
-        let runner = runner_of(image.exe.as_deref(), &image.rule);
+    if !is_make(program(workflow, timeline, id)) {
+        let runner = runner(workflow, timeline, id);
         return (runner == Some(Runner::Shell)).then_some(RunBy::Shell);
     }
     Some(match with_jobs[id.0 as usize] {
@@ -55,6 +54,18 @@ pub(super) fn with_jobs(workflow: &Workflow, timeline: &Timeline) -> Vec<bool> {
         }
     }
     known.into_iter().map(|has| has == Some(true)).collect()
+}
+
+/// True if a runner has more to run than it runs at a time: make, managers of workflows, xargs, parallel. It passes the
+/// output of its steps on. In a shell, the script decides when a step begins, by what it has read.
+pub(super) fn has_a_queue(workflow: &Workflow, timeline: &Timeline, id: ProcessId) -> bool {
+    let runner = runner(workflow, timeline, id);
+    matches!(runner, Some(Runner::Manager | Runner::Launcher))
+}
+
+fn runner(workflow: &Workflow, timeline: &Timeline, id: ProcessId) -> Option<Runner> {
+    let image = program(workflow, timeline, id);
+    runner_of(image.exe.as_deref(), &image.rule)
 }
 
 /// The program that a process ran for longest.

@@ -108,17 +108,16 @@ impl Called {
             }
         }
         let traffic = record.get(MOVED..MOVED + 8 * TRAFFIC)?;
-        let made = || {
-            let mut made = BpfSnapshot::new((pid, tid), false, traffic, open)?;
-            let fd = made.numbers().into_iter().next();
-            if let (Some(opened), Some(fd)) = (before.get(OPENED), fd) {
-                made.paths.insert(fd, path(opened));
-            }
-            Some(Box::new(made))
-        };
         let made = match gives_none {
             true => None,
-            false => Some(made()?),
+            false => {
+                let mut made = BpfSnapshot::new((pid, tid), false, traffic, open)?;
+                let fd = made.numbers().into_iter().next();
+                if let (Some(opened), Some(fd)) = (before.get(OPENED), fd) {
+                    made.paths.insert(fd, path(opened));
+                }
+                Some(Box::new(made))
+            }
         };
         let [one, two] = NAMES.map(|part| before.get(part).map(|name| name.bytes));
         let [from, other] = BASES.map(|part| before.get(part));
