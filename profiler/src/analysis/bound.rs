@@ -71,7 +71,7 @@ impl<'a> Bound<'a> {
     }
 
     /// Time that the run saves if a share of the work of some processes is removed, ns.
-    fn without(&self, share: impl Iterator<Item = (ProcessId, f64)>) -> i64 {
+    pub(crate) fn without(&self, share: impl Iterator<Item = (ProcessId, f64)>) -> i64 {
         let programs = &self.timeline.programs;
         let of_programs = share.flat_map(|(id, share)| {
             let places = programs.of_process(id);

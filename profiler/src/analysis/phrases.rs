@@ -144,6 +144,10 @@ pub(crate) fn serial_text(serial: &Serial, saving: &str) -> String {
         (RunBy::Shell, _) => String::new(),
         (RunBy::Make, None) => "; make -j would".into(),
         (RunBy::Make, needs) => format!("; with make -j{}", if_declared(needs.as_ref())),
+        (RunBy::Recipe, needs) => format!(
+            "; make -j would, with a target for each{}",
+            if_declared(needs.as_ref())
+        ),
         (RunBy::MakeWithJobs, _) => {
             " if the makefile lets them (flowtrace check lists its orders that nothing seen needs)"
                 .into()
@@ -190,6 +194,12 @@ pub(crate) fn serial_action(serial: &Serial) -> String {
         RunBy::Make if serial.needs.is_none() => format!("run {steps} side by side with {name} -j"),
         // No trace shows if the makefile declares all that its rules need of each other.
         RunBy::Make => format!("run {steps} side by side with {name} -j, after flowtrace check"),
+        RunBy::Recipe if serial.needs.is_none() => {
+            format!("give {steps} targets of their own for {name} -j")
+        }
+        RunBy::Recipe => {
+            format!("give {steps} targets of their own for {name} -j, after flowtrace check")
+        }
         RunBy::MakeWithJobs => format!("let {name} run {steps} side by side"),
     }
 }

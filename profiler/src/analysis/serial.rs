@@ -11,11 +11,13 @@ mod order;
 mod runs;
 mod steps;
 
+use std::collections::{BTreeMap, HashSet};
+
 pub(crate) use jobs::{Job, Work};
 pub use late::{LateStart, late_starts};
 use order::{Dependencies, Limits, Schedule};
 pub use runs::RunBy;
-use runs::run_by;
+use runs::{continues_recipe, run_by};
 use steps::{Runners, Step};
 
 use crate::analysis::bound::Bound;
@@ -29,6 +31,8 @@ const LEAST: f64 = 0.03;
 pub(crate) const LEAST_NS: f64 = 100e6;
 /// Two steps overlap if they share more than this part of the shorter one.
 const OVERLAP: f64 = 0.1;
+/// The steps that are named have this part of the time side by side.
+const NEARLY_ALL: f64 = 0.95;
 
 /// A stretch of a script whose steps could run side by side.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +47,7 @@ pub struct Serial {
     pub to: i64,
     /// Names of the steps, with the number of runs and their total time, ns; the longest first.
     pub steps: Vec<(String, usize, i64)>,
-    /// Time of all steps of the phase one after another, ns.
+    /// Time of these steps one after another, ns.
     pub took_ns: i64,
     /// Time of these steps side by side, ns.
     pub could_ns: i64,
@@ -110,6 +114,7 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     };
     let mut runners = Runners::of(workflow, timeline);
     let with_jobs = runs::with_jobs(workflow, timeline);
+    let bound = Bound::new(workflow, timeline, path);
     let mut found: Vec<Serial> = Vec::new();
     for id in workflow.process_ids() {
         if runners.children[id.0 as usize].len() < 2 {
@@ -122,24 +127,17 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
             continue;
         };
         for stretch in stretches(&steps) {
-            found.extend(judge(
-                workflow,
-                timeline,
-                id,
-                run_by,
-                &steps[stretch],
-                cores,
-            ));
+            let steps = &steps[stretch];
+            let by =
+                |run_by, continues: &[bool]| judge(&bound, (id, run_by), (steps, continues), cores);
+            let free = vec![false; steps.len()];
+            found.extend(match run_by {
+                RunBy::Shell => by(run_by, &free),
+                _ => by(run_by, &continues_recipe(workflow, id, steps))
+                    .or_else(|| by(RunBy::Recipe, &free)),
+            });
         }
     }
-    let bound = Bound::new(workflow, timeline, path);
-    for one in &mut found {
-        // Each step gets shorter by the same share as the stretch.
-        let share = 1.0 - one.could_ns as f64 / one.took_ns.max(1) as f64;
-        let saved = bound.of_steps_below(one.runner, one.from..one.to, share);
-        one.saving_ns = one.saving_ns.min(saved);
-    }
-    found.retain(|one| is_relevant(one.saving_ns as f64, timeline));
     for one in &mut found {
         if one.run_by != RunBy::Shell {
             one.needs = need(workflow, timeline, &mut runners, one.runner);
@@ -195,21 +193,22 @@ fn stretches(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
     found
 }
 
+/// Judges a stretch of steps. `continues`: steps that must come after the one before.
 fn judge(
-    workflow: &Workflow,
-    timeline: &Timeline,
-    runner: ProcessId,
-    run_by: RunBy,
-    steps: &[Step],
+    bound: &Bound<'_>,
+    (runner, run_by): (ProcessId, RunBy),
+    (steps, continues): (&[Step], &[bool]),
     cores: f64,
 ) -> Option<Serial> {
+    let timeline = bound.timeline;
     let (from, to) = (steps.first()?.from, steps.last()?.to);
     let length = timeline.length() as f64;
     if ((to - from) as f64) < LEAST * length {
         return None;
     }
     let dependencies = Dependencies::of(steps);
-    let schedule = Schedule::of(steps, &dependencies, Limits::of_cores(cores));
+    let order = dependencies.and_after_previous(|at| continues[at]);
+    let schedule = Schedule::of(steps, &order, Limits::of_cores(cores));
     let running: i64 = steps.iter().map(Step::length).sum();
     let could_ns = schedule.end.max((work(steps) / cores) as i64);
     // The schedule knows of no other work on the machine, but the run competed with it. So the schedule is
@@ -217,22 +216,22 @@ fn judge(
     let took: i64 = steps.iter().map(|step| step.to - step.from).sum();
     let slower = took as f64 / running.max(1) as f64;
     let could_ns = (could_ns as f64 * slower) as i64;
-    let saving = (took - could_ns) as f64 * alone(timeline, steps, from, to);
+    let (moved, share) = moved(steps, &schedule.beside);
+    let saved = (took - could_ns) as f64 * share;
+    let took: i64 = moved.iter().map(|&at| steps[at].to - steps[at].from).sum();
+    // Each of these steps gets shorter by the same share.
+    let each = saved / took.max(1) as f64;
+    let members = moved.iter().flat_map(|&at| &steps[at].members);
+    let most = bound.without(members.map(|&id| (id, each)));
+    let saving = (saved * alone(timeline, steps, from, to)).min(most as f64);
     if !is_relevant(saving, timeline) {
         return None;
     }
-    // Steps that keep their place are not part of the problem.
-    let moved: Vec<&Step> = steps
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| schedule.is_beside[*at])
-        .map(|(_, step)| step)
-        .collect();
-    let mut names: std::collections::BTreeMap<&str, (usize, i64)> = Default::default();
-    for step in &moved {
-        let entry = names.entry(step.name.as_str()).or_default();
+    let mut names: BTreeMap<&str, (usize, i64)> = BTreeMap::new();
+    for &at in &moved {
+        let entry = names.entry(steps[at].name.as_str()).or_default();
         entry.0 += 1;
-        entry.1 += step.to - step.from;
+        entry.1 += steps[at].to - steps[at].from;
     }
     let mut names: Vec<(String, usize, i64)> = names
         .into_iter()
@@ -241,18 +240,43 @@ fn judge(
     names.sort_by_key(|(_, _, ns)| -ns);
     Some(Serial {
         runner,
-        name: rule_at(workflow, timeline, runner, from),
-        from: moved.iter().map(|step| step.from).min().unwrap_or(from),
-        to: moved.iter().map(|step| step.to).max().unwrap_or(to),
+        name: rule_at(bound.workflow, timeline, runner, from),
+        from: moved.iter().map(|&at| steps[at].from).min()?,
+        to: moved.iter().map(|&at| steps[at].to).max()?,
         steps: names,
         took_ns: took,
-        could_ns,
+        could_ns: took - saved as i64,
         saving_ns: saving as i64,
         cores,
-        dependencies: dependencies.pairs(|at| schedule.is_beside[at]),
+        dependencies: dependencies.pairs(|at| moved.binary_search(&at).is_ok()),
         run_by,
         needs: None,
     })
+}
+
+/// The places of the steps that a schedule runs side by side, and their part of that time. Steps that keep
+/// their place are not part of the problem, nor are kinds of steps that hardly have a part of that time: the
+/// removal of a directory beside a long step.
+fn moved(steps: &[Step], beside: &[i64]) -> (Vec<usize>, f64) {
+    let mut kinds: BTreeMap<&str, i64> = BTreeMap::new();
+    for (step, ns) in steps.iter().zip(beside) {
+        *kinds.entry(&step.name).or_default() += ns;
+    }
+    let all: i64 = kinds.values().sum();
+    let mut kinds: Vec<(&str, i64)> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, ns)| -ns);
+    let mut sum = 0;
+    let mut named: HashSet<&str> = HashSet::new();
+    for (name, ns) in kinds {
+        if sum as f64 >= NEARLY_ALL * all as f64 {
+            break;
+        }
+        sum += ns;
+        named.insert(name);
+    }
+    let is_moved = |&at: &usize| beside[at] > 0 && named.contains(steps[at].name.as_str());
+    let moved = (0..steps.len()).filter(is_moved).collect();
+    (moved, sum as f64 / all.max(1) as f64)
 }
 
 fn rule_at(workflow: &Workflow, timeline: &Timeline, id: ProcessId, ns: i64) -> String {
@@ -273,7 +297,7 @@ fn work(steps: &[Step]) -> f64 {
 /// Share of the stretch in which nothing else of the run had work: only then does a faster stretch make the
 /// run faster.
 fn alone(timeline: &Timeline, steps: &[Step], from: i64, to: i64) -> f64 {
-    let own: std::collections::HashSet<ProcessId> = steps
+    let own: HashSet<ProcessId> = steps
         .iter()
         .flat_map(|step| step.members.iter().copied())
         .collect();

@@ -12,6 +12,7 @@ mod beyond;
 mod bottleneck;
 mod confined;
 mod growing;
+mod in_order;
 #[path = "../support/play.rs"]
 mod play;
 mod sockets;

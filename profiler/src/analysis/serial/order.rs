@@ -7,6 +7,7 @@ use super::steps::Step;
 use crate::model::FileIndex;
 
 /// The steps that must end before each step of a stretch.
+#[derive(Clone)]
 pub(super) struct Dependencies {
     /// Places of the steps that must end first, without those that come before one of these anyway. Of
     /// steps whose output the shell read, only the last is listed: it comes after the others.
@@ -99,6 +100,17 @@ impl Dependencies {
         found
     }
 
+    /// The same, and each of these steps also comes after the one before it in the script.
+    pub(super) fn and_after_previous(&self, is_such: impl Fn(usize) -> bool) -> Dependencies {
+        let mut all = self.clone();
+        for (at, before) in all.before.iter_mut().enumerate().skip(1) {
+            if is_such(at) && before.last() != Some(&(at - 1)) {
+                before.push(at - 1);
+            }
+        }
+        all
+    }
+
     /// Pairs of steps of which the later one used the output of the earlier one, with the name of that; at
     /// most `most`. Data that a shell read is left out.
     pub(super) fn data(
@@ -176,8 +188,8 @@ impl Limits {
 pub(super) struct Schedule {
     /// Length of the schedule, ns.
     pub(super) end: i64,
-    /// For each step, true if it runs beside another one.
-    pub(super) is_beside: Vec<bool>,
+    /// For each step, the time for which another one runs beside it, ns.
+    pub(super) beside: Vec<i64>,
 }
 
 impl Schedule {
@@ -252,23 +264,31 @@ impl Schedule {
         }
         Schedule {
             end: end.iter().copied().max().unwrap_or(0),
-            is_beside: beside(&begin, &end),
+            beside: beside(&begin, &end),
         }
     }
 }
 
-/// For each of these non-empty spans, true if it overlaps another one.
-fn beside(begin: &[i64], end: &[i64]) -> Vec<bool> {
-    let mut order: Vec<usize> = (0..begin.len()).collect();
-    order.sort_by_key(|&at| begin[at]);
-    let mut is_beside = vec![false; begin.len()];
-    let mut latest = i64::MIN;
-    for (place, &at) in order.iter().enumerate() {
-        let follows = order.get(place + 1);
-        is_beside[at] = latest > begin[at] || follows.is_some_and(|&next| begin[next] < end[at]);
-        latest = latest.max(end[at]);
+/// For each of these spans, the time that it shares with others.
+fn beside(begin: &[i64], end: &[i64]) -> Vec<i64> {
+    let begins = begin.iter().map(|&at| (at, 1));
+    let mut changes: Vec<(i64, i32)> = begins.chain(end.iter().map(|&at| (at, -1))).collect();
+    changes.sort_unstable();
+    // The time with several spans until each instant.
+    let mut shared: BTreeMap<i64, i64> = BTreeMap::new();
+    let (mut alive, mut sum, mut last) = (0, 0, 0);
+    for (at, change) in changes {
+        if alive > 1 {
+            sum += at - last;
+        }
+        alive += change;
+        last = at;
+        shared.insert(at, sum);
     }
-    is_beside
+    let spans = begin.iter().zip(end);
+    spans
+        .map(|(begin, end)| shared[end] - shared[begin])
+        .collect()
 }
 
 #[cfg(test)]
@@ -389,11 +409,15 @@ mod tests {
         }
         let end: Vec<i64> = end.into_iter().flatten().collect();
         let beside = |at: usize| {
-            (0..steps.len()).any(|o| o != at && begin[o] < end[at] && begin[at] < end[o])
+            let is_shared = |now: &i64| {
+                let is_in = |o: &usize| (begin[*o]..end[*o]).contains(now);
+                (0..steps.len()).filter(is_in).count() > 1
+            };
+            (begin[at]..end[at]).filter(is_shared).count() as i64
         };
         let schedule = Schedule {
             end: end.iter().copied().max().unwrap_or(0),
-            is_beside: (0..steps.len()).map(beside).collect(),
+            beside: (0..steps.len()).map(beside).collect(),
         };
         (before.iter().any(|before| !before.is_empty()), schedule)
     }

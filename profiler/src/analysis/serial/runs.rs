@@ -1,5 +1,6 @@
 //! Kinds of processes that run steps one after another.
 
+use super::steps::Step;
 use crate::argv::unquote;
 use crate::managers::{Runner, runner_of};
 use crate::model::{Image, ProcessId, Workflow};
@@ -14,6 +15,8 @@ pub enum RunBy {
     Make,
     /// make with that option: its makefile decides the order.
     MakeWithJobs,
+    /// make, by lines of a recipe: it runs them one after another, whatever its options.
+    Recipe,
 }
 
 /// The kind of process `id`, if it is a runner. `with_jobs` is the result of [`with_jobs`].
@@ -54,6 +57,27 @@ pub(super) fn with_jobs(workflow: &Workflow, timeline: &Timeline) -> Vec<bool> {
         }
     }
     known.into_iter().map(|has| has == Some(true)).collect()
+}
+
+/// For each of these steps of a make, true if it may be the next line of the recipe of the step before, or of
+/// a target that is no file (`.PHONY`). Between the targets of files, make looks up the one that it has made
+/// and those that come next.
+pub(super) fn continues_recipe(workflow: &Workflow, make: ProcessId, steps: &[Step]) -> Vec<bool> {
+    let accesses = workflow.accesses_of(make).iter();
+    // The times of all lookups are not known, but those of the first and last of each file.
+    let lookups = accesses.filter(|access| access.checks > 0 && access.writes == 0);
+    let mut times: Vec<i64> = lookups
+        .flat_map(|access| [access.span_ns.0, access.span_ns.1])
+        .collect();
+    times.sort_unstable();
+    let continues = |at: usize| {
+        let Some(before) = at.checked_sub(1) else {
+            return false;
+        };
+        let next = times.partition_point(|&time| time < steps[before].to);
+        times.get(next).is_none_or(|&time| time > steps[at].from)
+    };
+    (0..steps.len()).map(continues).collect()
 }
 
 /// True if a runner has more to run than it runs at a time: make, managers of workflows, xargs, parallel. It passes the

@@ -1,0 +1,106 @@
+//! Steps that ran one after another: which of them could run side by side, by which change, and the time that
+//! this saves.
+
+use flowtrace_profiler::analysis::findings::verdict;
+use flowtrace_profiler::analysis::phrases::serial_line;
+use flowtrace_profiler::analysis::serial::{RunBy, serial};
+use flowtrace_schema::Op;
+
+use crate::play::Doing::{Child, Cpu};
+use crate::{Run, run};
+
+/// A make without `-j` that runs four steps of a second each. It looks up the files of these before the next.
+fn made(looked_up: &[usize]) -> Run {
+    run(|mut play| {
+        let make = play.process("make", None, 0, &[(4000, Child)]);
+        for at in 0..4 {
+            let (from, to) = (at as u64 * 1000 + 10, at as u64 * 1000 + 1000);
+            let step = play.process("gzip", Some(make), from, &[(to, Cpu)]);
+            let file = play.file(&format!("{at}.gz"), from);
+            play.create(step, file, to - 100);
+            if looked_up.contains(&at) {
+                play.alter(make, file, Op::Getattr, to + 5);
+            }
+        }
+        play.busy(2, 50, 4000);
+        play.finish(4000);
+    })
+}
+
+#[test]
+fn make_runs_targets_side_by_side_and_lines_of_a_recipe_never() {
+    let judged = |looked_up: &[usize]| {
+        let run = made(looked_up);
+        let found = serial(&run.workflow, &run.timeline, &run.path);
+        let [one] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert!(
+            (one.saving_ns - 1_990_000_000).abs() < 30_000_000,
+            "{one:?}"
+        );
+        let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+        let action = verdict.action.unwrap();
+        let (action, _) = action.split_once(':').unwrap();
+        (one.run_by, serial_line(one), action.to_owned())
+    };
+    let (run_by, text, action) = judged(&[]);
+    assert_eq!(run_by, RunBy::Recipe);
+    assert!(
+        text.ends_with("; make -j would, with a target for each"),
+        "{text}"
+    );
+    assert_eq!(action, "give the 4 gzip targets of their own for make -j");
+    // Four targets, or two with two lines each.
+    for looked_up in [&[0, 1, 2, 3][..], &[1, 3]] {
+        let (run_by, text, action) = judged(looked_up);
+        assert_eq!(run_by, RunBy::Make);
+        assert!(text.ends_with("; make -j would"), "{text}");
+        assert_eq!(action, "run the 4 gzip side by side with make -j");
+    }
+}
+
+/// `for …; do awk; done; cat o? > all; gzip all; rm -r tmp`: `rm` could run beside `cat` and `gzip`, which is
+/// not worth a word.
+#[test]
+fn only_steps_that_save_time_side_by_side_are_named() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(8000, Child)]);
+        let files: Vec<(u32, u32)> = (0..4)
+            .map(|at| {
+                let (from, to) = (at * 700, at * 700 + 700);
+                let awk = play.process("awk", Some(shell), from, &[(to, Cpu)]);
+                let files =
+                    [format!("o{at}"), format!("tmp/{at}")].map(|name| play.file(&name, from));
+                play.create(awk, files[0], to - 100);
+                play.create(awk, files[1], to - 50);
+                (files[0], files[1])
+            })
+            .collect();
+        let cat = play.process("cat", Some(shell), 2800, &[(2840, Cpu)]);
+        for &(file, _) in &files {
+            play.read(cat, file, 2810);
+        }
+        let all = play.file("all", 2830);
+        play.create(cat, all, 2830);
+        let gzip = play.process("gzip", Some(shell), 2840, &[(7980, Cpu)]);
+        play.read(gzip, all, 2850);
+        let rm = play.process("rm", Some(shell), 7980, &[(8000, Cpu)]);
+        for &(_, file) in &files {
+            play.alter(rm, file, Op::Unlink, 7990);
+        }
+        play.busy(2, 50, 8000);
+        play.finish(8000);
+    });
+    let found = serial(&run.workflow, &run.timeline, &run.path);
+    assert_eq!(found[0].steps, [("awk".to_owned(), 4, 2_800_000_000)]);
+    assert_eq!(found[0].took_ns, 2_800_000_000);
+    assert!((found[0].could_ns - 1_400_000_000).abs() < 60_000_000);
+    assert!((found[0].saving_ns - 1_400_000_000).abs() < 60_000_000);
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let findings = verdict.findings.iter();
+    let steps: Vec<_> = findings
+        .map(|one| (one.kind, one.step.as_deref()))
+        .collect();
+    assert_eq!(steps, [("cpu", Some("gzip")), ("serial", Some("awk"))]);
+}
