@@ -157,4 +157,27 @@ mod tests {
         assert_eq!(code.address_at(u64::MAX), None);
         assert!(vdso().unwrap().sections.eh_frame.is_some());
     }
+
+    /// The index of the unwind information (`.eh_frame_hdr`) has an address before the begin of that.
+    #[test]
+    fn unwind_information_outside_of_its_section_is_none() {
+        const DATAREL_UDATA4: u8 = 0x33;
+        let mut index = vec![1, DATAREL_UDATA4, 3, DATAREL_UDATA4];
+        // Begin of the unwind information, number of entries; the entry: address of the code, of its information.
+        for word in [0x1000u32, 1, 0x100, 0x10] {
+            index.extend(word.to_le_bytes());
+        }
+        let code = Code {
+            segments: Vec::new(),
+            entry: 0,
+            sections: ExplicitModuleSectionInfo {
+                eh_frame_svma: Some(0x2000..0x2010),
+                eh_frame: Some(Bytes::from([0; 16])),
+                eh_frame_hdr_svma: Some(0x1000..0x1014),
+                eh_frame_hdr: Some(Bytes::from(index)),
+                ..ExplicitModuleSectionInfo::default()
+            },
+        };
+        super::super::unwind::fuzz(&code, &[]);
+    }
 }
