@@ -112,28 +112,62 @@ fn content(pipe: &OwnedFd, bytes: u32) -> Option<String> {
     (content.len() == bytes as usize).then_some(content)
 }
 
+/// Has a program begin with a pipe as its standard input that its own process made and wrote `text` into, as a shell
+/// does for a here-document. If it `keeps` the writing end, that is its standard output. Children that other threads
+/// start meanwhile have no end of it, unlike of a pipe of this process.
+#[cfg(test)]
+pub(super) fn begin_with_unread(command: &mut std::process::Command, text: &str, keeps: bool) {
+    use std::os::unix::process::CommandExt;
+
+    use nix::unistd::{dup2_stdin, dup2_stdout, write};
+
+    let text = text.to_owned();
+    let begin = move || {
+        let (reader, writer) = std::io::pipe()?;
+        dup2_stdin(reader)?;
+        dup2_stdout(writer)?;
+        let written = write(std::io::stdout(), text.as_bytes())?;
+        if !keeps {
+            dup2_stdout(std::fs::File::open("/dev/null")?)?;
+        }
+        (written == text.len())
+            .then_some(())
+            .ok_or_else(|| std::io::ErrorKind::WriteZero.into())
+    };
+    // SAFETY: it makes system calls only.
+    #[expect(unsafe_code)]
+    unsafe {
+        command.pre_exec(begin);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::{Child, Command};
 
     use super::*;
 
     #[test]
     fn what_is_left_is_known_once_nobody_can_add_to_it() {
-        let (mut reader, mut writer) = std::io::pipe().unwrap();
-        let own = PidFd::open(std::process::id()).unwrap();
-        let of = |reader: &std::io::PipeReader| {
-            let (pipe, left) = left(&own, reader.as_raw_fd())?;
-            Some((content(&pipe, left.bytes), left.bytes))
+        let sleeps = |keeps| {
+            let mut command = Command::new("/bin/sleep");
+            begin_with_unread(command.arg("60"), "1\n2\n", keeps);
+            command.spawn().unwrap()
         };
-        writer.write_all(b"1\n2\n").unwrap();
-        assert_eq!(of(&reader), None);
-        drop(writer);
-        assert_eq!(of(&reader), Some((Some("1\n2\n".into()), 4)));
+        let of = |child: &Child| left(&PidFd::open(child.id())?, 0);
+        let (mut writer, mut reader) = (sleeps(true), sleeps(false));
+        assert!(of(&writer).is_none());
+        let (pipe, found) = of(&reader).expect("a pipe without writers");
+        assert_eq!((content(&pipe, 4), found.bytes), (Some("1\n2\n".into()), 4));
         let mut read = [0; 4];
-        reader.read_exact(&mut read).unwrap();
+        File::from(pipe).read_exact(&mut read).unwrap();
         assert_eq!(&read, b"1\n2\n");
-        let left = left(&own, reader.as_raw_fd()).map(|(_, left)| left);
-        assert!(left.is_some_and(Left::is_nothing));
+        assert!(of(&reader).is_some_and(|(_, left)| left.is_nothing()));
+        for child in [&mut writer, &mut reader] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }

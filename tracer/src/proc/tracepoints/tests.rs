@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs;
 use std::io::{Seek, Write};
@@ -9,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::proc::pipe_content::begin_with_unread;
 use crate::proc::snapshot::ProcessSnapshot;
 use crate::proc::topology::CallKind;
 use crate::stat;
@@ -324,13 +326,18 @@ fn calls_are_reported_with_what_they_did() {
     let pid = child.id();
     child.wait().unwrap();
     let events = events(&mut tracepoints, end_of(pid));
-    let calls: Vec<&Called> = events
-        .iter()
-        .filter_map(|event| match &event.what {
-            What::Called(called) => Some(&**called),
-            _ => None,
-        })
-        .collect();
+    // Of the shell and its children: other tests have children, too.
+    let mut own = HashSet::from([pid]);
+    let mut calls: Vec<&Called> = Vec::new();
+    for event in &events {
+        match &event.what {
+            What::Forked { by, child, .. } if own.contains(by) => {
+                own.insert(*child);
+            }
+            What::Called(called) if own.contains(&called.tid) => calls.push(called),
+            _ => {}
+        }
+    }
     let opens = |name: &str| {
         let path = directory.join(name);
         let mut found = Vec::new();
@@ -390,29 +397,6 @@ fn calls_are_reported_with_what_they_did() {
     assert_eq!(ends[0].object, ends[1].object);
 }
 
-/// The reported content of a pipe with `text`, which its reader has read since. `None`: somebody else could still add
-/// to it, or other threads of this process had its ends made far apart.
-fn content_of_a_pipe_with(tracepoints: &mut Tracepoints, text: &str) -> Option<String> {
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    writer.write_all(text.as_bytes()).unwrap();
-    drop(writer);
-    let mut child = Command::new("/bin/cat")
-        .stdin(reader)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = child.id();
-    child.wait().unwrap();
-    let events = events(tracepoints, end_of(pid));
-    let snapshot = events.iter().find_map(|event| match &event.what {
-        What::Executed(executed) if executed.pid == pid => executed.snapshot.as_ref(),
-        _ => None,
-    });
-    let snapshot = snapshot.expect("what the program has open");
-    snapshot.keep_contents();
-    snapshot.left(0)?.content()
-}
-
 /// Content that cannot be read any more, because the program has read it and is over: from little to as much
 /// as a pipe holds.
 #[test]
@@ -422,9 +406,20 @@ fn unread_bytes_of_pipes_are_reported() {
     };
     for round in 0..40 {
         let text = "a line\n".repeat(1 + round * 237);
-        // The children of other tests have the writing end, too, from their fork to their exec.
-        let content = (0..10).find_map(|_| content_of_a_pipe_with(&mut tracepoints, &text));
-        let content = content.expect("the content of a pipe");
+        let mut command = Command::new("/bin/cat");
+        begin_with_unread(&mut command, &text, false);
+        let mut child = command.spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let events = events(&mut tracepoints, end_of(pid));
+        let snapshot = events.iter().find_map(|event| match &event.what {
+            What::Executed(executed) if executed.pid == pid => executed.snapshot.as_ref(),
+            _ => None,
+        });
+        let snapshot = snapshot.expect("what the program has open");
+        snapshot.keep_contents();
+        let left = snapshot.left(0).expect("a pipe without writers");
+        let content = left.content().expect("its content");
         assert!(content == text, "{} bytes of {}", content.len(), text.len());
     }
 }
