@@ -620,22 +620,25 @@ FROM flow AS f LEFT JOIN (
 LEFT JOIN flow_main_owners AS o ON o.flow_id = f.flow_id;
 
 -- The process at each end of a flow. If several had the socket open, one after another or side by side, it is a program that has
--- the socket as a standard descriptor, as servers pass it on; else the only one that a server forked while it had the connection
--- open, and that executed nothing; else the one that had it open longest. A fork of the process that connected comes last: it
--- inherited the socket, and rarely uses it.
+-- the socket as a standard descriptor, as servers pass it on; else none that is alone at the other end; else, of TCP, the only one
+-- that a server forked while it had the connection open, and that executed nothing; else the one that had it open longest. A fork
+-- of the process that connected by TCP comes last: it inherited the socket, and rarely uses it.
 CREATE VIEW flow_main_owners (
   flow_id,   -- the flow
   src_upid,  -- process image at src; NULL: not known
   dst_upid   -- process image at dst
 ) AS
-WITH held AS (
-  SELECT o.*, COALESCE(p.origin = 'exec' AND o.fd <= 2, 0) AS is_standard,
+WITH owners AS (SELECT * FROM flow_owners),
+alone AS (SELECT flow_id, side, MIN(upid) AS upid FROM owners GROUP BY flow_id, side HAVING MIN(upid) = MAX(upid)),
+held AS (
+  SELECT o.*, COALESCE(p.origin = 'exec' AND o.fd <= 2, 0) AS is_standard, COALESCE(a.upid = o.upid, 0) AS is_other_end,
     COALESCE(o.to_ns, p.end_ns, 9223372036854775807) - MAX(COALESCE(o.from_ns, 0), f.first_ns, 0) AS held_ns,
-    COALESCE(p.origin = 'fork' AND o.from_ns > MIN(o.from_ns) OVER (PARTITION BY o.flow_id, o.side)
+    COALESCE(f.proto = 'tcp' AND p.origin = 'fork' AND o.from_ns > MIN(o.from_ns) OVER (PARTITION BY o.flow_id, o.side)
       AND o.upid NOT IN (SELECT prev_upid FROM process WHERE prev_upid IS NOT NULL), 0) AS is_forked
-  FROM flow_owners AS o JOIN flow AS f USING (flow_id) LEFT JOIN process AS p USING (upid)
+  FROM owners AS o JOIN flow AS f USING (flow_id) LEFT JOIN process AS p USING (upid)
+  LEFT JOIN alone AS a ON a.flow_id = o.flow_id AND a.side <> o.side
 ), ranked AS (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY flow_id, side ORDER BY is_standard DESC, CASE
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY flow_id, side ORDER BY is_standard DESC, is_other_end, CASE
     WHEN is_forked = 0 THEN 1 WHEN side = 'src' THEN 2 ELSE forked <> 1 END, held_ns DESC, upid) AS place
   FROM (SELECT *, SUM(is_forked) OVER (PARTITION BY flow_id, side) AS forked FROM held)
 )

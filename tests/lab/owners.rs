@@ -145,3 +145,58 @@ for turn in range(4):
     let owner = format!("origin = 'fork' AND pid IN ({})", forked.join(","));
     assert_eq!(by("dst", &owner), 2, "{error}");
 }
+
+/// A child inherits the sockets for datagrams that its parent bound. It is at the end of the parent only where the
+/// parent itself is at the other one.
+#[test]
+fn a_child_that_inherits_a_socket_for_datagrams_is_at_its_own_end() {
+    if !need_lab() || !need_program("python3") {
+        return;
+    }
+    let program = r#"
+import os, socket, sys
+def bound(*port):
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for one in port: made.bind(("127.0.0.1", one))
+    return made
+def ask(by, close):
+    close.close()
+    by.sendto(b"question", ("127.0.0.1", 7700))
+    by.recv(9)
+def answer(by, close):
+    close.close()
+    by.sendto(b"answer", by.recvfrom(9)[1])
+how, by = sys.argv[1:]
+nothing = socket.socket()
+server = bound(7700)
+client = bound(7701) if by == "inherited" else None
+child = os.fork()
+if (child == 0) == (how == "asks"):
+    client = client or (bound() if by == "unbound" else bound(7701))
+    ask(client, server if by == "inherited" else nothing)
+else:
+    answer(server, client if by == "inherited" else nothing)
+if child == 0: os._exit(0)
+os.wait()
+"#;
+    let cases = ["own", "unbound", "inherited"].map(|by| [("asks", by), ("answers", by)]);
+    for (how, by) in cases.into_iter().flatten() {
+        let scratch = Scratch::new();
+        fs::write(scratch.join("talk.py"), program).unwrap();
+        let script = format!(
+            r#""$FLOWTRACE" run -q --net --interface lo -o run.db -- python3 talk.py {how} {by}"#
+        );
+        let error = succeeds(&scratch, 1, &script);
+        let (child, parent) = match how {
+            "asks" => ("src", "dst"),
+            _ => ("dst", "src"),
+        };
+        let sql = format!(
+            "SELECT COUNT(*) FROM flows AS f JOIN processes AS c ON c.upid = f.{child}_upid
+             JOIN processes AS p ON p.upid = f.{parent}_upid
+             WHERE f.bytes = 14 AND c.origin = 'fork' AND c.parent_upid = p.upid"
+        );
+        let found = number(&scratch.join("run.db"), &sql);
+        assert_eq!(found, 1, "the child {how}, by a socket: {by}: {error}");
+    }
+}
