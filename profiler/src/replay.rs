@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 
 pub use plan::plan;
 pub use play::{Failed, Played, Used, play};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::argv::unquote;
 use crate::model::Workflow;
 
 /// The calls to play, and their order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Workload {
     /// Directories and files that are there at the begin: path below the root, size.
     pub(crate) files: BTreeMap<String, u64>,
@@ -44,7 +44,7 @@ pub struct Workload {
 }
 
 /// Time of the recorded processes that is not played, because it was no work; sums over all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotPlayed {
     /// Time ready to run and waiting for a CPU, ns.
     pub run_queue_ns: i64,
@@ -55,7 +55,7 @@ pub struct NotPlayed {
 }
 
 /// Sums over calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Calls of all kinds that are played.
     pub calls: u64,
@@ -66,14 +66,14 @@ pub struct Totals {
 }
 
 /// A process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Actor {
     pub(crate) parent: Option<usize>,
     pub(crate) acts: Vec<Act>,
 }
 
 /// One action of a process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Act {
     /// Passes time, ns, of which it computes until it has used its share of the CPU time; the CPU time of its
     /// calls counts towards that.
@@ -87,7 +87,7 @@ pub(crate) enum Act {
 }
 
 /// A file call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) kind: CallKind,
     /// Number of the file among all.
@@ -100,14 +100,14 @@ pub(crate) struct Call {
 }
 
 /// A counter and the value that it must have reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct After {
     pub(crate) counter: usize,
     pub(crate) count: u32,
 }
 
 /// Effect of a call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum CallKind {
     Open {
         write: bool,

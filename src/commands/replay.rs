@@ -1,9 +1,9 @@
 //! `flowtrace replay`.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use clap::ValueEnum;
 use flowtrace_profiler::replay::{NotPlayed, Totals, plan, play};
@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Record the replay into this new trace
     #[arg(long = "trace", value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Play the workload on standard input, which was made of the trace (for --trace)
+    #[arg(long, hide = true)]
+    planned: bool,
     /// Text for people, or JSON
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -48,7 +51,11 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
     if let Some(record) = &args.record {
         return recorded(args, record);
     }
-    let workload = plan(&Trace::open(&args.trace)?)?;
+    let workload = match args.planned {
+        true => serde_json::from_reader(BufReader::new(io::stdin().lock()))
+            .map_err(|error| Failure::new(1, format!("cannot read the workload: {error}")))?,
+        false => plan(&Trace::open(&args.trace)?)?,
+    };
     for warning in &workload.warnings {
         message!("flowtrace: warning: {}: {warning}", args.trace.display());
     }
@@ -168,7 +175,8 @@ fn sums(totals: &Totals) -> String {
     )
 }
 
-/// Plays under `flowtrace run`, over the directory in which the new one is made.
+/// Plays under `flowtrace run`, over the directory in which the new one is made. The player gets the workload from
+/// this process: its reads of the trace would be recorded, too.
 fn recorded(args: &Args, record: &Path) -> crate::failure::Outcome {
     if record.exists() {
         return Err(Failure::usage(format!(
@@ -179,6 +187,7 @@ fn recorded(args: &Args, record: &Path) -> crate::failure::Outcome {
             "--trace names the new trace of the replay; the trace to play is the first argument",
         ));
     }
+    let workload = plan(&Trace::open(&args.trace)?)?;
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(1, format!("cannot find flowtrace itself: {error}")))?;
     let into = output::resolved(&args.into);
@@ -194,14 +203,21 @@ fn recorded(args: &Args, record: &Path) -> crate::failure::Outcome {
         .arg(&own)
         .arg("replay")
         .arg(output::resolved(&args.trace))
+        .arg("--planned")
         .arg("--into")
-        .arg(&into);
+        .arg(&into)
+        .stdin(Stdio::piped());
     if matches!(args.format, Format::Json) {
         command.args(["--format", "json"]);
     }
-    let status = command
-        .status()
-        .map_err(|error| Failure::new(1, format!("cannot run flowtrace: {error}")))?;
+    let failed = |error| Failure::new(1, format!("cannot run flowtrace: {error}"));
+    let mut player = command.spawn().map_err(failed)?;
+    if let Some(stdin) = player.stdin.take() {
+        // A player that reads no more has reported why.
+        let _ = serde_json::to_writer(BufWriter::new(stdin), &workload);
+    }
+    drop(workload);
+    let status = player.wait().map_err(failed)?;
     Ok(ExitCode::from(
         status
             .code()

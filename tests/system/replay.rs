@@ -67,6 +67,12 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
     let written =
         "CASE WHEN op IN ('write', 'copy_to') AND path NOT LIKE '%/in' THEN result ELSE 0 END";
     assert_eq!(sum(&first, written), sum(&second, written));
+    let of_trace = "path LIKE '%/trace.db%'";
+    assert_eq!(
+        sum(&second, of_trace),
+        0,
+        "the trace is no file of the replay"
+    );
     for op in ["rename", "unlink", "mkdir", "link"] {
         let count = format!("op = '{op}' AND result >= 0");
         assert_eq!(
