@@ -10,3 +10,5 @@ pub const O_WRONLY: i64 = 1;
 pub const O_RDWR: i64 = 2;
 /// Emptied at the open.
 pub const O_TRUNC: i64 = 0o1000;
+/// Each write goes to the end.
+pub const O_APPEND: i64 = 0o2000;

@@ -50,6 +50,11 @@ pub(super) fn pass_on(workflow: &mut Workflow) {
                 && !users.has_part(workflow, &opened, i64::from(count))
             {
                 give_writing(workflow, opener, heir);
+                if count > 1 && opened.write_opens == 1 {
+                    // The opener may have emptied the file, but before any of them wrote.
+                    let heir = &mut workflow.accesses[heir];
+                    heir.append_opens = heir.write_opens;
+                }
                 users.update(workflow, &[opener, heir]);
             }
             let reader = reader.and_then(|(count, first)| Some((first?.0.1, i64::from(count))));
@@ -183,6 +188,7 @@ fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     access.creates = opened.creates;
     access.truncates += opened.truncates;
     access.write_opens = opened.write_opens;
+    access.append_opens = opened.append_opens;
     access.blind_opens = 0;
     access.first_open_ns = access.first_open_ns.or(opened.first_open_ns);
     // A file that it opened for both, and did not read by calls, it opened for the heir, unless calls are not
@@ -205,6 +211,7 @@ fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
         changes: 0,
         truncates: 0,
         write_opens: 0,
+        append_opens: 0,
         blind_opens: 0,
         read_opens,
         read_ns,

@@ -1,6 +1,6 @@
 //! Adds one call to the totals of an access.
 
-use flowtrace_schema::open_flags::{O_ACCMODE, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
+use flowtrace_schema::open_flags::{O_ACCMODE, O_APPEND, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 use flowtrace_schema::{CallRow, Class, Op};
 
 use crate::model::Access;
@@ -33,7 +33,10 @@ pub(super) fn add(access: &mut Access, call: &CallRow) {
             let is_plain = flags & O_ACCMODE == O_RDONLY;
             access.read_opens += i64::from(is_plain);
             access.plain_read_opens += i64::from(is_plain);
-            access.write_opens += i64::from(matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR));
+            let may_write = matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR);
+            let only_adds = flags & (O_APPEND | O_TRUNC) == O_APPEND;
+            access.write_opens += i64::from(may_write);
+            access.append_opens += i64::from(may_write && only_adds);
             access.truncates += i64::from(flags >= 0 && flags & O_TRUNC != 0);
         }
         Class::Read => {

@@ -36,6 +36,9 @@ pub struct Access {
     pub plain_read_opens: i64,
     /// Opens that allowed writing.
     pub write_opens: i64,
+    /// Those of them after which it could only add to the end: for appending, or before others wrote through
+    /// the same open.
+    pub append_opens: i64,
     /// Opens after which the process may have changed the file without a recorded call: through a mapping,
     /// which needs an open for both, or where only opens are recorded.
     pub blind_opens: i64,
@@ -132,6 +135,16 @@ impl Access {
             Some((first, _)) => first,
             None => self.first_open_ns.unwrap_or(self.span_ns.0),
         }
+    }
+
+    /// Returns true if the process added to the end of the file and did nothing else with it. A process that
+    /// inherited the open file goes on where others ended.
+    pub fn only_appends(&self) -> bool {
+        self.append_opens == self.write_opens
+            && (self.creates == 0 || self.write_opens > 0)
+            && self.changes == self.writes
+            && self.alterations == 0
+            && !self.is_reader()
     }
 
     /// Returns true if the process read the file, or may have read it through a mapping.

@@ -1,13 +1,20 @@
 //! Steps that ran one after another: which of them could run side by side, by which change, and the time that
 //! this saves.
 
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::analysis::phrases::serial_line;
 use flowtrace_profiler::analysis::serial::{RunBy, serial};
-use flowtrace_schema::Op;
+use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::timeline;
+use flowtrace_schema::open_flags::{O_APPEND, O_TRUNC, O_WRONLY};
+use flowtrace_schema::{FileKind, Op, Trace};
 
 use crate::play::Doing::{Child, Cpu};
 use crate::{Run, run};
+
+#[path = "../support/script.rs"]
+mod script;
 
 /// A make without `-j` that runs four steps of a second each. It looks up the files of these before the next.
 fn made(looked_up: &[usize]) -> Run {
@@ -103,4 +110,53 @@ fn only_steps_that_save_time_side_by_side_are_named() {
         .map(|one| (one.kind, one.step.as_deref()))
         .collect();
     assert_eq!(steps, [("cpu", Some("gzip")), ("serial", Some("awk"))]);
+}
+
+/// The greatest saving, ms, of a script of four steps that each make a file of their own, and write a log as
+/// `log` has it: `None` through the script's standard error.
+fn saved_with(log: &[Option<i64>; 4], is_read: bool) -> i64 {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.db");
+    let mut script = script::Script::new(&path, "run.sh");
+    let shell = script.root(("/bin/bash", &["bash", "run.sh"]), 0);
+    let log_file = script.file("/w/log", FileKind::File, 100, 0);
+    for (at, flags) in (0..).zip(log) {
+        let (from, to) = (at * 1000, at * 1000 + 1000);
+        let step = script.program(shell, "gzip", (from, to), 0);
+        if let Some(flags) = flags {
+            let op = if at == 0 { Op::Create } else { Op::Open };
+            let flags = (O_WRONLY | flags) as u32;
+            script.call(step, log_file, op, Some(flags), None, from + 10);
+        }
+        script.call(step, log_file, Op::Write, None, Some(10), from + 100);
+        let file = script.file(&format!("/w/{at}.gz"), FileKind::File, 100, from);
+        script.create(step, file, 1, 100, to - 100);
+    }
+    let last = script.program(shell, "last", (4000, 4010), 0);
+    if is_read {
+        script.read(last, log_file, 1, 10, 4005);
+    }
+    script.end(shell, 4010, Some(0), None, 10);
+    script.finish(4010, 0);
+    let trace = Trace::open(&path).unwrap();
+    let workflow = load(&trace).unwrap();
+    let timeline = timeline::read(&trace, &workflow).unwrap();
+    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
+    let found = serial(&workflow, &timeline, &path);
+    found.first().map_or(0, |one| one.saving_ns / 1_000_000)
+}
+
+#[test]
+fn a_log_that_no_step_reads_connects_no_steps() {
+    let appended = [Some(O_APPEND); 4];
+    for log in [&[None; 4], &appended] {
+        let saving = saved_with(log, false);
+        assert!((saving - 2000).abs() < 30, "{log:?}: {saving}");
+        assert_eq!(saved_with(log, true), 0, "{log:?}");
+    }
+    // Who empties a file must not do that later, nor before another one has.
+    let emptied_first = [Some(O_TRUNC), appended[0], appended[0], appended[0]];
+    let saving = saved_with(&emptied_first, false);
+    assert!((saving - 1000).abs() < 30, "{saving}");
+    assert_eq!(saved_with(&[Some(O_TRUNC); 4], false), 0);
 }

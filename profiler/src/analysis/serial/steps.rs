@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::managers::runner_of;
-use crate::model::{Descent, FileIndex, ProcessId, Relation, Stream, Workflow};
+use crate::model::{Access, Descent, FileIndex, ProcessId, Relation, Stream, Workflow};
 use crate::timeline::{State, Timeline};
 
 /// A unit that a shell ran: a command with all processes that it started, or a pipeline.
@@ -91,6 +91,7 @@ pub(super) struct Runners<'a> {
     pub(super) children: Vec<Vec<ProcessId>>,
     descent: Descent,
     inherited: HashSet<FileIndex>,
+    logs: HashSet<FileIndex>,
     /// Number of members of steps that may still be examined.
     left: usize,
 }
@@ -104,6 +105,7 @@ impl<'a> Runners<'a> {
         Runners {
             descent: Descent::of(workflow),
             inherited: inherited(workflow),
+            logs: logs(workflow),
             left: workflow.processes.len().saturating_mul(MOST_RUNNERS),
             children,
             workflow,
@@ -115,17 +117,21 @@ impl<'a> Runners<'a> {
     /// If very many shells run each within the one before, only the outermost are examined.
     pub(super) fn steps(&mut self, shell: ProcessId) -> Option<Vec<Step>> {
         self.left = self.left.checked_sub(self.descent.below(shell).len())?;
-        let Runners {
-            workflow, timeline, ..
-        } = *self;
-        Some(steps(
-            workflow,
-            timeline,
-            &self.children,
-            &self.inherited,
-            shell,
-        ))
+        Some(steps(self, shell))
     }
+}
+
+/// Files to which processes add and that none reads: each may add before others have, as to a log of messages.
+fn logs(workflow: &Workflow) -> HashSet<FileIndex> {
+    let accesses = workflow.accesses.iter();
+    let added = accesses.clone().filter(|access| access.only_appends());
+    let mut found: HashSet<FileIndex> = added.map(|access| access.file).collect();
+    // A shell that opened a file several times may have emptied it for each program that it started.
+    let may_empty = |access: &Access| access.write_opens - access.append_opens > 1;
+    for access in accesses.filter(|access| access.is_reader() || may_empty(access)) {
+        found.remove(&access.file);
+    }
+    found
 }
 
 /// Files that a process read without having opened them. If a shell opens such a file for a command
@@ -143,15 +149,15 @@ pub(super) fn streams_from(workflow: &Workflow, id: ProcessId) -> &[Stream] {
     &all[first..last]
 }
 
-/// The steps of a shell in the order of their begins. `inherited`: files that a process reads without
-/// having opened them.
-fn steps(
-    workflow: &Workflow,
-    timeline: &Timeline,
-    children: &[Vec<ProcessId>],
-    inherited: &HashSet<FileIndex>,
-    shell: ProcessId,
-) -> Vec<Step> {
+fn steps(runners: &Runners<'_>, shell: ProcessId) -> Vec<Step> {
+    let Runners {
+        workflow,
+        timeline,
+        children,
+        inherited,
+        logs,
+        ..
+    } = runners;
     let jobs = &children[shell.0 as usize];
     let mut job_of: HashMap<ProcessId, usize> = HashMap::new();
     let mut members: Vec<Vec<ProcessId>> = vec![Vec::new(); jobs.len()];
@@ -202,8 +208,10 @@ fn steps(
         step.members.extend(&members[job]);
     }
     for step in &mut steps {
-        fill(workflow, timeline, step);
+        fill_beside_logs(workflow, timeline, logs, step);
         step.is_read_by_shell |= step.written.intersection(&own).next().is_some();
+        // Snakemake notes the contents of outputs; the rules decide what comes next.
+        step.is_read_by_shell &= &**workflow.rule(shell) != "snakemake";
     }
     add_unseen(workflow, &mut steps);
     steps.sort_by_key(|step| (step.from, step.to));
@@ -219,6 +227,16 @@ fn find(leader: &[usize], mut at: usize) -> usize {
 
 /// Fills in the life of a step, its times by state and the files that it touched.
 pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
+    fill_beside_logs(workflow, timeline, &HashSet::new(), step);
+}
+
+/// The same, but what the step adds to `logs` connects it with no other that adds to them.
+fn fill_beside_logs(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    logs: &HashSet<FileIndex>,
+    step: &mut Step,
+) {
     let mut most = (-1.0, String::new());
     let mut longest = 0;
     let (mut storage, mut pause, mut life) = (0.0, 0.0, 0.0);
@@ -263,11 +281,12 @@ pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             let relation = access.relation();
             // A file whose name or mode was changed must not be used before, nor after it was removed.
             let is_altered = access.alterations > 0;
-            if relation >= Relation::Write || is_altered {
+            let adds = access.only_appends() && logs.contains(&access.file);
+            if !adds && (relation >= Relation::Write || is_altered) {
                 step.written.insert(access.file);
             }
             for path in workflow.names.of_file(access.file, file) {
-                if relation == Relation::Create || is_altered {
+                if !adds && (relation == Relation::Create || is_altered) {
                     step.made.insert(path.to_owned());
                 }
                 step.add_path(path);
