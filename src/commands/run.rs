@@ -415,7 +415,7 @@ fn describe(notice: &Notice) -> String {
             limit / 8 * 7
         ),
         Notice::StillRunning { processes } => format!(
-            "the command has ended; waiting for processes that it left behind: {}; Ctrl-C ends that",
+            "the command has ended; waiting for processes that it left behind: {}; Ctrl-C ends them",
             named(processes)
         ),
         Notice::NotCaptured(refused) => format!(

@@ -489,6 +489,37 @@ fn orphans_are_traced_to_their_end() {
     });
 }
 
+/// As without flowtrace, a background job that ignores the signal which ends the command lives on. A further
+/// signal asks it to end.
+#[test]
+fn what_survives_a_signal_to_the_command_lives_on() {
+    Case::each(|case| {
+        for (signal, code) in [("INT", 130), ("HUP", 129)] {
+            let background = "trap '' INT HUP; sleep 1 & trap - INT HUP";
+            finish(&mut case.shell(&format!("{background}; kill -{signal} 0"))).expect(code);
+            let trace = Trace::open_complete(&case.trace);
+            let job: i64 = trace.one("SELECT exit_code FROM processes ORDER BY end_ns DESC");
+            assert_eq!(job, 0, "{signal}, {:?}", case.options);
+        }
+        let mut command = Command::new(crate::support::FLOWTRACE);
+        command.args(["run", "--no-summary", "--force", "-o"]);
+        command.arg(&case.trace).args(case.options);
+        let script = "trap '' INT; sleep 300 & trap 'exit 3' INT; kill -INT 0";
+        command.args(["--", "sh", "-c", script]);
+        command.current_dir(case.scratch.dir("job"));
+        let running = start(&mut command);
+        wait_for("the message", PATIENCE, || {
+            let said = running.stderr_so_far();
+            said.contains("Ctrl-C ends them").then_some(())
+        });
+        running.signal_group(Signal::SIGINT);
+        running.wait(LIMIT).expect(3);
+        let trace = Trace::open_complete(&case.trace);
+        let job: i64 = trace.one("SELECT exit_signal FROM processes ORDER BY end_ns DESC");
+        assert_eq!(job, Signal::SIGTERM as i64, "{:?}", case.options);
+    });
+}
+
 #[test]
 fn what_is_left_behind_ends_when_flowtrace_is_asked_to() {
     Case::each(|case| {

@@ -270,6 +270,7 @@ impl Run<'_> {
             job: Job {
                 root,
                 notify,
+                command_end: None,
                 detach: self.options.detach,
                 left: false,
             },

@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender as Reports};
 use std::time::Duration;
 
 use crate::proc::Living;
@@ -145,21 +146,39 @@ impl SignalForwarder {
     }
 }
 
+/// Reports to the thread that passes signals on that the command has ended.
+#[derive(Debug)]
+pub(super) struct CommandEnd(Reports<Reports<()>>);
+
+impl CommandEnd {
+    /// Returns when the thread has taken all signals that came until now: the command has got those to the
+    /// group, and what survived them lives on.
+    pub(super) fn report(&self) {
+        let (taken, all_taken) = mpsc::channel();
+        // Linux delivers pending signals by their numbers, so those that ask to end come before this one.
+        if self.0.send(taken).is_ok() && kill(Pid::this(), Signal::SIGURG).is_ok() {
+            let _ = all_taken.recv();
+        }
+    }
+}
+
 /// Passes signals on to process `root` while this process lives.
 ///
-/// If `root` has ended and processes that it left behind have not, a signal that asks flowtrace to end is for
-/// those: the first one asks them to end too, the second one kills them.
+/// If `root` has ended and processes that it left behind have not, a later signal that asks flowtrace to end
+/// is for those: a hangup is passed on, another signal asks them to end too, and the next one kills them.
 pub(super) fn pass_on(
     root: Pid,
     living: Option<Arc<Living>>,
     forwarder: Arc<SignalForwarder>,
-) -> std::io::Result<()> {
+) -> std::io::Result<CommandEnd> {
+    let (reports, ended) = mpsc::channel::<Reports<()>>();
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             let handled = handled();
             let mut ends = [Signal::SIGTERM, Signal::SIGKILL].into_iter();
             let mut hung_up = false;
+            let mut is_over = false;
             loop {
                 let got = match hung_up {
                     true => wait_at_most(&handled, POLL),
@@ -180,6 +199,10 @@ pub(super) fn pass_on(
                     continue;
                 };
                 match signal {
+                    Signal::SIGURG if let Ok(taken) = ended.try_recv() => {
+                        is_over = true;
+                        let _ = taken.send(());
+                    }
                     Signal::SIGHUP
                         if sender == Sender::Kernel && leads_session() && left.is_none() =>
                     {
@@ -187,9 +210,12 @@ pub(super) fn pass_on(
                         let _ = kill(root, signal);
                     }
                     Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT
-                        if let Some(left) = left =>
+                        if let Some(left) = left.filter(|_| alone || is_over) =>
                     {
-                        left.signal(ends.next().unwrap_or(Signal::SIGKILL));
+                        left.signal(match signal {
+                            Signal::SIGHUP => signal,
+                            _ => ends.next().unwrap_or(Signal::SIGKILL),
+                        });
                         // A stopped process gets the signal when it is continued.
                         left.signal(Signal::SIGCONT);
                     }
@@ -202,7 +228,7 @@ pub(super) fn pass_on(
                 }
             }
         })?;
-    Ok(())
+    Ok(CommandEnd(reports))
 }
 
 /// Interval of the checks, after a hangup, for the end of the command.

@@ -2,7 +2,7 @@
 
 use nix::unistd::Pid;
 
-use super::super::signals;
+use super::super::signals::{self, CommandEnd};
 use super::Notice;
 use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 
@@ -10,6 +10,8 @@ use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 pub(super) struct Job<'a> {
     pub(super) root: Pid,
     pub(super) notify: &'a mut dyn FnMut(Notice),
+    /// `None` until the command runs.
+    pub(super) command_end: Option<CommandEnd>,
     pub(super) detach: bool,
     /// True if flowtrace has detached from processes.
     pub(super) left: bool,
@@ -23,6 +25,9 @@ impl Watcher for Job<'_> {
     fn ended(&mut self, _end: End, others: Vec<LeftBehind>) -> bool {
         if others.is_empty() {
             return false;
+        }
+        if let Some(command_end) = &self.command_end {
+            command_end.report();
         }
         self.left = self.detach;
         let processes = others;

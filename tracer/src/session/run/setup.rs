@@ -109,8 +109,10 @@ impl Run<'_> {
             let _ = started.mounts.child.when_it_runs(move || older.settle());
         }
         started.inherited.count(&started.recording.recorder);
-        signals::pass_on(started.job.root, Some(living), Arc::clone(&self.forwarder))
-            .map_err(Error::system("pass on signals"))
+        let passed_on =
+            signals::pass_on(started.job.root, Some(living), Arc::clone(&self.forwarder));
+        started.job.command_end = Some(passed_on.map_err(Error::system("pass on signals"))?);
+        Ok(())
     }
 
     /// Ends the run after its last process has ended, or flowtrace has detached from the rest.
