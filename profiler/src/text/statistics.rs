@@ -158,6 +158,12 @@ pub fn calls(calls: &CallStatistics) -> Sheet {
             units::counted(calls.open_only, "open", "opens")
         ));
     }
+    if calls.inherited_bytes > 0 {
+        sheet.notes.push(format!(
+            "{} moved through files there that programs inherited open: by which calls is not known",
+            units::bytes(calls.inherited_bytes)
+        ));
+    }
     let mut ops: Vec<_> = calls.ops.iter().collect();
     ops.sort_by_key(|op| (std::cmp::Reverse(op.latency.sum), op.op as u8));
     let all: i64 = ops.iter().map(|op| op.latency.count).sum();
@@ -238,6 +244,13 @@ pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
         "ro: read only, wo: changed only, rw: both, none: neither read nor changed; regular files"
             .into(),
     );
+    if phases.unseen_bytes > 0 {
+        sheet.notes.push(format!(
+            "read and wrote lack what programs moved in {} outside of the traced directories ({}), of which only their opens are known; stats jobs has all bytes",
+            units::counted(phases.files_unseen, "file", "files"),
+            units::bytes(phases.unseen_bytes)
+        ));
+    }
     if name == "rule" {
         sheet.notes.push(
             "cpu: by the program that used it, as in the summary; the rest by the program that ran then".into(),

@@ -1,9 +1,10 @@
 //! Files outside the traced directories, which are known by their opens where a directory is mounted.
 
 use std::collections::HashSet;
+use std::fs;
 
 use super::traced;
-use crate::support::{PYTHON, need_kernel_layer, need_python, need_root, prints, skip};
+use crate::support::{PYTHON, need_fuse, need_kernel_layer, need_python, need_root, prints, skip};
 
 const MOUNTED: [&str; 2] = ["--layer", "fuse"];
 
@@ -376,7 +377,7 @@ fn what_the_workflow_makes_among_system_files_is_its_own() {
     let table = ["stats", "trace.db", "unread", "--format", "json"];
     let unread: Vec<serde_json::Value> =
         serde_json::from_str(&prints(&run.scratch, &table)).unwrap();
-    let size = |name: &str| std::fs::metadata(format!("{path}/{name}")).unwrap().len();
+    let size = |name: &str| fs::metadata(format!("{path}/{name}")).unwrap().len();
     let found: Vec<(&str, u64)> = unread
         .iter()
         .map(|row| {
@@ -403,7 +404,7 @@ fn calls_are_left_alone_on_request() {
 /// A call that the filter selects fails if no listener answers it.
 #[test]
 fn without_a_listener_there_is_no_filter() {
-    if !crate::support::need_fuse() {
+    if !need_fuse() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -414,6 +415,36 @@ fn without_a_listener_there_is_no_filter() {
         return;
     };
     assert!(calls(&run, &path).is_empty());
-    let copy = std::fs::read_to_string(run.scratch.join("job/copy")).unwrap();
+    let copy = fs::read_to_string(run.scratch.join("job/copy")).unwrap();
     assert_eq!(copy, "x\n");
+}
+
+/// Programs that opened the files themselves moved data, but no row shows how much.
+#[test]
+fn statistics_say_what_is_not_known_of_files_outside() {
+    let script = "seq 1000 > $O/by_shell; dd if=$O/by_shell of=$O/by_dd status=none; \
+        sort < $O/by_dd > sorted";
+    for options in [&[][..], &["--layer", "kernel"]] {
+        let is_kernel = !options.is_empty();
+        if is_kernel && !need_kernel_layer() {
+            continue;
+        }
+        let Some((run, ..)) = outside(options, script) else {
+            return;
+        };
+        for (table, says) in [
+            (
+                "rules",
+                "moved in 2 files outside of the traced directories (7.8 kB)",
+            ),
+            ("calls", "4 opens outside of the traced directories"),
+            (
+                "calls",
+                "7.8 kB moved through files there that programs inherited open",
+            ),
+        ] {
+            let text = prints(&run.scratch, &["stats", "trace.db", table]);
+            assert_eq!(text.contains(says), !is_kernel, "{says}: {text}");
+        }
+    }
 }

@@ -31,6 +31,8 @@ pub struct CallStatistics {
     pub calls: i64,
     /// Number of opens of files outside of the traced directories; their time is not known.
     pub open_only: i64,
+    /// Bytes that programs moved through such files that they inherited open; the calls are not known.
+    pub inherited_bytes: i64,
 }
 
 /// The calls of one operation.
@@ -126,6 +128,7 @@ struct Pass {
     bin_ns: i64,
     calls: i64,
     open_only: i64,
+    inherited_bytes: i64,
 }
 
 /// Rule number of unknown processes.
@@ -168,12 +171,18 @@ impl Pass {
             bin_ns: (length_ns(workflow) / bins as i64 + 1).max(1),
             calls: 0,
             open_only: 0,
+            inherited_bytes: 0,
         }
     }
 
     fn add(&mut self, call: &CallRow) {
         if call.fidelity == Fidelity::Open {
-            self.open_only += 1;
+            match call.op.map(Op::class) {
+                Some(Class::Read | Class::Write) => {
+                    self.inherited_bytes = self.inherited_bytes.saturating_add(call.result);
+                }
+                _ => self.open_only += 1,
+            }
             return;
         }
         self.calls += 1;
@@ -256,6 +265,7 @@ impl Pass {
             patterns: self.patterns.finish(),
             calls: self.calls,
             open_only: self.open_only,
+            inherited_bytes: self.inherited_bytes,
         }
     }
 }

@@ -74,6 +74,10 @@ pub struct Phases {
     pub rows: Vec<Phase>,
     /// The sum of the phases, in which each file counts once.
     pub total: Phase,
+    /// Regular files of which a program moved an unknown number of bytes, because only its open was seen.
+    pub files_unseen: i64,
+    /// Sizes of these files, bytes.
+    pub unseen_bytes: i64,
 }
 
 /// The phases by rule in the order of their first process. The file accesses of a process belong to the
@@ -224,12 +228,16 @@ fn table(
     }
     let mut did = vec![(false, false); workflow.processes.len()];
     let mut files: Vec<(usize, u32, bool, bool)> = Vec::with_capacity(workflow.accesses.len());
+    let mut unseen = BTreeSet::new();
     for (program, access) in accesses {
         let phase = &mut phases[phase_of[program]];
         phase.read_bytes = phase.read_bytes.saturating_add(access.read_bytes);
         phase.write_bytes = phase.write_bytes.saturating_add(access.write_bytes);
         if !workflow.file(access.file).is_regular {
             continue;
+        }
+        if workflow.file(access.file).only_opens && is_unseen(&access) {
+            unseen.insert(access.file);
         }
         let (read, wrote) = (reads(&access), writes(&access));
         let process = programs.stints[program].process.0 as usize;
@@ -274,10 +282,19 @@ fn table(
         total.by_process.both += phase.by_process.both;
         total.by_process.none += phase.by_process.none;
     }
+    let sizes = unseen.iter();
+    let sizes = sizes.map(|&file| workflow.file(file).size_bytes.unwrap_or(0));
     Phases {
         rows: phases,
         total,
+        files_unseen: unseen.len() as i64,
+        unseen_bytes: sizes.fold(0, i64::saturating_add),
     }
+}
+
+/// True if the process opened the file for its data, and no row shows that it moved any.
+fn is_unseen(access: &Access) -> bool {
+    access.reads + access.writes == 0 && access.read_opens + access.write_opens > 0
 }
 
 /// True if the process read the file; an open for reading only may have read through a mapping.
