@@ -51,8 +51,9 @@ pub(super) fn granted(calls: &[LockCallRow], ends: &Ends) -> HashMap<i64, Vec<Gr
         // The process that freed it last before the waiter had it; a request is logged when it arrives.
         let until = of_file.partition_point(|other| other.start_ns <= call.end_ns);
         let before = of_file[..until].iter().copied();
+        let since_ns = call.start_ns.max(call.end_ns - NEAR);
         let freed = freed_last(before, call.start_ns, call).map(|freed| freed.upid);
-        if let Some(by_upid) = freed.or_else(|| ended(ends, call)) {
+        if let Some(by_upid) = freed.or_else(|| ended(ends, since_ns, call)) {
             found.entry(call.upid).or_default().push(Grant {
                 from_ns: call.start_ns,
                 to_ns: call.end_ns,
@@ -74,13 +75,15 @@ fn freed_last<'a>(
     since.find(|other| other.upid != waiter.upid && frees(other, waiter))
 }
 
-/// The last image of the process that used the file and ended when the waiter's call did.
-fn ended(ends: &Ends, waiter: &LockCallRow) -> Option<i64> {
-    let apart = |&(at, _): &(i64, i64)| (at - waiter.end_ns).abs();
+/// The last image of the process that used the file and ended, of those that did since a given time, closest to the
+/// end of the waiter's call.
+fn ended(ends: &Ends, since_ns: i64, waiter: &LockCallRow) -> Option<i64> {
+    let until_ns = waiter.end_ns + NEAR;
     let ends = ends.get(&waiter.file_id)?.iter();
-    let near =
-        ends.filter(|end| end.0 > waiter.start_ns && end.1 != waiter.upid && apart(end) < NEAR);
-    near.min_by_key(|end| apart(end)).map(|end| end.1)
+    let of_others = ends.filter(|end| end.1 != waiter.upid);
+    let meanwhile = of_others.filter(|end| since_ns < end.0 && end.0 < until_ns);
+    let closest = meanwhile.min_by_key(|end| (end.0 - waiter.end_ns).abs());
+    closest.map(|end| end.1)
 }
 
 fn is(call: &LockCallRow, op: Op) -> bool {
@@ -134,9 +137,10 @@ impl Refused {
         }
         let process_of = workflow.process_of_images();
         let calls = trace.lock_attempts(&self.0)?;
+        let ends = ends(&calls, workflow);
         let polls = calls
             .chunk_by(|a, b| a.file_id == b.file_id)
-            .flat_map(polls);
+            .flat_map(|calls| polls(calls, &ends));
         let poll = |(poller, from_ns, made_ns, by): (i64, i64, i64, i64)| {
             Some(Poll {
                 poller: *process_of.get(&poller)?,
@@ -153,7 +157,7 @@ impl Refused {
 
 /// The waits by repeated attempts, of the calls on one file in the order of time: image that waited, begin,
 /// end, and image that had the lock.
-fn polls(calls: &[LockCallRow]) -> Vec<(i64, i64, i64, i64)> {
+fn polls(calls: &[LockCallRow], ends: &Ends) -> Vec<(i64, i64, i64, i64)> {
     // Failed attempts by image and begin of the range.
     let mut attempts: HashMap<(i64, Option<i64>), Vec<&LockCallRow>> = HashMap::new();
     let mut found = Vec::new();
@@ -161,9 +165,12 @@ fn polls(calls: &[LockCallRow]) -> Vec<(i64, i64, i64, i64)> {
         let key = (call.upid, call.offset);
         if REFUSED.contains(&call.result) {
             attempts.entry(key).or_default().push(call);
-        } else if let Some(first) = attempts.remove(&key).map(|attempts| attempts[0]) {
-            let freed = freed_last(calls[..at].iter(), first.start_ns, call);
-            found.extend(freed.map(|by| (call.upid, first.start_ns, call.start_ns, by.upid)));
+        } else if let Some(refused) = attempts.remove(&key) {
+            // It was free between the last refusal and this call.
+            let (first, last) = (refused[0].start_ns, refused[refused.len() - 1].start_ns);
+            let freed = freed_last(calls[..at].iter(), last, call).map(|by| by.upid);
+            let freed = freed.or_else(|| ended(ends, last, call));
+            found.extend(freed.map(|by| (call.upid, first, call.start_ns, by)));
         }
     }
     for attempts in attempts.into_values().filter(|all| all.len() >= FEWEST) {
@@ -281,6 +288,12 @@ mod tests {
             attempt(60, 3, REFUSED[1]),
             attempt(70, 4, REFUSED[1]),
         ];
-        assert_eq!(polls(&calls), [(2, 10, 30, 1), (3, 40, 60, 2)]);
+        let mut ends = Ends::from([(1, vec![(5, 3)])]);
+        assert_eq!(polls(&calls, &ends), [(2, 10, 30, 1), (3, 40, 60, 2)]);
+        // Instead of a call, the end of the process that had it frees the lock.
+        let calls = [&calls[..3], &calls[4..5]].concat();
+        assert_eq!(polls(&calls, &ends), []);
+        ends.entry(1).or_default().push((25, 1));
+        assert_eq!(polls(&calls, &ends), [(2, 10, 30, 1)]);
     }
 }
