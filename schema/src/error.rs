@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
 use rusqlite::types::Type;
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +174,13 @@ impl Error {
                 format!("the number {number} in it is out of range")
             }
             rusqlite::Error::FromSqlConversionFailure(_, _, reason) => reason.to_string(),
+            rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error {
+                    code: ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch,
+                    ..
+                },
+                Some(reason),
+            ) => format!("a row does not fit into its table: {reason}"),
             source => {
                 return Error::Sqlite {
                     what: "cannot read",
@@ -190,9 +198,7 @@ impl Error {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         match self {
             Error::Create { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
-            Error::Sqlite { source, .. } => {
-                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
-            }
+            Error::Sqlite { source, .. } => source.sqlite_error_code() == Some(ErrorCode::DiskFull),
             _ => false,
         }
     }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::types::{ToSqlOutput, Type, Value, ValueRef};
 use rusqlite::{Connection, Row, Statement};
 
 use super::columns::{self, Change};
@@ -98,7 +98,18 @@ impl Columns {
         };
         for (place, &change) in self.changes.iter().enumerate() {
             let taken = if is_turned { self.turned[place] } else { place };
-            let value = match row.get_ref(from + taken)? {
+            let value = row.get_ref(from + taken)?;
+            if let ValueRef::Text(text) = value
+                && std::str::from_utf8(text).is_err()
+            {
+                let reason = format!("a text of {} is not UTF-8", self.names[taken]);
+                return Err(rusqlite::Error::FromSqlConversionFailure(
+                    from + taken,
+                    Type::Text,
+                    reason.into(),
+                ));
+            }
+            let value = match value {
                 ValueRef::Integer(value) if change == Change::PacketWhat && is_turned => {
                     ValueRef::Integer(translation.integer(change, value ^ 1))
                 }
@@ -111,20 +122,6 @@ impl Columns {
             with(place, value)?;
         }
         Ok(())
-    }
-}
-
-/// A value to keep; what claims to be text and is not comes as bytes.
-pub(super) fn owned(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(value) => Value::Integer(value),
-        ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => Value::Text(text.to_owned()),
-            Err(_) => Value::Blob(bytes.to_vec()),
-        },
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
     }
 }
 
@@ -156,7 +153,7 @@ pub(super) fn whole(
                 insert.raw_bind_parameter(place + 1, ToSqlOutput::Borrowed(value))
             })
             .and_then(|()| insert.raw_execute())
-            .map_err(|e| work.error(e))?;
+            .map_err(|e| work.refused(input, e))?;
         count += 1;
     }
     Ok(count)
@@ -225,7 +222,7 @@ impl Source<'_> {
                 let buffer = &mut self.rows;
                 self.columns
                     .translate(self.translation, row, 1, |_, value| {
-                        buffer.push(owned(value));
+                        buffer.push(value.try_into()?);
                         Ok(())
                     })?;
                 self.read = Some(id);
@@ -325,7 +322,7 @@ pub(super) fn ordered(
             }
             insert.raw_execute().map(|_| ())
         };
-        store().map_err(|e| work.error(e))?;
+        store().map_err(|e| work.refused(source.input, e))?;
         if let Value::Integer(id) = row[0] {
             source.stored = Some(id);
         }

@@ -7,7 +7,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params};
 
 use super::columns::{self, Space};
-use super::copy::{self, Columns};
+use super::copy::Columns;
 use super::input::Input;
 use super::translation::Translation;
 use super::work::Work;
@@ -92,7 +92,7 @@ pub(super) fn reconcile(
         values.clear();
         columns
             .translate(translation, row, 0, |_, value| {
-                values.push(copy::owned(value));
+                values.push(value.try_into()?);
                 Ok(())
             })
             .map_err(|e| input.error(e))?;
@@ -109,7 +109,7 @@ pub(super) fn reconcile(
             }
             insert.raw_execute().map(|_| ())
         };
-        store().map_err(|e| work.error(e))?;
+        store().map_err(|e| work.refused(input, e))?;
         count += 1;
     }
     Ok(count)
@@ -200,7 +200,7 @@ pub(super) fn names(
         values.clear();
         columns
             .translate(translation, row, 0, |_, value| {
-                values.push(copy::owned(value));
+                values.push(value.try_into()?);
                 Ok(())
             })
             .map_err(|e| input.error(e))?;
@@ -239,7 +239,7 @@ pub(super) fn names(
             }
             insert.raw_execute().map(|_| ())
         };
-        store().map_err(out)?;
+        store().map_err(|e| work.refused(input, e))?;
     }
     Ok(count)
 }

@@ -75,7 +75,7 @@ pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Res
         let db = input.connect()?;
         let numbers = hosts
             .add(&work.db, input, &db, (&scale, at))
-            .map_err(|e| work.error(e))?;
+            .map_err(|e| work.refused(input, e))?;
         let place = scale.places[at];
         translations.push(Translation::new(&work.db, input, &db, place, numbers)?);
     }

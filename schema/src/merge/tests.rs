@@ -235,6 +235,58 @@ fn totals_are_the_sums_of_the_parts_and_calls_stay_in_order() {
     assert!(!at("all.db.part").exists() && !at("all.db-wal").exists());
 }
 
+/// The table, the column, a value that is none of a recording, and what merging says.
+#[test]
+fn a_value_that_has_no_place_is_reported_with_its_file() {
+    let damaged = [
+        (
+            "run",
+            "cwd",
+            "CAST(X'2FFF' AS TEXT)",
+            "a text of cwd is not UTF-8",
+        ),
+        (
+            "loss",
+            "meaning",
+            "CAST(X'FF' AS TEXT)",
+            "a text of meaning is not UTF-8",
+        ),
+        (
+            "process",
+            "exe",
+            "X'2F'",
+            "a row does not fit into its table: cannot store BLOB value in TEXT column process.exe",
+        ),
+        (
+            "call",
+            "what",
+            "NULL",
+            "a row does not fit into its table: NOT NULL constraint failed: call.what",
+        ),
+    ];
+    for (table, column, value, said) in damaged {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| directory.path().join(name);
+        simple(&at("a.db"), &NODE, (100, 3));
+        simple(&at("b.db"), &Made { boot: "b2", ..NODE }, (100, 3));
+        let change = |sql: &str| {
+            Connection::open(at("b.db"))
+                .unwrap()
+                .execute_batch(sql)
+                .unwrap();
+        };
+        change(
+            "PRAGMA writable_schema = ON;
+             UPDATE sqlite_schema SET sql = replace(replace(replace(sql, ', STRICT', ''), 'STRICT', ''),
+               'what INTEGER NOT NULL', 'what INTEGER') WHERE type = 'table'",
+        );
+        change(&format!("UPDATE {table} SET {column} = {value}"));
+        let file = at("b.db").display().to_string();
+        let refused = refused(&options(directory.path(), &["a.db", "b.db"]));
+        assert_eq!(refused, format!("{file} is damaged: {said}"));
+    }
+}
+
 #[test]
 fn calls_of_one_time_are_put_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();

@@ -163,6 +163,16 @@ impl Work {
         Ok(())
     }
 
+    /// The error of a row of an input that could not be stored: the input's, unless the merged file could not be
+    /// written.
+    pub(super) fn refused(&self, input: &Input, source: rusqlite::Error) -> Error {
+        use rusqlite::ErrorCode::{ConstraintViolation, TypeMismatch};
+        match source.sqlite_error_code() {
+            None | Some(ConstraintViolation | TypeMismatch) => input.error(source),
+            Some(_) => self.error(source),
+        }
+    }
+
     pub(super) fn error(&self, source: rusqlite::Error) -> Error {
         Error::Sqlite {
             what: "cannot write",
