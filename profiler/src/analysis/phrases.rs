@@ -148,6 +148,11 @@ pub(crate) fn serial_text(serial: &Serial, saving: &str) -> String {
             "; make -j would, with a target for each{}",
             if_declared(needs.as_ref())
         ),
+        (RunBy::Snakemake, needs) => format!(
+            "; snakemake --cores {:.0} would{}",
+            serial.cores,
+            if_declared(needs.as_ref())
+        ),
         (RunBy::MakeWithJobs, _) => {
             " if the makefile lets them (flowtrace check lists its orders that nothing seen needs)"
                 .into()
@@ -194,6 +199,14 @@ pub(crate) fn serial_action(serial: &Serial) -> String {
         RunBy::Make if serial.needs.is_none() => format!("run {steps} side by side with {name} -j"),
         // No trace shows if the makefile declares all that its rules need of each other.
         RunBy::Make => format!("run {steps} side by side with {name} -j, after flowtrace check"),
+        RunBy::Snakemake => {
+            let check = serial
+                .needs
+                .as_ref()
+                .map_or("", |_| ", after flowtrace check");
+            let cores = serial.cores;
+            format!("run {steps} side by side with {name} --cores {cores:.0}{check}")
+        }
         RunBy::Recipe if serial.needs.is_none() => {
             format!("give {steps} targets of their own for {name} -j")
         }

@@ -132,7 +132,7 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
                 |run_by, continues: &[bool]| judge(&bound, (id, run_by), (steps, continues), cores);
             let free = vec![false; steps.len()];
             found.extend(match run_by {
-                RunBy::Shell => by(run_by, &free),
+                RunBy::Shell | RunBy::Snakemake => by(run_by, &free),
                 _ => by(run_by, &continues_recipe(workflow, id, steps))
                     .or_else(|| by(RunBy::Recipe, &free)),
             });

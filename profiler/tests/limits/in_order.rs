@@ -67,6 +67,31 @@ fn make_runs_targets_side_by_side_and_lines_of_a_recipe_never() {
     }
 }
 
+#[test]
+fn snakemake_with_one_core_is_advised_to_use_more() {
+    let judged = |command: &str| {
+        let run = run(|mut play| {
+            let manager = play.process(command, None, 0, &[(4000, Child)]);
+            for at in 0..4 {
+                let (from, to) = (at * 1000 + 10, at * 1000 + 1000);
+                let job = play.process("comp", Some(manager), from, &[(to, Cpu)]);
+                let file = play.file(&format!("{at}.gz"), from);
+                play.create(job, file, to - 100);
+                // Snakemake notes what a job has made.
+                play.read(manager, file, to + 2);
+            }
+            play.busy(2, 50, 4000);
+            play.finish(4000);
+        });
+        verdict(&run.workflow, &run.dag, &run.timeline, &run.path).action
+    };
+    let action = judged("snakemake --cores 1").unwrap();
+    let advice = "run the 4 comp side by side with snakemake --cores 2: ";
+    assert!(action.starts_with(advice), "{action}");
+    let action = judged("snakemake --cores 8").unwrap();
+    assert!(!action.contains("--cores"), "{action}");
+}
+
 /// `for …; do awk; done; cat o? > all; gzip all; rm -r tmp`: `rm` could run beside `cat` and `gzip`, which is
 /// not worth a word.
 #[test]

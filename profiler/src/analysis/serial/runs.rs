@@ -17,6 +17,8 @@ pub enum RunBy {
     MakeWithJobs,
     /// make, by lines of a recipe: it runs them one after another, whatever its options.
     Recipe,
+    /// Snakemake with an option to run one job at a time: its rules decide the order.
+    Snakemake,
 }
 
 /// The kind of process `id`, if it is a runner. `with_jobs` is the result of [`with_jobs`].
@@ -26,7 +28,14 @@ pub(super) fn run_by(
     with_jobs: &[bool],
     id: ProcessId,
 ) -> Option<RunBy> {
-    if !is_make(program(workflow, timeline, id)) {
+    let image = program(workflow, timeline, id);
+    if &*image.rule == "snakemake" {
+        let command = image.command.as_deref();
+        return command
+            .is_some_and(has_one_core)
+            .then_some(RunBy::Snakemake);
+    }
+    if !is_make(image) {
         let runner = runner(workflow, timeline, id);
         return (runner == Some(Runner::Shell)).then_some(RunBy::Shell);
     }
@@ -135,9 +144,50 @@ fn has_jobs(command: &str) -> bool {
     false
 }
 
+/// True if a command of Snakemake allows one job at a time: `--cores 1`, `-c1`, `-j 1`, `--jobs=1`.
+fn has_one_core(command: &str) -> bool {
+    let words = unquote(command);
+    let option = |word: &str| {
+        let options = ["--cores", "--jobs", "-c", "-j"].iter();
+        let mut values = options.filter_map(|option| word.strip_prefix(option));
+        values
+            .next()
+            .map(|value| value.trim_start_matches('=').to_owned())
+    };
+    let mut next = words.iter().skip(1).map(String::as_str);
+    words.iter().any(|word| {
+        let after = next.next();
+        match option(word) {
+            Some(value) if value.is_empty() => after == Some("1"),
+            value => value.as_deref() == Some("1"),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_core_of_snakemake_is_known_from_its_command() {
+        for command in [
+            "snakemake --cores 1",
+            "python3 /usr/bin/snakemake -c1 all",
+            "snakemake -n -j 1",
+            "snakemake --jobs=1",
+        ] {
+            assert!(has_one_core(command), "{command}");
+        }
+        for command in [
+            "snakemake --cores",
+            "snakemake --cores all 1",
+            "snakemake -c 12",
+            "snakemake --profile 1",
+            "snakemake --config 1",
+        ] {
+            assert!(!has_one_core(command), "{command}");
+        }
+    }
 
     #[test]
     fn jobs_of_make_are_known_from_its_command() {
