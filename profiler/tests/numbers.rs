@@ -79,10 +79,12 @@ fn check(is_cut: bool) {
           SELECT SUM(write_bytes) AS bytes FROM file_access JOIN files USING (file_id)
           WHERE kind = 'file' GROUP BY file_id
           HAVING SUM(write_bytes) > 0 AND SUM(reads > 0 OR relation = 'read') = 0)";
-    assert_eq!(
-        integers(&trace, unread),
-        [facts.never_read_bytes, facts.never_read_files]
-    );
+    // Of a run that was cut short it is not known what would have been read later.
+    let expected = match is_cut {
+        true => vec![0, 0],
+        false => integers(&trace, unread),
+    };
+    assert_eq!(expected, [facts.never_read_bytes, facts.never_read_files]);
     let hottest = "
         SELECT file_id, SUM(read_bytes + write_bytes), SUM(calls) FROM file_access
         GROUP BY file_id ORDER BY 2 DESC, 1 LIMIT 1";

@@ -273,8 +273,7 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
             )],
         );
     }
-    // A run that goes on, or went on unrecorded, may read them later.
-    if facts.never_read_bytes > 0 && !facts.is_live && !facts.is_cut_short {
+    if facts.never_read_bytes > 0 {
         let mut items = vec![format!(
             "{} in {} written and never read",
             units::bytes(facts.never_read_bytes),

@@ -57,7 +57,7 @@ function verdict() {
   if (waits.length) {
     lines.push(["waiting", waits.map((w) => `${ruleName(w.rule)} waited ${duration(w.ns)} for ${ruleName(w.culprit)}`).join(" · ")]);
   }
-  if (f.never_read_bytes > 0 && !f.is_live && !f.is_cut_short) {
+  if (f.never_read_bytes > 0) {
     const kinds = f.never_read.slice(0, 3).map((k) => `${countedFiles(inRun(k.pattern), k.files)} ${bytes(k.bytes)}`);
     lines.push(["unread", `${bytes(f.never_read_bytes)} in ${many(f.never_read_files, "file", "files")} written and never read: ` +
       kinds.join(" · ") + (f.never_read.length > 3 ? ` · +${f.never_read.length - 3} more` : "")]);

@@ -59,7 +59,8 @@ pub struct Facts {
     pub file_calls: i64,
     /// Sums over all files.
     pub data: Data,
-    /// Bytes written to files that no process read.
+    /// Bytes written to files that no process read; 0 for a run that goes on or was cut short: it may have read
+    /// them later.
     pub never_read_bytes: i64,
     /// Number of these files.
     pub never_read_files: i64,
@@ -245,7 +246,11 @@ pub fn facts(workflow: &Workflow) -> Facts {
     let hosts: BTreeSet<_> = workflow.runs.iter().map(|run| &run.host).collect();
     let uses = file_uses(workflow);
     let sums = totals(workflow, &uses);
-    let unread = never_read(workflow, &uses);
+    // A run that goes on, or went on unrecorded, may read them later.
+    let unread = match workflow.is_live || workflow.is_cut_short() {
+        true => Vec::new(),
+        false => never_read(workflow, &uses),
+    };
     Facts {
         command: run.and_then(|run| run.command.clone()),
         is_cut_short: workflow.is_cut_short(),
