@@ -164,14 +164,15 @@ fn not_moved(workflow: &Workflow, used: &FileUse) -> Option<i64> {
 }
 
 /// The part of a file that no call moved, bytes, if the file was only read and this is more than half of
-/// it.
+/// it. `None` as well if it is not known.
 fn not_read(workflow: &Workflow, used: &FileUse) -> Option<i64> {
     /// A smaller part is an end that no process needed.
     const LEAST: i64 = 1_000_000;
     let file = workflow.file(used.file);
     let is_part = used.read_bytes > 0 && !used.is_written && !file.only_opens;
-    let rest = file.size_bytes.filter(|_| is_part)? - used.read_bytes;
-    (rest >= LEAST && rest > used.read_bytes).then_some(rest)
+    let read = file.read_once_bytes?;
+    let rest = file.size_bytes.filter(|_| is_part)? - read;
+    (rest >= LEAST && rest > read).then_some(rest)
 }
 
 /// A file that was written and never read.

@@ -78,7 +78,8 @@ pub fn habits(workflow: &Workflow) -> Vec<HabitOf> {
     for (&file, used) in &uses {
         let path = workflow.file(file).path.as_deref().unwrap_or("?");
         let size = workflow.file(file).size_bytes.unwrap_or(0);
-        for (habit, times, bytes, ns) in of_file(size, used) {
+        let once = workflow.file(file).read_once_bytes;
+        for (habit, times, bytes, ns) in of_file(size, once, used) {
             let (paths, sum) = found
                 .entry((habit, directory(path), endings.get(path)))
                 .or_insert_with(|| {
@@ -124,8 +125,8 @@ pub fn habits(workflow: &Workflow) -> Vec<HabitOf> {
     habits
 }
 
-/// The habits of one file: times, bytes, ns.
-fn of_file(size: i64, used: &Use) -> Vec<(Habit, i64, i64, i64)> {
+/// The habits of one file: times, bytes, ns. `once`: bytes that calls read, each counted once.
+fn of_file(size: i64, once: Option<i64>, used: &Use) -> Vec<(Habit, i64, i64, i64)> {
     /// Fewer readings of a whole file are no habit.
     const READINGS: i64 = 3;
     /// Fewer questions of one process are no polling.
@@ -141,7 +142,7 @@ fn of_file(size: i64, used: &Use) -> Vec<(Habit, i64, i64, i64)> {
     if used.checks >= CHECKS {
         found.push((Habit::Polled, used.checks, 0, 0));
     }
-    let unread = used.mapped_bytes.min(size) - used.read_bytes;
+    let unread = used.mapped_bytes.min(size) - once.unwrap_or(used.read_bytes);
     if unread > 0 {
         found.push((Habit::Mapped, 1, unread, 0));
     }

@@ -10,6 +10,7 @@ use super::answers::Answers;
 use super::locks::Refused;
 use super::parts::Parts;
 use super::polls::Lookups;
+use super::read_once::ReadOnce;
 use super::returns::Returns;
 use crate::load::tally::{add, add_unseen};
 use crate::model::{Access, File, FileIndex, ProcessId, Workflow};
@@ -28,6 +29,7 @@ pub(super) fn add_accesses(
     let mut parts = Parts::of(workflow);
     let mut returns = Returns::of(workflow.files.len());
     let mut answers = Answers::of(workflow);
+    let mut read_once = ReadOnce::of(workflow.files.len());
     let mut files = std::mem::take(&mut workflow.files);
     let mut found: Vec<Access> = Vec::new();
     let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
@@ -74,12 +76,14 @@ pub(super) fn add_accesses(
         let access = &mut found[last.2];
         returns.add(access, call);
         add(access, call);
+        read_once.add(file, call);
         parts.add(call, &places, (process, file));
         if call.op.is_some_and(|op| op.class() == Class::Open) {
             let known = &files[file.0 as usize];
             add_unseen(access, call, known.only_opens, known.size_bytes != Some(0));
         }
     });
+    read_once.settle(&mut files);
     workflow.files = files;
     calls?;
     drop(place_of);

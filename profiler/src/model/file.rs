@@ -40,4 +40,6 @@ pub struct File {
     /// True if that is so and the file belongs to the machine, not to the workflow, which has not made it:
     /// accesses to it are left out.
     pub is_system: bool,
+    /// Bytes that calls read, each counted once; `None`: not known.
+    pub read_once_bytes: Option<i64>,
 }

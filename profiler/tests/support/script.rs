@@ -298,7 +298,19 @@ impl Script {
     pub(crate) fn read(&mut self, image: u32, file: u32, calls: u64, bytes: u64, at: u64) {
         self.call(image, file, Op::Open, Some(0), None, at);
         for i in 0..calls {
-            self.call(image, file, Op::Read, None, Some(bytes), at + i % 3);
+            self.call_of(Call {
+                start_ns: (at + i % 3) * MS,
+                duration_ns: MS / 10,
+                upid: Some(Upid(image)),
+                tid: None,
+                op: Op::Read,
+                file: Some(FileId(file)),
+                offset: Some(i * bytes),
+                length: Some(bytes),
+                flags: None,
+                result: bytes as i64,
+                fidelity: Fidelity::Exact,
+            });
         }
     }
 
