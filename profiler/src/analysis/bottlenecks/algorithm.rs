@@ -9,6 +9,8 @@ use petgraph::graph::{DiGraph, NodeIndex};
 pub struct Load {
     /// Sum of the members' shares.
     pub sum: f64,
+    /// The part of `sum` in waits for a CPU.
+    pub queued: f64,
     /// Number of members with a known share.
     pub members: u32,
 }
@@ -16,8 +18,14 @@ pub struct Load {
 impl Load {
     /// One member's share.
     pub fn of(share: f64) -> Load {
+        Load::with(share, 0.0)
+    }
+
+    /// One member's share, with the part of it in waits for a CPU.
+    pub fn with(share: f64, queued: f64) -> Load {
         Load {
             sum: share,
+            queued,
             members: 1,
         }
     }
@@ -25,6 +33,7 @@ impl Load {
     /// Adds the members of another load.
     pub fn add(&mut self, other: Load) {
         self.sum += other.sum;
+        self.queued += other.queued;
         self.members += other.members;
     }
 
@@ -38,6 +47,11 @@ impl Load {
     fn exceeds(self, threshold: f64) -> bool {
         const ROUNDING: f64 = 1e-9;
         self.mean().is_some_and(|mean| mean > threshold + ROUNDING)
+    }
+
+    /// The mean without waits for a CPU.
+    fn work(self) -> f64 {
+        (self.sum - self.queued) / f64::from(self.members.max(1))
     }
 }
 
@@ -147,16 +161,40 @@ pub fn detect(
 }
 
 /// Algorithm 2 for every vertex in reverse topological order.
+///
+/// In the paper each task has a CPU. Here a quick task may wait for a CPU while the tasks before it compute, and
+/// then it never lacks data. So a task that exceeds `alpha` by such waits alone gives way to one before it that
+/// works more.
 fn cpu_bottlenecks(graph: &Contracted, pt: &[Load], alpha: f64) -> Vec<bool> {
     let mut is_bottleneck = vec![false; graph.members.len()];
-    // True for a vertex from which a bottleneck can be reached.
-    let mut has_below = vec![false; graph.members.len()];
+    // For each vertex, the work that it needs to be the bottleneck instead of those that can be reached from it.
+    let mut needed = vec![f64::NEG_INFINITY; graph.members.len()];
     for vertex in 0..graph.members.len() {
-        has_below[vertex] = graph.out[vertex].iter().any(|&edge| {
-            let next = graph.edges[edge].1;
-            is_bottleneck[next] || has_below[next]
+        let next = |&edge: &usize| graph.edges[edge].1;
+        let of_next = graph.out[vertex].iter().map(next).map(|next| {
+            let work = pt[next].work();
+            match is_bottleneck[next] {
+                true if work > alpha => f64::INFINITY,
+                // Two that do about the same are both slow.
+                true => needed[next].max(work + (1.0 - alpha)),
+                false => needed[next],
+            }
         });
-        is_bottleneck[vertex] = pt[vertex].exceeds(alpha) && !has_below[vertex];
+        needed[vertex] = of_next.fold(f64::NEG_INFINITY, f64::max);
+        if !pt[vertex].exceeds(alpha) || pt[vertex].work() <= needed[vertex] {
+            continue;
+        }
+        let mut left = vec![vertex];
+        while let Some(at) = left.pop() {
+            for next in graph.out[at].iter().map(next) {
+                if is_bottleneck[next] || needed[next].is_finite() {
+                    is_bottleneck[next] = false;
+                    needed[next] = f64::NEG_INFINITY;
+                    left.push(next);
+                }
+            }
+        }
+        is_bottleneck[vertex] = true;
     }
     is_bottleneck
 }

@@ -141,18 +141,20 @@ pub fn measure(
             let Some(task) = task.filter(|_| known > 0.0 && known >= LEAST_LIFE * length) else {
                 continue;
             };
+            let queued = sums[State::Queue as usize];
             let share = sum_of(&sums, State::is_processing) / known;
-            window.pt[graph.vertex_of[task]].add(Load::of(share));
+            window.pt[graph.vertex_of[task]].add(Load::with(share, queued / known));
             let at_work = sum_of(&sums, State::is_at_work) / length;
             if at_work > alpha {
-                window.single[graph.vertex_of[task]].add(Load::of(at_work.min(1.0)));
+                window.single[graph.vertex_of[task]]
+                    .add(Load::with(at_work.min(1.0), queued / length));
                 let sum = &mut throughout[graph.vertex_of[task]];
                 *sum.entry(part.process).or_default() += length;
             }
             let blocked = sum_of(&sums, State::is_storage) / known;
             storage.entry((task, w)).or_default().add(Load::of(blocked));
             let free = sum_of(&sums, |state| state.is_processing() && state != State::Lock);
-            unlocked[w][graph.vertex_of[task]].add(Load::of(free / known));
+            unlocked[w][graph.vertex_of[task]].add(Load::with(free / known, queued / known));
         }
     }
     // If it is always the same instance of a task that is at work, the other instances wait at locks for

@@ -124,6 +124,33 @@ fn of_two_on_a_path_the_later_one_counts() {
     );
 }
 
+/// Bottlenecks of a chain of tasks, each with its share in processing and the part of that in waits for a CPU.
+fn chain(loads: &[(f64, f64)]) -> Vec<usize> {
+    let edges: Vec<(usize, usize)> = (1..loads.len()).map(|to| (to - 1, to)).collect();
+    let graph = contract(loads.len(), &edges);
+    let mut pt = vec![Load::default(); loads.len()];
+    for (task, &(share, queued)) in loads.iter().enumerate() {
+        pt[graph.vertex_of[task]] = Load::with(share, queued);
+    }
+    let empty = vec![Load::of(0.0); graph.edges.len()];
+    let found = detect(&graph, &pt, &pt, &empty, (0.9, 0.9));
+    let is_found = |task: &usize| found.cpu[graph.vertex_of[*task]];
+    (0..loads.len()).filter(is_found).collect()
+}
+
+#[test]
+fn a_task_that_only_waits_for_a_cpu_gives_way_to_one_before_it_that_works_more() {
+    assert_eq!(chain(&[(0.99, 0.0), (0.95, 0.75)]), [0]);
+    assert_eq!(
+        chain(&[(0.99, 0.2), (0.1, 0.0), (0.95, 0.6), (0.95, 0.9)]),
+        [0]
+    );
+    assert_eq!(chain(&[(0.99, 0.4), (0.99, 0.0), (0.95, 0.5)]), [1]);
+    // All take turns on the CPUs: the paper's choice, as if each had one.
+    assert_eq!(chain(&[(0.99, 0.5), (0.99, 0.55)]), [1]);
+    assert_eq!(chain(&[(0.99, 0.0), (0.99, 0.05)]), [1]);
+}
+
 #[test]
 fn a_bottleneck_suppresses_through_tasks_that_are_none() {
     // c suppresses a although b between them waits.
