@@ -94,15 +94,17 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
                 continue;
             }
             let lives = lives(result, &result.graph.members[vertex]);
-            let mean = mean(result, &flagged, |window| match by_single {
-                true => window.single[vertex],
-                false => window.pt[vertex],
-            });
-            let intervals = intervals(result, &flagged, &lives);
             let kind = (vertex, by_single);
-            all.push(cause::of_tasks(
-                result, timeline, kind, intervals, mean, length,
-            ));
+            for phase in cause::phases(result, timeline, kind, &flagged) {
+                let mean = mean(result, &phase, |window| match by_single {
+                    true => window.single[vertex],
+                    false => window.pt[vertex],
+                });
+                let intervals = intervals(result, &phase, &lives);
+                all.push(cause::of_tasks(
+                    result, timeline, kind, intervals, mean, length,
+                ));
+            }
         }
     }
     for edge in 0..result.graph.edges.len() {

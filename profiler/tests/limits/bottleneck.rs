@@ -2,12 +2,12 @@
 
 use flowtrace_profiler::analysis::bottlenecks;
 use flowtrace_profiler::analysis::bottlenecks::tasks::Task;
-use flowtrace_profiler::analysis::findings::verdict;
+use flowtrace_profiler::analysis::findings::{Finding, verdict};
 use flowtrace_profiler::text;
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Direction};
 
-use crate::play::Doing::{Child, Cpu, File, In, Lock, Out, Queue, Sleep};
+use crate::play::Doing::{self, Child, Cpu, File, In, Lock, Out, Queue, Sleep};
 use crate::{Run, run};
 
 /// A pipeline of three of which the one at `slow` computes for the 6 s that it takes.
@@ -161,6 +161,81 @@ fn the_lacking_resources_are_distinguished() {
         });
         assert_eq!(run.cause().unwrap().1, name);
     }
+}
+
+/// A life of 4 s that goes through the same states every 100 ms: each with its share, percent.
+fn cycles(states: &[(u64, Doing)]) -> Vec<(u64, Doing)> {
+    let cycle = |at: u64| {
+        states.iter().scan(at * 100, |until, &(share, doing)| {
+            *until += share;
+            Some((*until, doing))
+        })
+    };
+    (0..40).flat_map(cycle).collect()
+}
+
+#[test]
+fn a_step_that_computes_and_sleeps_gains_by_each_in_its_own_time() {
+    let phases = vec![(2000, Cpu), (4000, Sleep)];
+    let mixed = cycles(&[(60, Cpu), (40, Sleep)]);
+    for (life, limits, savings) in [
+        (phases, vec![("CPU", 50), ("sleep", 50)], [2000, 1000]),
+        (mixed, vec![("CPU", 100)], [1600, 1200]),
+    ] {
+        let run = run(|mut play| {
+            play.process("work", None, 0, &life);
+            play.finish(4000);
+        });
+        let result = run.bottlenecks();
+        let limit = |one: &bottlenecks::Cause| (one.resource.name(), (one.share * 100.0) as i64);
+        assert_eq!(result.causes.iter().map(limit).collect::<Vec<_>>(), limits);
+        let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path).findings;
+        let gain = |one: &Finding| (one.kind, one.saving_ns / 1_000_000);
+        let expected = vec![("sleep", savings[0]), ("cpu", savings[1])];
+        assert_eq!(found.iter().map(gain).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn a_step_that_mostly_waits_for_a_cpu_that_others_use_is_not_limited_by_storage() {
+    let run = run(|mut play| {
+        play.process(
+            "step",
+            None,
+            0,
+            &cycles(&[(5, Cpu), (80, Queue), (15, File)]),
+        );
+        play.busy(2, 100, 4000);
+        play.finish(4000);
+    });
+    assert_eq!(run.cause().unwrap().1, "CPU");
+    let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let kinds: Vec<&str> = found.findings.iter().map(|one| one.kind).collect();
+    assert_eq!(kinds, ["busy machine"]);
+}
+
+#[test]
+fn a_quick_consumer_that_waits_for_a_cpu_is_no_bottleneck_behind_a_busy_filter() {
+    let run = run(|mut play| {
+        let pipes = [
+            play.channel(ChannelKind::Pipe),
+            play.channel(ChannelKind::Pipe),
+        ];
+        let first = cycles(&[(50, Cpu), (45, Queue), (5, Out(pipes[0]))]);
+        let first = play.process("generate", None, 0, &first);
+        let filter = play.process("filter", None, 0, &cycles(&[(99, Cpu), (1, Queue)]));
+        let last = play.process(
+            "consume",
+            None,
+            0,
+            &cycles(&[(30, Cpu), (65, Queue), (5, In(pipes[1]))]),
+        );
+        play.pipe(pipes[0], first, filter, 0, 4000);
+        play.pipe(pipes[1], filter, last, 0, 4000);
+        play.busy(2, 100, 4000);
+        play.finish(4000);
+    });
+    assert_eq!(run.cause(), Some((Some("filter".into()), "CPU", 100)));
 }
 
 #[test]

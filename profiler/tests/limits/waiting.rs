@@ -346,11 +346,11 @@ fn a_lock_that_makes_processes_take_turns_is_the_first_line() {
             )
         );
         assert_eq!(verdict.kind, Some("lock"));
-        // Sleeping with a lock for which others wait is no cause of its own; the last one keeps no other
+        // What one does with a lock for which others wait is no cause of its own; the last one keeps no other
         // waiting.
         let mut others = verdict.findings.iter().skip(1);
         assert!(
-            others.all(|other| other.kind == "sleep" && other.saving_ns <= 1_000_000_000),
+            others.all(|other| other.kind == kind && other.saving_ns <= 1_000_000_000),
             "{:?}",
             verdict.findings
         );

@@ -1,5 +1,7 @@
 //! The resource that a bottleneck lacks, the blocker, and the confidence in both.
 
+use std::collections::BTreeMap;
+
 use super::{Bottleneck, Bottlenecks, Cause, Subject, mount};
 use crate::analysis::bottlenecks::{Confidence, Resource};
 use crate::intervals::union;
@@ -12,25 +14,87 @@ pub fn states(
     members: &[usize],
     intervals: &[(i64, i64)],
 ) -> (Shares, u64) {
-    let mut sums = [0.0; STATES];
+    let mut all = [0.0; STATES];
     let mut samples = 0.0;
+    for_each_piece(result, timeline, members, intervals, |_, sums, of_piece| {
+        add(&mut all, sums);
+        samples += of_piece;
+    });
+    (all, samples.round() as u64)
+}
+
+fn add(sums: &mut Shares, others: Shares) {
+    for (sum, other) in sums.iter_mut().zip(others) {
+        *sum += other;
+    }
+}
+
+/// Calls `each` for the pieces of the instances of some tasks within each interval, with the interval's
+/// number, the states of the piece there, ns, and its samples.
+fn for_each_piece(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    members: &[usize],
+    intervals: &[(i64, i64)],
+    mut each: impl FnMut(usize, Shares, f64),
+) {
     for part in members
         .iter()
         .flat_map(|&task| &result.tasks.tasks[task].members)
     {
         let first = intervals.partition_point(|&(_, to)| to <= part.from);
-        for &(from, to) in intervals[first..].iter().take_while(|one| one.0 < part.to) {
+        let lived = intervals.iter().enumerate().skip(first);
+        for (at, &(from, to)) in lived.take_while(|(_, one)| one.0 < part.to) {
             let (from, to) = (from.max(part.from), to.min(part.to));
             for piece in timeline.pieces_within(part.process, from, to) {
                 let length = piece.overlap(from, to) as f64;
-                samples += f64::from(piece.samples) * length / (piece.to - piece.from) as f64;
-                for (sum, share) in sums.iter_mut().zip(timeline.shares(piece)) {
-                    *sum += share * length;
-                }
+                let samples = f64::from(piece.samples) * length / (piece.to - piece.from) as f64;
+                each(
+                    at,
+                    timeline.shares(piece).map(|share| share * length),
+                    samples,
+                );
             }
         }
     }
-    (sums, samples.round() as u64)
+}
+
+/// Divides the windows in which a vertex is a bottleneck by what its tasks did in them: a step that computes and
+/// then sleeps limits the run by both, each in its time. Windows with several resources count for the one that
+/// it lacked most in all.
+pub(super) fn phases(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    (vertex, by_single): (usize, bool),
+    flagged: &[usize],
+) -> Vec<Vec<usize>> {
+    let span = |&w: &usize| (result.windows[w].from, result.windows[w].to);
+    let intervals: Vec<(i64, i64)> = flagged.iter().map(span).collect();
+    let mut each = vec![[0.0; STATES]; flagged.len()];
+    let mut all = [0.0; STATES];
+    for_each_piece(
+        result,
+        timeline,
+        &result.graph.members[vertex],
+        &intervals,
+        |at, mut sums, _| {
+            if by_single {
+                sums = at_work(sums);
+            }
+            add(&mut each[at], sums);
+            add(&mut all, sums);
+        },
+    );
+    let (usual, _) = most(&all);
+    let mut phases: BTreeMap<Resource, Vec<usize>> = BTreeMap::new();
+    for (&window, sums) in flagged.iter().zip(&each) {
+        let phase = match most(sums) {
+            (resource, share) if share > result.options.alpha => resource,
+            _ => usual,
+        };
+        phases.entry(phase).or_default().push(window);
+    }
+    phases.into_values().collect()
 }
 
 /// Keeps only the states of instances at work. The other instances of a pool wait for work, or for their
@@ -331,13 +395,7 @@ pub fn resource(
     let mean = |ns: f64| ns / length.max(1) as f64;
     let wanted = mean(of(State::Cpu) + of(State::Queue));
     let lacks = lacks(timeline, intervals, (wanted, mean(of(State::Queue))), limit);
-    // A wait for a CPU that others on the machine took says nothing about the step.
-    let queue = if lacks.is_some() || of(State::Cpu) <= 0.0 {
-        of(State::Queue)
-    } else {
-        0.0
-    };
-    let processing = sum_of(sums, State::is_processing) - of(State::Queue) + queue;
+    let processing = sum_of(sums, State::is_processing);
     if processing <= 0.0 {
         return Resource::Other;
     }
@@ -350,21 +408,30 @@ pub fn resource(
     if presses && of(State::Fault) > 0.3 * processing || scarce && waits > 0.2 * processing {
         return Resource::Memory;
     }
-    let active = of(State::Cpu) + queue;
+    let active = of(State::Cpu) + of(State::Queue);
+    match most(sums).0 {
+        Resource::Cpu if of(State::Queue) > 0.35 * active => lacks.unwrap_or(Resource::Cpu),
+        other => other,
+    }
+}
+
+/// The resource of most of the processing, as far as states show it, and its share of the processing.
+fn most(sums: &Shares) -> (Resource, f64) {
+    let of = |state: State| sums[state as usize];
     let parts = [
-        (active, Resource::Cpu),
-        (waits, Resource::Disk),
+        (of(State::Cpu) + of(State::Queue), Resource::Cpu),
+        (of(State::Fault) + of(State::File), Resource::Disk),
         (of(State::Lock), Resource::Lock),
         (of(State::Sleep), Resource::Sleep),
         (of(State::Stopped), Resource::Stopped),
         (of(State::Tracer), Resource::Tracer),
         (of(State::Other), Resource::Other),
     ];
-    let most = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    match most.map_or(Resource::Other, |part| part.1) {
-        Resource::Cpu if queue > 0.35 * active => lacks.unwrap_or(Resource::Cpu),
-        other => other,
-    }
+    let processing: f64 = parts.iter().map(|part| part.0).sum();
+    let most = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    most.map_or((Resource::Other, 0.0), |(ns, resource)| {
+        (resource, ns / processing.max(1.0))
+    })
 }
 
 /// The reason of a wait for a CPU; `None`: others on the machine took all CPUs. The run wants clearly more

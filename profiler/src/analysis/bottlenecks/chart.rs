@@ -1,7 +1,7 @@
 //! The data of Figure 5 of the paper: utilisation of the CPUs over time, and below it the intervals of the
 //! bottlenecks.
 
-use super::{Bottlenecks, Resource, Subject};
+use super::{Bottleneck, Bottlenecks, Resource, Subject};
 use crate::timeline::Timeline;
 
 /// An interval with a value.
@@ -76,10 +76,23 @@ pub fn chart(result: &Bottlenecks, timeline: &Timeline) -> Chart {
             })
         })
         .collect();
+    let name = |found: &Bottleneck| match found.by_single {
+        true => format!("one {}", subject_name(result, &found.subject)),
+        false => subject_name(result, &found.subject),
+    };
+    let is_same = |one: &Bottleneck, other: &Bottleneck| {
+        one.subject == other.subject && one.by_single == other.by_single
+    };
     let bars = result.found.iter().map(|found| Bar {
-        name: match found.by_single {
-            true => format!("one {}", subject_name(result, &found.subject)),
-            false => subject_name(result, &found.subject),
+        // A step may have several bars, one for each resource.
+        name: match result
+            .found
+            .iter()
+            .filter(|one| is_same(one, found))
+            .count()
+        {
+            1 => name(found),
+            _ => format!("{} ({})", name(found), found.resource.name()),
         },
         is_channel: matches!(found.subject, Subject::Edges(_)),
         resource: found.resource,

@@ -528,7 +528,10 @@ impl<'a> Blame<'a> {
         let cpus = self.cause.limit.as_ref().map(|limit| limit.cores);
         let cpus = cpus.or(timeline.cores())?;
         let task = self.cause.task?;
-        let own = |sums: &Shares| sum_of(sums, |state| state.is_own() && state != State::Queue);
+        // More instances share the work. A sleep is none, and has a finding of its own.
+        let is_work =
+            |state: State| state.is_own() && !matches!(state, State::Queue | State::Sleep);
+        let own = |sums: &Shares| sum_of(sums, is_work);
         let alive = self.parts.iter().map(|part| {
             let within = |&(from, to): &(i64, i64)| (part.to.min(to) - part.from.max(from)).max(0);
             intervals.iter().map(within).sum::<i64>()
@@ -564,7 +567,8 @@ impl<'a> Blame<'a> {
             least = least.max(own(&sums) / members);
         }
         let shorter = (alone * degree / could).max(least) / alone;
-        let now = if is_starved { alone.min(ns) } else { ns };
+        let awake = (self.ns - self.spent(|state| state == State::Sleep)) as f64;
+        let now = if is_starved { alone.min(ns) } else { awake };
         Some(((now * (1.0 - shorter)).max(0.0) as i64, free))
     }
 }
