@@ -168,9 +168,8 @@ fn judge(
     let has_succeeded = !timeline.is_partial && !workflow.runs.iter().any(has_failed);
     let gain = |one: &Finding| {
         let length = workflow.duration_ns();
-        let action = one.action.as_ref()?;
         let shorter = units::duration((length - one.saving_ns).max(0));
-        Some(format!("{action}: {} → {shorter}", units::duration(length)))
+        format!("{}: {} → {shorter}", one.action, units::duration(length))
     };
     // A change to the workflow comes before a wait for a better time.
     let is_change = |one: &&Finding| one.kind != "busy machine";
@@ -180,7 +179,7 @@ fn judge(
     Verdict {
         action: change
             .filter(|_| has_succeeded && kind != Some(OUTSIDE))
-            .and_then(gain),
+            .map(gain),
         bottleneck: limit.filter(|limit| why.as_ref() != Some(limit)),
         why,
         kind,
@@ -342,11 +341,11 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
         // Orders that a makefile or a workflow states are not seen.
         confidence: "medium",
         command: "critical-path",
-        action: Some(format!(
+        action: format!(
             "run {} before the other steps of {}",
             units::plain(&one.name),
             units::plain(&one.runner_name)
-        )),
+        ),
         why: None,
     }
 }
@@ -367,7 +366,7 @@ fn of_serial(one: &Serial) -> Finding {
         // Exit codes and variables of a shell are not seen.
         confidence: Confidence::Medium.name(),
         command: "waits",
-        action: Some(serial_action(one)),
+        action: serial_action(one),
         why: None,
     }
 }

@@ -97,7 +97,7 @@ fn limiting(
     for finding in &mut verdict.findings {
         finding.title = plain(&finding.title);
         finding.evidence = plain(&finding.evidence);
-        finding.action = finding.action.as_deref().map(plain);
+        finding.action = plain(&finding.action);
         finding.step = finding.step.as_deref().map(plain);
     }
     verdict.action = verdict.action.as_deref().map(plain);

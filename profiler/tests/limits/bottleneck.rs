@@ -239,6 +239,28 @@ fn a_quick_consumer_that_waits_for_a_cpu_is_no_bottleneck_behind_a_busy_filter()
 }
 
 #[test]
+fn the_first_line_advises_what_the_first_large_finding_proposes() {
+    for doing in [File, Lock, Sleep, Cpu] {
+        let run = run(|mut play| {
+            for _ in 0..4 {
+                play.process("step", None, 0, &[(100, Cpu), (4000, doing)]);
+            }
+            play.finish(4000);
+        });
+        let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+        let first = found.findings.first();
+        assert_eq!(first.is_some(), doing != Cpu);
+        let action = first.map(|first| format!("{}: 4.0 s → ", first.action));
+        let is_advised = found
+            .action
+            .as_ref()
+            .zip(action)
+            .map(|(line, begin)| line.starts_with(&begin));
+        assert_eq!(is_advised, first.map(|_| true), "{:?}", found.action);
+    }
+}
+
+#[test]
 fn waits_for_the_answers_to_very_many_calls_are_none_for_storage() {
     // Number of calls within 450 ms, the time of an answer, and the time until the next call, ns.
     let (few, many, slow) = (

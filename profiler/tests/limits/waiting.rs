@@ -348,6 +348,7 @@ fn a_lock_that_makes_processes_take_turns_is_the_first_line() {
         assert_eq!(verdict.kind, Some("lock"));
         // What one does with a lock for which others wait is no cause of its own; the last one keeps no other
         // waiting.
+        let kind = if doing == Cpu { "cpu" } else { "sleep" };
         let mut others = verdict.findings.iter().skip(1);
         assert!(
             others.all(|other| other.kind == kind && other.saving_ns <= 1_000_000_000),
@@ -394,8 +395,7 @@ fn a_slow_stage_beside_an_idle_core_is_a_finding() {
     let first = &verdict.findings[0];
     assert_eq!((first.kind, first.step.as_deref()), ("cpu", Some("second")));
     // One program is one job: there is no second one that could run beside it.
-    let action = first.action.as_deref().unwrap();
-    assert_eq!(action, "speed up second, or divide its work");
+    assert_eq!(first.action, "speed up second, or divide its work");
     assert!(
         first.title.ends_with("speed it up, or divide its work"),
         "{}",

@@ -85,7 +85,7 @@ impl<'a> Blame<'a> {
     fn finding(
         &self,
         kind: &'static str,
-        title: String,
+        (title, action): (String, String),
         saving_ns: i64,
         evidence: String,
         command: &'static str,
@@ -98,7 +98,7 @@ impl<'a> Blame<'a> {
             evidence,
             confidence: self.cause.confidence.name(),
             command,
-            action: None,
+            action,
             why: Some(limited(self.result, self.cause, self.bound.timeline)),
         }
     }
@@ -145,46 +145,52 @@ impl<'a> Blame<'a> {
             | Resource::Other => None,
             Resource::Limit => Some(self.limited(evidence)),
             Resource::Disk => {
-                let syncs = self.syncs();
-                let title = match syncs {
-                    Some(count) => format!(
-                        "{name} waits for storage, mostly in {}",
-                        units::counted(count, "fsync", "fsyncs")
+                let text = match self.syncs() {
+                    Some(count) => (
+                        format!(
+                            "{name} waits for storage, mostly in {}",
+                            units::counted(count, "fsync", "fsyncs")
+                        ),
+                        format!("let {name} call fsync less often, or give it faster storage"),
                     ),
-                    None => format!("{name} waits for storage"),
+                    None => (
+                        format!("{name} waits for storage"),
+                        format!("give {name} faster storage, or less to read and write"),
+                    ),
                 };
                 let saving = self.part(State::is_storage);
-                let finding = self.finding("disk", title, saving, evidence, "resources");
-                Some(finding.advising(match syncs {
-                    Some(_) => {
-                        format!("let {name} call fsync less often, or give it faster storage")
-                    }
-                    None => format!("give {name} faster storage, or less to read and write"),
-                }))
+                Some(self.finding("disk", text, saving, evidence, "resources"))
             }
-            Resource::Memory => {
-                let finding = self.finding(
-                    "memory",
+            Resource::Memory => Some(self.finding(
+                "memory",
+                (
                     format!("{name} waits for memory: it does not fit"),
-                    self.part(State::is_storage),
-                    format!(
-                        "{evidence}; {} page faults that read",
-                        faults(self.bound.timeline, &self.parts)
-                    ),
-                    "resources",
-                );
-                Some(finding.advising(format!("give {name} more memory")))
-            }
+                    format!("give {name} more memory"),
+                ),
+                self.part(State::is_storage),
+                format!(
+                    "{evidence}; {} page faults that read",
+                    faults(self.bound.timeline, &self.parts)
+                ),
+                "resources",
+            )),
             Resource::Lock => Some(self.finding(
                 "lock",
                 match is_between_threads(self.bound.timeline, &self.parts) {
-                    true => format!("threads of {name} wait for each other"),
-                    false if self.parts.len() == 1 => {
-                        format!("{name} waits for a lock that others have")
-                    }
-                    false => {
-                        format!("instances of {name} wait for each other: locks, or unequal shares")
-                    }
+                    true => (
+                        format!("threads of {name} wait for each other"),
+                        format!("let the threads of {name} wait less for each other"),
+                    ),
+                    false if self.parts.len() == 1 => (
+                        format!("{name} waits for a lock that others have"),
+                        format!("shorten the time for which others have the lock of {name}"),
+                    ),
+                    false => (
+                        format!(
+                            "instances of {name} wait for each other: locks, or unequal shares"
+                        ),
+                        format!("let the {name} wait less for each other"),
+                    ),
                 },
                 self.part(|state| state == State::Lock),
                 evidence,
@@ -193,23 +199,26 @@ impl<'a> Blame<'a> {
             Resource::Sleep => Some(self.sleeps(evidence)),
             Resource::Network => Some(self.finding(
                 "network",
-                format!(
-                    "the connection {name} is full while its reader waits: the network is slow"
+                (
+                    format!(
+                        "the connection {name} is full while its reader waits: the network is slow"
+                    ),
+                    format!("send less through {name}, or use a faster network"),
                 ),
                 self.ns,
                 evidence,
                 "bottlenecks",
             )),
-            Resource::HandOver => {
-                let finding = self.finding(
-                    "hand-over",
+            Resource::HandOver => Some(self.finding(
+                "hand-over",
+                (
                     format!("{name} passes data in pieces so small that both sides wait"),
-                    self.ns / 2,
-                    evidence,
-                    "waits",
-                );
-                Some(finding.advising(format!("pass larger pieces of data through {name}")))
-            }
+                    format!("pass larger pieces of data through {name}"),
+                ),
+                self.ns / 2,
+                evidence,
+                "waits",
+            )),
         }
     }
 
@@ -242,21 +251,20 @@ impl<'a> Blame<'a> {
         if self.cause.resource != Resource::Cpu || (waited as f64) < MOST * self.ns as f64 {
             return None;
         }
+        let name = &self.name;
         let title = format!(
-            "{} waits for CPUs that other programs on the machine use: run it when the machine is idle",
-            self.name
+            "{name} waits for CPUs that other programs on the machine use: run it when the machine is idle"
         );
-        let saving = self.part(|state| state == State::Queue);
         let finding = self.finding(
             "busy machine",
-            title,
-            saving,
+            (title, format!("run {name} when the machine is idle")),
+            self.part(|state| state == State::Queue),
             self.evidence_of(waited),
             "resources",
         );
         Some(Finding {
             why: None,
-            ..finding.advising(format!("run {} when the machine is idle", self.name))
+            ..finding
         })
     }
 
@@ -280,14 +288,13 @@ impl<'a> Blame<'a> {
         };
         let waited = self.spent(|state| state == State::Queue);
         let saving = waited.min(self.bound.without_limit(&self.parts));
-        let finding = self.finding(
+        self.finding(
             Resource::Limit.kind(),
-            title,
+            (title, format!("let {name} use more CPUs")),
             saving,
             evidence,
             "bottlenecks",
-        );
-        finding.advising(format!("let {name} use more CPUs"))
+        )
     }
 
     /// A finding that the step also slept for much of the time. The cause has only the resource that the
@@ -321,13 +328,6 @@ impl<'a> Blame<'a> {
         // The program sleep does nothing else: how often it runs does not matter.
         let is_pause = self.name == "sleep";
         let is_loop = self.parts.len() >= LOOP && !is_pause;
-        let title = match is_loop {
-            true => format!(
-                "{} sleeps again and again: pauses, or a wait for something that was not seen",
-                self.name
-            ),
-            false => format!("{} sleeps", self.name),
-        };
         let pause = self.longest_pause().filter(|_| is_pause);
         // Other calls of sleep, beside it, would still last.
         let is_removed = |part: &&Part| match &pause {
@@ -342,25 +342,30 @@ impl<'a> Blame<'a> {
         let short = |name: &str| units::shorten(&units::plain(name), 40);
         let named =
             pause.map(|(command, caller, is_only)| (short(command), short(caller), is_only));
-        let title = match &named {
-            Some((command, caller, true)) => format!("{caller} pauses in {command}"),
-            Some((command, caller, false)) => {
-                format!("{caller} pauses in sleep, mostly in {command}")
-            }
-            None => title,
+        let name = &self.name;
+        let text = match named {
+            _ if is_loop => (
+                format!(
+                    "{name} sleeps again and again: pauses, or a wait for something that was not seen"
+                ),
+                format!("shorten the pauses of {name}, or that for which it waits"),
+            ),
+            Some((command, caller, true)) => (
+                format!("{caller} pauses in {command}"),
+                format!("remove {command} from {caller}"),
+            ),
+            Some((command, caller, false)) => (
+                format!("{caller} pauses in sleep, mostly in {command}"),
+                format!("remove the calls of sleep from {caller}, first of all {command}"),
+            ),
+            None => (
+                format!("{name} sleeps"),
+                format!("remove the sleep in {name}"),
+            ),
         };
-        let mut finding = self.finding("sleep", title, saving, evidence, "waits");
-        match is_loop {
-            true => finding.confidence = Confidence::Low.name(),
-            false if let Some((command, caller, is_only)) = named => {
-                finding.action = Some(match is_only {
-                    true => format!("remove {command} from {caller}"),
-                    false => {
-                        format!("remove the calls of sleep from {caller}, first of all {command}")
-                    }
-                });
-            }
-            false => finding.action = Some(format!("remove the sleep in {}", self.name)),
+        let mut finding = self.finding("sleep", text, saving, evidence, "waits");
+        if is_loop {
+            finding.confidence = Confidence::Low.name();
         }
         finding
     }
@@ -409,10 +414,13 @@ impl<'a> Blame<'a> {
         {
             return Some(self.finding(
                 "lock",
-                format!(
-                    "{name} keeps {:.1} of its {:.0} threads at work, the others wait for each other: less to wait for (locks, unequal shares), or faster code",
-                    threads.at_work,
-                    threads.alive - threads.idle
+                (
+                    format!(
+                        "{name} keeps {:.1} of its {:.0} threads at work, the others wait for each other: less to wait for (locks, unequal shares), or faster code",
+                        threads.at_work,
+                        threads.alive - threads.idle
+                    ),
+                    format!("let the threads of {name} wait less for each other, or speed it up"),
                 ),
                 saving,
                 format!(
@@ -428,9 +436,12 @@ impl<'a> Blame<'a> {
         {
             return Some(self.finding(
                 "cpu",
-                format!(
-                    "{name} computes with {:.1} of its {:.0} threads, the others have nothing to do: work for more of them, or faster code",
-                    threads.at_work, threads.alive
+                (
+                    format!(
+                        "{name} computes with {:.1} of its {:.0} threads, the others have nothing to do: work for more of them, or faster code",
+                        threads.at_work, threads.alive
+                    ),
+                    format!("give more threads of {name} work, or speed it up"),
                 ),
                 saving,
                 evidence,
@@ -440,21 +451,25 @@ impl<'a> Blame<'a> {
         if let Some((at_work, alive)) = self.keep_each_other_waiting() {
             return Some(self.finding(
                 "lock",
-                format!(
-                    "{name} keeps {at_work:.1} of its {alive:.1} instances at work, the others wait for each other: less to wait for (locks, unequal shares), or faster code"
+                (
+                    format!(
+                        "{name} keeps {at_work:.1} of its {alive:.1} instances at work, the others wait for each other: less to wait for (locks, unequal shares), or faster code"
+                    ),
+                    format!("let the {name} wait less for each other, or speed them up"),
                 ),
                 saving,
                 evidence,
                 "waits",
             ));
         }
+        let evenly = format!("share the work of {name} evenly");
         if let Some((program, (_, alive))) = self.cause.busiest.zip(self.cause.at_work) {
             let peers: Vec<usize> = self.parts.iter().map(|part| part.program).collect();
             let which = distinction(self.bound.workflow, timeline, program, &peers);
             let title = format!(
                 "one of {alive:.0} {name}, {which}, computes while the others wait for it: more even shares, or faster code"
             );
-            let finding = self.finding("cpu", title, saving, evidence, "bottlenecks");
+            let finding = self.finding("cpu", (title, evenly), saving, evidence, "bottlenecks");
             return Some(Finding {
                 why: None,
                 ..finding
@@ -465,8 +480,7 @@ impl<'a> Blame<'a> {
                 "{name} computes with {}, the others wait: more even shares, or faster code",
                 of_its(at_work)
             );
-            let finding = self.finding("cpu", title, saving, evidence, "bottlenecks");
-            return Some(finding.advising(format!("share the work of {name} evenly")));
+            return Some(self.finding("cpu", (title, evenly), saving, evidence, "bottlenecks"));
         }
         let more = self.more();
         let meanwhile = match is_taken {
@@ -474,8 +488,8 @@ impl<'a> Blame<'a> {
             true => "",
         };
         let title = format!("{name} computes{meanwhile}: speed it up, or {more}");
-        let finding = self.finding("cpu", title, saving, evidence, "bottlenecks");
-        Some(finding.advising(format!("speed up {name}, or {more}")))
+        let action = format!("speed up {name}, or {more}");
+        Some(self.finding("cpu", (title, action), saving, evidence, "bottlenecks"))
     }
 
     /// A way to do more of the step at a time: more of its jobs, as long as there are jobs that do not run yet.

@@ -28,21 +28,11 @@ pub struct Finding {
     pub confidence: &'static str,
     /// Subcommand that shows more.
     pub command: &'static str,
-    /// What to do and where, as a short command; `None`: nothing in particular.
-    pub action: Option<String>,
+    /// What to do and where, as a short command.
+    pub action: String,
     /// The first line of a summary with this finding; `None`: the title.
     #[serde(skip)]
     pub why: Option<String>,
-}
-
-impl Finding {
-    /// The finding with the advice to do this.
-    pub(super) fn advising(self, action: String) -> Finding {
-        Finding {
-            action: Some(action),
-            ..self
-        }
-    }
 }
 
 /// The step that limited the run, for which share of it, and the resource that it lacked, in a line.

@@ -186,7 +186,7 @@ fn finding(bound: &Bound<'_>, direction: Direction, rule: &str, one: &Small) -> 
         ),
         confidence: Confidence::Medium.name(),
         command: "stats",
-        action: Some(action),
+        action,
         why: None,
     }
 }

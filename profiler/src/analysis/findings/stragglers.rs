@@ -158,10 +158,7 @@ fn of_round(
                 units::duration(length),
                 units::duration(median)
             ),
-            action: Some(format!(
-                "share the work of the {} {shown} evenly",
-                round.len()
-            )),
+            action: format!("share the work of the {} {shown} evenly", round.len()),
             why: None,
             confidence: if round.len() >= 4 {
                 Confidence::High

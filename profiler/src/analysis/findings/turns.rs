@@ -89,9 +89,7 @@ fn of_lock(bound: &Bound<'_>, file: FileIndex, waits: &[&LockWait]) -> Turns {
             ),
             confidence: Confidence::High.name(),
             command: "waits",
-            action: Some(format!(
-                "shorten the time for which the lock on {name} is taken"
-            )),
+            action: format!("shorten the time for which the lock on {name} is taken"),
             why: None,
         },
     }
