@@ -241,7 +241,10 @@ fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<Strin
             )
         })
         .collect();
-    (parts.len() > 1).then(|| format!("no single step: {}", parts.join(" · ")))
+    Some(match parts.len() {
+        0 | 1 => limited(result, first, timeline),
+        _ => format!("no single step: {}", parts.join(" · ")),
+    })
 }
 
 fn findings(

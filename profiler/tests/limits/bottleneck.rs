@@ -465,14 +465,13 @@ fn a_run_cut_short_ends_with_its_last_event() {
     );
 }
 
-/// A step that limits a run for a short time is not named as the one that limited it.
-#[test]
-fn a_step_that_limits_the_run_for_a_short_time_does_not_stand_out() {
-    let run = run(|mut play| {
+/// Two steps that take turns until `turns_ms`, then others one after another, each with its end, ms.
+fn turns_and_others(turns_ms: u64, others: &[(&str, u64)]) -> Run {
+    run(|mut play| {
         let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
         let pipe = play.channel(ChannelKind::Pipe);
         let turns = |is_first: bool| -> Vec<_> {
-            let ends = (0..3800).step_by(20).map(|at| at + 20);
+            let ends = (0..turns_ms).step_by(20).map(|at| at + 20);
             ends.map(|end| match (end % 40 == 0) == is_first {
                 true => (end, Cpu),
                 false if is_first => (end, Out(pipe)),
@@ -482,10 +481,27 @@ fn a_step_that_limits_the_run_for_a_short_time_does_not_stand_out() {
         };
         let one = play.process("one", Some(shell), 0, &turns(true));
         let two = play.process("two", Some(shell), 0, &turns(false));
-        play.pipe(pipe, one, two, 0, 3800);
-        play.process("ip", Some(shell), 3800, &[(4000, Cpu)]);
+        play.pipe(pipe, one, two, 0, turns_ms);
+        let begins = std::iter::once(turns_ms).chain(others.iter().map(|one| one.1));
+        for (begin, &(name, end)) in begins.zip(others) {
+            play.process(name, Some(shell), begin, &[(end, Cpu)]);
+        }
         play.finish(4000);
-    });
+    })
+}
+
+#[test]
+fn one_step_that_limits_the_run_for_longer_than_others_is_named() {
+    let run = turns_and_others(3200, &[("route", 3340), ("ip", 4000)]);
+    let found = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let expected = "ip limited the run for 16 % of it: CPU";
+    assert_eq!(found.bottleneck.as_deref(), Some(expected));
+}
+
+/// A step that limits a run for a short time is not named as the one that limited it.
+#[test]
+fn a_step_that_limits_the_run_for_a_short_time_does_not_stand_out() {
+    let run = turns_and_others(3800, &[("ip", 4000)]);
     let answer = text::bottlenecks::answer(&run.bottlenecks(), &run.timeline);
     let expected = "nothing stands out: no step limited the run for 10 % of it, at most ip for 5 %";
     assert_eq!(answer, expected);
