@@ -12,6 +12,21 @@ pub(crate) fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     joined
 }
 
+/// Largest number of intervals that overlap at one instant.
+pub(crate) fn at_once(intervals: &[(i64, i64)]) -> usize {
+    let mut changes: Vec<(i64, i64)> = intervals
+        .iter()
+        .flat_map(|&(from, to)| [(from, 1), (to, -1)])
+        .collect();
+    changes.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, change) in changes {
+        now += change;
+        most = most.max(now);
+    }
+    most.max(1) as usize
+}
+
 /// The part of intervals that lies outside of others; each list is in order, and its intervals do not
 /// overlap.
 pub(crate) fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {

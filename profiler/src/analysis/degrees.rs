@@ -15,13 +15,14 @@ use crate::analysis::bottlenecks::Bottlenecks;
 use crate::analysis::bottlenecks::cause::states;
 use crate::analysis::bottlenecks::tasks::Task;
 use crate::analysis::serial::{Job, Work};
+use crate::intervals::at_once;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{Limit, State, Timeline, sum_of};
 
 /// A cause of less than this share of the run is not worth advice.
 const LEAST: f64 = 0.1;
 /// Reasons for which more instances may gain nothing.
-const IN_TURN: &str = "each request waits for the answer to the one before";
+const IN_TURN: &str = "who asks it may wait for each answer before asking again";
 const IN_A_CIRCLE: &str = "it waits for what it sends others to come back";
 
 /// The demand of a task in the examined phase.
@@ -98,7 +99,8 @@ pub struct Advice {
     pub enough: usize,
     /// The limit at that degree: place in `demands`; `None`: the CPUs.
     pub then: Option<usize>,
-    /// True if the binding task runs out of jobs to do at once before anything else limits the phase.
+    /// True if the binding task runs out of jobs to do at once, or of clients to answer at once, before anything
+    /// else limits the phase.
     pub is_out_of_jobs: bool,
 }
 
@@ -123,6 +125,7 @@ pub fn advice(
     let now_ns = (span.1 - span.0) as f64;
     let mut demands: Vec<Demand> = Vec::new();
     let mut unknown = None;
+    let mut has_clients = false;
     for (task, one) in result.tasks.tasks.iter().enumerate() {
         let (sums, _) = states(result, timeline, &[task], &[span]);
         let queue = sums[State::Queue as usize];
@@ -152,18 +155,21 @@ pub fn advice(
         let work = Work::of(workflow, timeline, &jobs, span.1 - span.0);
         if task == binding_task {
             let vertex = result.graph.vertex_of[task];
+            has_clients = matches!(work, Work::Stream(most) if most < usize::MAX);
             unknown = match work {
                 Work::InTurn => Some(IN_TURN),
-                Work::Stream if result.graph.members[vertex].len() > 1 => Some(IN_A_CIRCLE),
+                Work::Stream(_) if result.graph.members[vertex].len() > 1 => Some(IN_A_CIRCLE),
                 _ => None,
             };
         }
+        // One more instance than now is asked for as well.
+        let degrees = |most: usize| 1..=most.min(cores.max(degree) + 1);
+        let times_ns = match &work {
+            Work::Jobs(jobs) => degrees(jobs.count()).map(|n| jobs.makespan(n)).collect(),
+            Work::Stream(most) => degrees(*most).map(|n| processing_ns / n as f64).collect(),
+            Work::InTurn => Vec::new(),
+        };
         let jobs = work.jobs();
-        let times_ns = jobs.as_ref().map_or(Vec::new(), |jobs| {
-            // One more instance than now is asked for as well.
-            let most = jobs.count().min(cores.max(degree) + 1);
-            (1..=most).map(|degree| jobs.makespan(degree)).collect()
-        });
         demands.push(Demand {
             task,
             name: one.name(),
@@ -186,9 +192,14 @@ pub fn advice(
     if unknown.is_some() {
         advice.unknown = unknown;
         (advice.one_more_ns, advice.balanced_ns) = (None, None);
-        for demand in &mut advice.demands {
-            demand.advised = demand.degree;
-        }
+    }
+    for demand in &mut advice.demands {
+        demand.advised = match unknown {
+            Some(_) => demand.degree,
+            // Fewer clients would ask less at a time.
+            None if has_clients => demand.advised.max(demand.degree),
+            None => demand.advised,
+        };
     }
     Some(advice)
 }
@@ -206,26 +217,14 @@ pub(crate) fn jobs_of(timeline: &Timeline, task: &Task, span: (i64, i64)) -> Vec
             process: part.process,
             processing_ns: 0.0,
             cpu_ns: 0.0,
+            queued_ns: 0.0,
         });
-        job.processing_ns += sum_of(&sums, State::is_own) - sums[State::Queue as usize];
+        let queued_ns = sums[State::Queue as usize];
+        job.processing_ns += sum_of(&sums, State::is_own) - queued_ns;
+        job.queued_ns += queued_ns;
         job.cpu_ns += sums[State::Cpu as usize];
     }
     of.into_values().collect()
-}
-
-/// Largest number of lives that overlap at one instant.
-pub(crate) fn at_once(lives: &[(i64, i64)]) -> usize {
-    let mut changes: Vec<(i64, i64)> = lives
-        .iter()
-        .flat_map(|&(from, to)| [(from, 1), (to, -1)])
-        .collect();
-    changes.sort_unstable();
-    let (mut now, mut most) = (0, 0);
-    for (_, change) in changes {
-        now += change;
-        most = most.max(now);
-    }
-    most.max(1) as usize
 }
 
 /// Length of the phase with these degrees, ns.
@@ -277,7 +276,7 @@ pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i6
     let most = cores.max(demands[binding].degree);
     let enough = demands[binding].least(without(then).max(1.0), most);
     let is_out_of_jobs = demands[binding].time_ns(enough) > without(then).max(1.0)
-        && demands[binding].jobs.is_some()
+        && !demands[binding].times_ns.is_empty()
         && enough < most;
     Advice {
         binding,

@@ -280,6 +280,7 @@ fn gains(advice: &Advice, one_more: f64, balanced: f64) -> String {
         format!("more instances gain nothing: {reason}\n")
     };
     let then = match (advice.is_out_of_jobs, advice.then) {
+        (true, _) if binding.jobs.is_none() => "the number of its clients".into(),
         (true, _) => "the longest of its jobs, or chain of them,".into(),
         (false, Some(at)) => name(&advice.demands[at]),
         (false, None) => "the number of cores".into(),

@@ -10,7 +10,7 @@ use flowtrace_profiler::text;
 use flowtrace_profiler::text::tree::Style;
 use flowtrace_schema::{ChannelKind, Direction};
 
-use crate::play::Doing::{Child, Cpu, In, Out};
+use crate::play::Doing::{Child, Cpu, In, Out, Sleep};
 use crate::play::{Life, Play};
 use crate::{Run, run};
 
@@ -245,6 +245,42 @@ fn more_servers_for_a_client_that_waits_for_each_answer_promise_nothing() {
         let text = text::bottlenecks::advice(&advice);
         let says_so = text.contains("not known whether more instances gain anything");
         assert_eq!(says_so, !is_known, "{text}");
+    }
+}
+
+/// Clients that each wait for an answer before they ask again, `at_once` of them at a time, keep a server at work.
+#[test]
+fn a_server_with_several_clients_at_a_time_could_be_several() {
+    for (at_once, expected) in [(1, None), (3, Some(3))] {
+        let run = run(|mut play| {
+            let server = play.process("server", None, 0, &[(3900, Cpu), (4000, Sleep)]);
+            for client in 0..3 {
+                let (from, to) = match at_once {
+                    1 => (client * 1300, (client + 1) * 1300),
+                    _ => (0, 3900),
+                };
+                let channel = play.channel(ChannelKind::Tcp);
+                let life: Life<'_> = &[(from + 10, Cpu), (to, In(channel))];
+                let client = play.process("client", None, from, life);
+                for (upid, moved) in [(client, (1000, 2000)), (server, (2000, 1000))] {
+                    play.end(channel, upid, Direction::Both, from, to);
+                    play.moved(channel, upid, moved.0, moved.1);
+                }
+            }
+            play.finish(4000);
+        });
+        let result = run.bottlenecks();
+        let advice = advice(&run.workflow, &result, &run.timeline, Some(16)).unwrap();
+        assert_eq!(advice.demands[advice.binding].name, "server");
+        assert_eq!(advice.one_more_ns.map(|_| advice.enough), expected);
+        let of_clients = advice.demands.iter().find(|one| one.name == "client");
+        assert!(of_clients.is_none_or(|one| one.advised == one.degree));
+        let text = text::bottlenecks::advice(&advice);
+        let says = match expected {
+            Some(_) => "beyond 3 of them the number of its clients limits",
+            None => "who asks it may wait for each answer before asking again",
+        };
+        assert!(text.contains(says), "{text}");
     }
 }
 

@@ -8,11 +8,11 @@ use super::finding::{Finding, LEAST, limited};
 use super::stragglers::distinction;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Resource};
 use crate::analysis::bound::Bound;
-use crate::analysis::degrees::{at_once, jobs_of};
+use crate::analysis::degrees::jobs_of;
 use crate::analysis::phrases::{of_its, percent, samples_of, who};
 use crate::analysis::serial::Work;
 use crate::analysis::threads::together;
-use crate::intervals::minus;
+use crate::intervals::{at_once, minus};
 use crate::model::ProcessId;
 use crate::timeline::{Part, Shares, State, Timeline, sum_of};
 
@@ -510,7 +510,10 @@ impl<'a> Blame<'a> {
         };
         match Work::of(workflow, timeline, &jobs, to - from) {
             Work::InTurn => "divide the work of each answer".into(),
-            Work::Stream if jobs.len() > now || now > 1 => one_more,
+            Work::Stream(most) if jobs.len() == 1 && most < usize::MAX => {
+                format!("let it answer up to {most} at a time")
+            }
+            Work::Stream(_) if jobs.len() > now || now > 1 => one_more,
             Work::Jobs(jobs)
                 if jobs.count() > now && jobs.makespan(usize::MAX) <= 0.95 * jobs.makespan(now) =>
             {
@@ -519,7 +522,7 @@ impl<'a> Blame<'a> {
             Work::Jobs(jobs) if jobs.need_each_other() => {
                 "divide the work of each run, because the runs must stay in order".into()
             }
-            Work::Stream | Work::Jobs(_) => divide(),
+            Work::Stream(_) | Work::Jobs(_) => divide(),
         }
     }
 

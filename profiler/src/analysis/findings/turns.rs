@@ -8,7 +8,7 @@ use crate::analysis::bottlenecks::Confidence;
 use crate::analysis::bound::Bound;
 use crate::analysis::findings::Finding;
 use crate::analysis::serial::LEAST_NS;
-use crate::intervals::union;
+use crate::intervals::{at_once, union};
 use crate::model::{FileIndex, ProcessId};
 use crate::paths::relative;
 use crate::timeline::LockWait;
@@ -45,6 +45,7 @@ fn of_lock(bound: &Bound<'_>, file: FileIndex, waits: &[&LockWait]) -> Turns {
     let mut intervals: Vec<(i64, i64)> = waits.iter().map(|wait| (wait.from, wait.to)).collect();
     intervals.sort_unstable();
     let waited: i64 = intervals.iter().map(|(from, to)| to - from).sum();
+    let most_waiting = at_once(&intervals);
     let intervals = union(intervals);
     let length = bound.path.length_ns();
     let could = bound.without_lock(waits);
@@ -75,7 +76,7 @@ fn of_lock(bound: &Bound<'_>, file: FileIndex, waits: &[&LockWait]) -> Turns {
             kind: "lock",
             title: format!(
                 "the lock on {name} lets one of up to {} {} go on at a time{holding}: the run takes {:.1} times as long for it",
-                at_a_time(waits) + 1,
+                most_waiting + 1,
                 named(&waiters),
                 length as f64 / could.max(1) as f64
             ),
@@ -93,20 +94,6 @@ fn of_lock(bound: &Bound<'_>, file: FileIndex, waits: &[&LockWait]) -> Turns {
             why: None,
         },
     }
-}
-
-/// The largest number of processes that waited at the same time.
-fn at_a_time(waits: &[&LockWait]) -> i64 {
-    let mut changes: Vec<(i64, i64)> = waits
-        .iter()
-        .flat_map(|wait| [(wait.from, 1), (wait.to, -1)])
-        .collect();
-    changes.sort_unstable();
-    let waiting = changes.iter().scan(0, |waiting, (_, change)| {
-        *waiting += change;
-        Some(*waiting)
-    });
-    waiting.max().unwrap_or(0)
 }
 
 /// The process that ran under the lock: of `flock FILE COMMAND` the command.

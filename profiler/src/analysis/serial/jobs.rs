@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::order::{Dependencies, Limits, Schedule};
 use super::runs::has_a_queue;
 use super::steps::{Step, fill, streams_from};
+use crate::intervals::at_once;
 use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::timeline::Timeline;
 
@@ -18,6 +19,8 @@ pub(crate) struct Job {
     pub(crate) processing_ns: f64,
     /// The part of that on CPUs, ns.
     pub(crate) cpu_ns: f64,
+    /// Time that it waited for a CPU, ns.
+    pub(crate) queued_ns: f64,
 }
 
 /// The runs of one step, each of which is a piece of work that cannot be shared.
@@ -32,11 +35,11 @@ pub(crate) struct Jobs {
 pub(crate) enum Work {
     /// Each instance has a piece of its own.
     Jobs(Jobs),
-    /// The step is a stage of a pipeline. Its instances share the data that another step sends, and more of
-    /// them could share it, too.
-    Stream,
-    /// Another step asks the instances, and goes on by their answers. Of several instances not all had work
-    /// at a time, and of one it is not known if a second one would ever be asked at the same time.
+    /// The step is a stage of a pipeline. Its instances share the data that others send, and more of them could
+    /// share it, too: at most this number, where several clients each wait for an answer before they ask again.
+    Stream(usize),
+    /// Others ask the instances, and go on by their answers. Not all instances had work at a time; or there is one
+    /// instance with one client, of which it is not known if it would ever ask a second one at the same time.
     InTurn,
 }
 
@@ -50,13 +53,16 @@ impl Work {
             .enumerate()
             .map(|(at, job)| (job.process, at))
             .collect();
-        let Some(is_answered) = shared_stream(workflow, timeline, &places) else {
+        let Some(clients) = clients(workflow, timeline, &places) else {
             return Work::Jobs(Jobs::of(workflow, timeline, jobs, &places));
         };
-        let at_work = jobs.iter().map(|job| job.processing_ns).sum::<f64>() / ns.max(1) as f64;
-        match is_answered && at_work <= (ALL * jobs.len() as f64).max(1.0) {
-            true => Work::InTurn,
-            false => Work::Stream,
+        let at_work = jobs.iter().map(|job| job.processing_ns + job.queued_ns);
+        let have_work = at_work.sum::<f64>() > ALL * (jobs.len() as i64 * ns.max(1)) as f64;
+        match clients {
+            0 => Work::Stream(usize::MAX),
+            1 if have_work && jobs.len() > 1 => Work::Stream(usize::MAX),
+            clients if have_work && clients > 1 => Work::Stream(clients.max(jobs.len())),
+            _ => Work::InTurn,
         }
     }
 
@@ -64,7 +70,7 @@ impl Work {
     pub(crate) fn jobs(self) -> Option<Jobs> {
         match self {
             Work::Jobs(jobs) => Some(jobs),
-            Work::Stream | Work::InTurn => None,
+            Work::Stream(_) | Work::InTurn => None,
         }
     }
 }
@@ -174,13 +180,13 @@ fn mark_read_by_runners(
     }
 }
 
-/// Finds a process that is no manager and feeds several of `jobs`, or the only one. True if it gets answers
-/// from them; `None`: there is no such process.
-fn shared_stream(
+/// The number of processes at a time that get answers from `jobs`, of those that are no managers and feed
+/// several of them, or the only one. `None`: there is no such process.
+fn clients(
     workflow: &Workflow,
     timeline: &Timeline,
     jobs: &HashMap<ProcessId, usize>,
-) -> Option<bool> {
+) -> Option<usize> {
     let mut fed: HashMap<ProcessId, (HashSet<ProcessId>, bool)> = HashMap::new();
     for stream in &workflow.streams {
         let is_answered = workflow.is_answered(stream);
@@ -194,11 +200,17 @@ fn shared_stream(
             }
         }
     }
-    let shared = fed.values();
-    let shared = shared.filter(|(fed, _)| fed.len() > 1 || fed.len() == jobs.len());
-    shared
-        .map(|&(_, is_answered)| is_answered)
-        .reduce(|a, b| a || b)
+    fed.retain(|_, (fed, _)| fed.len() > 1 || fed.len() == jobs.len());
+    let clients = fed.iter().filter(|(_, (_, is_answered))| *is_answered);
+    let lives: Vec<(i64, i64)> = clients
+        .map(|(&id, _)| timeline.instance(id))
+        .map(|instance| (instance.from, instance.to))
+        .collect();
+    match (fed.is_empty(), lives.is_empty()) {
+        (true, _) => None,
+        (_, true) => Some(0),
+        _ => Some(at_once(&lives)),
+    }
 }
 
 #[cfg(test)]
@@ -229,6 +241,7 @@ mod tests {
                 process: ProcessId(at as u32),
                 processing_ns: length as f64,
                 cpu_ns: length as f64,
+                queued_ns: 0.0,
             })
             .collect();
         Jobs::from(steps, &jobs)
