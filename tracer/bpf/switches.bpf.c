@@ -129,15 +129,32 @@ int BPF_PROG(leaves, bool goes_on, struct task_struct *task, struct task_struct 
  * the count, and the task has a pointer to it (with CONFIG_FAIR_GROUP_SCHED). Read as the member of a structure, the
  * count needs no call.
  */
-enum { IN_INTERRUPT = 0xf0100 };
+enum { IN_HARD_INTERRUPT = 0xf0000, IN_SOFT_INTERRUPT = 0x100 };
 #define int_at(address) as(struct upid, address)->nr
+
+/*
+ * Within one machine a packet arrives in a soft interrupt that the call of its sender begins: the loopback device, and
+ * pairs of devices, raise it. A call on a socket therefore wakes whom it reaches, and so does one that closes the socket.
+ */
+static __always_inline bool is_on_socket(struct task_struct *by)
+{
+	enum { CLOSE = 3, SHUTDOWN = 48, EXIT = 60, EXIT_GROUP = 231 };
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(by);
+	struct waiting_call call = { .number = regs->orig_ax, .is_compat = by->thread_info.status & TS_COMPAT };
+	switch (call.is_compat ? SYSCALLS : call.number) {
+	case CLOSE: case SHUTDOWN: case EXIT: case EXIT_GROUP: return true;
+	}
+	get_files(&call, regs);
+	return ((call.files[0].mode | call.files[1].mode) & S_IFMT) == S_IFSOCK;
+}
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(woken, struct task_struct *task)
 {
-	struct task_struct *by = current_task();
+	struct task_struct *by = bpf_get_current_task_btf();
 	u32 count = int_at((u64)by->se.cfs_rq->rq + config.to_preempt_count);
-	return record((struct switch_event){ .tid = task->pid, .next = by->pid, .state = !!(count & IN_INTERRUPT),
+	bool is_by_none = count & IN_HARD_INTERRUPT || (count & IN_SOFT_INTERRUPT && !is_on_socket(by));
+	return record((struct switch_event){ .tid = task->pid, .next = by->pid, .state = is_by_none,
 		.exit_state = IS_WAKING });
 }
 

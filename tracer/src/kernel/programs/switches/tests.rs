@@ -85,6 +85,48 @@ fn wakings_have_their_waker() {
     assert_eq!(waking(), Some((id(), false)));
 }
 
+/// Data come through the loopback device in an interrupt, which the call that sends them begins.
+#[test]
+fn senders_wake_their_receivers_on_the_same_machine() {
+    let mut scheduler = match Scheduler::open_with(SIZE, NAMED) {
+        Ok(scheduler) => scheduler,
+        Err(error) => return eprintln!("skipped: programs in the kernel: {error}"),
+    };
+    let pause = || std::thread::sleep(Duration::from_millis(50));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (stream_to, datagram_to) = (
+        listener.local_addr().unwrap(),
+        datagrams.local_addr().unwrap(),
+    );
+    let waits = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 8]).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        datagrams.recv(&mut [0; 8]).unwrap();
+        id()
+    });
+    pause();
+    let mut stream = std::net::TcpStream::connect(stream_to).unwrap();
+    pause();
+    stream.write_all(&[0; 8]).unwrap();
+    pause();
+    drop(stream);
+    pause();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&[0; 8], datagram_to).unwrap();
+    let woken = waits.join().unwrap();
+    let wakings = of(&mut scheduler, woken)
+        .into_iter()
+        .filter_map(|sample| match sample.what {
+            What::Woken { by, in_interrupt } => Some((by, in_interrupt)),
+            _ => None,
+        });
+    let by_sender = wakings.filter(|waking| *waking == (id(), false));
+    // The connection, its data, its end, and the datagram.
+    assert!(by_sender.count() >= 4);
+}
+
 fn id() -> u32 {
     gettid().as_raw().unsigned_abs()
 }
