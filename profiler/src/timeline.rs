@@ -11,6 +11,7 @@ mod confined;
 mod limit;
 pub mod machine;
 mod read;
+mod sleeps;
 mod threads;
 
 use std::sync::Arc;
@@ -147,6 +148,8 @@ pub struct Piece {
     pub waker: Option<ProcessId>,
     /// Samples that agree on the state; 0: none, it follows from the time accounting.
     pub samples: u32,
+    /// True if another thread slept while this one waited for a channel or child.
+    sleeps: bool,
     /// Row of [`Timeline::mixes`] with the corrected shares of the states.
     mix: u32,
 }

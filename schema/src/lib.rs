@@ -64,9 +64,9 @@ pub use trace::{AccessRow, CallRow, Kind};
 pub use trace::{BeganRow, DataRow, EndRow, EndedRow, GrowingSampleRow, Grown, MeasuredRow, Part};
 // For reports.
 pub use trace::{
-    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, HereDocumentRow, LastSampleRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow,
-    ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow,
+    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow,
+    HereDocumentRow, LastSampleRow, LockCallRow, LossRow, NameRow, OpenedEndRow, PipeRow,
+    PolledRow, ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SettingRow,
     SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StopRow, StorageRow, Table, TimesRow, Trace,
     TracedDirectoryRow, Value, VariableRow,
 };

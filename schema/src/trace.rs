@@ -30,13 +30,12 @@ pub use network::{FlowEnds, PacketRow};
 pub use part::Part;
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, BeganRow, CaptureRow, ChannelEndRow, ChannelRow, CostRow,
-    CounterRow, DataRow, DescriptorRow, EndRow, EndedRow, FifoEndRow, FileRow, FlowBetween,
-    FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, FrameRow, GrowingSampleRow,
-    HereDocumentRow, HostRow, HostSampleRow, LastSampleRow, LockCallRow, LossRow, MeasuredRow,
-    NameRow, NetworkTotals, NodeRow, PipeRow, PolledRow, ProcessRow, ProgramRow, RawNameRow,
-    ReplayedCallRow, RunRow, SampleRow, SettingRow, SocketPortsRow, SocketTrafficRow,
-    SocketWaitsRow, StackRow, StackSampleRow, StackWaitRow, StopRow, StorageRow, TimesRow,
-    TracedDirectoryRow, VariableRow,
+    CounterRow, DataRow, DescriptorRow, EndRow, EndedRow, FileRow, FlowBetween, FlowCaptureRow,
+    FlowMeasure, FlowOwnerRow, FlowRow, FrameRow, GrowingSampleRow, HereDocumentRow, HostRow,
+    HostSampleRow, LastSampleRow, LockCallRow, LossRow, MeasuredRow, NameRow, NetworkTotals,
+    NodeRow, OpenedEndRow, PipeRow, PolledRow, ProcessRow, ProgramRow, RawNameRow, ReplayedCallRow,
+    RunRow, SampleRow, SettingRow, SocketPortsRow, SocketTrafficRow, SocketWaitsRow, StackRow,
+    StackSampleRow, StackWaitRow, StopRow, StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 use rows::{FromRow, Texts, amounts};
 pub use timeline::Sequence;

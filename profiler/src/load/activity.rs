@@ -48,7 +48,17 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activ
                 span.from_ns = span.from_ns.max(until).min(span.to_ns);
             }
             let end_ns = span.to_ns;
-            let span = released(span, &chunk[0], grants, process_of);
+            // The channel of an open, and of a connection that is accepted, is known when it has ended; and so
+            // it is where the process only waits at channels to itself besides.
+            let is_unknown = match span.doing {
+                Doing::Channels(at, count) => {
+                    let mut channels = found.channels(at, count).iter();
+                    channels.all(|&(channel, _)| ends.is_own(channel))
+                }
+                Doing::Other => chunk[0].activity == flowtrace_schema::Activity::Channel as i64,
+                _ => false,
+            };
+            let span = released(span, &chunk[0], is_unknown, grants, process_of);
             if span.to_ns > end_ns {
                 waited.insert(thread, span.to_ns);
             }
@@ -66,6 +76,9 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activ
     for spans in intervals.chunk_by(|a, b| a.process == b.process) {
         put_together(spans, &mut found.spans);
     }
+    let is_at_channel = |span: &Span| matches!(span.doing, Doing::Channels(..));
+    intervals.retain(|span| span.waker.is_some() || is_at_channel(span));
+    found.thread_waits = intervals;
     found.of_process = vec![0..0; workflow.processes.len()];
     let mut at = 0;
     for spans in found.spans.chunk_by(|a, b| a.process == b.process) {
@@ -101,13 +114,13 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activ
 fn released(
     mut span: Span,
     row: &ActivityRow,
+    is_unknown: bool,
     grants: &Grants,
     process_of: impl Fn(i64) -> Option<ProcessId>,
 ) -> Span {
     let grant = match span.doing {
         Doing::Lock => grants.lock_within(row.upid, span.from_ns, span.to_ns),
-        // The channel of an open is known when it has ended.
-        Doing::Other if row.activity == flowtrace_schema::Activity::Channel as i64 => {
+        _ if is_unknown && row.waker_upid.is_none() => {
             grants.open_after(row.upid, span.from_ns, span.to_ns)
         }
         _ => None,
@@ -164,7 +177,8 @@ fn interval(
     let is = |activity: A| row.activity == activity as i64;
     let doing = if is(A::Channel) {
         let at = channels.len();
-        let is_token = |channel: &i64| ends.is_token(*channel);
+        // A pipe that no other process has is none of a jobserver, though it looks like one.
+        let is_token = |channel: &i64| ends.is_token(*channel) && !ends.is_own(*channel);
         channels.extend(rows.iter().filter_map(|row| {
             let side = match row.side.as_deref() {
                 Some("write") => Side::Write,
@@ -208,6 +222,7 @@ fn interval(
         doing,
         error_ns: length / row.samples.max(1) / 2,
         waker: None,
+        sleeps: false,
     }
 }
 
@@ -247,15 +262,19 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
             continue;
         };
         let whole = threads[busiest];
+        let mut all = live.iter().map(|&(_, i)| threads[i].doing);
         let next = Span {
             from_ns: at,
             to_ns: until,
             // An interval that is cut short ends because another thread works.
             waker: whole.waker.filter(|_| until == whole.to_ns),
+            sleeps: whole.doing != Doing::Busy && all.any(|doing| doing == Doing::Sleep),
             ..whole
         };
+        let goes_on =
+            |last: &Span| (last.to_ns, last.doing, last.sleeps) == (at, next.doing, next.sleeps);
         match spans[first..].last_mut() {
-            Some(last) if last.to_ns == at && last.doing == next.doing && last.waker.is_none() => {
+            Some(last) if goes_on(last) && last.waker.is_none() => {
                 last.waker = next.waker;
                 last.to_ns = until;
                 last.error_ns = last.error_ns.max(next.error_ns);

@@ -1,17 +1,17 @@
 //! The processes that ended waits which began with a call of the waiter: they freed the lock of a file,
-//! opened the other end of a FIFO, made the file that the waiter polled for, or freed the lock that it tried
+//! opened the other end of a FIFO, connected, made the file that the waiter polled for, or freed the lock that it tried
 //! to get again and again.
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{FifoEndRow, LockCallRow, Result, SampleRow, Trace};
+use flowtrace_schema::{LockCallRow, OpenedEndRow, Result, SampleRow, Trace};
 
 use super::{lock_peers, locks};
 use crate::intervals::{NOBODY, Stretches};
 use crate::load::Grant;
 use crate::model::{Poll, ProcessId, Workflow};
 
-/// Greatest time between the last sample of a wait for the other end of a FIFO and the end of the open, ns.
+/// Greatest time between the last sample of a wait for the other end of a channel and the end of the open, ns.
 const NEAR: i64 = 50_000_000;
 
 /// Waits by the image that waited.
@@ -21,8 +21,8 @@ pub struct Grants {
     locks: HashMap<i64, (Vec<Grant>, Stretches)>,
     /// For samples of waits for locks, the image inferred to have freed them, where no event reported it.
     shared: HashMap<i64, i64>,
-    /// For each image: the times at which it had opened one end of a FIFO, in order, with the image that had
-    /// opened the other end last.
+    /// For each image: the times at which it had opened one end of a FIFO, or accepted a connection, in order,
+    /// with the image that had opened the other end last, or had connected.
     opens: HashMap<i64, Vec<(i64, i64)>>,
     /// Sleeps of processes that poll for a file, until their next lookup.
     sleeps: Sleeps,
@@ -56,14 +56,18 @@ impl Grants {
         Ok(Grants {
             sleeps: Sleeps::of(workflow),
             shared,
-            ..Grants::new(&calls, &locks::ends(&calls, workflow), &trace.fifo_ends()?)
+            ..Grants::new(
+                &calls,
+                &locks::ends(&calls, workflow),
+                &trace.opened_ends()?,
+            )
         })
     }
 
     /// `calls`: the calls on files with locks, in the order of time; `users`: the ends of the processes that made
-    /// them; `ends`: the ends of FIFOs, in the order
-    /// of FIFOs and time.
-    pub(crate) fn new(calls: &[LockCallRow], users: &locks::Ends, ends: &[FifoEndRow]) -> Self {
+    /// them; `ends`: the ends of FIFOs and connections, in
+    /// the order of channels and time.
+    pub(crate) fn new(calls: &[LockCallRow], users: &locks::Ends, ends: &[OpenedEndRow]) -> Self {
         let indexed = |(upid, grants): (i64, Vec<Grant>)| {
             let stretch = |grant: &Grant| (grant.from_ns, grant.to_ns, NOBODY - 1);
             let stretches = Stretches::of(grants.iter().map(stretch));
@@ -105,7 +109,7 @@ impl Grants {
         self.shared.get(&sample_id).copied()
     }
 
-    /// The wait of an image for the other end of a FIFO, seen within an interval, ns.
+    /// The wait of an image for the other end of a FIFO, or for a connection, seen within an interval, ns.
     pub(crate) fn open_after(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Grant> {
         let opens = self.opens.get(&upid)?;
         let distance = |at: &i64| (at - to_ns).abs();
@@ -200,15 +204,15 @@ fn sleep(workflow: &Workflow, poll: &Poll) -> Option<Sleep> {
 
 /// Opens of one side of a FIFO, in the order of time.
 struct Opens<'a> {
-    all: Vec<&'a FifoEndRow>,
+    all: Vec<&'a OpenedEndRow>,
     /// For each open, the place of the first neighbouring one of the same image, and the place after the
     /// last.
     runs: Vec<(usize, usize)>,
 }
 
 impl<'a> Opens<'a> {
-    fn of(all: impl Iterator<Item = &'a FifoEndRow>) -> Opens<'a> {
-        let all: Vec<&FifoEndRow> = all.collect();
+    fn of(all: impl Iterator<Item = &'a OpenedEndRow>) -> Opens<'a> {
+        let all: Vec<&OpenedEndRow> = all.collect();
         let mut runs = Vec::with_capacity(all.len());
         for run in all.chunk_by(|a, b| a.upid == b.upid) {
             let from = runs.len();
@@ -218,7 +222,7 @@ impl<'a> Opens<'a> {
     }
 
     /// The last open before a place that is of another image.
-    fn before(&self, place: usize, upid: i64) -> Option<&'a FifoEndRow> {
+    fn before(&self, place: usize, upid: i64) -> Option<&'a OpenedEndRow> {
         let last = place.checked_sub(1)?;
         match self.all[last].upid == upid {
             true => Some(self.all[self.runs[last].0.checked_sub(1)?]),
@@ -227,7 +231,7 @@ impl<'a> Opens<'a> {
     }
 
     /// The first open from a place on that is of another image.
-    fn after(&self, place: usize, upid: i64) -> Option<&'a FifoEndRow> {
+    fn after(&self, place: usize, upid: i64) -> Option<&'a OpenedEndRow> {
         let first = *self.all.get(place)?;
         match first.upid == upid {
             true => self.all.get(self.runs[place].1).copied(),
@@ -236,14 +240,23 @@ impl<'a> Opens<'a> {
     }
 }
 
-fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
+fn opens(ends: &[OpenedEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
     let mut found: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
     for ends in ends.chunk_by(|a, b| a.channel_id == b.channel_id) {
+        // Who accepts a connection has it later than who connected.
+        let accepted = ends
+            .iter()
+            .filter(|end| end.is_connection && !end.is_inherited);
+        for end in accepted.filter(|end| end.upid != ends[0].upid) {
+            let opens = found.entry(end.upid).or_default();
+            opens.push((end.from_ns, ends[0].upid));
+        }
         let but = |direction: &str| Opens::of(ends.iter().filter(|end| end.direction != direction));
         let (readers, writers) = (but("write"), but("read"));
         for end in ends {
             // A process that opens both ends waits for no other.
             let others = match end.direction.as_str() {
+                _ if end.is_connection => continue,
                 "read" => &writers,
                 "write" => &readers,
                 _ => continue,
@@ -275,11 +288,13 @@ mod tests {
 
     #[test]
     fn an_open_of_a_fifo_waits_for_who_opens_the_other_end() {
-        let end = |upid, from_ns: i64, direction: &str| FifoEndRow {
+        let end = |upid, from_ns: i64, direction: &str| OpenedEndRow {
             channel_id: 1,
             upid,
             from_ns: from_ns * 1_000_000,
             direction: direction.into(),
+            is_connection: false,
+            is_inherited: false,
         };
         let ends = [
             end(3, 100, "write"),
@@ -295,5 +310,26 @@ mod tests {
         assert_eq!(by(2, 0, 90), Some((101, 3)));
         assert_eq!(by(2, 0, 20), None, "another wait, long before");
         assert_eq!(by(2, 110, 140), None, "it had opened it");
+    }
+
+    #[test]
+    fn who_accepts_a_connection_waits_for_who_connects() {
+        let end = |upid, from_ns: i64, is_inherited| OpenedEndRow {
+            channel_id: 1,
+            upid,
+            from_ns: from_ns * 1_000_000,
+            direction: "both".into(),
+            is_connection: true,
+            is_inherited,
+        };
+        let ends = [end(3, 100, false), end(2, 101, false), end(4, 150, true)];
+        let grants = Grants::new(&[], &HashMap::new(), &ends);
+        let by = |upid| {
+            let found = grants.open_after(upid, 0, 101_000_000);
+            found.map(|grant| (grant.to_ns / 1_000_000, grant.by_upid))
+        };
+        assert_eq!(by(2), Some((101, 3)));
+        assert_eq!(by(3), None, "it connected");
+        assert_eq!(by(4), None, "a child of the one or the other");
     }
 }

@@ -9,6 +9,8 @@ use super::ProcessId;
 pub struct Activity {
     /// Intervals in the order of processes, then time; those of one process do not overlap.
     pub spans: Vec<Span>,
+    /// The waits of threads at channels, and those that another process ended, in the same order.
+    pub thread_waits: Vec<Span>,
     /// The channels of the waits in [`Doing::Channels`], with the side waited at.
     pub channels: Vec<(i64, Side)>,
     /// Processes at the ends of channels, in the order of channels, then processes.
@@ -39,6 +41,8 @@ pub struct Span {
     /// The other process that ended the wait, where the scheduler reported it, or that freed the lock of a
     /// traced file.
     pub waker: Option<ProcessId>,
+    /// True if no thread was busy, and one slept.
+    pub sleeps: bool,
 }
 
 /// State of a process: that of its busiest thread.
@@ -101,6 +105,14 @@ impl Activity {
             Some(range) => &self.spans[range.start as usize..range.end as usize],
             None => &[],
         }
+    }
+
+    /// The waits of the threads of a process at channels, and those that another process ended.
+    pub fn thread_waits_of(&self, process: ProcessId) -> &[Span] {
+        let waits = &self.thread_waits;
+        let from = waits.partition_point(|span| span.process < process);
+        let count = waits[from..].partition_point(|span| span.process == process);
+        &waits[from..from + count]
     }
 
     /// Distance from a time to the last or next change of state of any thread of a process, ns: a process

@@ -162,15 +162,16 @@ impl Threads {
     }
 
     /// Corrects the mixes of the image. `seen` has the sampled time of each state, and `for_threads` the time
-    /// in which no thread was seen to do anything but wait for another of its threads, ns. Returns the mix of
-    /// the latter: a thread that ends before it was sampled works while another one waits for its end.
+    /// in which no thread was seen to do anything but wait for another of its threads, ns. Returns the mixes of
+    /// the latter, for waits for locks and for others: a thread that ends before it was sampled works while
+    /// another one waits for its end.
     pub(super) fn correct(
         self,
         mixes: &mut Mixes,
         row: &TimesRow,
         seen: &Shares,
         for_threads: f64,
-    ) -> Option<Shares> {
+    ) -> Option<[Shares; 2]> {
         if row.threads.is_none_or(|threads| threads <= 1) {
             return None;
         }
@@ -214,7 +215,7 @@ impl Threads {
             rest[state as usize] = 0.0;
         }
         mixes.of[State::Unknown as usize] = mix(normalised(rest), 0.0);
-        Some(mix(pure(State::Lock), waits))
+        Some([State::Lock, State::Sleep].map(|state| mix(pure(state), waits)))
     }
 }
 

@@ -11,6 +11,7 @@ use super::accounting::{Threads, mixes};
 use super::channels::{Kept, add_channels, add_under_way, open_sides};
 use super::limit::confined;
 use super::machine::Counters;
+use super::sleeps::reveal_sleeps;
 use super::threads::{Seen, seen};
 use super::{Instance, LockWait, Piece, Place, STATES, Shares, State, TimeAccounting, Timeline};
 use crate::load::{Grants, is_single};
@@ -185,6 +186,10 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
                 &process_of,
             );
         }
+        timeline.instances.push(instance);
+    }
+    reveal_sleeps(&mut timeline, workflow, &children);
+    for instance in &mut timeline.instances {
         for piece in &instance.pieces {
             let length = (piece.to - piece.from) as f64;
             let shares = timeline.mixes[piece.mix as usize];
@@ -192,7 +197,6 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
                 *sum += share * length;
             }
         }
-        timeline.instances.push(instance);
     }
     add_under_way(&mut timeline);
     for program in 0..timeline.programs.stints.len() {
@@ -334,6 +338,7 @@ fn add_image(
         child_pid: None,
         waker: None,
         samples: 0,
+        sleeps: false,
         mix: state as u32,
     };
     let mut at = from;
@@ -353,7 +358,7 @@ fn add_image(
         }
         let begin = if pieces.is_empty() { at } else { begin };
         instance.samples += u64::from(one.samples);
-        if one.waits_for_thread() {
+        if one.is_own {
             hidden.push(pieces.len());
         }
         pieces.push(Piece {
@@ -361,6 +366,7 @@ fn add_image(
             child_pid: one.child_pid,
             waker: one.waker.and_then(|upid| process_of.get(&upid).copied()),
             samples: one.samples,
+            sleeps: one.sleeps,
             ..piece(begin, end, one.state)
         });
         at = end;
@@ -380,10 +386,10 @@ fn add_image(
         let for_threads = hidden.iter().map(|&at| pieces[at].to - pieces[at].from);
         let for_threads = for_threads.sum::<i64>() as f64;
         if let Some(hides) = threads.correct(&mut mixes, row, &sums, for_threads) {
-            timeline.mixes.push(hides);
-            let mix = timeline.mixes.len() as u32 - 1;
+            let first = timeline.mixes.len() as u32;
+            timeline.mixes.extend(hides);
             for &at in &hidden {
-                pieces[at].mix = mix;
+                pieces[at].mix = first + u32::from(pieces[at].state == State::Sleep);
             }
         }
     }

@@ -15,19 +15,14 @@ pub(super) struct Seen {
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) state: State,
-    /// True if the lock that it waits for lies in the memory of the process.
-    pub(super) is_futex: bool,
+    /// True if it waits for a lock in the memory of the process, or at a channel to itself.
+    pub(super) is_own: bool,
     pub(super) channel_id: Option<i64>,
     pub(super) child_pid: Option<i64>,
     pub(super) waker: Option<i64>,
     pub(super) samples: u32,
-}
-
-impl Seen {
-    /// Returns true if it waits for another thread of its process.
-    pub(super) fn waits_for_thread(&self) -> bool {
-        self.state == State::Lock && self.is_futex
-    }
+    /// True if another thread slept while this one waited for a channel or child.
+    pub(super) sleeps: bool,
 }
 
 /// The state that a sample stands for. `has_child`: true if a child lived meanwhile; waiting for a signal is
@@ -60,9 +55,16 @@ pub(super) fn state(
 
 /// Rank of a state as that of an image of several threads, the strongest first. A thread that waits for a
 /// lock in the memory of the process waits for another of its threads (`join`, a condition, an idle pool),
-/// whose state is the reason.
-fn strength(one: &Seen) -> (bool, State) {
-    (one.waits_for_thread(), one.state)
+/// whose state is the reason; so may one that waits at a channel to itself, which else sleeps. Of waits, one
+/// for something known says more.
+fn strength(one: &Seen) -> (bool, bool, State, bool) {
+    let is_known = one.channel_id.is_some() || one.waker.is_some();
+    (
+        one.is_own && one.state == State::Lock,
+        one.is_own,
+        one.state,
+        !is_known,
+    )
 }
 
 /// Merges the intervals of the threads of one image: at any time the strongest state counts. `seen` has the
@@ -93,7 +95,11 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
         let Some(&strongest) = alive.iter().min_by_key(|&&at| (strength(&seen[at]), at)) else {
             continue;
         };
-        let one = seen[strongest];
+        let sleeps = |&at: &usize| seen[at].state == State::Sleep && !seen[at].is_own;
+        let one = Seen {
+            sleeps: seen[strongest].state.is_waiting() && alive.iter().any(sleeps),
+            ..seen[strongest]
+        };
         // Samples count once, in proportion to the part of their interval.
         let part = (to - from) as f64 / (one.to - one.from) as f64;
         let samples = (f64::from(one.samples) * part).round() as u32;
@@ -101,7 +107,8 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
             Some(last)
                 if last.to == from
                     && (last.state, last.channel_id, last.child_pid, last.waker)
-                        == (one.state, one.channel_id, one.child_pid, one.waker) =>
+                        == (one.state, one.channel_id, one.child_pid, one.waker)
+                    && last.sleeps == one.sleeps =>
             {
                 last.to = to;
                 last.samples += samples;
@@ -118,7 +125,7 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
 }
 
 /// The states of an image. A thread that waits for several channels at once waits for the first of them that
-/// another process has open: an event loop also waits for itself. `kept` returns the processes that have the
+/// another process has open, else for one that leads out of the run: an event loop also waits for itself. `kept` returns the processes that have the
 /// other side open, for a channel, true for reading, and an interval.
 pub(super) fn seen(
     rows: &[SampleRow],
@@ -131,36 +138,7 @@ pub(super) fn seen(
     let is_single = is_single(rows);
     let is_token = |channel: &Option<i64>| channel.is_some_and(|c| ends.is_token(c));
     let of = |row: &SampleRow| {
-        let several = polled.get(&row.sample_id).and_then(|rows| {
-            let known = rows.iter().filter(|one| one.channel_id.is_some());
-            let is_kept = |one: &PolledRow| {
-                let by_others =
-                    |channel| kept(channel, one.side != "write", row.t_ns, row.end_ns).by_others;
-                one.channel_id
-                    .is_some_and(|channel| by_others(channel) > 0.5)
-            };
-            // A thread that could also write does not wait for a writer alone.
-            let key = |one: &&PolledRow| {
-                let is_token = is_token(&one.channel_id);
-                (is_token, !is_token && !is_kept(one), one.side != "write")
-            };
-            known.min_by_key(key)
-        });
-        let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
-        let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);
         let lives = |&(from, to): &(i64, i64)| from < row.end_ns && row.t_ns < to;
-        let state = match state(row, side, || children.iter().any(lives)) {
-            // A manager that has no token left waits for one of the processes that it started.
-            State::In if !children.is_empty() && is_token(&channel_id) => State::Child,
-            state => state,
-        };
-        let granted = match state {
-            State::Lock => grants.lock_within(row.upid, row.t_ns, row.end_ns),
-            State::In | State::Out if channel_id.is_none() => {
-                grants.open_after(row.upid, row.t_ns, row.end_ns)
-            }
-            _ => None,
-        };
         // Another thread, or a signal, wakes the process by a pipe to itself. An unseen child may have that
         // pipe, too: not if other processes are known to have had it for a short time, as children do until
         // they run another program.
@@ -171,10 +149,45 @@ pub(super) fn seen(
                 kept.by_itself && kept.by_others < 0.1
             }
         };
+        let several = polled.get(&row.sample_id).and_then(|rows| {
+            let is_kept = |one: &PolledRow| {
+                let by_others =
+                    |channel| kept(channel, one.side != "write", row.t_ns, row.end_ns).by_others;
+                one.channel_id
+                    .is_some_and(|channel| by_others(channel) > 0.5)
+            };
+            // A thread that could also write does not wait for a writer alone.
+            let key = |one: &&PolledRow| {
+                let is_token = is_token(&one.channel_id);
+                (
+                    is_token,
+                    !is_token && !is_kept(one),
+                    one.channel_id.is_some_and(is_own),
+                    one.channel_id.is_none(),
+                    one.side != "write",
+                )
+            };
+            rows.iter().min_by_key(key)
+        });
+        let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
+        let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);
+        let state = match state(row, side, || children.iter().any(lives)) {
+            // A manager that has no token left waits for one of the processes that it started.
+            State::In if children.iter().any(lives) && is_token(&channel_id) => State::Child,
+            state => state,
+        };
+        let granted = match state {
+            State::Lock => grants.lock_within(row.upid, row.t_ns, row.end_ns),
+            State::In | State::Out if channel_id.is_none() && row.waker_upid.is_none() => {
+                grants.open_after(row.upid, row.t_ns, row.end_ns)
+            }
+            _ => None,
+        };
         let by_itself = state == State::In && channel_id.is_some_and(is_own);
+        // Another thread wakes it, or its time limit.
         let (state, channel_id) = match by_itself {
-            true if is_single => (State::Other, None),
-            true => (State::Lock, None),
+            true if row.waker_upid == Some(row.upid) => (State::Lock, None),
+            true => (State::Sleep, None),
             false => (state, channel_id),
         };
         let waker = granted.map_or(row.waker_upid, |grant| Some(grant.by_upid));
@@ -183,11 +196,12 @@ pub(super) fn seen(
             from: row.t_ns,
             to: row.end_ns,
             state,
-            is_futex: row.is_futex || by_itself,
+            is_own: row.is_futex && state == State::Lock || by_itself,
             channel_id,
             child_pid: row.child_pid,
             waker: waker.or_else(|| inferred().filter(|_| state == State::Lock && !by_itself)),
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
+            sleeps: false,
         }
     };
     // A process that sleeps until its next lookup of a file waits for the process that makes it.
@@ -231,11 +245,12 @@ mod tests {
             from,
             to,
             state,
-            is_futex: false,
+            is_own: false,
             channel_id: None,
             child_pid: None,
             waker: None,
             samples: ((to - from) / 10) as u32,
+            sleeps: false,
         }
     }
 
@@ -264,7 +279,7 @@ mod tests {
     #[test]
     fn who_joins_a_thread_that_sleeps_waits_for_no_lock() {
         let joins = Seen {
-            is_futex: true,
+            is_own: true,
             ..seen(0, 120, State::Lock)
         };
         let merged = together(vec![joins, seen(20, 80, State::Sleep)], false);

@@ -15,6 +15,7 @@ mod growing;
 mod in_order;
 #[path = "../support/play.rs"]
 mod play;
+mod servers;
 mod sockets;
 mod threads;
 mod waiting;

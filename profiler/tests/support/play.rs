@@ -49,6 +49,10 @@ pub(crate) enum Doing {
     In(u32),
     /// Writing to a channel.
     Out(u32),
+    /// Waiting for a connection.
+    Accept,
+    /// Waiting for one of two channels, or for the first or a connection.
+    Poll(u32, Option<u32>),
 }
 
 #[allow(dead_code, reason = "each test binary uses a part")]
@@ -187,17 +191,24 @@ impl Play {
 
     fn sample_of(&mut self, (upid, tid): (u32, u32), doing: Doing, from: u64, until: u64) {
         self.samples += 1;
-        let (activity, side) = match doing {
-            Doing::Cpu => (Activity::Running, None),
-            Doing::Queue => (Activity::Runnable, None),
-            Doing::File => (Activity::File, None),
-            Doing::Lock | Doing::LockOf(_) | Doing::Flock | Doing::Futex => (Activity::Lock, None),
-            Doing::Sleep => (Activity::Sleep, None),
-            Doing::Timer => (Activity::Event, None),
-            Doing::Stopped => (Activity::Stopped, None),
-            Doing::Child => (Activity::Child, None),
-            Doing::In(channel) => (Activity::Channel, Some((channel, Side::Read))),
-            Doing::Out(channel) => (Activity::Channel, Some((channel, Side::Write))),
+        let (activity, sides) = match doing {
+            Doing::Cpu => (Activity::Running, vec![]),
+            Doing::Queue => (Activity::Runnable, vec![]),
+            Doing::File => (Activity::File, vec![]),
+            Doing::Lock | Doing::LockOf(_) | Doing::Flock | Doing::Futex => {
+                (Activity::Lock, vec![])
+            }
+            Doing::Sleep => (Activity::Sleep, vec![]),
+            Doing::Timer => (Activity::Event, vec![]),
+            Doing::Stopped => (Activity::Stopped, vec![]),
+            Doing::Child => (Activity::Child, vec![]),
+            Doing::In(channel) => (Activity::Channel, vec![(Some(channel), Side::Read)]),
+            Doing::Out(channel) => (Activity::Channel, vec![(Some(channel), Side::Write)]),
+            Doing::Accept => (Activity::Channel, vec![(None, Side::Read)]),
+            Doing::Poll(one, other) => {
+                let any = [Some(one), other].map(|channel| (channel, Side::Read));
+                (Activity::Channel, any.to_vec())
+            }
         };
         let waker = match doing {
             Doing::LockOf(upid) => Some(Waker {
@@ -206,10 +217,10 @@ impl Play {
             }),
             _ => None,
         };
-        let objects = side.map(|(channel, side)| WaitObject {
-            object: u64::from(channel) + 1000,
+        let objects = sides.into_iter().map(|(channel, side)| WaitObject {
+            object: channel.map_or(1, |channel| u64::from(channel) + 1000),
             side: Some(side),
-            channel: Some(ChannelId(channel)),
+            channel: channel.map(ChannelId),
         });
         self.recorder.record(Record::Sample(Box::new(SampleRecord {
             id: self.samples,
@@ -223,7 +234,7 @@ impl Play {
                 Doing::Flock => "flock",
                 _ => "read",
             }),
-            objects: objects.into_iter().collect(),
+            objects: objects.collect(),
             file: None,
             samples: ((until - from) / 20).max(1) as u32,
             exact: waker.is_some(),

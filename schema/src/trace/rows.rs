@@ -347,8 +347,8 @@ rows! {
         from_ns: i64,
     }
 
-    /// An end of a FIFO that a process image opened.
-    FifoEndRow {
+    /// An end of a FIFO or connection that a process image opened.
+    OpenedEndRow {
         /// Channel.
         channel_id: i64,
         /// Process image.
@@ -357,6 +357,10 @@ rows! {
         from_ns: i64,
         /// `read`, `write` or `both`.
         direction: String,
+        /// True for a connection, false for a FIFO.
+        is_connection: bool,
+        /// True if the image had it from its begin.
+        is_inherited: bool,
     }
 
     /// Accesses of a process image to a file or name, from which the generator of specifications derives the

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::Trace;
 use super::rows::{
-    AppearedRow, CounterRow, FifoEndRow, LastSampleRow, LockCallRow, PolledRow, SampleRow, StopRow,
-    StorageRow, TimesRow, VariableRow,
+    AppearedRow, CounterRow, LastSampleRow, LockCallRow, OpenedEndRow, PolledRow, SampleRow,
+    StopRow, StorageRow, TimesRow, VariableRow,
 };
 use crate::op::FLAGS_MASK;
 use crate::{Activity, Class, FileKind, Op, Result};
@@ -147,16 +147,17 @@ impl Trace {
         ))
     }
 
-    /// The processes that opened the ends of FIFOs, in the order of FIFOs and time: an open waits for the
-    /// other end.
+    /// The processes that opened the ends of FIFOs and of connections, in the order of channels and time: an
+    /// open, and who accepts a connection, waits for the other end.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn fifo_ends(&self) -> Result<Vec<FifoEndRow>> {
+    pub fn opened_ends(&self) -> Result<Vec<OpenedEndRow>> {
         self.rows(
-            "SELECT channel_id, upid, from_ns, direction
-             FROM channel_ends JOIN channels USING (channel_id)
-             WHERE kind = 'fifo' ORDER BY channel_id, from_ns",
+            "SELECT channel_id, upid, from_ns, direction, kind <> 'fifo' AS is_connection,
+               from_ns <= start_ns + 1000000 AS is_inherited
+             FROM channel_ends JOIN channels USING (channel_id) JOIN process USING (upid)
+             WHERE kind IN ('fifo', 'tcp', 'unix') ORDER BY channel_id, from_ns",
         )
     }
 

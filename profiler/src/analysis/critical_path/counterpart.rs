@@ -99,13 +99,37 @@ impl Waits<'_> {
     /// True if `other` waited for a place of a jobserver, or at a channel of which `process` had the other
     /// side open at that time.
     fn waits_for(&self, other: ProcessId, process: ProcessId, at_ns: i64) -> bool {
-        let spans = self.activity.of(other);
-        let place = spans.partition_point(|span| span.to_ns <= at_ns);
-        let Some(span) = spans.get(place).filter(|span| span.from_ns <= at_ns) else {
+        let span = self.span_at(other, at_ns);
+        span.is_some_and(|span| {
+            span.doing == Doing::Place || self.is_at_channel_of(span, process, at_ns)
+        })
+    }
+
+    /// True if at that time `other` waited for `process`, or only for children that did.
+    pub(super) fn is_kept_by(
+        &self,
+        other: ProcessId,
+        process: ProcessId,
+        at_ns: i64,
+        depth: u32,
+    ) -> bool {
+        let Some(span) = self.span_at(other, at_ns) else {
             return false;
         };
+        match span.doing {
+            Doing::Child(pid) if depth > 0 => {
+                let mut children = self.children_at(other, pid, at_ns).peekable();
+                children.peek().is_some()
+                    && children.all(|child| self.is_kept_by(child, process, at_ns, depth - 1))
+            }
+            _ => span.waker == Some(process) || self.is_at_channel_of(span, process, at_ns),
+        }
+    }
+
+    /// True if a process waited at a channel of which `process` had the other side open at that time.
+    fn is_at_channel_of(&self, span: &Span, process: ProcessId, at_ns: i64) -> bool {
         let Doing::Channels(at, count) = span.doing else {
-            return span.doing == Doing::Place;
+            return false;
         };
         let mut waited = self.activity.channels(at, count).iter();
         waited.any(|&(channel, side)| {
@@ -116,6 +140,12 @@ impl Waits<'_> {
                     && end.to_ns >= at_ns
             })
         })
+    }
+
+    fn span_at(&self, process: ProcessId, at_ns: i64) -> Option<&Span> {
+        let spans = self.activity.of(process);
+        let place = spans.partition_point(|span| span.to_ns <= at_ns);
+        spans.get(place).filter(|span| span.from_ns <= at_ns)
     }
 
     fn is_writer(&self, writer: ProcessId, reader: ProcessId) -> bool {

@@ -140,54 +140,88 @@ impl<'a> Waits<'a> {
 
     /// The waits for children and channels that samples saw, in the order of time.
     pub(super) fn seen(&self, process: ProcessId) -> Vec<SeenWait> {
-        let has_children = !self.children[process.0 as usize].is_empty();
-        let wait = |span: &Span| {
-            let on = match span.doing {
-                Doing::Poll(by, made_ns) if span.to_ns == made_ns => SeenOn::Channel(by),
-                // A poll in vain.
-                Doing::Poll(by, made_ns) => {
-                    SeenOn::Channel(self.at_work((by, made_ns), process, span.to_ns)?)
+        let spans = self.activity.of(process).iter();
+        spans
+            .filter_map(|span| self.seen_wait(process, span))
+            .collect()
+    }
+
+    fn seen_wait(&self, process: ProcessId, span: &Span) -> Option<SeenWait> {
+        let on = match span.doing {
+            Doing::Poll(by, made_ns) if span.to_ns == made_ns => SeenOn::Channel(by),
+            // A poll in vain.
+            Doing::Poll(by, made_ns) => {
+                SeenOn::Channel(self.at_work((by, made_ns), process, span.to_ns)?)
+            }
+            // The scheduler reported the waker. For a child, its exact end is better.
+            Doing::Channels(..)
+            | Doing::Place
+            | Doing::Lock
+            | Doing::Sleep
+            | Doing::Stopped
+            | Doing::Other
+                if span.waker.is_some() =>
+            {
+                SeenOn::Channel(span.waker?)
+            }
+            Doing::Child(pid) => SeenOn::Child(self.child(process, pid, span)),
+            Doing::Channels(at, count) => {
+                match self.counterpart(process, span, (at, count), None) {
+                    Some(other) => SeenOn::Channel(other),
+                    None if self.has_child_then(process, span) => SeenOn::Child(None),
+                    None => return None,
                 }
-                // The scheduler reported the waker. For a child, its exact end is better.
-                Doing::Channels(..)
-                | Doing::Place
-                | Doing::Lock
-                | Doing::Sleep
-                | Doing::Stopped
-                | Doing::Other
-                    if span.waker.is_some() =>
-                {
-                    SeenOn::Channel(span.waker?)
-                }
-                Doing::Child(pid) => SeenOn::Child(self.child(process, pid, span)),
-                Doing::Channels(at, count) => {
-                    match self.counterpart(process, span, (at, count), None) {
-                        Some(other) => SeenOn::Channel(other),
-                        None if has_children => SeenOn::Child(None),
-                        None => return None,
-                    }
-                }
-                // A process that starts others may learn of their end by a signal, a pipe to itself or
-                // polling.
-                Doing::Lock | Doing::Sleep | Doing::Other
-                    if self.may_be_for_child(process, span) =>
-                {
-                    SeenOn::Child(None)
-                }
-                // A process with running jobs waits for one of them to give its place back.
-                Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
-                Doing::Place | Doing::Stopped => SeenOn::Nobody,
-                Doing::Busy | Doing::Lock | Doing::Sleep | Doing::Other => return None,
-            };
-            Some(SeenWait {
-                from_ns: span.from_ns,
-                to_ns: span.to_ns,
-                error_ns: span.error_ns,
-                on,
-                is_lock: span.doing == Doing::Lock,
-            })
+            }
+            // A process that starts others may learn of their end by a signal, a pipe to itself or
+            // polling.
+            Doing::Lock | Doing::Sleep | Doing::Other if self.may_be_for_child(process, span) => {
+                SeenOn::Child(None)
+            }
+            // A process with running jobs waits for one of them to give its place back.
+            Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
+            Doing::Place | Doing::Stopped => SeenOn::Nobody,
+            Doing::Busy | Doing::Lock | Doing::Sleep | Doing::Other => return None,
         };
-        self.activity.of(process).iter().filter_map(wait).collect()
+        // The thread that sleeps delays them all.
+        if span.sleeps && self.waits_back(on, process, span.from_ns.midpoint(span.to_ns)) {
+            return None;
+        }
+        Some(SeenWait {
+            from_ns: span.from_ns,
+            to_ns: span.to_ns,
+            error_ns: span.error_ns,
+            on,
+            is_lock: span.doing == Doing::Lock,
+        })
+    }
+
+    /// True if the processes for which a process waits wait for it in turn.
+    fn waits_back(&self, on: SeenOn, process: ProcessId, at_ns: i64) -> bool {
+        let is_kept = |other| self.is_kept_by(other, process, at_ns, LONGEST_CHAIN);
+        match on {
+            SeenOn::Channel(other) | SeenOn::Child(Some(other)) => is_kept(other),
+            SeenOn::Child(None) => {
+                let mut children = self.children_at(process, None, at_ns).peekable();
+                children.peek().is_some() && children.all(is_kept)
+            }
+            SeenOn::Nobody => false,
+        }
+    }
+
+    /// The children that lived at a time: that pid, or any.
+    pub(super) fn children_at(
+        &self,
+        process: ProcessId,
+        pid: Option<i64>,
+        at_ns: i64,
+    ) -> impl Iterator<Item = ProcessId> {
+        let pid = pid.filter(|&pid| pid > 0);
+        let children = self.children[process.0 as usize].iter().copied();
+        children.filter(move |&child| {
+            let (start, end) = self.life(child);
+            let is_named = pid.is_none_or(|pid| self.workflow.process(child).pid == pid);
+            is_named && start <= at_ns && end > at_ns
+        })
     }
 
     /// The instants at which a wait of the process may have ended, in order. `seen`: the seen waits of all
@@ -221,7 +255,14 @@ impl<'a> Waits<'a> {
                 is_lock: false,
             });
         }
-        for wait in &seen[process.0 as usize] {
+        // Another process may end the wait of any thread. The last waits of threads end with the process.
+        let of_threads = self.activity.thread_waits_of(process).iter();
+        let of_threads = of_threads
+            .filter(|span| self.is_threaded(process) && end - span.to_ns > slack_ns(span.error_ns));
+        let of_threads = of_threads.filter_map(|span| self.seen_wait(process, span));
+        let of_process = seen[process.0 as usize].iter().copied();
+        let waits: Vec<SeenWait> = of_process.chain(of_threads).collect();
+        for wait in &waits {
             let SeenOn::Channel(other) = wait.on else {
                 continue;
             };

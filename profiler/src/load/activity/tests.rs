@@ -10,6 +10,7 @@ fn span(from_ns: i64, to_ns: i64, doing: Doing) -> Span {
         doing,
         error_ns: 0,
         waker: None,
+        sleeps: false,
     }
 }
 
