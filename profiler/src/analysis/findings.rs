@@ -15,6 +15,7 @@ use blame::Blame;
 pub use finding::Finding;
 use flowtrace_render::units;
 use serde::Serialize;
+use stragglers::distinction;
 
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options};
 use crate::analysis::bound::Bound;
@@ -23,7 +24,7 @@ use crate::analysis::findings::finding::{LEAST, limited};
 use crate::analysis::phrases::{
     MATTERS, if_declared, nothing, percent, serial_action, serial_text, who,
 };
-use crate::analysis::serial::{LEAST_NS, LateStart, Serial, late_starts, serial};
+use crate::analysis::serial::{LEAST_NS, LateStart, Serial, Starts, late_starts, serial, starts};
 use crate::analysis::time::has_failed;
 use crate::graph::Dag;
 use crate::intervals::{divided, union};
@@ -258,15 +259,25 @@ fn findings(
     // Intervals that have an explanation already need no second one.
     let mut explained: Vec<(i64, i64)> = Vec::new();
     // A better order fills the same gaps.
-    let is_new = |one: &&Serial| !late.iter().any(|late| late.runner == one.runner);
+    let starts = starts(bound);
+    let is_new = |one: &&Serial| {
+        let is_first = |name: &str| one.steps.first().is_some_and(|step| step.0 == name);
+        let mut of_runner = starts.iter().filter(|starts| starts.runner == one.runner);
+        let is_late = late.iter().any(|late| late.runner == one.runner);
+        !is_late && !of_runner.any(|starts| is_first(&starts.name))
+    };
     for one in stretches.iter().filter(is_new).take(MOST) {
         explained.push((one.from, one.to));
         found.push(of_serial(one));
     }
+    for one in &starts {
+        explained.extend(&one.runs);
+        found.push(of_starts(one));
+    }
     for one in late {
         // A step that runs alone at the end does so because it began late.
         explained.push((one.began_ns, one.ended_ns));
-        found.push(of_late_start(one, timeline));
+        found.push(of_late_start(bound, one));
     }
     for one in stragglers::stragglers(bound.workflow, result, timeline) {
         explained.push((one.from, one.to));
@@ -320,14 +331,52 @@ fn findings(
     found
 }
 
-fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
+fn of_starts(one: &Starts) -> Finding {
+    let name = units::shorten(&units::plain(&one.name), 40);
+    let runs = units::counted(one.runs.len() as i64, "run", "runs");
+    let each = units::duration((one.took_ns / one.runs.len().max(1) as f64) as i64);
+    let synced = match one.sync_ns > 0.1 * one.start_ns {
+        true => format!(", and {} in fsync", units::duration(one.sync_ns as i64)),
+        false => String::new(),
+    };
+    Finding {
+        kind: "small runs",
+        step: Some(one.name.clone()),
+        title: format!(
+            "{} starts {name} again and again, {runs} of {each} each: one run for all would start once",
+            units::plain(&one.runner_name)
+        ),
+        saving_ns: one.saving_ns,
+        evidence: format!(
+            "at work for {} in all, {} of that before they read a file and after they used one{synced}",
+            units::duration(one.took_ns as i64),
+            units::duration(one.start_ns as i64)
+        ),
+        // No trace shows if one run can do the work of all.
+        confidence: Confidence::Medium.name(),
+        command: "stats",
+        action: format!("start one {name} for all instead of {runs} of {each} each"),
+        why: None,
+    }
+}
+
+fn of_late_start(bound: &Bound<'_>, one: &LateStart) -> Finding {
+    let timeline = bound.timeline;
     let instant = |ns| units::since_begin(ns, timeline.begins_ns);
+    let program = |id: &ProcessId| timeline.programs.longest(bound.workflow, *id);
+    let others: Vec<usize> = one.others.iter().map(program).collect();
+    let name = match others.is_empty() {
+        true => units::plain(&one.name),
+        false => {
+            let which = distinction(bound.workflow, timeline, program(&one.process), &others);
+            format!("{} ({which})", units::plain(&one.name))
+        }
+    };
     Finding {
         kind: "late start",
         step: Some(one.name.clone()),
         title: format!(
-            "{} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others{}",
-            units::plain(&one.name),
+            "{name} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others{}",
             instant(one.began_ns),
             units::plain(&one.runner_name),
             instant(one.ready_ns),
@@ -345,8 +394,7 @@ fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
         confidence: "medium",
         command: "critical-path",
         action: format!(
-            "run {} before the other steps of {}",
-            units::plain(&one.name),
+            "run {name} before the other steps of {}",
             units::plain(&one.runner_name)
         ),
         why: None,

@@ -9,6 +9,7 @@ mod jobs;
 mod late;
 mod order;
 mod runs;
+mod starts;
 mod steps;
 
 use std::collections::{BTreeMap, HashSet};
@@ -18,6 +19,8 @@ pub use late::{LateStart, late_starts};
 use order::{Dependencies, Limits, Schedule};
 pub use runs::RunBy;
 use runs::{continues_recipe, run_by};
+pub use starts::Starts;
+pub(crate) use starts::starts;
 use steps::{Runners, Step};
 
 use crate::analysis::bound::Bound;

@@ -2,7 +2,7 @@
 //! this saves.
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
-use flowtrace_profiler::analysis::findings::verdict;
+use flowtrace_profiler::analysis::findings::{Verdict, verdict};
 use flowtrace_profiler::analysis::phrases::serial_line;
 use flowtrace_profiler::analysis::serial::{RunBy, serial};
 use flowtrace_profiler::load::{load, load_activity};
@@ -15,6 +15,10 @@ use crate::{Run, run};
 
 #[path = "../support/script.rs"]
 mod script;
+
+fn verdict_of(run: &Run) -> Verdict {
+    verdict(&run.workflow, &run.dag, &run.timeline, &run.path)
+}
 
 /// A make without `-j` that runs four steps of a second each. It looks up the files of these before the next.
 fn made(looked_up: &[usize]) -> Run {
@@ -46,7 +50,7 @@ fn make_runs_targets_side_by_side_and_lines_of_a_recipe_never() {
             (one.saving_ns - 1_990_000_000).abs() < 30_000_000,
             "{one:?}"
         );
-        let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+        let verdict = verdict_of(&run);
         let action = verdict.action.unwrap();
         let (action, _) = action.split_once(':').unwrap();
         (one.run_by, serial_line(one), action.to_owned())
@@ -83,7 +87,7 @@ fn snakemake_with_one_core_is_advised_to_use_more() {
             play.busy(2, 50, 4000);
             play.finish(4000);
         });
-        verdict(&run.workflow, &run.dag, &run.timeline, &run.path).action
+        verdict_of(&run).action
     };
     let action = judged("snakemake --cores 1").unwrap();
     let advice = "run the 4 comp side by side with snakemake --cores 2: ";
@@ -129,7 +133,7 @@ fn only_steps_that_save_time_side_by_side_are_named() {
     assert_eq!(found[0].took_ns, 2_800_000_000);
     assert!((found[0].could_ns - 1_400_000_000).abs() < 60_000_000);
     assert!((found[0].saving_ns - 1_400_000_000).abs() < 60_000_000);
-    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let verdict = verdict_of(&run);
     let findings = verdict.findings.iter();
     let steps: Vec<_> = findings
         .map(|one| (one.kind, one.step.as_deref()))
@@ -184,4 +188,80 @@ fn a_log_that_no_step_reads_connects_no_steps() {
     let saving = saved_with(&emptied_first, false);
     assert!((saving - 1000).abs() < 30, "{saving}");
     assert_eq!(saved_with(&[Some(O_TRUNC); 4], false), 0);
+}
+
+/// A script that starts a program 100 times, which computes for `cpu` ms and uses a file in the last ms of that.
+fn started(cpu: u64) -> Run {
+    run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(1000, Child)]);
+        let sums = play.file("sums", 0);
+        for at in 0..100 {
+            let (from, to) = (at * 8, at * 8 + cpu);
+            let run = play.process("md5sum", Some(shell), from, &[(to, Cpu)]);
+            let file = play.file(&format!("f{at}"), from);
+            play.read(run, file, to - 1);
+            play.alter(run, sums, Op::Write, to);
+        }
+        play.process("awk", Some(shell), 800, &[(1000, Cpu)]);
+        play.busy(2, 50, 1000);
+        play.finish(1000);
+    })
+}
+
+#[test]
+fn one_run_for_all_is_better_than_many_that_mostly_start() {
+    let run = started(4);
+    let verdict = verdict_of(&run);
+    let first = &verdict.findings[0];
+    assert_eq!(
+        (first.kind, first.step.as_deref()),
+        ("small runs", Some("md5sum"))
+    );
+    // Of each run but one, the 3 ms before it reads.
+    assert!(
+        (first.saving_ns - 297_000_000).abs() < 10_000_000,
+        "{first:?}"
+    );
+    let action = verdict.action.as_deref().unwrap();
+    let advice = "start one md5sum for all instead of 100 runs of 4.0 ms each: 1.0 s → ";
+    assert!(action.starts_with(advice), "{action}");
+    let mut others = verdict.findings.iter().skip(1);
+    assert!(others.all(|other| other.step.as_deref() != Some("md5sum")));
+    // That much may be work of its own.
+    let run = started(7);
+    let verdict = verdict_of(&run);
+    assert!(verdict.findings.iter().all(|one| one.kind != "small runs"));
+}
+
+/// Of six alike, the last takes four times as long: its output distinguishes it.
+#[test]
+fn a_step_that_began_late_is_named_by_what_it_alone_has() {
+    let run = run(|mut play| {
+        let xargs = play.process("xargs -P2", None, 0, &[(6010, Child)]);
+        for (at, (from, to)) in (1..).zip([
+            (0, 1000),
+            (0, 1000),
+            (1010, 2000),
+            (1010, 2000),
+            (2010, 3000),
+            (2010, 6000),
+        ]) {
+            let gzip = play.process("gzip -c", Some(xargs), from, &[(to, Cpu)]);
+            let file = play.file(&format!("big.{at}"), from);
+            play.create(gzip, file, from + 5);
+        }
+        play.busy(2, 60, 6010);
+        play.finish(6010);
+    });
+    let verdict = verdict_of(&run);
+    let late = verdict.findings.iter().find(|one| one.kind == "late start");
+    let late = late.unwrap();
+    assert_eq!(
+        late.action,
+        "run gzip (that of big.6) before the other steps of xargs"
+    );
+    assert!(
+        late.title.starts_with("gzip (that of big.6) begins at "),
+        "{late:?}"
+    );
 }

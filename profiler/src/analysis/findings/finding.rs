@@ -14,7 +14,7 @@ pub(super) const LEAST: f64 = 0.04;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// Kind: cpu, cpu limit, busy machine, disk, memory, lock, sleep, network, hand-over, serial, late
-    /// start, straggler, small calls.
+    /// start, straggler, small calls, small runs.
     pub kind: &'static str,
     /// The step that the finding is about; `None`: it is about no single step.
     pub step: Option<String>,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::order::{Dependencies, Limits, Schedule};
 use super::runs::has_a_queue;
-use super::steps::{Step, fill, streams_from};
+use super::steps::{Step, fill, logs, streams_from};
 use crate::intervals::at_once;
 use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::timeline::Timeline;
@@ -83,6 +83,7 @@ impl Jobs {
         places: &HashMap<ProcessId, usize>,
     ) -> Jobs {
         let children = workflow.children();
+        let logs = logs(workflow);
         let step = |job: &Job| {
             let mut step = Step {
                 from: i64::MAX,
@@ -95,7 +96,7 @@ impl Jobs {
                 let below = children[id.0 as usize].iter().copied();
                 left.extend(below.filter(|id| !places.contains_key(id)));
             }
-            fill(workflow, timeline, &mut step);
+            fill(workflow, timeline, &logs, &mut step);
             (step, *job)
         };
         let mut steps: Vec<(Step, Job)> = jobs.iter().map(step).collect();
@@ -142,14 +143,16 @@ impl Jobs {
 }
 
 /// Marks the runs whose output a shell or program got that started them, through a pipe or a file, itself or by a process
-/// that it read from (`$(cat file)`): it may have used that for the runs after it. Managers only pass output on.
+/// that it read from (`$(cat file)`): it may have used that for the runs after it. Managers only pass output on;
+/// so do programs that give each run data of files.
 fn mark_read_by_runners(
     workflow: &Workflow,
     timeline: &Timeline,
     places: &HashMap<ProcessId, usize>,
     steps: &mut [(Step, Job)],
 ) {
-    let decides = |id: &ProcessId| !has_a_queue(workflow, timeline, *id);
+    let feeders = feeders(workflow, places.keys());
+    let decides = |id: &ProcessId| !has_a_queue(workflow, timeline, *id) && !feeders.contains(id);
     let mut runners: HashSet<ProcessId> = HashSet::new();
     for &job in places.keys() {
         let mut above = workflow.process(job).parent;
@@ -180,20 +183,48 @@ fn mark_read_by_runners(
     }
 }
 
+/// Processes that started runs and gave them, through pipes, no more bytes than they read from files themselves:
+/// what one run got need not be made of the output of another.
+fn feeders<'a>(
+    workflow: &Workflow,
+    runs: impl Iterator<Item = &'a ProcessId>,
+) -> HashSet<ProcessId> {
+    /// Most bytes that the loader of a program reads from libraries.
+    const LOADED: i64 = 8192;
+    let read = |id: ProcessId| {
+        let accesses = workflow.accesses_of(id).iter();
+        accesses.map(|access| access.read_bytes).sum::<i64>()
+    };
+    let mut given: HashMap<ProcessId, i64> = HashMap::new();
+    for &run in runs {
+        let images = workflow.images(run).iter();
+        let all: i64 = images.map(|image| image.reads.bytes).sum();
+        if let Some(parent) = workflow.process(run).parent {
+            *given.entry(parent).or_default() += (all - read(run) - LOADED).max(0);
+        }
+    }
+    let given = given.into_iter();
+    let fed = given.filter(|&(id, bytes)| bytes > 0 && bytes <= read(id));
+    fed.map(|(id, _)| id).collect()
+}
+
 /// The number of processes at a time that get answers from `jobs`, of those that are no managers and feed
-/// several of them, or the only one. `None`: there is no such process.
+/// several of them, or the only one. `None`: there is no such process. Who started a process for each piece of
+/// data of its files asks none of them again.
 fn clients(
     workflow: &Workflow,
     timeline: &Timeline,
     jobs: &HashMap<ProcessId, usize>,
 ) -> Option<usize> {
+    let feeders = feeders(workflow, jobs.keys());
     let mut fed: HashMap<ProcessId, (HashSet<ProcessId>, bool)> = HashMap::new();
     for stream in &workflow.streams {
         let is_answered = workflow.is_answered(stream);
         let ends = [(stream.from, stream.to), (stream.to, stream.from)];
         for (from, to) in ends.into_iter().take(1 + usize::from(is_answered)) {
             let is_source = !jobs.contains_key(&from) && !timeline.instance(from).is_orchestrator;
-            if is_source && jobs.contains_key(&to) {
+            let starts = feeders.contains(&from) && workflow.process(to).parent == Some(from);
+            if is_source && !starts && jobs.contains_key(&to) {
                 let fed = fed.entry(from).or_default();
                 fed.0.insert(to);
                 fed.1 |= is_answered;
@@ -216,6 +247,7 @@ fn clients(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Access, Image, Process};
 
     fn jobs(lengths: &[i64], needs: &[(usize, usize)]) -> Jobs {
         let mut from = 0;
@@ -253,6 +285,35 @@ mod tests {
         let times: Vec<f64> = (1..=4).map(|n| three.makespan(n)).collect();
         assert_eq!(times, [40.0, 20.0, 20.0, 20.0]);
         assert_eq!(three.count(), 3);
+    }
+
+    /// `subprocess.run(['gzip'], input=data)` in a loop of a Python program.
+    #[test]
+    fn who_feeds_runs_from_files_need_not_wait_for_the_output_of_one() {
+        let fed = |from_files: i64, inputs: &[i64]| {
+            let mut workflow = Workflow::default();
+            for (at, bytes) in [from_files].iter().chain(inputs).enumerate() {
+                let mut image = Image::default();
+                image.reads.bytes = *bytes;
+                workflow.images.push(image);
+                workflow.processes.push(Process {
+                    images: at..at + 1,
+                    parent: (at > 0).then_some(ProcessId(0)),
+                    ..Process::default()
+                });
+            }
+            workflow.accesses.push(Access {
+                process: ProcessId(0),
+                read_bytes: from_files,
+                ..Access::default()
+            });
+            let runs: Vec<ProcessId> = (1..=inputs.len() as u32).map(ProcessId).collect();
+            !feeders(&workflow, runs.iter()).is_empty()
+        };
+        assert!(fed(4_000_000, &[1_000_800; 4]));
+        // The second gets the output of the first.
+        assert!(!fed(1_000_000, &[1_000_000, 600_000]));
+        assert!(!fed(1_000_000, &[0, 0]));
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub struct LateStart {
     pub runner_name: String,
     /// Rule of the step.
     pub name: String,
+    /// The process that did most of its work.
+    pub process: ProcessId,
+    /// Those of the other steps of this rule.
+    pub others: Vec<ProcessId>,
     /// Begin of the step, ns.
     pub began_ns: i64,
     /// End of the last step of the runner, ns.
@@ -113,6 +117,12 @@ fn judge(
         runner,
         runner_name: rule_at(workflow, timeline, runner, from),
         name: late.name.clone(),
+        process: late.worker,
+        others: steps
+            .iter()
+            .filter(|step| step.name == late.name && step.worker != late.worker)
+            .map(|step| step.worker)
+            .collect(),
         began_ns: late.from,
         ended_ns: to,
         ready_ns,

@@ -11,6 +11,8 @@ use crate::timeline::{State, Timeline};
 pub(super) struct Step {
     /// Rule of the member that worked most.
     pub(super) name: String,
+    /// That member.
+    pub(super) worker: ProcessId,
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) members: Vec<ProcessId>,
@@ -122,7 +124,7 @@ impl<'a> Runners<'a> {
 }
 
 /// Files to which processes add and that none reads: each may add before others have, as to a log of messages.
-fn logs(workflow: &Workflow) -> HashSet<FileIndex> {
+pub(super) fn logs(workflow: &Workflow) -> HashSet<FileIndex> {
     let accesses = workflow.accesses.iter();
     let added = accesses.clone().filter(|access| access.only_appends());
     let mut found: HashSet<FileIndex> = added.map(|access| access.file).collect();
@@ -208,7 +210,7 @@ fn steps(runners: &Runners<'_>, shell: ProcessId) -> Vec<Step> {
         step.members.extend(&members[job]);
     }
     for step in &mut steps {
-        fill_beside_logs(workflow, timeline, logs, step);
+        fill(workflow, timeline, logs, step);
         step.is_read_by_shell |= step.written.intersection(&own).next().is_some();
         // Snakemake notes the contents of outputs; the rules decide what comes next.
         step.is_read_by_shell &= &**workflow.rule(shell) != "snakemake";
@@ -225,13 +227,9 @@ fn find(leader: &[usize], mut at: usize) -> usize {
     at
 }
 
-/// Fills in the life of a step, its times by state and the files that it touched.
-pub(super) fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
-    fill_beside_logs(workflow, timeline, &HashSet::new(), step);
-}
-
-/// The same, but what the step adds to `logs` connects it with no other that adds to them.
-fn fill_beside_logs(
+/// Fills in the life of a step, its times by state and the files that it touched. What it adds to `logs` connects
+/// it with no other step that adds to them.
+pub(super) fn fill(
     workflow: &Workflow,
     timeline: &Timeline,
     logs: &HashSet<FileIndex>,
@@ -274,6 +272,7 @@ fn fill_beside_logs(
                 program
             };
             most = (weight, named.rule.to_string());
+            step.worker = id;
         }
         for access in workflow.accesses_of(id) {
             let file = workflow.file(access.file);
