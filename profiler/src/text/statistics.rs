@@ -290,7 +290,7 @@ pub fn jobs(jobs: &[Jobs]) -> Sheet {
     };
     sheet.rows = jobs.iter().map(row).collect();
     sheet.notes.push(
-        "a job is a process from its first exec on; shells and managers that only started others are none; read and wrote: files, pipes and sockets".into(),
+        "a job is a process from its first exec on; shells and managers that only started others are none; all processes of a job named by a manager are one; read and wrote: files, pipes and sockets".into(),
     );
     sheet
 }
@@ -419,6 +419,7 @@ pub fn failed(workflow: &Workflow, calls: &CallStatistics) -> Sheet {
             ("error", "error", Unit::Text),
             ("rule", "rule", Unit::Text),
             ("latency_sum_ns", "time", Unit::Ns),
+            ("of_failed", "by failed", Unit::Count),
             ("example", "for example", Unit::Path),
         ],
     );
@@ -432,6 +433,7 @@ pub fn failed(workflow: &Workflow, calls: &CallStatistics) -> Sheet {
             errno_name(failed.errno).into(),
             failed.rule.as_deref().into(),
             failed.latency_ns.into(),
+            failed.of_failed.into(),
             path.map(|path| shown_path(workflow, path)).into(),
         ]);
     }
