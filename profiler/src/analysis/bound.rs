@@ -114,10 +114,30 @@ impl<'a> Bound<'a> {
             };
             let no_work = [State::In, State::Out, State::Child, State::Stopped];
             let work = sum(&|state| !no_work.contains(&state));
+            // Nor is a wait for a lock that another process freed.
+            let work = match of(State::Lock) {
+                true => work,
+                false => work - self.for_lock_of_other(part),
+            };
             let share = if work > 0.0 { sum(&of) / work } else { 0.0 };
             (part.program, share)
         });
         self.without_programs(&share.collect())
+    }
+
+    /// Time that a program waited for locks that another process freed, ns.
+    fn for_lock_of_other(&self, part: &Part) -> f64 {
+        let pieces = self
+            .timeline
+            .pieces_within(part.process, part.from, part.to);
+        let waits = pieces.iter().filter(|piece| {
+            piece.state == State::Lock && piece.waker.is_some_and(|by| by != part.process)
+        });
+        let waits = waits.map(|piece| {
+            let share = self.timeline.shares(piece)[State::Lock as usize];
+            share * piece.overlap(part.from, part.to) as f64
+        });
+        waits.sum()
     }
 
     /// Time that the run saves if the steps that a runner started within a time take a share less, ns.

@@ -42,11 +42,10 @@ impl<'a> Blame<'a> {
         locked: &[(i64, i64)],
     ) -> Option<Blame<'a>> {
         let timeline = bound.timeline;
-        let intervals = minus(&cause.intervals, locked);
         let intervals = match cause.resource {
-            // A sleep explains itself, whatever else ran or could have run.
-            Resource::Sleep => intervals,
-            _ => minus(&intervals, explained),
+            // A sleep explains itself, whatever else ran, could have run, or waited for a lock meanwhile.
+            Resource::Sleep => cause.intervals.clone(),
+            _ => minus(&minus(&cause.intervals, locked), explained),
         };
         let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
         if (ns as f64) < LEAST * timeline.length() as f64 {
@@ -123,12 +122,8 @@ impl<'a> Blame<'a> {
 
     /// Largest saving without such states, ns.
     fn part(&self, of: fn(State) -> bool) -> i64 {
-        self.part_of(&self.parts, of)
-    }
-
-    /// The same, if only these members are without them.
-    fn part_of(&self, members: &[Part], of: fn(State) -> bool) -> i64 {
-        self.spent(of).min(self.bound.without_states(members, of))
+        let saved = self.bound.without_states(&self.parts, of);
+        self.spent(of).min(saved)
     }
 
     /// A finding about the resource that the step mostly lacked.
@@ -338,7 +333,13 @@ impl<'a> Blame<'a> {
             _ => true,
         };
         let removed: Vec<Part> = self.parts.iter().filter(is_removed).copied().collect();
-        let saving = self.part_of(&removed, |state| state == State::Sleep);
+        // Who waits for a lock meanwhile waits for one that sleeps with it.
+        let others = sum_of(&self.sums, |state| state != State::Lock).max(1.0);
+        let slept = self.sums[State::Sleep as usize] / others * self.ns as f64;
+        let saving = self
+            .bound
+            .without_states(&removed, |state| state == State::Sleep)
+            .min(slept as i64);
         let short = |name: &str| units::shorten(&units::plain(name), 40);
         let named =
             pause.map(|(command, caller, is_only)| (short(command), short(caller), is_only));
