@@ -267,7 +267,7 @@ fn findings(
         !is_late && !of_runner.any(|starts| is_first(&starts.name))
     };
     for one in stretches.iter().filter(is_new).take(MOST) {
-        explained.push((one.from, one.to));
+        explained.extend(&one.spans);
         found.push(of_serial(one));
     }
     for one in &starts {

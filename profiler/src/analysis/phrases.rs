@@ -194,24 +194,21 @@ pub(crate) fn serial_action(serial: &Serial) -> String {
             )
         }
     };
+    // No trace shows if the makefile declares all that its rules need of each other.
+    let check = match serial.needs {
+        Some(_) => ", after flowtrace check",
+        None => "",
+    };
     match serial.run_by {
         RunBy::Shell => format!("run {steps} of {name} side by side"),
-        RunBy::Make if serial.needs.is_none() => format!("run {steps} side by side with {name} -j"),
-        // No trace shows if the makefile declares all that its rules need of each other.
-        RunBy::Make => format!("run {steps} side by side with {name} -j, after flowtrace check"),
+        RunBy::Make => format!("run {steps} side by side with {name} -j{check}"),
+        // Targets that are no files may be of their own already.
+        RunBy::Recipe => {
+            format!("run {steps} side by side with {name} -j, a target for each{check}")
+        }
         RunBy::Snakemake => {
-            let check = serial
-                .needs
-                .as_ref()
-                .map_or("", |_| ", after flowtrace check");
             let cores = serial.cores;
             format!("run {steps} side by side with {name} --cores {cores:.0}{check}")
-        }
-        RunBy::Recipe if serial.needs.is_none() => {
-            format!("give {steps} targets of their own for {name} -j")
-        }
-        RunBy::Recipe => {
-            format!("give {steps} targets of their own for {name} -j, after flowtrace check")
         }
         RunBy::MakeWithJobs => format!("let {name} run {steps} side by side"),
     }

@@ -48,6 +48,8 @@ pub struct Serial {
     pub from: i64,
     /// End of the last step, ns.
     pub to: i64,
+    /// Begin and end of each of these steps, ns.
+    pub spans: Vec<(i64, i64)>,
     /// Names of the steps, with the number of runs and their total time, ns; the longest first.
     pub steps: Vec<(String, usize, i64)>,
     /// Time of these steps one after another, ns.
@@ -241,11 +243,13 @@ fn judge(
         .map(|(name, (count, ns))| (name.to_owned(), count, ns))
         .collect();
     names.sort_by_key(|(_, _, ns)| -ns);
+    let spans = moved.iter().map(|&at| (steps[at].from, steps[at].to));
     Some(Serial {
         runner,
         name: rule_at(bound.workflow, timeline, runner, from),
-        from: moved.iter().map(|&at| steps[at].from).min()?,
-        to: moved.iter().map(|&at| steps[at].to).max()?,
+        from: spans.clone().map(|(from, _)| from).min()?,
+        to: spans.clone().map(|(_, to)| to).max()?,
+        spans: spans.collect(),
         steps: names,
         took_ns: took,
         could_ns: took - saved as i64,

@@ -61,7 +61,10 @@ fn make_runs_targets_side_by_side_and_lines_of_a_recipe_never() {
         text.ends_with("; make -j would, with a target for each"),
         "{text}"
     );
-    assert_eq!(action, "give the 4 gzip targets of their own for make -j");
+    assert_eq!(
+        action,
+        "run the 4 gzip side by side with make -j, a target for each"
+    );
     // Four targets, or two with two lines each.
     for looked_up in [&[0, 1, 2, 3][..], &[1, 3]] {
         let (run_by, text, action) = judged(looked_up);
@@ -139,6 +142,28 @@ fn only_steps_that_save_time_side_by_side_are_named() {
         .map(|one| (one.kind, one.step.as_deref()))
         .collect();
     assert_eq!(steps, [("cpu", Some("gzip")), ("serial", Some("awk"))]);
+}
+
+/// `awk > a; gzip a; awk > b`: both `awk` could run first, and then `gzip` alone.
+#[test]
+fn a_step_between_those_that_could_run_side_by_side_keeps_its_finding() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(7000, Child)]);
+        let first = play.process("awk", Some(shell), 0, &[(1000, Cpu)]);
+        let gzip = play.process("gzip", Some(shell), 1000, &[(6000, Cpu)]);
+        let second = play.process("awk", Some(shell), 6000, &[(7000, Cpu)]);
+        let (a, b) = (play.file("a", 0), play.file("b", 0));
+        play.create(first, a, 900);
+        play.read(gzip, a, 1010);
+        play.create(second, b, 6900);
+        play.busy(2, 50, 7000);
+        play.finish(7000);
+    });
+    let findings = verdict_of(&run).findings;
+    let found = findings
+        .iter()
+        .map(|one| (one.kind, one.saving_ns / 100_000_000));
+    assert_eq!(found.collect::<Vec<_>>(), [("cpu", 25), ("serial", 10)]);
 }
 
 /// The greatest saving, ms, of a script of four steps that each make a file of their own, and write a log as
