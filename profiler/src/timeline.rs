@@ -150,6 +150,8 @@ pub struct Piece {
     pub samples: u32,
     /// True if another thread slept while this one waited for a channel or child.
     sleeps: bool,
+    /// True if it waited for channels until a time limit, although other processes could have written.
+    is_in_vain: bool,
     /// Row of [`Timeline::mixes`] with the corrected shares of the states.
     mix: u32,
 }

@@ -167,8 +167,8 @@ struct ring_state { u64 taken, unused[7], read, unused_too[7]; };
 
 /*
  * In switch_event.exit_state: the record is not of a thread that leaves its CPU. A waking by thread `next`: `state` is 1
- * in an interrupt that is none of its doing, which only found that thread on the CPU. A request to device `next`, made at
- * sector `ran`, reaches stage `state` while thread `tid` is on the CPU.
+ * in an interrupt that is none of its doing, which only found that thread on the CPU, 2 if it is one of hardware, as of
+ * a timer. A request to device `next`, made at sector `ran`, reaches stage `state` while thread `tid` is on the CPU.
  */
 #define IS_WAKING (~0u)
 #define IS_REQUEST (~0u - 1)

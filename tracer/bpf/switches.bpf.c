@@ -153,9 +153,8 @@ int BPF_PROG(woken, struct task_struct *task)
 {
 	struct task_struct *by = bpf_get_current_task_btf();
 	u32 count = int_at((u64)by->se.cfs_rq->rq + config.to_preempt_count);
-	bool is_by_none = count & IN_HARD_INTERRUPT || (count & IN_SOFT_INTERRUPT && !is_on_socket(by));
-	return record((struct switch_event){ .tid = task->pid, .next = by->pid, .state = is_by_none,
-		.exit_state = IS_WAKING });
+	u32 by_none = count & IN_HARD_INTERRUPT ? 2 : count & IN_SOFT_INTERRUPT && !is_on_socket(by);
+	return record((struct switch_event){ .tid = task->pid, .next = by->pid, .state = by_none, .exit_state = IS_WAKING });
 }
 
 static __always_inline int reaches(struct request *address, enum stage stage)

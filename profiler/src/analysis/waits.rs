@@ -169,7 +169,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                 }
                 let channel = piece
                     .channel
-                    .filter(|_| *state == piece.state)
+                    .filter(|_| *state == piece.state && state.is_waiting())
                     .map(|at| &timeline.channels[at as usize]);
                 let is_place = channel.is_some_and(|channel| channel.is_token)
                     && matches!(state, State::In | State::Out);

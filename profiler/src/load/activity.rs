@@ -174,6 +174,7 @@ fn interval(
 ) -> Span {
     use flowtrace_schema::Activity as A;
     let row = &rows[0];
+    let is_own = |row: &ActivityRow| row.channel_id.is_some_and(|channel| ends.is_own(channel));
     let is = |activity: A| row.activity == activity as i64;
     let doing = if is(A::Channel) {
         let at = channels.len();
@@ -207,6 +208,8 @@ fn interval(
         Doing::Busy
     } else if is(A::Lock) {
         Doing::Lock
+    } else if is(A::Sleep) && rows.iter().any(|row| row.side.is_some() && !is_own(row)) {
+        Doing::InVain
     } else if is(A::Sleep) {
         Doing::Sleep
     } else if is(A::Stopped) {
@@ -244,7 +247,7 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
         Doing::Busy => 0,
         Doing::Channels(..) | Doing::Child(_) | Doing::Place | Doing::Poll(..) => 1,
         Doing::Lock if threads[i].waker.is_some() => 1,
-        Doing::Sleep | Doing::Stopped | Doing::Other => 2,
+        Doing::Sleep | Doing::InVain | Doing::Stopped | Doing::Other => 2,
         Doing::Lock => 3,
     };
     let mut live: BTreeSet<(u8, usize)> = BTreeSet::new();

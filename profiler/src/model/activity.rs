@@ -62,6 +62,8 @@ pub enum Doing {
     Poll(ProcessId, i64),
     /// Slept for a time.
     Sleep,
+    /// Waited for channels until a time limit, although other processes could have written.
+    InVain,
     /// Was stopped by job control.
     Stopped,
     /// Waited for a signal, a terminal or something unknown.

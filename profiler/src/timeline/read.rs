@@ -11,7 +11,7 @@ use super::accounting::{Threads, mixes};
 use super::channels::{Kept, add_channels, add_under_way, open_sides};
 use super::limit::confined;
 use super::machine::Counters;
-use super::sleeps::reveal_sleeps;
+use super::sleeps::{hide_in_vain, reveal_sleeps};
 use super::threads::{Seen, seen};
 use super::{Instance, LockWait, Piece, Place, STATES, Shares, State, TimeAccounting, Timeline};
 use crate::load::{Grants, is_single};
@@ -188,6 +188,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         }
         timeline.instances.push(instance);
     }
+    hide_in_vain(&mut timeline);
     reveal_sleeps(&mut timeline, workflow, &children);
     for instance in &mut timeline.instances {
         for piece in &instance.pieces {
@@ -339,6 +340,7 @@ fn add_image(
         waker: None,
         samples: 0,
         sleeps: false,
+        is_in_vain: false,
         mix: state as u32,
     };
     let mut at = from;
@@ -367,6 +369,7 @@ fn add_image(
             waker: one.waker.and_then(|upid| process_of.get(&upid).copied()),
             samples: one.samples,
             sleeps: one.sleeps,
+            is_in_vain: one.is_in_vain,
             ..piece(begin, end, one.state)
         });
         at = end;

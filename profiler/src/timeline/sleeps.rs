@@ -1,4 +1,4 @@
-//! Sleeps of threads behind the waits of others.
+//! Waits that are sleeps, and sleeps that are waits.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,41 @@ use crate::model::{ProcessId, Workflow};
 
 /// Longest chain of processes that wait for each other's children.
 const DEEPEST: u32 = 8;
+
+/// A process that works for less between two waits only looks whether something came, ns.
+const TICK: i64 = 10_000_000;
+
+/// Makes waits of the waits until a time limit after which the process did nothing but wait again, as a server does
+/// that looks for a request to stop twice a second. The others are sleeps: their time limit was what mattered.
+pub(super) fn hide_in_vain(timeline: &mut Timeline) {
+    let mut woken: HashMap<ProcessId, Vec<i64>> = HashMap::new();
+    for piece in timeline.instances.iter().flat_map(|one| &one.pieces) {
+        if let Some(waker) = piece.waker {
+            woken.entry(waker).or_default().push(piece.to);
+        }
+    }
+    woken.values_mut().for_each(|times| times.sort_unstable());
+    for instance in &mut timeline.instances {
+        let times = woken.get(&instance.process).map_or(&[][..], Vec::as_slice);
+        // The wait that comes next: its begin, true if it is for channels, too, and the work before it, ns.
+        let mut next = (i64::MAX, false, 0);
+        for piece in instance.pieces.iter_mut().rev() {
+            let acts = || {
+                let first = times.partition_point(|&at| at < piece.to);
+                times.get(first).is_some_and(|&at| at <= next.0)
+            };
+            let (_, waits_again, works_ns) = next;
+            if piece.is_in_vain && waits_again && works_ns < TICK && !acts() {
+                (piece.state, piece.mix) = (State::In, State::In as u32);
+            }
+            match piece.state {
+                State::Cpu => next.2 += piece.to - piece.from,
+                State::Queue => {}
+                state => next = (piece.from, piece.is_in_vain || state == State::In, 0),
+            }
+        }
+    }
+}
 
 /// Makes sleeps of the waits of processes that only wait for processes that wait for them, where a thread slept
 /// meanwhile: a server sleeps before it answers while its main thread waits for its client to end, or for the

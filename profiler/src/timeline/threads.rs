@@ -23,6 +23,8 @@ pub(super) struct Seen {
     pub(super) samples: u32,
     /// True if another thread slept while this one waited for a channel or child.
     pub(super) sleeps: bool,
+    /// True if it waited for channels until a time limit, although other processes could have written.
+    pub(super) is_in_vain: bool,
 }
 
 /// The state that a sample stands for. `has_child`: true if a child lived meanwhile; waiting for a signal is
@@ -108,7 +110,7 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
                 if last.to == from
                     && (last.state, last.channel_id, last.child_pid, last.waker)
                         == (one.state, one.channel_id, one.child_pid, one.waker)
-                    && last.sleeps == one.sleeps =>
+                    && (last.sleeps, last.is_in_vain) == (one.sleeps, one.is_in_vain) =>
             {
                 last.to = to;
                 last.samples += samples;
@@ -184,6 +186,7 @@ pub(super) fn seen(
             _ => None,
         };
         let by_itself = state == State::In && channel_id.is_some_and(is_own);
+        let is_in_vain = state == State::Sleep && side.is_some() && !channel_id.is_some_and(is_own);
         // Another thread wakes it, or its time limit.
         let (state, channel_id) = match by_itself {
             true if row.waker_upid == Some(row.upid) => (State::Lock, None),
@@ -202,6 +205,7 @@ pub(super) fn seen(
             waker: waker.or_else(|| inferred().filter(|_| state == State::Lock && !by_itself)),
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
             sleeps: false,
+            is_in_vain,
         }
     };
     // A process that sleeps until its next lookup of a file waits for the process that makes it.
@@ -251,6 +255,7 @@ mod tests {
             waker: None,
             samples: ((to - from) / 10) as u32,
             sleeps: false,
+            is_in_vain: false,
         }
     }
 

@@ -2,9 +2,10 @@
 
 use flowtrace_profiler::analysis::critical_path::{Step, StepKind};
 use flowtrace_profiler::analysis::waits::{Root, waits};
+use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Direction};
 
-use crate::play::Doing::{Accept, Child, Cpu, Futex, In, Poll, Sleep};
+use crate::play::Doing::{Accept, Child, Cpu, Futex, In, InOf, Limit, Poll, Sleep};
 use crate::play::{Doing, Life};
 use crate::{Run, run};
 
@@ -70,7 +71,7 @@ fn a_server_waits_for_the_client_that_begins_later() {
         assert!((645..=655).contains(&without), "{without}");
         let slept = causes(&run)
             .into_iter()
-            .find(|one| one.1 == Root::Doing(flowtrace_profiler::timeline::State::Sleep));
+            .find(|one| one.1 == Root::Doing(State::Sleep));
         assert!(slept.is_some_and(|one| one.0.as_deref() == Some("sleep") && one.2 > 900));
     }
 }
@@ -128,11 +129,73 @@ fn the_thread_that_answers_decides_and_not_the_one_that_waits() {
         let path = path(&run);
         let of = |rule: &str| path.iter().find(|one| one.0 == rule).map_or(0, |one| one.1);
         assert!(of("server") > 880 && of("client") > 90, "{path:?}");
-        let slept = Root::Doing(flowtrace_profiler::timeline::State::Sleep);
+        let slept = Root::Doing(State::Sleep);
         let causes = causes(&run);
         let of_server = causes.iter().find(|one| one.1 == slept);
         assert!(of_server.is_some_and(|one| one.2 > 880), "{causes:?}");
     }
+}
+
+/// A server of one thread waits 90 ms for requests, up to a time limit, before each of ten answers: in that time
+/// nothing comes.
+#[test]
+fn who_answers_after_a_time_limit_slept() {
+    let run = run(|mut play| {
+        let connection = play.channel(ChannelKind::Tcp);
+        let (server, client) = (1, 2);
+        let mut serves = vec![(20, Cpu), (60, InOf(connection, client))];
+        let mut asks = vec![(60, Cpu)];
+        for request in 0..10 {
+            let at = 60 + request * 100;
+            serves.extend([
+                (at + 90, Limit(Some(connection))),
+                (at + 92, Cpu),
+                (at + 100, InOf(connection, client)),
+            ]);
+            asks.extend([(at + 91, InOf(connection, server)), (at + 100, Cpu)]);
+        }
+        let server = play.process("server", None, 0, &serves);
+        let client = play.process("client", None, 20, &asks);
+        play.end(connection, client, Direction::Both, 55, 1060);
+        play.end(connection, server, Direction::Both, 58, 1060);
+        play.finish(1060);
+    });
+    let path = path(&run);
+    let of = |rule: &str| path.iter().find(|one| one.0 == rule).map_or(0, |one| one.1);
+    assert!(of("server") > 880 && of("client") > 80, "{path:?}");
+    let causes = causes(&run);
+    let slept = causes.iter().find(|one| one.1 == Root::Doing(State::Sleep));
+    assert!(slept.is_some_and(|one| one.2 > 880), "{causes:?}");
+}
+
+/// The server looks twice a second whether it shall stop, until a client comes.
+#[test]
+fn who_waits_again_after_a_time_limit_did_not_sleep() {
+    let run = run(|mut play| {
+        let connection = play.channel(ChannelKind::Tcp);
+        let (sh, client) = (1, 4);
+        play.process("sh", None, 0, &[(10, Cpu), (1540, Child), (1550, Cpu)]);
+        let serves = [
+            (50, Cpu),
+            (550, Limit(None)),
+            (551, Cpu),
+            (1030, InOf(connection, client)),
+            (1540, Cpu),
+        ];
+        let server = play.process("server", Some(sh), 10, &serves);
+        play.process("sleep", Some(sh), 10, &[(1010, Sleep)]);
+        let asks = [(1030, Cpu), (1530, InOf(connection, server)), (1535, Cpu)];
+        let client = play.process("client", Some(sh), 1010, &asks);
+        play.end(connection, client, Direction::Both, 1029, 1535);
+        play.end(connection, server, Direction::Both, 1031, 1540);
+        play.finish(1550);
+    });
+    let without = with_a_tenth(&run, "sleep");
+    assert!((645..=655).contains(&without), "{without}");
+    let server = run.timeline.instances.iter();
+    let slept = server.map(|one| one.totals[State::Sleep as usize] / 1e6);
+    let slept: Vec<f64> = slept.collect();
+    assert_eq!(slept, [0.0, 0.0, 1000.0, 0.0]);
 }
 
 /// curl waits at a channel to itself and at a connection to another machine.

@@ -49,6 +49,10 @@ pub(crate) enum Doing {
     In(u32),
     /// Writing to a channel.
     Out(u32),
+    /// Reading from a channel until this process wrote, as the scheduler reported.
+    InOf(u32, u32),
+    /// Waiting for a channel, or for a connection, until a time limit.
+    Limit(Option<u32>),
     /// Waiting for a connection.
     Accept,
     /// Waiting for one of two channels, or for the first or a connection.
@@ -202,7 +206,10 @@ impl Play {
             Doing::Timer => (Activity::Event, vec![]),
             Doing::Stopped => (Activity::Stopped, vec![]),
             Doing::Child => (Activity::Child, vec![]),
-            Doing::In(channel) => (Activity::Channel, vec![(Some(channel), Side::Read)]),
+            Doing::In(channel) | Doing::InOf(channel, _) => {
+                (Activity::Channel, vec![(Some(channel), Side::Read)])
+            }
+            Doing::Limit(channel) => (Activity::Sleep, vec![(channel, Side::Read)]),
             Doing::Out(channel) => (Activity::Channel, vec![(Some(channel), Side::Write)]),
             Doing::Accept => (Activity::Channel, vec![(None, Side::Read)]),
             Doing::Poll(one, other) => {
@@ -211,7 +218,7 @@ impl Play {
             }
         };
         let waker = match doing {
-            Doing::LockOf(upid) => Some(Waker {
+            Doing::LockOf(upid) | Doing::InOf(_, upid) => Some(Waker {
                 upid: Upid(upid),
                 tid: Tid(100 + upid),
             }),

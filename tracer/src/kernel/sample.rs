@@ -43,10 +43,12 @@ pub(super) enum What {
         next: u32,
         ran_ns: Option<u64>,
     },
-    /// The thread is woken by another one; in an interrupt `by` is the interrupted thread.
+    /// The thread is woken by another one; in an interrupt `by` is the interrupted thread. `is_timer`: in an
+    /// interrupt of hardware, which is that of a timer, if the thread waits for a time.
     Woken {
         by: u32,
         in_interrupt: bool,
+        is_timer: bool,
     },
     /// The request to a device that begins at this sector reached a stage.
     Request {

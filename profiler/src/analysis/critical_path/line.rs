@@ -3,7 +3,7 @@
 use super::Evidence;
 use super::cut::Cut;
 use super::waits::{Cause, Release, SeenOn, SeenWait};
-use crate::model::{Activity, Doing, ProcessId, Workflow};
+use crate::model::{Activity, Doing, ProcessId, Span, Workflow};
 
 /// Largest share of a segment that may seem to be a wait although it was work.
 const INEXACT: f64 = 0.1;
@@ -49,7 +49,11 @@ impl Line<'_> {
             let mut segment = Segment::default();
             match cut {
                 Cut::Release(place) if to > from => {
-                    let waited = self.waited(from, to, self.releases[place]);
+                    // What the process waited for in vain it had only now. Since it acted on no other process.
+                    let waited = match self.waited(from, to, self.releases[place]) {
+                        0 => 0,
+                        waited => waited + self.in_vain(from, to),
+                    };
                     let covered = self.covered(from, to) - self.for_nobody(from, to);
                     let covered = covered.max(waited);
                     segment = Segment {
@@ -189,6 +193,11 @@ impl Line<'_> {
         waited.min(to - from)
     }
 
+    /// Time of an interval in which the process waited for channels until a time limit, ns.
+    fn in_vain(&self, from: i64, to: i64) -> i64 {
+        self.covered_by(from, to, |span| span.doing == Doing::InVain)
+    }
+
     fn any_wait(&self, from: i64, to: i64) -> i64 {
         self.overlap(from, to, |_| true)
     }
@@ -209,11 +218,16 @@ impl Line<'_> {
     }
 
     fn covered(&self, from: i64, to: i64) -> i64 {
+        self.covered_by(from, to, |_| true)
+    }
+
+    fn covered_by(&self, from: i64, to: i64, of: impl Fn(&Span) -> bool) -> i64 {
         let spans = self.activity.of(self.id);
         let first = spans.partition_point(|span| span.to_ns <= from);
         spans[first..]
             .iter()
             .take_while(|span| span.from_ns < to)
+            .filter(|span| of(span))
             .map(|span| span.to_ns.min(to) - span.from_ns.max(from))
             .sum()
     }

@@ -174,13 +174,15 @@ impl<'a> Waits<'a> {
             }
             // A process that starts others may learn of their end by a signal, a pipe to itself or
             // polling.
-            Doing::Lock | Doing::Sleep | Doing::Other if self.may_be_for_child(process, span) => {
+            Doing::Lock | Doing::Sleep | Doing::InVain | Doing::Other
+                if self.may_be_for_child(process, span) =>
+            {
                 SeenOn::Child(None)
             }
             // A process with running jobs waits for one of them to give its place back.
             Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
             Doing::Place | Doing::Stopped => SeenOn::Nobody,
-            Doing::Busy | Doing::Lock | Doing::Sleep | Doing::Other => return None,
+            Doing::Busy | Doing::Lock | Doing::Sleep | Doing::InVain | Doing::Other => return None,
         };
         // The thread that sleeps delays them all.
         if span.sleeps && self.waits_back(on, process, span.from_ns.midpoint(span.to_ns)) {

@@ -132,6 +132,7 @@ fn decode(record: &[u8]) -> Option<Sample> {
         IS_WAKING => What::Woken {
             by: half(NEXT)?,
             in_interrupt: half(STATE)? != 0,
+            is_timer: half(STATE)? == 2,
         },
         IS_REQUEST => What::Request {
             stage: *STAGES.get(half(STATE)? as usize)?,

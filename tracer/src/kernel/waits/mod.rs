@@ -26,7 +26,7 @@ mod storage;
 mod tree;
 
 pub(super) use files::Files;
-use reason::{Blocked, Reason};
+use reason::{Blocked, Ending, Reason};
 use rows::{Interval, Rows};
 use storage::{Parts, Requests};
 
@@ -98,6 +98,7 @@ struct Thread {
 struct Wakes {
     by: u32,
     in_interrupt: bool,
+    is_timer: bool,
 }
 
 impl Waits {
@@ -161,7 +162,7 @@ impl Waits {
         };
         // Its switch to a CPU was not recorded: it was blocked in the call before.
         let was_blocked = matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None));
-        let reason = was_blocked.then(|| self.what(tid, thread, false, false, files));
+        let reason = was_blocked.then(|| self.what(tid, thread, Ending::Unknown, false, files));
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.reason = reason.or(thread.reason.take());
             thread.call = call;
@@ -195,7 +196,12 @@ impl Waits {
             return;
         };
         let mut waker = wakes.and_then(|wakes| self.waker(wakes, thread));
-        let reason = self.what(tid, thread, waker.is_some(), false, files);
+        let ending = match waker {
+            Some(_) => Ending::Thread,
+            None if wakes.is_some_and(|wakes| wakes.is_timer) => Ending::Timer,
+            None => Ending::Unknown,
+        };
+        let reason = self.what(tid, thread, ending, false, files);
         if matches!(reason.doing.activity, Activity::Tracer | Activity::Stopped) {
             waker = None;
         }
@@ -289,7 +295,7 @@ impl Waits {
             let Some(thread) = self.threads.get(&tid) else {
                 continue;
             };
-            let reason = self.what(tid, thread, false, true, files);
+            let reason = self.what(tid, thread, Ending::Unknown, true, files);
             let until = thread.recorded.map_or(thread.since, |(_, until)| until);
             let row = Interval {
                 from: thread.since,
@@ -315,7 +321,7 @@ impl Waits {
         &self,
         tid: u32,
         thread: &Thread,
-        has_waker: bool,
+        ending: Ending,
         fresh: bool,
         files: &dyn Files,
     ) -> Reason {
@@ -327,7 +333,7 @@ impl Waits {
             Phase::Blocked(bits) => bits,
         };
         if let Some(reason) = &thread.reason {
-            return reason.clone().with_waker(has_waker);
+            return reason.clone().ended(ending);
         }
         let blocked = Blocked {
             pid: thread.pid,
@@ -341,7 +347,7 @@ impl Waits {
             polled: thread.polled.as_ref(),
         };
         let reason = blocked.reason(&*self.channels, files);
-        reason.with_waker(has_waker)
+        reason.ended(ending)
     }
 }
 

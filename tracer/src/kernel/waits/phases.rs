@@ -21,8 +21,16 @@ impl Waits {
                     self.runs(next, at, files);
                 }
             }
-            What::Woken { by, in_interrupt } => {
-                let wakes = Wakes { by, in_interrupt };
+            What::Woken {
+                by,
+                in_interrupt,
+                is_timer,
+            } => {
+                let wakes = Wakes {
+                    by,
+                    in_interrupt,
+                    is_timer,
+                };
                 self.woken(tid, wakes, at, files);
             }
             What::Request {

@@ -30,19 +30,38 @@ impl From<Activity> for Reason {
     }
 }
 
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// A thread of the tree.
+    Thread,
+    /// A timer, if the wait has a time limit.
+    Timer,
+    /// Anything else, or it goes on.
+    Unknown,
+}
+
 impl Reason {
-    /// A thread of the tree ended the wait. If the object of the wait is unknown, it was then something that
+    /// The wait ended. If a thread of the tree ended it and its object is unknown, it was something that
     /// passes from one thread to the other; and an open that waited was that of a FIFO. A wait for a lock
-    /// that no thread of the tree ended before its time limit counts as sleep.
-    pub(super) fn with_waker(mut self, has_waker: bool) -> Reason {
+    /// that no thread of the tree ended before its time limit counts as sleep, and one for several
+    /// descriptors that a timer ended, which keeps its objects.
+    pub(super) fn ended(mut self, ending: Ending) -> Reason {
         let is_open = self.doing.activity == Activity::File
             && matches!(self.doing.op, Some("open" | "openat" | "openat2"));
-        if has_waker && (is_open || self.doing.activity == Activity::Other) {
-            self.doing.activity = Activity::Channel;
-        }
-        if !has_waker && self.timed && self.doing.activity == Activity::Lock {
-            self.doing.activity = Activity::Sleep;
-            self.doing.objects.clear();
+        match (self.doing.activity, ending) {
+            (Activity::Other, Ending::Thread) => self.doing.activity = Activity::Channel,
+            (_, Ending::Thread) if is_open => self.doing.activity = Activity::Channel,
+            (Activity::Lock, Ending::Timer | Ending::Unknown) if self.timed => {
+                self.doing.activity = Activity::Sleep;
+                self.doing.objects.clear();
+            }
+            (Activity::Channel | Activity::Event | Activity::Other, Ending::Timer)
+                if self.timed =>
+            {
+                self.doing.activity = Activity::Sleep;
+            }
+            _ => {}
         }
         self
     }
@@ -138,7 +157,8 @@ impl Blocked<'_> {
         doing.op = Some(call.name);
         Reason {
             file: file.filter(|_| doing.activity == Activity::File),
-            timed: is_timed(call, arguments),
+            timed: is_timed(call, arguments)
+                || matches!(call.waits, Waits::Poll | Waits::Select | Waits::Epoll),
             doing,
         }
     }

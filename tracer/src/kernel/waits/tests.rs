@@ -106,8 +106,18 @@ impl Stage {
     }
 
     fn wakes(&mut self, by: u32, tid: u32) {
-        let in_interrupt = false;
-        self.put(tid, What::Woken { by, in_interrupt });
+        self.woken(by, tid, false);
+    }
+
+    /// In an interrupt of a timer, `by` is the interrupted thread.
+    fn woken(&mut self, by: u32, tid: u32, is_timer: bool) {
+        let in_interrupt = is_timer;
+        let what = What::Woken {
+            by,
+            in_interrupt,
+            is_timer,
+        };
+        self.put(tid, what);
     }
 
     fn calls(&mut self, tid: u32, number: libc::c_long, arguments: [u64; 2]) {
@@ -279,6 +289,21 @@ fn a_convoy_shows_who_passed_the_lock_on() {
         .map(|row| (row.tid.0, row.end_ns / MS, row.waker.unwrap().tid.0))
         .collect();
     assert_eq!(locks, [(11, 20, ROOT), (12, 40, 11)]);
+}
+
+#[test]
+fn a_wait_for_several_descriptors_that_a_timer_ended_was_a_sleep() {
+    let mut stage = Stage::new();
+    for is_timer in [true, false] {
+        stage.calls(ROOT, libc::SYS_epoll_wait, [5, 0]);
+        stage.leaves(ROOT, BLOCKED);
+        stage.at += 30 * MS;
+        stage.woken(OTHER, ROOT, is_timer);
+        stage.runs(ROOT);
+    }
+    stage.change(Change::Over(ROOT));
+    let expected = [(30, Activity::Sleep, None), (30, Activity::Other, None)];
+    assert_eq!(brief(&stage.rows()), expected);
 }
 
 #[test]

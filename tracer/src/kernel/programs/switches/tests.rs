@@ -41,9 +41,13 @@ fn wakings_and_stages_of_requests_are_decoded() {
         ];
         decode(&record.concat()).map(|sample| (sample.at, sample.tid, sample.what))
     };
-    for (state, in_interrupt) in [(0, false), (1, true)] {
-        let by = 0x0080_0001;
-        let waking = Some((1_000, 41, What::Woken { by, in_interrupt }));
+    for (state, in_interrupt) in [(0, false), (1, true), (2, true)] {
+        let what = What::Woken {
+            by: 0x0080_0001,
+            in_interrupt,
+            is_timer: state == 2,
+        };
+        let waking = Some((1_000, 41, what));
         assert_eq!(record(state, IS_WAKING), waking);
     }
     for (state, stage) in (0..).zip(STAGES) {
@@ -77,7 +81,9 @@ fn wakings_have_their_waker() {
     let mut wakings = of(&mut scheduler, woken).into_iter();
     let mut waking = || {
         wakings.find_map(|sample| match sample.what {
-            What::Woken { by, in_interrupt } => Some((by, in_interrupt)),
+            What::Woken {
+                by, in_interrupt, ..
+            } => Some((by, in_interrupt)),
             _ => None,
         })
     };
@@ -119,7 +125,9 @@ fn senders_wake_their_receivers_on_the_same_machine() {
     let wakings = of(&mut scheduler, woken)
         .into_iter()
         .filter_map(|sample| match sample.what {
-            What::Woken { by, in_interrupt } => Some((by, in_interrupt)),
+            What::Woken {
+                by, in_interrupt, ..
+            } => Some((by, in_interrupt)),
             _ => None,
         });
     let by_sender = wakings.filter(|waking| *waking == (id(), false));
