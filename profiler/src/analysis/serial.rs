@@ -143,6 +143,20 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
             });
         }
     }
+    // A make passes `-j` to those that it runs. If their steps save as much, its own may stay in order.
+    let by_others_below = |one: &Serial| {
+        let above = |id: &ProcessId| workflow.process(*id).parent;
+        let is_below = |id| std::iter::successors(above(&id), above).any(|id| id == one.runner);
+        let others = found.iter().filter(|other| other.run_by == RunBy::Make);
+        let below = others.filter(|other| is_below(other.runner));
+        below.map(|other| other.saving_ns).sum::<i64>() as f64
+    };
+    let is_enough = |one: &Serial| by_others_below(one) >= 0.9 * one.saving_ns as f64;
+    let recursive = |one: &Serial| one.run_by == RunBy::Recipe && is_enough(one);
+    let recursive: Vec<bool> = found.iter().map(recursive).collect();
+    for (one, _) in found.iter_mut().zip(recursive).filter(|(_, is)| *is) {
+        one.run_by = RunBy::Make;
+    }
     for one in &mut found {
         if one.run_by != RunBy::Shell {
             one.needs = need(workflow, timeline, &mut runners, one.runner);

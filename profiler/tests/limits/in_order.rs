@@ -74,6 +74,28 @@ fn make_runs_targets_side_by_side_and_lines_of_a_recipe_never() {
     }
 }
 
+/// `all: ; $(MAKE) -C a; $(MAKE) -C b`, each with two targets.
+#[test]
+fn a_make_passes_its_option_to_those_in_the_lines_of_its_recipe() {
+    let run = run(|mut play| {
+        let make = play.process("make", None, 0, &[(4000, Child)]);
+        for at in [0, 2000] {
+            let below = play.process("make", Some(make), at, &[(at + 2000, Child)]);
+            for from in [at + 5, at + 1005] {
+                let step = play.process("gzip", Some(below), from, &[(from + 990, Cpu)]);
+                let file = play.file(&format!("{from}.gz"), from);
+                play.create(step, file, from + 900);
+                play.alter(below, file, Op::Getattr, from + 994);
+            }
+        }
+        play.busy(2, 50, 4000);
+        play.finish(4000);
+    });
+    let action = verdict_of(&run).action.unwrap();
+    let advice = "run the 2 gzip side by side with make -j: 4.0 s → 2.0 s";
+    assert_eq!(action, advice);
+}
+
 #[test]
 fn snakemake_with_one_core_is_advised_to_use_more() {
     let judged = |command: &str| {
