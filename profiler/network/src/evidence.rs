@@ -14,6 +14,7 @@ use super::messages::{self, Message};
 use super::quantile;
 use super::repeat::{self, Iterations};
 use super::replay::{Change, Reading, replay};
+use super::roles;
 use super::run::{Node, Run, Unknown};
 use super::schedule::{self, Schedule};
 use super::slowdown;
@@ -32,8 +33,6 @@ use verdict::{HIDDEN, LEAST_MESSAGES};
 
 /// Least number of iterations for any verdict.
 const FEWEST_ITERATIONS: usize = 3;
-/// Processes that do alike send numbers of messages within this factor of each other.
-const ALIKE: usize = 2;
 
 /// Reason why equal delays alone do not prove a balance.
 const EQUAL_DELAYS: &str = "the messages for which the sends waited are not known, and if messages come while the others still work, delays are equal although the work is not";
@@ -56,10 +55,24 @@ fn weighed(run: &Run) -> Result<Evidence, Unknown> {
     if evidence.are_few() {
         with_few(&mut evidence);
     }
+    if !has_peer(run, &found, &evidence) {
+        evidence.verdict = Verdict::Unsure(roles::UNALIKE.into());
+        (evidence.slowdown_s, evidence.replayed_s) = (None, None);
+        return Ok(evidence);
+    }
     if let (Some(schedule), Verdict::Unsure(_)) = (schedule, &evidence.verdict) {
         accounts::decide(run, &schedule, &mut evidence);
     }
     Ok(evidence)
+}
+
+/// True if another process does as the one with the longest delays. If none does, that process is not compared,
+/// and a load among the others says nothing of the run.
+fn has_peer(run: &Run, found: &[Message], evidence: &Evidence) -> bool {
+    let nodes = run.nodes().len();
+    let part = parts::within(found, evidence.span_ns);
+    let longest = balance::gate(&evidence.delays_s).map_or(0, |gate| gate.loaded);
+    roles::of_work(part, nodes).has_peer(longest, nodes)
 }
 
 /// Limits a verdict from few iterations: they may show a load, but not its absence.
@@ -115,7 +128,8 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         return Ok((evidence, None));
     }
     let part = compared(found, iterations.as_deref(), evidence.span_ns);
-    let unequal = unequal(part, run.nodes().len());
+    let nodes = run.nodes().len();
+    let unequal = unequal(part, nodes);
     if let Some(reason) = &unequal
         && run.all().any(|node| run.accounting(node).is_none())
         && schedule::shows_nothing(part)
@@ -126,7 +140,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         evidence.slowdown_s = None;
         return Ok((evidence, None));
     }
-    let schedule = schedule::schedule(part, run.nodes().len());
+    let schedule = schedule::schedule(part, nodes);
     if let Some(found) = slowdown::slowdown(&schedule) {
         judge::of_work(
             &mut evidence,
@@ -200,25 +214,21 @@ fn too_few(evidence: &Evidence, messages: usize) -> Option<String> {
     None
 }
 
-/// The reason why the delays of the processes cannot be compared, if they do not do alike.
+/// The reason why the delays of the processes cannot be compared, if they do not all do alike.
 fn unequal(part: &[Message], nodes: usize) -> Option<String> {
+    if roles::of_delays(part, nodes).are_all_alike(nodes) {
+        return None;
+    }
     let mut sent = vec![0usize; nodes];
     for message in part {
         sent[usize::from(message.src)] += 1;
     }
-    let (least, most) = (*sent.iter().min()?, *sent.iter().max()?);
-    (!do_alike(least, most)).then(|| {
-        format!(
-            "the processes do not do alike (one sent {least} messages, another {most}), so that their delays do not compare"
-        )
-    })
-}
-
-/// True if processes that sent so many messages may do the same work, so that their delays compare.
-pub(crate) fn do_alike(sent: usize, by_other: usize) -> bool {
-    let (least, most) = (sent.min(by_other), sent.max(by_other));
-    // The ends of a chain have one partner and all others have two, so that their waits are not alike.
-    least * ALIKE >= most && !schedule::may_be_in_step(least * ALIKE, most)
+    let (least, most) = (sent.iter().min(), sent.iter().max());
+    Some(format!(
+        "the processes do not do alike (one sent {} messages, another {}, or of other sizes), so that their delays do not compare",
+        least.unwrap_or(&0),
+        most.unwrap_or(&0)
+    ))
 }
 
 /// Time that the run would save if one process had the median work of the others, from a replay, s.

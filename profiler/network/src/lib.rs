@@ -76,6 +76,7 @@ pub mod quantile;
 pub mod repeat;
 pub mod replay;
 pub mod rir;
+mod roles;
 pub mod rtt;
 pub mod run;
 pub mod schedule;

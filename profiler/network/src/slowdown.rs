@@ -11,6 +11,7 @@ use super::balance::{GATE, Range};
 use super::links::Links;
 use super::quantile;
 use super::replay::{Change, Reading, replay_over};
+use super::roles;
 use super::run::Node;
 use super::schedule::Schedule;
 
@@ -40,6 +41,8 @@ pub struct Slowdown {
     /// Processes that would stand out but answer every message at once, as the end of a chain does.
     /// Their work does not show, and their waits look like work.
     pub hidden: Vec<Node>,
+    /// Processes that do other work than those compared, as a coordinator or a server does.
+    pub apart: Vec<Node>,
     /// Work of the loaded process over that of the next, from the middle of both readings.
     pub ratio: f64,
     /// Length of the run between its first and last message, s.
@@ -54,7 +57,8 @@ impl Slowdown {
     /// The most work of one process over the least work of the next: the largest factor that the two
     /// readings of the dependencies allow.
     pub fn most_ratio(&self) -> f64 {
-        let shown = || (0..self.work_s.len()).filter(|&i| !self.hidden.contains(&(i as Node)));
+        let is_shown = |node: &Node| !self.hidden.contains(node) && !self.apart.contains(node);
+        let shown = || (0..self.work_s.len()).filter(|&i| is_shown(&(i as Node)));
         let of = |node: usize| {
             let others = shown().filter(|&other| other != node);
             let next = others.map(|other| self.work_s[other].0).fold(0.0, f64::max);
@@ -75,8 +79,8 @@ impl Slowdown {
     }
 }
 
-/// Estimates the slowdown of a schedule; `None` with fewer than two processes that work, or if it is no
-/// plain exchange.
+/// Estimates the slowdown of a schedule; `None` with fewer than two processes that work alike, or if it
+/// is no plain exchange.
 pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     if !schedule.is_exchange {
         return None;
@@ -90,23 +94,31 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     let noise = noise(&rounds);
     let gate = shown_at(noise);
     let hidden = hidden(schedule, &middle, gate);
-    for &node in &hidden {
+    let alike = roles::of_work(&schedule.messages, schedule.nodes).about_longest(&middle);
+    if alike.len() < 2 {
+        return None;
+    }
+    let all = 0..schedule.nodes;
+    let apart = all.filter(|node| !alike.contains(node));
+    let apart: Vec<Node> = apart.map(|node| node as Node).collect();
+    let uncompared = [&hidden[..], &apart].concat();
+    for &node in &uncompared {
         middle[usize::from(node)] = 0.0;
     }
     // On shared CPUs some processes may have waited in more of their long rounds than others.
-    let apart = GATE * delay_factor(&rounds);
+    let least = GATE * delay_factor(&rounds);
     let may_be = |several: &[Node]| {
-        stand_apart(&work_s, &hidden, several, apart)
+        stand_apart(&work_s, &uncompared, several, least)
             && !are_of_a_kind(schedule, several)
-            && lead(&rounds, several, &hidden).is_steady()
+            && lead(&rounds, several, &uncompared).is_steady()
     };
     let found = loaded(&middle, gate, may_be);
-    let (loaded, ratio) = match hidden.is_empty() {
+    let (loaded, ratio) = match uncompared.is_empty() {
         true => found?,
         false => found.unwrap_or_default(),
     };
     // A program that may take turns must meet the conditions of turns as well.
-    let is_named = !schedule.keeps_order || lead(&rounds, &loaded, &hidden).is_clear();
+    let is_named = !schedule.keeps_order || lead(&rounds, &loaded, &uncompared).is_clear();
     let loaded = if is_named { loaded } else { Vec::new() };
     let links = Links::of(&schedule.messages);
     let played = |change: &Change, reading| {
@@ -123,7 +135,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         let cut: Vec<Node> = loaded.iter().chain(&hidden).copied().collect();
         for q in [0.25, 0.75] {
             let change = Change {
-                steps: unloaded(schedule, reading, &cut, q),
+                steps: unloaded(schedule, reading, &cut, &apart, q),
                 ..Change::default()
             };
             costs.push((whole - played(&change, reading)?).max(0.0));
@@ -153,6 +165,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         work_s,
         loaded,
         hidden,
+        apart,
         ratio,
         run_s,
         noise,
@@ -162,12 +175,19 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
 
 /// Factors on the steps that make the rounds of these processes as long as those of the others. Each
 /// round gets the length of the others' round with the same rank, taken at quantile `q` among the
-/// others. If a load comes and goes, only the rounds that it lengthened become shorter.
-fn unloaded(schedule: &Schedule, reading: Reading, cut: &[Node], q: f64) -> Vec<f64> {
+/// others, without those `apart`. If a load comes and goes, only the rounds that it lengthened become shorter.
+fn unloaded(
+    schedule: &Schedule,
+    reading: Reading,
+    cut: &[Node],
+    apart: &[Node],
+    q: f64,
+) -> Vec<f64> {
     let rounds = ByStep::of(schedule, reading);
     let sorted = rounds.sorted();
     let works = |works: &&Vec<f64>| works.iter().sum::<f64>() > 0.0;
-    let others = sorted.iter().filter(|(node, _)| !cut.contains(node));
+    let is_other = |node: &Node| !cut.contains(node) && !apart.contains(node);
+    let others = sorted.iter().filter(|(node, _)| is_other(node));
     let others: Vec<&Vec<f64>> = others.map(|(_, works)| works).filter(works).collect();
     let usual = |at: f64| {
         let of = others

@@ -34,6 +34,26 @@ impl Roles {
     pub fn are_alike(&self, a: usize, b: usize) -> bool {
         self.0.as_ref().is_none_or(|found| *found.at(a, b))
     }
+
+    /// True if all of so many processes do the same work.
+    pub fn are_all_alike(&self, processes: usize) -> bool {
+        (0..processes).all(|a| (0..a).all(|b| self.are_alike(a, b)))
+    }
+
+    /// True if another of so many processes does the same work.
+    pub fn has_peer(&self, process: usize, processes: usize) -> bool {
+        (0..processes).any(|other| other != process && self.are_alike(process, other))
+    }
+
+    /// The process with the longest time among those that have a peer, and its peers; empty if none has one.
+    pub fn about_longest(&self, times: &[f64]) -> Vec<usize> {
+        let all = 0..times.len();
+        let compared = all.clone().filter(|&i| self.has_peer(i, times.len()));
+        let longest = compared.max_by(|&a, &b| times[a].total_cmp(&times[b]));
+        longest.map_or(Vec::new(), |longest| {
+            all.filter(|&i| self.are_alike(longest, i)).collect()
+        })
+    }
 }
 
 /// The load of a process that one partner shows.

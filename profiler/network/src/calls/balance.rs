@@ -5,12 +5,11 @@ use crate::ball::{self, Delays, Total};
 use crate::evidence::{self, Evidence};
 use crate::matrix::Matrix;
 use crate::messages;
+use crate::roles;
 use crate::run::{Answer, Mode, Node, Run, Unknown};
 
 /// Fraction of the sum that a round must gain, unless given (`t_p`).
 const STOP: f64 = 0.1;
-/// Reason why nothing is known of a balance by pairs.
-const UNCOMPARED: &str = "no other process does as the one with the longest delays (by the number of messages that it sends), so that its delays do not compare";
 
 /// Delays of one process.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,17 +111,15 @@ fn need_two(run: &Run) -> Result<(), Unknown> {
 }
 
 /// The processes that do the same work. In thesis mode, as in the text, these are all; by default those
-/// that sent about as many messages.
-fn roles(run: &Run) -> Result<Roles, Unknown> {
+/// that sent about as many messages of about the same size.
+fn alike(run: &Run) -> Result<Roles, Unknown> {
     if run.settings.mode == Mode::Thesis {
         return Ok(Roles::equal());
     }
-    let mut sent = vec![0; run.nodes().len()];
-    for message in messages::messages(run)?.iter() {
-        sent[usize::from(message.src)] += 1;
-    }
-    let are_alike = |a: usize, b: usize| evidence::do_alike(sent[a], sent[b]);
-    Ok(Roles::new(sent.len(), are_alike))
+    Ok(roles::of_delays(
+        &messages::messages(run)?,
+        run.nodes().len(),
+    ))
 }
 
 /// Balance by the global delays.
@@ -130,7 +127,7 @@ fn roles(run: &Run) -> Result<Roles, Unknown> {
 pub struct GlobalImbalance {
     /// Gain of balancing the process with the longest delays, s.
     pub range: Range,
-    /// Length of the run without the gained time, s.
+    /// Length without the gained time, s: of the run, by default of its iterating part.
     pub predicted_s: Range,
     /// The process with the longest delays, and the verdict of the gate on it.
     pub gate: Gate,
@@ -158,18 +155,17 @@ pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance>
     };
     let gate = balance::gate(&delays_s).ok_or_else(none)?;
     let mut range = balance::global(&delays_s, gate.loaded).ok_or_else(none)?;
+    let mut whole_s = run.seconds();
     if let Some(found) = &evidence {
         let (from, to) = found.span_ns;
-        range = range.clamped((to - from) as f64 / 1e9);
-        if let Some(cost) = found.cost_s() {
-            range = cost;
-        }
+        whole_s = (to - from) as f64 / 1e9;
+        range = found.cost_s().unwrap_or(range).clamped(whole_s);
     }
     let value = GlobalImbalance {
         range,
         predicted_s: Range {
-            low: run.seconds() - range.high,
-            high: run.seconds() - range.low,
+            low: whole_s - range.high,
+            high: whole_s - range.low,
         },
         gate,
         delays_s,
@@ -203,11 +199,11 @@ pub fn imbalance_bias(run: &Run, last: Option<f64>) -> Answer<BiasAnswer> {
     let global = balance::sums(&table);
     let gate = balance::gate(&global).ok_or_else(|| Unknown::new("no delays"))?;
     let is_thesis = run.settings.mode == Mode::Thesis;
-    let roles = roles(&run)?;
+    let roles = alike(&run)?;
     let optimistic = balance::parts(&table, &roles, gate.loaded, End::Optimistic);
     let pessimistic = balance::parts(&table, &roles, gate.loaded, End::Pessimistic);
     if optimistic.is_empty() {
-        return Err(Unknown::new(UNCOMPARED));
+        return Err(Unknown::new(roles::UNALIKE));
     }
     let mut range = balance::pair_local(&table, &roles, gate.loaded);
     let mut others = Vec::new();
@@ -281,9 +277,9 @@ pub fn imbalance_multiload(
             (rounds, range)
         }
         Mode::Default => {
-            let rounds = balance::multiload(&table, &roles(&run)?, stop, run.seconds());
+            let rounds = balance::multiload(&table, &alike(&run)?, stop, run.seconds());
             if rounds.optimistic.is_empty() {
-                return Err(Unknown::new(UNCOMPARED));
+                return Err(Unknown::new(roles::UNALIKE));
             }
             let range = rounds.total.clamped(run.seconds());
             (rounds, range)

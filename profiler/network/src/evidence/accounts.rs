@@ -6,6 +6,7 @@
 
 use super::{Basis, Evidence, Verdict};
 use crate::balance::GATE;
+use crate::roles;
 use crate::run::{Node, Run, TimeAccounting};
 use crate::schedule::Schedule;
 use crate::slowdown::turns;
@@ -17,10 +18,15 @@ const LEAST_S: f64 = 0.2;
 
 /// Decides an open verdict by the time accounting if that leaves no doubt.
 pub(super) fn decide(run: &Run, schedule: &Schedule, evidence: &mut Evidence) {
-    let all: Option<Vec<TimeAccounting>> = run.all().map(|node| run.accounting(node)).collect();
+    let busy_s = |node: Node| run.accounting(node).map_or(0.0, |times| times.busy_s());
+    let busy_s: Vec<f64> = run.all().map(busy_s).collect();
+    let alike = roles::of_work(&schedule.messages, schedule.nodes).about_longest(&busy_s);
+    let all = alike.iter().map(|&node| run.accounting(node as Node));
+    let all: Option<Vec<TimeAccounting>> = all.collect();
     let Some((first, ratio)) = all.as_deref().and_then(leader) else {
         return;
     };
+    let first = alike[usize::from(first)] as Node;
     if !turns::mostly_shows(schedule, first) {
         return;
     }

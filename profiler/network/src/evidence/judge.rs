@@ -29,7 +29,7 @@ pub(super) fn of_work(
     evidence.hidden = found.hidden.len();
     let mut shown = parts.to_vec();
     for part in &mut shown {
-        for &node in &found.hidden {
+        for &node in found.hidden.iter().chain(&found.apart) {
             part[usize::from(node)] = 0.0;
         }
     }

@@ -243,3 +243,79 @@ fn the_time_accounting_decides_where_packets_do_not() {
     let (from, to) = run.span_ns();
     assert_eq!(run.within(from, to - 1).accounting(0), None);
 }
+
+/// A server with two clients, whose requests it answers after 10 ms; and four pairs of a client with a server of
+/// its own. Clients pause for 2 ms.
+#[test]
+fn a_server_is_not_slower_than_its_clients() {
+    let run = |pairs: &[(Node, Node)], nodes: usize| {
+        let mut noise = Noise(3);
+        let mut packets = Vec::new();
+        for (i, &(client, server)) in pairs.iter().enumerate() {
+            let mut t_ns = i as i64 * 6_000_000;
+            for _ in 0..60 {
+                packets.push(data(t_ns, client, server, 100));
+                t_ns += 10_000_000 + (100_000.0 * noise.uniform()) as i64;
+                packets.push(data(t_ns, server, client, 500));
+                t_ns += 2_000_000;
+            }
+        }
+        packets.sort_by_key(|packet| packet.t_ns);
+        run_of(nodes, &packets)
+    };
+    let one = run(&[(1, 0), (2, 0)], 3);
+    let evidence = weigh(&one).unwrap();
+    assert_eq!(evidence.verdict, Verdict::Unsure(roles::UNALIKE.into()));
+    // No name follows an unknown answer.
+    let said = crate::pages::balance(&one).lines.join("\n");
+    assert!(said.starts_with("unknown"), "{said}");
+    assert!(
+        one.nodes().iter().all(|name| !said.contains(name.as_str())),
+        "{said}"
+    );
+    let evidence = weigh(&run(&[(0, 4), (1, 5), (2, 6), (3, 7)], 8)).unwrap();
+    assert!(
+        !matches!(evidence.verdict, Verdict::Loaded(_)),
+        "{evidence:?}"
+    );
+}
+
+/// A coordinator gathers a message of each worker and sends all of them the next one. It is not compared with
+/// them, and works less. The costs and the rest of the same interval add up.
+#[test]
+fn the_workers_of_a_coordinator_are_compared() {
+    let of = |works_ms: [i64; 3]| {
+        let mut noise = Noise(4);
+        let (mut packets, mut t_ns) = (Vec::new(), 0);
+        for _ in 0..40 {
+            let mut last = 0;
+            for (worker, work) in (1..).zip(works_ms) {
+                let sent = t_ns + work * 1_000_000 + (50_000.0 * noise.uniform()) as i64;
+                packets.push(data(sent, worker, 0, 2000));
+                last = last.max(sent);
+            }
+            for worker in 1..=3 {
+                t_ns = last + 50_000 * i64::from(worker);
+                packets.push(data(t_ns, 0, worker, 2000));
+            }
+        }
+        packets.sort_by_key(|packet| packet.t_ns);
+        run_of(4, &packets)
+    };
+    let run = of([20, 20, 40]);
+    let evidence = weigh(&run).unwrap();
+    assert_eq!(evidence.verdict, Verdict::Loaded(vec![3]), "{evidence:?}");
+    let cost = evidence.cost_s().unwrap();
+    assert!(
+        cost.low <= 0.78 && 0.78 <= cost.high && cost.high < 0.9,
+        "{cost:?}"
+    );
+    let found = crate::calls::imbalance_global(&run, None).unwrap().value;
+    let whole_s = (evidence.span_ns.1 - evidence.span_ns.0) as f64 / 1e9;
+    for (cost_s, rest_s) in [
+        (found.range.low, found.predicted_s.high),
+        (found.range.high, found.predicted_s.low),
+    ] {
+        assert!((cost_s + rest_s - whole_s).abs() < 1e-9, "{found:?}");
+    }
+}

@@ -266,20 +266,12 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
             }
         }
         (Verdict::Loaded(_), Some(_)) => page.lines.push(format!(
-            "that cost {} of {}; without it the run would have taken {}",
+            "that cost {} of {}, which would have taken {} without it",
             wording::range(found.range.low, found.range.high),
             wording::seconds(part_s),
             wording::range(found.predicted_s.low, found.predicted_s.high),
         )),
         (Verdict::Loaded(_), None) => page.lines.push("the cost does not show in packets".into()),
-        (Verdict::Unsure(_), _) => {
-            let ratio = wording::number(evidence.ratio);
-            page.lines.push(format!(
-                "most stands out {}: its {} is {ratio} times that of the next",
-                called(run, evidence.first),
-                measure(evidence.basis)
-            ));
-        }
         _ => {}
     }
     why(run, evidence, page);

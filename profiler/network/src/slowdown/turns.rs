@@ -12,6 +12,7 @@ use crate::balance::{GATE, Range};
 use crate::chance::Chance;
 use crate::links::Links;
 use crate::quantile;
+use crate::roles;
 use crate::run::Node;
 use crate::schedule;
 use crate::schedule::Schedule;
@@ -89,12 +90,13 @@ pub fn weigh(schedule: &Schedule) -> Option<Turns> {
     let steps = steps::steps(schedule);
     let rounds = rounds(&steps, schedule.nodes);
     let means: Vec<f64> = rounds.iter().map(Rounds::mean_s).collect();
-    let mut order: Vec<usize> = (0..means.len()).filter(|&i| means[i] > 0.0).collect();
+    let alike = roles::of_work(&schedule.messages, schedule.nodes).about_longest(&means);
+    let mut order: Vec<usize> = alike.iter().copied().filter(|&i| means[i] > 0.0).collect();
     order.sort_by(|&a, &b| means[b].total_cmp(&means[a]));
     if order.len() < 2 {
         return None;
     }
-    let most = (schedule.nodes / 2).min(order.len() - 1);
+    let most = (alike.len() / 2).min(order.len() - 1);
     let ahead = (1..=most)
         .rev()
         .map(|k| order.split_at(k))
@@ -106,7 +108,7 @@ pub fn weigh(schedule: &Schedule) -> Option<Turns> {
         false => Vec::new(),
     };
     Some(Turns {
-        hidden: schedule.nodes - order.len(),
+        hidden: alike.len() - order.len(),
         first: ahead[0] as Node,
         ratio: means[ahead[ahead.len() - 1]] / means[others[0]],
         ratio_range: drawn(&rounds, ahead, others),
@@ -172,7 +174,10 @@ pub(super) fn cost_of(schedule: &Schedule, loaded: &[Node]) -> Option<Range> {
     let steps = steps::steps(schedule);
     let rounds = rounds(&steps, schedule.nodes);
     let ahead: Vec<usize> = loaded.iter().map(|&node| usize::from(node)).collect();
-    let is_other = |node: &usize| !ahead.contains(node) && rounds[*node].is_shown(SOME);
+    let alike = roles::of_work(&schedule.messages, schedule.nodes);
+    let is_alike = |node: &usize| ahead.iter().all(|&of| alike.are_alike(of, *node));
+    let is_other =
+        |node: &usize| !ahead.contains(node) && is_alike(node) && rounds[*node].is_shown(SOME);
     let others: Vec<usize> = (0..schedule.nodes).filter(is_other).collect();
     cost(schedule, &steps, &rounds, &ahead, &others)
 }
