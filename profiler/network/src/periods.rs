@@ -42,7 +42,7 @@ pub enum Basis {
     Messages,
     /// The same messages come again within each repetition.
     Inner,
-    /// The order of the receivers comes again.
+    /// The order of the receivers comes again, or of short and long pauses between sends to one.
     Order,
     /// The rate of iterations swings.
     Rate,
@@ -54,7 +54,7 @@ impl Basis {
         match self {
             Basis::Messages => "messages",
             Basis::Inner => "inner loop",
-            Basis::Order => "order of receivers",
+            Basis::Order => "order of sends",
             Basis::Rate => "rate",
         }
     }

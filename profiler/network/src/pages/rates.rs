@@ -299,7 +299,7 @@ fn periods(run: &Run, found: &SuperPhase) -> Page {
             let says = match period.basis {
                 Basis::Messages => "the same messages come again",
                 Basis::Inner => "a loop within these, of the same messages",
-                Basis::Order => "the order of receivers comes again",
+                Basis::Order => "the order of sends comes again",
                 Basis::Rate => "the rate of iterations swings",
             };
             page.lines
@@ -386,7 +386,7 @@ fn periods(run: &Run, found: &SuperPhase) -> Page {
         .any(|component| component.iterations.is_some())
     {
         page.notes.push(
-            "bytes: what a pair's sender sends it in one iteration, by the order of receivers to all of them".into(),
+            "bytes: what a pair's sender sends it in one iteration, by the order of sends to all of them".into(),
         );
     }
     page

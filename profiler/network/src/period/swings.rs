@@ -62,7 +62,7 @@ fn swing(times_ns: &[i64], base_s: f64) -> Option<Swing> {
         return None;
     }
     let wider = Rate::new(times_ns, seconds, WIDER * bin_s)?;
-    if wider.p_value(hz, seconds) >= SIGNIFICANT {
+    if wider.p_value(hz, seconds) >= SIGNIFICANT || !rate.is_lowest(hz, seconds) {
         return None;
     }
     let autocorrelation = super::autocorrelation(&rate.series, bin_s, hz)?;
@@ -108,16 +108,27 @@ impl Rate {
     /// Probability that the highest harmonic of this frequency is this high without a period, among all
     /// ordinates.
     fn p_value(&self, hz: f64, seconds: f64) -> f64 {
-        let at = (1..=HARMONICS).flat_map(|h| {
-            let k = (h as f64 * hz * seconds).round() as usize;
-            k.saturating_sub(1).max(2)..=k + 1
-        });
+        let of = (1..=HARMONICS).map(|h| self.p_value_at(h as f64 * hz, seconds));
+        of.fold(1.0, f64::min)
+    }
+
+    fn p_value_at(&self, hz: f64, seconds: f64) -> f64 {
+        let k = (hz * seconds).round() as usize;
+        let at = k.saturating_sub(1).max(2)..=k + 1;
         let highest = at
             .filter_map(|k| self.ratios.get(k - 1))
             .copied()
             .fold(0.0, f64::max);
         let single = (-highest).exp();
         -((self.ratios.len() as f64) * (-single).ln_1p()).exp_m1()
+    }
+
+    /// True if the harmonics that stand out have no divisor in common. Else they are those of a higher frequency,
+    /// of which this one is only a part.
+    fn is_lowest(&self, hz: f64, seconds: f64) -> bool {
+        let stands_out = |h: &usize| self.p_value_at(*h as f64 * hz, seconds) < SIGNIFICANT;
+        let harmonics: Vec<usize> = (1..=HARMONICS).filter(stands_out).collect();
+        (2..=HARMONICS).all(|d| harmonics.iter().any(|h| h % d != 0))
     }
 }
 

@@ -304,3 +304,34 @@ fn no_period_is_found_where_there_is_none() {
     println!("{} of {RUNS}: {alarms:?}", alarms.len());
     assert!(alarms.len() as u64 * 100 <= RUNS, "{alarms:?}");
 }
+
+/// A ring in which each process sends to one other only, in six messages at once every 60 ms. Nothing but this
+/// period may be found, neither one and a half of it nor twice.
+#[test]
+fn a_ring_has_the_period_of_its_supersteps() {
+    for ranks in [3, 4] {
+        let mut noise = Noise(17);
+        let mut packets = Vec::new();
+        for step in 0..40 {
+            for rank in 0..ranks {
+                let mut t_ns = step * 60_000_000 + (300_000.0 * noise.uniform()) as i64;
+                for piece in 0..6 {
+                    // Half of the superstep is the wait for a straggler, which reaches each a message later.
+                    let is_behind = piece > i64::from(rank);
+                    let wait = if is_behind { 30_000_000 } else { 0 };
+                    t_ns += 20_000 + (200_000.0 * noise.uniform()) as i64;
+                    packets.push(data(t_ns + wait, rank, (rank + 1) % ranks, 1400));
+                }
+            }
+        }
+        packets.sort_by_key(|packet| packet.t_ns);
+        let components = of_run(&run_of(usize::from(ranks), &packets)).unwrap();
+        let periods = &components[0].periods;
+        let text = format!("{ranks} ranks: {:?}", shown(&components));
+        assert!(is_near(periods[0].seconds, 0.06, 0.01), "{text}");
+        assert!((periods[0].count - 39.0).abs() <= 1.0, "{text}");
+        let (low, high) = periods[0].range_s;
+        assert!(low <= 0.06 && 0.06 <= high, "{low} {high}");
+        assert_eq!(periods.len(), 1, "{text}");
+    }
+}

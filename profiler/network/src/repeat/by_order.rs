@@ -4,6 +4,9 @@
 //! process of a ring sends to the left, to the right, to the left, and so on. The shortest distance at
 //! which (nearly) the whole order comes again is one iteration, or one super-phase of a program that
 //! changes its pattern. Time does not matter, so neither load nor scheduling changes the result.
+//!
+//! A process with one receiver has no such order. If it sends in bursts, the order of short and long pauses
+//! repeats: six messages at once, a wait, and so on.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +28,12 @@ const SAMPLE: usize = 6000;
 const LONGEST: usize = 1500;
 /// Least share of the sends that come again.
 const LEAST_SCORE: f64 = 0.9;
-/// Least lead over the same sends in another order.
-const LEAST_LEAD: f64 = 0.1;
+/// Largest share of the sends that do not come again, as a share of those in another order.
+const LEFT_OVER: f64 = 0.5;
+/// Least factor between the longest of the short pauses and the shortest of the long ones.
+const LONGER: f64 = 3.0;
+/// Least share of either kind of pauses.
+const RARE: f64 = 0.02;
 /// Least number of messages to a single partner that are taken for iterations.
 const LEAST_OF_ONE: usize = 8;
 /// Least share of a cycle for a wait in the first round that is start-up.
@@ -71,7 +78,7 @@ pub(super) fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<I
     })
 }
 
-/// The processes whose order of receivers repeats, of those with the longest period only. A process
+/// The processes whose order of sends repeats, of those with the longest period only. A process
 /// with the same partners in all super-phases sees only the iterations.
 fn by_order(
     messages: &[Message],
@@ -99,29 +106,33 @@ fn by_order(
 }
 
 fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
-    let order: Vec<Node> = sends.iter().map(|&i| messages[i].dst).collect();
+    let sent_ns: Vec<i64> = sends.iter().map(|&i| messages[i].sent_ns.0).collect();
+    let receivers: Vec<Node> = sends.iter().map(|&i| messages[i].dst).collect();
+    let is_one = receivers.iter().all(|dst| Some(dst) == receivers.first());
+    let order = match is_one {
+        true => pauses(&sent_ns)?,
+        false => receivers,
+    };
     let sample = &order[..order.len().min(SAMPLE)];
-    let is_one = sample.iter().all(|dst| Some(dst) == sample.first());
-    if is_one {
-        return None;
-    }
     let distance = outer_distance(sample, best_distance(sample)?);
     let score = score_at(sample, distance);
     let chance = score_at(&Chance(0x9e37_79b9_7f4a_7c15).shuffled(sample), distance);
-    if score < LEAST_SCORE || score < chance + LEAST_LEAD {
+    if score < LEAST_SCORE || 1.0 - score > LEFT_OVER * (1.0 - chance) {
         return None;
     }
-    // The first send from which a whole cycle comes again.
+    // The first send from which a whole cycle comes again; of bursts, one behind a long pause.
     let comes_again = |at: usize| order.get(at) == order.get(at + distance);
-    let first = (0..order.len()).find(|&at| (at..at + distance).all(comes_again))?;
-    let sent_ns: Vec<i64> = sends.iter().map(|&i| messages[i].sent_ns.0).collect();
+    let begins = |at: &usize| !is_one || order[*at] == order[0];
+    let mut starts = (0..order.len()).filter(begins);
+    let first = starts.find(|&at| (at..at + distance).all(comes_again))?;
     let mut counts: BTreeMap<Node, usize> = BTreeMap::new();
     for dst in sample {
         *counts.entry(*dst).or_default() += 1;
     }
     let alike = alike(counts.values().copied());
     let p_at = |d: usize| by_chance(missed_at(sample, d), alike, LONGEST);
-    let inner = inner_distance(sample, distance, alike).and_then(|d| {
+    let inner = inner_distance(sample, distance, alike).filter(|_| !is_one);
+    let inner = inner.and_then(|d| {
         let linked = (0..sample.len() - d).filter(|&i| sample[i] == sample[i + d]);
         let between = linked.map(|i| (sent_ns[i + d] - sent_ns[i]) as f64 / 1e9);
         let between: Vec<f64> = between.collect();
@@ -149,6 +160,21 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
         p_value: Some(p_at(distance)),
         inner,
     })
+}
+
+/// The kind of the pause before each send, 1 if it is long; `None` if they are of one kind. The first send is
+/// behind a long one.
+fn pauses(sent_ns: &[i64]) -> Option<Vec<Node>> {
+    let pauses: Vec<i64> = sent_ns.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mut sorted = pauses.clone();
+    sorted.sort_unstable();
+    let rare = ((RARE * sorted.len() as f64) as usize).max(1);
+    let factor = |at: &usize| sorted[*at] as f64 / sorted[at - 1].max(1) as f64;
+    let inner = rare..(sorted.len() + 1).saturating_sub(rare);
+    let at = inner.max_by(|a, b| factor(a).total_cmp(&factor(b)));
+    let at = at.filter(|at| factor(at) >= LONGER)?;
+    let kinds = pauses.iter().map(|pause| Node::from(*pause >= sorted[at]));
+    Some([1].into_iter().chain(kinds).collect())
 }
 
 fn missed_at(order: &[Node], distance: usize) -> Missed {
@@ -320,6 +346,47 @@ mod tests {
         );
         assert_eq!(iterations(&[]), None);
         assert_eq!(iterations(&sends([1; 5])), None);
+    }
+
+    /// Sends of process 0 to process 1 in rounds of 60 ms: so many messages at once after each of these waits.
+    fn bursts(waits: &[(i64, usize)], rounds: usize) -> Vec<Message> {
+        let mut noise = Noise(78);
+        let mut t = 0;
+        let mut sent = Vec::new();
+        for &(wait, messages) in waits.iter().cycle().take(waits.len() * rounds) {
+            t += wait * 1_000_000 + (100_000.0 * noise.uniform()) as i64;
+            for _ in 0..messages {
+                t += 1000 + (400_000.0 * noise.uniform().powi(4)) as i64;
+                sent.push(Message {
+                    src: 0,
+                    dst: 1,
+                    sent_ns: (t, t),
+                    bytes: 20_000,
+                    ..Message::default()
+                });
+            }
+        }
+        sent
+    }
+
+    /// A process of a ring that sends to one other, six times in a superstep, alone or as the one ahead lets it.
+    #[test]
+    fn one_partner_repeats_with_every_round_of_bursts() {
+        for waits in [&[(60, 6)][..], &[(30, 2), (30, 4)], &[(30, 1), (30, 5)]] {
+            let found = iterations(&bursts(waits, 40)).unwrap();
+            assert!((38..=39).contains(&found.count), "{waits:?}: {found:?}");
+            assert!(
+                (found.period_s - 0.0605).abs() < 0.001,
+                "{waits:?}: {}",
+                found.period_s
+            );
+        }
+        let many = iterations(&bursts(&[(60, 30)], 40)).unwrap();
+        assert!(
+            (many.period_s / 0.0615 - 1.0).abs() < 0.03,
+            "{}",
+            many.period_s
+        );
     }
 
     #[test]

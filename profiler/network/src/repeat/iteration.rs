@@ -90,7 +90,7 @@ pub struct Iterations {
     pub p_value: Option<f64>,
     /// The loop within an iteration, at that pair.
     pub inner: Option<Inner>,
-    /// True if the order of the receivers repeats; else the sizes do.
+    /// True if the order of the sends repeats; else the sizes do.
     pub is_by_order: bool,
 }
 
