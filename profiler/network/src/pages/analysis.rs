@@ -93,10 +93,11 @@ pub fn pop(run: &Run) -> Page {
         let percent = |share: f64| Cell::Share(share).shown();
         page.lines.push(match found.parallel.point() {
             Some(point) => format!(
-                "parallel efficiency {} ({} to {}); above 80 % is good",
+                "parallel efficiency {} ({} to {}), {} the 80 % from which it is good",
                 percent(point),
                 percent(found.parallel.low),
-                percent(found.parallel.high)
+                percent(found.parallel.high),
+                if point < GOOD { "below" } else { "above" }
             ),
             None => format!(
                 "parallel efficiency between {} and {}{}",
@@ -115,6 +116,11 @@ pub fn pop(run: &Run) -> Page {
         });
         page
     })
+}
+
+/// A time without the error of the sums that it comes from: packets have whole ns.
+fn exact(seconds: f64) -> f64 {
+    (seconds * 1e9).round() / 1e9
 }
 
 /// `network critical-path`: shares of the longest path.
@@ -142,7 +148,7 @@ pub fn critical_path(run: &Run) -> Page {
                 name(run, node),
                 Cell::Text(String::new()),
             ];
-            parts.push((a.min(b), a.max(b), names));
+            parts.push((exact(a.min(b)), exact(a.max(b)), names));
         }
         let mut links: BTreeMap<(Node, Node), (f64, f64)> = BTreeMap::new();
         for (&pair, &s) in &waiting.network_s {
@@ -153,7 +159,7 @@ pub fn critical_path(run: &Run) -> Page {
         }
         for ((src, dst), (a, b)) in links {
             let names = vec![Cell::Text("message".into()), name(run, src), name(run, dst)];
-            parts.push((a.min(b), a.max(b), names));
+            parts.push((exact(a.min(b)), exact(a.max(b)), names));
         }
         parts.sort_by(|a, b| (b.0 + b.1).total_cmp(&(a.0 + a.1)));
         if let Some((low, high, names)) = parts.first() {
@@ -328,5 +334,27 @@ fn gain(now: &Placement, better: &Placement) -> String {
             "give {} enough capacity",
             units::counted(n as i64, "demand more", "demands more")
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bsp, bsp};
+
+    #[test]
+    fn the_parts_of_a_path_are_whole_ns() {
+        let page = critical_path(&bsp(&Bsp::ring(4)).run);
+        let seconds = page.rows.iter().flatten().filter_map(|cell| match cell {
+            Cell::Seconds(seconds) => Some(*seconds),
+            _ => None,
+        });
+        let seconds: Vec<f64> = seconds.collect();
+        assert!(
+            seconds.iter().all(|s| *s == 0.0 || *s >= 1e-9),
+            "{seconds:?}"
+        );
+        assert_eq!(exact(2.22e-16), 0.0);
+        assert_eq!(exact(1.5), 1.5);
     }
 }

@@ -134,17 +134,17 @@ impl Run {
         &self.data.nodes
     }
 
-    /// The process of this name: the name of a node, or a rule that only one process has.
+    /// The process of this name: the name of a node, or a rule or pid that only one process has.
     ///
     /// # Errors
     /// When there is no such process. The reason names the known ones.
     pub fn node(&self, name: &str) -> Result<Node, Unknown> {
         let nodes = || self.data.nodes.iter();
         let found = nodes().position(|node| node == name);
-        // The rule is enough if only one process has it.
+        // The rule or the pid is enough if only one process has it.
         let is_called = |node: &String| {
-            let rest = node.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with(" (pid "))
+            let parts = node.rsplit_once(" (pid ");
+            parts.is_some_and(|(rule, pid)| rule == name || pid.strip_suffix(')') == Some(name))
         };
         let is_only = nodes().filter(|node| is_called(node)).count() == 1;
         let found = found.or_else(|| nodes().position(is_called).filter(|_| is_only));
@@ -300,6 +300,29 @@ impl Run {
         match self.settings.mode {
             Mode::Default => self.memo.once(compute),
             Mode::Thesis => compute(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_by_its_rule_or_pid_where_it_is_the_only_one() {
+        let names = ["a.py (pid 7)", "b.py (pid 71)", "b.py (pid 8)", "10.0.0.1"];
+        let run = Run::new(names.map(str::to_owned).to_vec(), Vec::new());
+        for (name, node) in [
+            ("a.py", 0),
+            ("7", 0),
+            ("71", 1),
+            ("b.py (pid 8)", 2),
+            ("10.0.0.1", 3),
+        ] {
+            assert_eq!(run.node(name), Ok(node), "{name}");
+        }
+        for name in ["b.py", "1", "pid 7", ""] {
+            assert!(run.node(name).is_err(), "{name}");
         }
     }
 }
