@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::process::{Finished, finish};
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, PYTHON, Scratch, need_kernel_layer, run_in};
+use crate::support::{FLOWTRACE, PYTHON, Scratch, need_kernel_layer, need_program, prints, run_in};
 
 fn text(finished: &Finished) -> &str {
     str::from_utf8(&finished.stdout).unwrap()
@@ -30,6 +30,33 @@ fn the_command_stays_where_it_is() {
         _ => 0,
     };
     assert_eq!(directories, expected, "{layer}");
+}
+
+/// GCC opens sources and headers in a way of its own. Where nothing is mounted these opens are all there is.
+#[test]
+fn sources_and_headers_are_inputs() {
+    if !need_program("gcc") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    fs::write(job.join("common.h"), "int one(void);\n").unwrap();
+    let source = "#include \"common.h\"\nint one(void) { return 1; }\n";
+    fs::write(job.join("one.c"), source).unwrap();
+    let path = scratch.join("t.db");
+    let mut command = run_in(&job, &path);
+    command.args(["--ptrace", "--no-mount", "--", "gcc", "-c", "one.c"]);
+    finish(&mut command).expect(0);
+    let arguments = ["dag", "t.db", "--descendants-of", "common.h"];
+    let graph = prints(&scratch, &arguments);
+    assert!(graph.contains("one.o"), "{graph}");
+    let opened = "SELECT DISTINCT replace(path, rtrim(path, replace(path, '/', '')), '') FROM calls
+        WHERE path LIKE '%/job/%' AND op = 'open' ORDER BY 1";
+    let opened = Trace::open_complete(&path).rows(opened).concat();
+    assert!(
+        opened.starts_with(&["common.h".into(), "one.c".into()]),
+        "{opened:?}"
+    );
 }
 
 #[test]

@@ -30,7 +30,7 @@ use super::apart::Apart;
 use super::signals::Before;
 use super::{Error, Result, origin};
 use crate::mounting::{self, NewMount};
-use crate::proc::topology;
+use crate::proc::topology::{self, Picked};
 
 /// Time that the child may take to make its namespace; it only makes system calls.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -58,9 +58,8 @@ pub(super) struct Plan {
 /// Treatment of the command's system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The filter selects some calls. A tracer must be there for those: without one they fail. Calls that
-    /// make sockets for datagrams are selected if packets are captured.
-    Picked { datagrams: bool },
+    /// The filter selects some calls. A tracer must be there for those: without one they fail.
+    Picked(Picked),
     /// None is stopped.
     Free,
 }
@@ -115,6 +114,8 @@ pub(super) enum Outcome {
     Never,
 }
 
+/// Order to run the command without a filter. Smaller numbers are sets of what the filter picks.
+const FREE: u8 = b'f';
 /// Last message of the child: it is about to run the command.
 const READY: u8 = b'r';
 /// Message: the command could not be run; the number of the error follows.
@@ -200,11 +201,11 @@ impl Child {
 
     /// Makes the child run the command.
     pub(super) fn go(&mut self, calls: Calls) -> io::Result<()> {
-        self.socket.write_all(match calls {
-            Calls::Picked { datagrams: false } => b"p",
-            Calls::Picked { datagrams: true } => b"d",
-            Calls::Free => b"f",
-        })
+        let order = match calls {
+            Calls::Free => FREE,
+            Calls::Picked(more) => u8::from(more.datagrams) | u8::from(more.gcc_opens) << 1,
+        };
+        self.socket.write_all(&[order])
     }
 
     fn send_path(&mut self, path: &Path) -> io::Result<()> {
@@ -342,8 +343,11 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     plan.signals.restore()?;
     origin::restore();
     // Without the filter fewer calls are seen, which the tracer notices at the exec and counts.
-    if let b"p" | b"d" = &calls {
-        let _ = topology::install(calls == *b"d");
+    if let [more @ ..FREE] = calls {
+        let _ = topology::install(Picked {
+            datagrams: more & 1 != 0,
+            gcc_opens: more & 2 != 0,
+        });
     }
     // After the signals that had to wait: one of them may have ended this process.
     socket.write_all(&[READY])?;

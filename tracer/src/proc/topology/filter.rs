@@ -38,9 +38,9 @@ const fn left_out(architecture: u32) -> u32 {
 
 /// `__O_TMPFILE` of include/uapi/asm-generic/fcntl.h.
 pub(crate) const UNNAMED: u32 = 0o20_000_000;
-/// An open with exactly these flags is not of interest either: so GCC opens sources and headers, thousands of
-/// them, most at places where they are not. gzip and xz, which open their input without a terminal, too, set
-/// more flags.
+/// An open with exactly these flags is not of interest either where the traced directories are mounted: so GCC
+/// opens sources and headers, thousands of them, most at places where they are not. gzip and xz, which open
+/// their input without a terminal, too, set more flags.
 const AS_GCC: u32 = (libc::O_RDONLY | libc::O_NOCTTY) as u32;
 
 const LOAD: u16 = 0x20;
@@ -73,10 +73,19 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-fn program(own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
+/// Calls that the filter picks besides those that it always does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Picked {
+    /// Calls that make sockets for datagrams of IP.
+    pub(crate) datagrams: bool,
+    /// Opens that are made as GCC opens sources and headers.
+    pub(crate) gcc_opens: bool,
+}
+
+fn program(own_opens: &[u32], more: Picked) -> Vec<sock_filter> {
     let mut program = vec![statement(LOAD, ARCHITECTURE)];
     for numbers in &ARCHITECTURES {
-        let section = section(numbers, own_opens, datagrams);
+        let section = section(numbers, own_opens, more);
         // The target may be further than a conditional jump reaches.
         program.push(jump(JUMP_IF_EQUAL, numbers.architecture, 1, 0));
         program.push(statement(JUMP, section.len() as u32));
@@ -86,16 +95,17 @@ fn program(own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
     program
 }
 
-fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
+fn section(numbers: &Numbers, own_opens: &[u32], more: Picked) -> Vec<sock_filter> {
     let mut section = vec![statement(LOAD, NUMBER)];
     if numbers.mask != !0 {
         section.push(statement(AND, numbers.mask));
     }
-    let wanted = |kind: CallKind| !kind.moves_data() && (datagrams || kind != CallKind::Socket);
+    let wanted =
+        |kind: CallKind| !kind.moves_data() && (more.datagrams || kind != CallKind::Socket);
     let calls = numbers.calls.iter();
     for &(number, kind) in calls.filter(|(_, kind)| wanted(*kind)) {
         let picked = TRACE | u32::from(kind.code());
-        let verdict = verdict(kind, picked, numbers.architecture, own_opens);
+        let verdict = verdict(kind, picked, numbers.architecture, own_opens, more);
         section.push(jump(JUMP_IF_EQUAL, number, 0, verdict.len() as u8));
         section.extend(verdict);
     }
@@ -109,7 +119,13 @@ fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_fi
     section
 }
 
-fn verdict(kind: CallKind, picked: u32, architecture: u32, own_opens: &[u32]) -> Vec<sock_filter> {
+fn verdict(
+    kind: CallKind,
+    picked: u32,
+    architecture: u32,
+    own_opens: &[u32],
+    more: Picked,
+) -> Vec<sock_filter> {
     let flags = match kind {
         CallKind::Open => Some(1),
         CallKind::OpenAt => Some(2),
@@ -126,12 +142,14 @@ fn verdict(kind: CallKind, picked: u32, architecture: u32, own_opens: &[u32]) ->
         X86_64 if kind == CallKind::OpenAt => own_opens,
         _ => &[],
     };
+    // No open has all flags.
+    let as_gcc = if more.gcc_opens { !0 } else { AS_GCC };
     // The flags are the low half of the argument on these little-endian machines.
     let mut verdict = vec![
         statement(LOAD, FIRST_ARGUMENT + 8 * argument),
         jump(JUMP_IF_SET, UNNAMED, 3, 0),
         jump(JUMP_IF_SET, left_out(architecture), 1, 0),
-        jump(JUMP_IF_EQUAL, AS_GCC, 0, 1),
+        jump(JUMP_IF_EQUAL, as_gcc, 0, 1),
         statement(RETURN, ALLOW),
     ];
     if !own_opens.is_empty() {
@@ -165,15 +183,14 @@ fn datagrams_of_ip(trace: sock_filter) -> Vec<sock_filter> {
 }
 
 /// Installs the filter in this thread and all that it will start. Without privilege they gain none from
-/// set-user-id programs any more, which a tracer without privilege prevents, too. `socket` is picked only if
-/// `datagrams` is true, and only for datagrams.
+/// set-user-id programs any more, which a tracer without privilege prevents, too.
 ///
 /// # Errors
 /// When the kernel has no seccomp filters, or another filter forbids to add one.
-pub(crate) fn install(datagrams: bool) -> io::Result<()> {
+pub(crate) fn install(more: Picked) -> io::Result<()> {
     let mut own_opens = library::own_opens();
     own_opens.truncate(MOST_OWN_OPENS);
-    set(&mut program(&own_opens, datagrams))
+    set(&mut program(&own_opens, more))
 }
 
 #[expect(unsafe_code)]
@@ -216,18 +233,33 @@ fn set(program: &mut [sock_filter]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Runs the program as the kernel does.
+    const DATAGRAMS_TOO: Picked = Picked {
+        datagrams: true,
+        gcc_opens: false,
+    };
+
     fn verdict_on(architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
         verdict_at(0, architecture, number, arguments)
     }
 
     fn verdict_at(ip: u64, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        verdict_of(DATAGRAMS_TOO, ip, architecture, number, arguments)
+    }
+
+    /// Runs the program as the kernel does.
+    fn verdict_of(
+        more: Picked,
+        ip: u64,
+        architecture: u32,
+        number: u32,
+        arguments: [u64; 6],
+    ) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_ne_bytes());
         data.extend(architecture.to_ne_bytes());
         data.extend(ip.to_ne_bytes());
         data.extend(arguments.iter().flat_map(|a| a.to_ne_bytes()));
-        let program = program(&[0xb1d, 0x001], true);
+        let program = program(&[0xb1d, 0x001], more);
         let (mut at, mut value) = (0, 0);
         loop {
             let step = program[at];
@@ -303,7 +335,7 @@ mod tests {
         // They are not picked without a capture.
         let code = TRACE | u32::from(CallKind::Socket.code());
         let picks = |program: &[sock_filter]| program.iter().any(|step| step.k == code);
-        assert!(picks(&program(&[], true)) && !picks(&program(&[], false)));
+        assert!(picks(&program(&[], DATAGRAMS_TOO)) && !picks(&program(&[], Picked::default())));
     }
 
     #[test]
@@ -333,6 +365,14 @@ mod tests {
         assert_eq!(open(libc::O_CLOEXEC), traced);
         assert_eq!(open(libc::O_NOCTTY), ALLOW);
         assert_eq!(open(libc::O_NOCTTY | libc::O_NONBLOCK), traced);
+        let all = Picked {
+            gcc_opens: true,
+            ..Picked::default()
+        };
+        let arguments = |flags: i32| [0, 0, flags as u64, 0, 0, 0];
+        let unmounted = |flags: i32| verdict_of(all, 0, X86_64, 257, arguments(flags));
+        assert_eq!(unmounted(libc::O_NOCTTY), traced);
+        assert_eq!(unmounted(libc::O_PATH), ALLOW);
         let at = |ip: u64, flags: i32| verdict_at(ip, X86_64, 257, [0, 0, flags as u64, 0, 0, 0]);
         for place in [0x7f00_1234_5b1d, 0x7f00_1234_5001] {
             assert_eq!(at(place, libc::O_CLOEXEC), ALLOW);

@@ -10,7 +10,7 @@ mod library;
 mod memory;
 
 pub(crate) use call::{Call, CallKind, UNTRACED};
-pub(crate) use filter::{CHANGES, UNNAMED, install};
+pub(crate) use filter::{CHANGES, Picked, UNNAMED, install};
 #[cfg(any(test, fuzzing))]
 pub(crate) use library::opens_in;
 pub(crate) use library::{IN_PAGE, own_opens};

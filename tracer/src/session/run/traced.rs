@@ -22,6 +22,7 @@ use crate::proc::lifetimes::{End, Lifetimes};
 use crate::proc::observer::ChannelLookup;
 use crate::proc::rings::Feed;
 use crate::proc::sampler::Sampler;
+use crate::proc::topology::Picked;
 use crate::proc::views::Views;
 
 impl Run<'_> {
@@ -73,9 +74,11 @@ impl Run<'_> {
         let namespaces = started.namespaces.take();
         let senders = namespaces.as_ref().and_then(|all| all.senders());
         let calls = match topology {
-            true => Calls::Picked {
+            true => Calls::Picked(Picked {
                 datagrams: senders.is_some(),
-            },
+                // Where nothing is mounted there is no other record of them.
+                gcc_opens: served.mounts().is_empty(),
+            }),
             false => Calls::Free,
         };
         if let Some(senders) = senders {
