@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::support::process::finish;
 use crate::support::trace::Trace;
 use crate::support::user::User;
-use crate::support::{Scratch, need_fuse, need_program, need_root};
+use crate::support::{Scratch, flowtrace, need_fuse, need_program, need_root};
 
 /// A command as user nobody, whom fusermount3 must find in the list of users, below a root directory other
 /// than that of its namespace: the kernel allows no user namespace there.
@@ -96,6 +96,16 @@ fn without_fuse_processes_are_still_traced() {
     assert_eq!((processes, layer.as_str()), (1, "none"));
     let lost: String = trace.one("SELECT counter FROM losses");
     assert_eq!(lost, "not_traced");
+    // Another recording like this one would have no more.
+    for question in ["check", "generate"] {
+        let refused = flowtrace(&user.home, &[question, "trace.db"]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains("no reads and writes"), "{said}");
+        assert!(
+            said.contains("flowtrace doctor says what /dev/fuse"),
+            "{said}"
+        );
+    }
 }
 
 /// A layer that is certain to be refused is refused before an older trace is replaced.

@@ -134,7 +134,8 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
                 return unfit(reason, without(run));
             }
             if !run.sees_file_calls() {
-                return unfit("it holds no file calls", again);
+                let reason = "it holds opens and names of files, no reads and writes";
+                return unfit(reason, mounted(workflow));
             }
             if workflow.directories.is_empty() {
                 let reason = "nothing was mounted, so that the making of directories, modes and links are not known";
@@ -159,6 +160,17 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
             again,
         )
     })
+}
+
+/// Advice how to record a run by a mount.
+fn mounted(workflow: &Workflow) -> &'static str {
+    let was_refused = |loss: &LossRow| loss.counter == "not_traced" && loss.value > 0;
+    match workflow.losses.iter().any(was_refused) {
+        true => {
+            "nothing could be mounted there: flowtrace doctor says what /dev/fuse and mounts take; then record it again"
+        }
+        false => "record it again without --no-mount",
+    }
 }
 
 /// Advice how to record a run so that the trace has the initial state of processes.
