@@ -18,7 +18,8 @@ const WORK: &str = "seq 10 | sort > a; cat a > b; exit 3";
 fn first_run(scratch: &Scratch, command: &mut Command, flowtrace: &str) -> (Vec<String>, Trace) {
     let output = scratch.join("out/trace.db");
     command.args([flowtrace, "run", "-o"]).arg(&output);
-    let run = finish(command.args(["--", "/bin/sh", "-c", WORK])).expect(3);
+    let work = format!("cd {}; {WORK}", scratch.join("work").display());
+    let run = finish(command.args(["--", "/bin/sh", "-c", &work])).expect(3);
     assert_eq!(run.stdout_text(), "");
     assert_eq!(
         fs::read_to_string(scratch.join("work/b")).unwrap().len(),
@@ -180,6 +181,27 @@ fn as_an_ordinary_user() {
     ];
     expect(&notices, &trace, ["ptrace", &layer], &says);
     assert!(layer.starts_with("direct"), "{layer}");
+}
+
+/// Only root can trace everything, but nobody asked for that: it is the working directory.
+#[test]
+fn in_the_root_directory() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = place();
+    let user = User::new(&scratch);
+    let mut command = user.command("env");
+    command.args(["-C", "/"]);
+    let (notices, trace) = first_run(&scratch, &mut command, user.flowtrace.to_str().unwrap());
+    let says = [
+        "records every process, and opens and names of files, no reads and writes",
+        "(cannot trace /: only root can trace everything; name the directories that matter",
+        "run as root",
+    ];
+    expect(&notices, &trace, ["ptrace", "none"], &says);
+    let lost: i64 = trace.one("SELECT value FROM losses WHERE counter = 'not_traced'");
+    assert_eq!(lost, 1);
 }
 
 /// As of a service of a forge, or by ssh without a terminal.

@@ -176,7 +176,7 @@ fn below_root() -> Result<Vec<PathBuf>> {
     };
     if !nix::unistd::geteuid().is_root() {
         return Err(fail(
-            "only root can trace everything; name the directories that matter".into(),
+            "only root can trace everything; name the directories that matter (--dir)".into(),
         ));
     }
     let mut directories = Vec::new();

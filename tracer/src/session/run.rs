@@ -95,9 +95,16 @@ fn run_by(
     let unmounted: Vec<_> = unmounted
         .map(|path| TracedPath::of(path))
         .collect::<Result<_>>()?;
-    let (directories, in_mounts) = match options.mount && !by_kernel {
-        true => open_all(&asked)?,
-        false => Default::default(),
+    let opened = match options.mount && !by_kernel {
+        true => open_all(&asked),
+        false => Ok(Default::default()),
+    };
+    let ((directories, in_mounts), refused) = match opened {
+        // The user named no directory: what can be recorded without one is.
+        Err(error @ Error::Directory { .. }) if options.directories.is_empty() => {
+            (Default::default(), Some(error.to_string()))
+        }
+        opened => (opened?, None),
     };
     for directory in in_mounts {
         notify(Notice::SeenAlready { directory });
@@ -128,7 +135,8 @@ fn run_by(
         true => None,
         false => Some(RecorderProcess::start()?),
     };
-    let mounts = Mounts::make(&plan, &directories, options.seeing.transport, notify)?;
+    let mut mounts = Mounts::make(&plan, &directories, options.seeing.transport, notify)?;
+    mounts.refused = mounts.refused.or(refused);
     if let Err(error) = limits::lift() {
         mounts.child.abandon();
         return Err(Error::system("trace here")(error));

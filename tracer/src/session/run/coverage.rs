@@ -18,14 +18,15 @@ impl Run<'_> {
     ) {
         let mut missing = Vec::new();
         missing.extend(refused.as_ref().map(|_| Missing::Ptrace));
-        if started.mounts.refused.is_some() {
+        let refused_mount = started.mounts.refused.clone();
+        if refused_mount.is_some() && !self.directories.is_empty() {
             missing.extend(Missing::for_mounts());
         }
         if missing.is_empty() && self.lacks_ebpf {
             missing.push(Missing::Ebpf);
         }
         let is_every_process = matches!(processes, ProcessLayer::Ebpf | ProcessLayer::Ptrace);
-        if missing.is_empty() && is_every_process {
+        if missing.is_empty() && is_every_process && refused_mount.is_none() {
             return;
         }
         let mounted = started.mounts.mounted.iter();
@@ -34,13 +35,7 @@ impl Run<'_> {
             processes,
             directories: directories.collect(),
             opens,
-            refused: started
-                .mounts
-                .refused
-                .iter()
-                .cloned()
-                .chain(refused)
-                .collect(),
+            refused: refused_mount.into_iter().chain(refused).collect(),
             remedy: (!missing.is_empty()).then(|| remedy(&missing)),
         }));
     }

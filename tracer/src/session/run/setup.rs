@@ -184,9 +184,12 @@ impl Run<'_> {
             directory.record(&recording.recorder);
         }
         let seen = served.mounts().len();
+        // Where not even the working directory can be one.
+        let least = usize::from(mounts.refused.is_some());
+        let wanted = self.directories.len().max(least);
         recording
             .recorder
-            .lost(Loss::FilesNotTraced, (self.directories.len() - seen) as u64);
+            .lost(Loss::FilesNotTraced, (wanted - seen) as u64);
         if mounts.namespace.is_none() {
             recording.recorder.lost(Loss::PathNotSeen, seen as u64);
         }
