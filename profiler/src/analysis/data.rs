@@ -56,21 +56,22 @@ pub fn by_open_alone(workflow: &Workflow) -> Option<(String, i64)> {
     })
 }
 
-/// The regular files of which only opens were seen, without system files.
+/// The regular files of which only opens were seen, without system files. Files that no process of the run
+/// opened are left out: who started flowtrace opened them, as for `flowtrace run -- make > log`.
 fn opened_alone(workflow: &Workflow) -> impl Iterator<Item = (FileIndex, &File)> {
+    let with = |has: fn(&Access) -> bool| -> HashSet<FileIndex> {
+        let accesses = workflow.accesses.iter().filter(|access| has(access));
+        accesses.map(|access| access.file).collect()
+    };
     // The kernel layer also sees data moved outside of the traced directories.
-    let moved = |access: &&Access| access.reads + access.writes > 0;
-    let moved: HashSet<FileIndex> = workflow
-        .accesses
-        .iter()
-        .filter(moved)
-        .map(|access| access.file)
-        .collect();
+    let moved = with(|access| access.reads + access.writes > 0);
+    let opened = with(|access| access.creates + access.read_opens + access.write_opens > 0);
     (0..)
         .map(FileIndex)
         .zip(&workflow.files)
         .filter(move |(index, file)| {
-            file.is_regular && file.only_opens && !file.is_system && !moved.contains(index)
+            let is_opened_alone = file.is_regular && file.only_opens && !file.is_system;
+            is_opened_alone && opened.contains(index) && !moved.contains(index)
         })
 }
 

@@ -2,9 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::process::Command;
 
 use super::traced;
-use crate::support::{PYTHON, need_fuse, need_kernel_layer, need_python, need_root, prints, skip};
+use crate::support::process::finish;
+use crate::support::{
+    PYTHON, Scratch, need_fuse, need_kernel_layer, need_python, need_root, prints, run_in, skip,
+};
 
 const MOUNTED: [&str; 2] = ["--layer", "fuse"];
 
@@ -447,4 +451,24 @@ fn statistics_say_what_is_not_known_of_files_outside() {
             assert_eq!(text.contains(says), !is_kernel, "{says}: {text}");
         }
     }
+}
+
+/// Who started flowtrace chose where its output goes: no option of the run is advised for that.
+#[test]
+fn streams_that_the_caller_opened_outside_are_no_data_of_the_run() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let guard = tempfile::tempdir().unwrap();
+    let mut run = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+    run.args(MOUNTED);
+    run.args(["--", "sh", "-c", "echo x > in; seq 1000"]);
+    let mut outer = Command::new("sh");
+    outer.args(["-c", "exec \"$@\" > \"$0\""]);
+    outer.arg(guard.path().join("log")).arg(run.get_program());
+    outer.args(run.get_args()).current_dir(scratch.join("job"));
+    finish(&mut outer).expect(0);
+    let text = prints(&scratch, &["summary", "trace.db"]);
+    assert!(!text.contains("outside"), "{text}");
 }
