@@ -200,3 +200,69 @@ fn connections_without_an_owner_are_said_to_be_left_out() {
     let by = ["network", "matrix", "trace.db", "--by", "endpoint"];
     assert!(!prints(&scratch, &by).contains("left out"));
 }
+
+/// A recorded run of a client and a server on loopback, beside another program on another interface, and a
+/// connection of the client that was refused. The answers are about the run alone.
+#[test]
+fn a_recorded_run_is_analysed_without_other_programs() {
+    let scratch = Scratch::new();
+    let lo = [127, 0, 0, 1];
+    let refused = [(5000, 9000, 2), (9000, 5000, 20)].map(|(from, to, flags)| Segment {
+        ports: (from, to),
+        seq: 100,
+        ack: 100,
+        flags,
+        payload: 0,
+    });
+    let frames = [
+        data((4000, 80), 100).frame(lo, lo),
+        data((80, 4000), 300).frame(lo, lo),
+        data((4001, 80), 50).frame(lo, lo),
+        data((80, 4001), 20).frame(lo, lo),
+        data((6000, 7000), 900).frame([10, 0, 0, 1], [10, 0, 0, 2]),
+        refused[0].frame(lo, lo),
+        refused[1].frame(lo, lo),
+    ];
+    let timed = frames.into_iter().enumerate();
+    let timed: Vec<_> = timed
+        .map(|(at, frame)| (1_700_000_000_000_000_000 + at as u64 * 1000, frame))
+        .collect();
+    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
+    prints(&scratch, &["import", "-q", "x.pcap"]);
+    let client = ("/usr/bin/client", "client");
+    own_first_flow(&scratch, client, ("/usr/bin/server", "server"));
+    // Without a run the owners are those that a capture found, and nothing is left out for them.
+    let said = prints(&scratch, &["network", "matrix", "trace.db"]);
+    assert!(said.contains("900 B"), "{said}");
+    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
+    db.execute_batch(
+        "UPDATE run SET process_layer = 'ptrace';
+         INSERT INTO flow_owner (flow_id, side, upid, evidence)
+           SELECT flow_id, 'src', 2, 'calls' FROM flow WHERE sport = 5000;
+         INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns)
+           VALUES (3, 1, 72, 'seen', '/usr/bin/other', 'other', 0);
+         INSERT INTO flow_owner (flow_id, side, upid, evidence)
+           SELECT flow_id, 'src', 3, 'calls' FROM flow WHERE sport = 4001
+           UNION SELECT flow_id, 'dst', 1, 'calls' FROM flow WHERE sport = 4001;",
+    )
+    .unwrap();
+    drop(db);
+    let said = prints(&scratch, &["network", "trace.db"]);
+    assert!(said.starts_with("3 processes in "), "{said}");
+    // On loopback the capture is that of every process.
+    assert!(!said.contains("without a capture"), "{said}");
+    for part in [
+        "from server (pid 70) to client (pid 71): 300 B",
+        "1 flow of TCP of programs outside of the run, 1 packet, 900 B",
+        "1 flow of TCP without payload, as refused connections, 2 packets",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // A host that is asked for is analysed, whoever sent there.
+    let host = ["network", "matrix", "trace.db", "--host", "10.0.0.1"];
+    let said = prints(&scratch, &[&host[..], &["--host", "10.0.0.2"]].concat());
+    assert!(said.contains("900 B"), "{said}");
+    let watched = prints(&scratch, &["network", "matrix", "trace.db", "--watch", "1"]);
+    let once = prints(&scratch, &["network", "matrix", "trace.db"]);
+    assert_eq!(watched.trim_start_matches("---\n"), once);
+}

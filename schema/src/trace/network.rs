@@ -67,6 +67,9 @@ pub struct FlowEnds<'a> {
     pub src_upid: Option<i64>,
     /// Process at dst.
     pub dst_upid: Option<i64>,
+    /// True if a run recorded processes on the host that captured the flow: one without a process is then
+    /// another program's.
+    pub is_beside_run: bool,
 }
 
 /// The packets of hosts with one clock.
@@ -150,7 +153,9 @@ impl Trace {
     pub fn flow_ends(&self, above: i64, mut each: impl FnMut(&FlowEnds<'_>)) -> Result<()> {
         let mut stream = || -> rusqlite::Result<()> {
             let mut statement = self.db.prepare(
-                "SELECT f.flow_id, src, sport, dst, dport, proto, o.src_upid, o.dst_upid
+                "SELECT f.flow_id, src, sport, dst, dport, proto, o.src_upid, o.dst_upid,
+                   f.capture_id IN (SELECT c.capture_id FROM capture AS c JOIN run AS r USING (host_id)
+                     WHERE r.process_layer <> 'none')
                  FROM flow AS f LEFT JOIN flow_main_owners AS o ON o.flow_id = f.flow_id
                  WHERE f.flow_id > ?1 ORDER BY f.flow_id",
             )?;
@@ -165,6 +170,7 @@ impl Trace {
                     proto: row.get_ref(5)?.as_str()?,
                     src_upid: row.get(6)?,
                     dst_upid: row.get(7)?,
+                    is_beside_run: row.get(8)?,
                 });
             }
             Ok(())

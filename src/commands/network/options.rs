@@ -56,10 +56,11 @@ pub(super) struct Options {
     #[arg(long, value_name = "FROM..TO", value_parser = interval)]
     pub(super) within: Option<(f64, f64)>,
     /// A host (name or address) that belongs to the program; may be given several times
-    /// [default: those that were captured]
+    /// [default: the processes of the recorded run, or else the hosts that were captured]
     #[arg(long, value_name = "HOST")]
     pub(super) host: Vec<String>,
-    /// Unit that is one process: an address, unless all packets are within one (loopback); then the processes
+    /// Unit that is one process: an address, unless a run was recorded, or all packets are within one address
+    /// (loopback); then the processes
     #[arg(long, value_enum)]
     pub(super) by: Option<Unity>,
     /// Format of the answer [default: by the ending of FILE, else table]
@@ -276,7 +277,7 @@ pub(super) enum Question {
     WhatIf {
         #[command(flatten)]
         common: Common,
-        /// Scale the work of a process, as 10.0.0.4=0.5; may be given several times
+        /// Scale the work of a process (name, rule or pid), as 10.0.0.4=0.5; may be given several times
         #[arg(long, value_name = "PROCESS=FACTOR", value_parser = factor)]
         scale: Vec<(String, f64)>,
         /// Messages arrive at once

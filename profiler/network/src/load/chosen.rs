@@ -16,16 +16,26 @@ use crate::run::{Node, Unknown};
 const MOST: usize = 512;
 
 /// Packets of the program by capture and address.
-pub(super) type Seen<'a> = BTreeMap<i64, BTreeMap<&'a str, i64>>;
+type Seen<'a> = BTreeMap<i64, BTreeMap<&'a str, i64>>;
+
+/// Nodes that are on the host of each capture.
+pub(super) type Beside = BTreeMap<i64, BTreeSet<Node>>;
 
 /// Packets of the program by capture and number of the address.
 #[derive(Debug, Default)]
-pub(super) struct Counts(BTreeMap<i64, Vec<i64>>);
+pub(super) struct Counts {
+    packets: BTreeMap<i64, Vec<i64>>,
+    /// Captures of flows within one address, and the flows: both ends are on the host of the capture.
+    within: Vec<(i64, i64)>,
+}
 
 impl Counts {
     /// Adds the packets of a capture in a flow.
     pub(super) fn add(&mut self, capture: i64, flow: &Flow, packets: i64) {
-        let counts = self.0.entry(capture).or_default();
+        if flow.src == flow.dst {
+            self.within.push((capture, flow.id));
+        }
+        let counts = self.packets.entry(capture).or_default();
         for address in [flow.src as usize, flow.dst as usize] {
             if counts.len() <= address {
                 counts.resize(address + 1, 0);
@@ -34,12 +44,12 @@ impl Counts {
         }
     }
 
-    pub(super) fn named<'a>(&self, addresses: &'a Names) -> Seen<'a> {
+    fn named<'a>(&self, addresses: &'a Names) -> Seen<'a> {
         let of = |counts: &Vec<i64>| {
             let all = addresses.all().zip(counts.iter().copied());
             all.filter(|(_, packets)| *packets != 0).collect()
         };
-        let captures = self.0.iter();
+        let captures = self.packets.iter();
         captures.map(|(at, counts)| (*at, of(counts))).collect()
     }
 }
@@ -49,6 +59,7 @@ pub(super) struct Chosen {
     pub(super) names: Vec<String>,
     pub(super) ends: AHashMap<i64, (Node, Node)>,
     pub(super) left_out: Vec<String>,
+    pub(super) beside: Beside,
     /// TCP flows that appear in no answer.
     pub(super) other_flows: OtherKinds,
 }
@@ -58,13 +69,14 @@ impl Chosen {
         flows: &Flows,
         selection: &Selection,
         by: By,
-        seen: &Seen<'_>,
+        counts: &Counts,
         captures: &[CaptureRow],
         labels: &HashMap<i64, String>,
     ) -> std::result::Result<Chosen, Unknown> {
-        let own = by_kind(seen).map(|seen| own_addresses(&seen));
+        let seen = counts.named(&flows.addresses);
+        let own = by_kind(&seen).map(|seen| own_addresses(&seen));
         let mut is_met = vec![false; flows.addresses.len()];
-        for flow in &flows.program {
+        for flow in flows.analysed(selection) {
             is_met[flow.src as usize] = true;
             is_met[flow.dst as usize] = true;
         }
@@ -106,7 +118,7 @@ impl Chosen {
         let with_capture: BTreeSet<&str> = own.flatten().copied().collect();
         let members = if !asked.is_empty() {
             asked
-        } else if captured.len() > 1 && with_capture.len() > 1 {
+        } else if !flows.is_of_run(selection) && captured.len() > 1 && with_capture.len() > 1 {
             with_capture
         } else {
             addresses
@@ -118,7 +130,11 @@ impl Chosen {
         let mut joined: Vec<(&Flow, u32, u32)> = Vec::with_capacity(flows.program.len());
         let mut other_flows = OtherKinds::default();
         let mut is_outside = vec![false; flows.addresses.len()];
-        for flow in &flows.program {
+        for (flow, skipped) in flows.weighed(selection) {
+            if let Some(why) = skipped {
+                other_flows.skipped(flow, why);
+                continue;
+            }
             let ends = [flow.src as usize, flow.dst as usize];
             if !ends.iter().all(|&end| is_member[end]) {
                 for end in ends {
@@ -161,8 +177,15 @@ impl Chosen {
                 other_flows.beyond(flow, most);
             }
         }
+        let mut beside = Beside::new();
+        for (capture, flow) in &counts.within {
+            if let Some(&(a, b)) = ends.get(flow) {
+                beside.entry(*capture).or_default().extend([a, b]);
+            }
+        }
         let names = by_bytes.iter();
         Ok(Chosen {
+            beside,
             names: names.map(|(name, _)| (*name).to_owned()).collect(),
             ends,
             left_out: left_out.into_iter().map(str::to_owned).collect(),

@@ -27,7 +27,7 @@ impl Connections {
         Ok(Connections(flows))
     }
 
-    /// Unit that is one node: as selected; else processes if all connections are within one address.
+    /// Unit that is one node, as [`Selection::by`] describes it.
     pub fn by(&self, selection: &Selection) -> By {
         self.0.by(selection)
     }
@@ -45,12 +45,11 @@ impl Connections {
         labels: &HashMap<i64, String>,
     ) -> Result<std::result::Result<Run, Unknown>> {
         let Connections(mut flows) = self;
-        let counts = count(trace, &mut flows)?;
+        let counts = count(trace, &mut flows, selection)?;
         let hosts = trace.hosts()?;
         let captures = trace.captures()?;
         let by = flows.by(selection);
-        let seen = counts.named(&flows.addresses);
-        let mut chosen = match Chosen::new(&flows, selection, by, &seen, &captures, labels) {
+        let mut chosen = match Chosen::new(&flows, selection, by, &counts, &captures, labels) {
             Ok(chosen) => chosen,
             Err(unknown) => return Ok(Err(unknown)),
         };
@@ -65,9 +64,9 @@ impl Connections {
             None => accounting(trace, &flows.program, &chosen)?,
         };
         // There may be a million, and the packets need the memory.
-        drop(seen);
+        drop(counts);
         drop(flows);
-        let (mut inputs, at) = inputs(&captures);
+        let (mut inputs, at) = inputs(&captures, &chosen.beside);
         let mut without_header = 0;
         let (from_ns, to_ns) = selection.within_ns.unwrap_or((i64::MIN, i64::MAX));
         trace.packets_since(from_ns, |row| {
@@ -141,15 +140,15 @@ fn accounting(
     Ok(owners.into_iter().map(of).collect())
 }
 
-/// Adds the captures' counts to the flows, as the view `flows` does. Returns the packets of the program
-/// in each capture.
-fn count(trace: &Trace, flows: &mut Flows) -> Result<Counts> {
+/// Adds the captures' counts to the flows, as the view `flows` does. Returns the packets of the analysed
+/// flows in each capture.
+fn count(trace: &Trace, flows: &mut Flows, selection: &Selection) -> Result<Counts> {
     let mut rows = trace.flow_captures_unordered()?;
     rows.sort_unstable_by_key(|row| row.flow_id);
     flows.count(&rows);
     let mut counts = Counts::default();
     let mut rest = &rows[..];
-    for flow in &flows.program {
+    for flow in flows.analysed(selection) {
         for row in flows::rows_of(flow, &mut rest) {
             counts.add(row.capture_id, flow, row.out_packets + row.back_packets);
         }

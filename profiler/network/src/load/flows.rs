@@ -54,8 +54,31 @@ pub(super) struct Flow {
     /// Processes at both ends, if known.
     pub(super) src_upid: Option<i64>,
     pub(super) dst_upid: Option<i64>,
+    /// True if the process tracer ran where the flow was captured, so that its owner would be known.
+    is_beside_run: bool,
     /// Packets and payload, if known. Each direction has the counts of the capture that saw most of it.
     pub(super) traffic: Option<(i64, i64)>,
+}
+
+impl Flow {
+    /// True if a process of a recorded run is at an end.
+    fn is_of_run(&self) -> bool {
+        self.is_beside_run && self.src_upid.or(self.dst_upid).is_some()
+    }
+
+    /// True if it carried no payload, as a refused connection. No method has a message of it.
+    fn is_silent(&self) -> bool {
+        self.traffic.is_some_and(|(_, bytes)| bytes == 0)
+    }
+}
+
+/// Reason why a flow of the program is not analysed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Skipped {
+    /// None of its ends is a process of the recorded run.
+    OtherProgram,
+    /// It carried no payload.
+    Silent,
 }
 
 /// All flows that were read.
@@ -84,6 +107,7 @@ impl Flows {
                 protocol: self.protocols.number(flow.proto),
                 src_upid: flow.src_upid,
                 dst_upid: flow.dst_upid,
+                is_beside_run: flow.is_beside_run,
                 traffic: None,
             };
             match is_of_program(flow) {
@@ -93,13 +117,49 @@ impl Flows {
         })
     }
 
-    /// Unit that is one node: as selected; else processes if all flows of the program are within one
-    /// address.
+    /// True if owners of flows may become known while the trace grows.
+    pub(super) fn are_beside_run(&self) -> bool {
+        self.program.iter().any(|flow| flow.is_beside_run)
+    }
+
+    /// True if only the flows of the recorded run's own processes are analysed: there are some, and no host
+    /// is selected.
+    pub(super) fn is_of_run(&self, selection: &Selection) -> bool {
+        selection.hosts.is_empty() && self.program.iter().any(Flow::is_of_run)
+    }
+
+    /// The flows of the program, each with the reason if it is not analysed.
+    pub(super) fn weighed(
+        &self,
+        selection: &Selection,
+    ) -> impl Iterator<Item = (&Flow, Option<Skipped>)> {
+        let is_of_run = self.is_of_run(selection);
+        self.program.iter().map(move |flow| {
+            let is_other = is_of_run && flow.is_beside_run && !flow.is_of_run();
+            let silent = || flow.is_silent().then_some(Skipped::Silent);
+            (
+                flow,
+                is_other.then_some(Skipped::OtherProgram).or_else(silent),
+            )
+        })
+    }
+
+    /// The flows that are analysed.
+    pub(super) fn analysed(&self, selection: &Selection) -> impl Iterator<Item = &Flow> {
+        let all = self.weighed(selection);
+        all.filter_map(|(flow, skipped)| skipped.is_none().then_some(flow))
+    }
+
+    /// Unit that is one node: as selected; else processes if the flows of a recorded run are analysed, or
+    /// all flows are within one address.
     pub(super) fn by(&self, selection: &Selection) -> By {
         let natural = || {
-            let mut used = self.program.iter().peekable();
+            let mut used = self.analysed(selection).peekable();
             let is_within_one = used.peek().is_some() && used.all(|flow| flow.src == flow.dst);
-            if is_within_one { By::Process } else { By::Host }
+            match is_within_one || self.is_of_run(selection) {
+                true => By::Process,
+                false => By::Host,
+            }
         };
         selection.by.unwrap_or_else(natural)
     }

@@ -7,7 +7,7 @@ use ahash::AHashMap;
 use flowtrace_schema::{Result, Trace, marks};
 
 use super::chosen::{Chosen, Counts};
-use super::flows::Flows;
+use super::flows::{Flow, Flows};
 use super::packets::{inputs, packet};
 use super::selection::{By, Selection};
 use crate::run::{Packet, Run, Unknown};
@@ -53,12 +53,12 @@ impl Growing {
         self.read_packets(trace)?;
         self.flows.read(trace)?;
         let by = self.flows.by(&self.selection);
-        if by == By::Process {
+        if by == By::Process || self.flows.are_beside_run() {
             // The owners of the new flows are found later.
             self.flows = Flows::default();
             self.flows.read(trace)?;
         }
-        Ok(by)
+        Ok(self.flows.by(&self.selection))
     }
 
     /// The run made from the packets that were read. `labels` has the names of process images by upid,
@@ -120,13 +120,12 @@ impl Growing {
         let by = self.flows.by(&self.selection);
         let captures = trace.captures()?;
         let counts = self.count();
-        let seen = counts.named(&self.flows.addresses);
-        let chosen = Chosen::new(&self.flows, &self.selection, by, &seen, &captures, labels);
+        let chosen = Chosen::new(&self.flows, &self.selection, by, &counts, &captures, labels);
         let mut chosen = match chosen {
             Ok(chosen) => chosen,
             Err(unknown) => return Ok(Err(unknown)),
         };
-        let (mut inputs, at) = inputs(&captures);
+        let (mut inputs, at) = inputs(&captures, &chosen.beside);
         let known = |packet: &Packet| {
             let &(a, b) = chosen.ends.get(&i64::from(packet.flow))?;
             let (src, dst) = if packet.src == 0 { (a, b) } else { (b, a) };
@@ -151,16 +150,20 @@ impl Growing {
 
     /// Sums up the packets of each flow, and those of the program in each capture.
     fn count(&mut self) -> Counts {
-        let mut counts = Counts::default();
+        let seen = |flow: &Flow| {
+            let of = |&capture: &i64| Some((capture, *self.sums.get(&(flow.id, capture))?));
+            self.packets.keys().filter_map(of).collect::<Vec<_>>()
+        };
         for flow in &mut self.flows.program {
-            let mut most = (0, 0);
-            for &capture in self.packets.keys() {
-                if let Some(&(packets, bytes)) = self.sums.get(&(flow.id, capture)) {
-                    most = (most.0.max(packets), most.1.max(bytes));
-                    counts.add(capture, flow, packets);
-                }
+            let sums = seen(flow).into_iter().map(|(_, sums)| sums);
+            let most = sums.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
+            flow.traffic = Some(most.unwrap_or_default());
+        }
+        let mut counts = Counts::default();
+        for flow in self.flows.analysed(&self.selection) {
+            for (capture, (packets, _)) in seen(flow) {
+                counts.add(capture, flow, packets);
             }
-            flow.traffic = Some(most);
         }
         counts
     }

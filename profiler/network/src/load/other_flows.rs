@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::flows::{Flow, Flows, SSH};
+use super::flows::{Flow, Flows, SSH, Skipped};
 use super::selection::By;
 use crate::run::OtherFlows;
 
@@ -29,6 +29,15 @@ impl OtherKinds {
             true,
             "TCP with hosts that are no part of the program".into(),
         );
+    }
+
+    /// Adds a flow that is not analysed.
+    pub(super) fn skipped(&mut self, flow: &Flow, why: Skipped) {
+        let kind = match why {
+            Skipped::OtherProgram => "TCP of programs outside of the run",
+            Skipped::Silent => "TCP without payload, as refused connections",
+        };
+        self.add(flow, true, kind.into());
     }
 
     /// Adds a flow with both ends in one process as defined by `by`, so that nothing goes from one

@@ -3,17 +3,24 @@
 use ahash::AHashMap;
 use flowtrace_schema::{CaptureRow, PacketRow};
 
+use super::chosen::Beside;
 use crate::run::{CaptureInput, Node, Packet};
 
-/// An empty capture for each of a trace, and the place of each by id.
-pub(super) fn inputs(captures: &[CaptureRow]) -> (Vec<CaptureInput>, AHashMap<i64, usize>) {
+/// An empty capture for each of a trace, and the place of each by id. `beside` has the nodes that are known to be
+/// on the host of a capture.
+pub(super) fn inputs(
+    captures: &[CaptureRow],
+    beside: &Beside,
+) -> (Vec<CaptureInput>, AHashMap<i64, usize>) {
     let input = |capture: &CaptureRow| CaptureInput {
         name: format!(
             "{} {}",
             capture.host.as_deref().unwrap_or("?"),
             capture.interface
         ),
-        node: None,
+        nodes: beside
+            .get(&capture.capture_id)
+            .map_or(Vec::new(), |nodes| nodes.iter().copied().collect()),
         dropped: capture.dropped,
         packets: Vec::new(),
     };

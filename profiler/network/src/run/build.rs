@@ -16,16 +16,19 @@ pub type PacketInput = Packet;
 pub struct CaptureInput {
     /// Machine and interface or file.
     pub name: String,
-    /// The process next to the capture, if the trace has it.
-    pub node: Option<Node>,
+    /// The processes next to the capture, if the trace has them; else their packets show it.
+    pub nodes: Vec<Node>,
     /// Packets that the kernel dropped; `None` if not known.
     pub dropped: Option<i64>,
     /// Packets, nearly in the order of time.
     pub packets: Vec<Packet>,
 }
 
-pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
-    let given: Vec<Option<Node>> = captures.iter().map(|capture| capture.node).collect();
+pub(super) fn data(nodes: Vec<String>, mut captures: Vec<CaptureInput>) -> Data {
+    let given = captures
+        .iter_mut()
+        .map(|capture| std::mem::take(&mut capture.nodes));
+    let given: Vec<Vec<Node>> = given.collect();
     let mut captures: Vec<Capture> = captures
         .into_iter()
         .map(|capture| Capture {

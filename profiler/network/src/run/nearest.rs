@@ -19,18 +19,18 @@ const OWN_PERCENT: u64 = 98;
 /// Two processes, the lower number first.
 type Pair = (usize, usize);
 
-/// For each process the capture that is nearest to it, and true if that is its own. The process of a
-/// capture may be known beforehand.
+/// For each process the capture that is nearest to it, and true if that is its own. The processes of a
+/// capture may be known beforehand, else the list is empty.
 pub(super) fn nearest(
     nodes: usize,
     captures: &[Capture],
-    given: &[Option<Node>],
+    given: &[Vec<Node>],
 ) -> Vec<(usize, bool)> {
     let groups: Vec<Vec<Group>> = captures.iter().map(|c| groups(nodes, c)).collect();
     let asked = groups
         .iter()
         .zip(given)
-        .filter(|(_, given)| given.is_none());
+        .filter(|(_, given)| given.is_empty());
     let asked = asked.flat_map(|(groups, _)| groups).filter_map(Group::two);
     let shared = Shared::new(captures, &asked.collect());
     // By capture and process: the packets, and the relation of the capture to the process.
@@ -38,22 +38,24 @@ pub(super) fn nearest(
     let mut views = vec![vec![View::Others; nodes]; captures.len()];
     for (at, groups) in groups.iter().enumerate() {
         for group in groups {
-            let owner = match (given[at], group.two()) {
-                (Some(_), _) => None,
-                (None, Some(pair)) => shared.nearer(captures, at, pair),
-                (None, None) => group.owner(),
+            let owner = match (given[at].is_empty(), group.two()) {
+                (false, _) => None,
+                (true, Some(pair)) => shared.nearer(captures, at, pair),
+                (true, None) => group.owner(),
             };
             for (&node, &packets) in &group.packets {
                 counts[at][node] = packets;
                 views[at][node] = match owner {
-                    None if given[at].is_none() => View::Between,
+                    None if given[at].is_empty() => View::Between,
                     Some(owner) if owner == node => View::Own,
                     _ => View::Others,
                 };
             }
         }
-        if let Some(view) = given[at].and_then(|node| views[at].get_mut(usize::from(node))) {
-            *view = View::Own;
+        for &node in &given[at] {
+            if let Some(view) = views[at].get_mut(usize::from(node)) {
+                *view = View::Own;
+            }
         }
     }
     let best = |node: usize, of: &dyn Fn(View) -> bool| {
@@ -234,25 +236,28 @@ mod tests {
         // Addresses 0 to 2 are of one kind, 3 to 5 of the other.
         let host = |node: Node| usize::from(node % 3);
         let pairs = [(0, 1), (3, 4), (0, 2), (3, 5), (1, 2), (4, 5)].repeat(5);
-        let found = nearest(6, &captures(3, &pairs, host), &[None; 3]);
+        let unknown = || vec![Vec::new(); 3];
+        let found = nearest(6, &captures(3, &pairs, host), &unknown());
         assert_eq!(found, [0, 1, 2, 0, 1, 2].map(|at| (at, true)));
         // Two hosts alone, so that each address has one partner.
         let host = |node: Node| usize::from(node % 2);
         let pairs = [(0, 1), (2, 3)].repeat(5);
-        let found = nearest(4, &captures(2, &pairs, host), &[None; 2]);
+        let found = nearest(4, &captures(2, &pairs, host), &unknown()[..2]);
         assert_eq!(found, [0, 1, 0, 1].map(|at| (at, true)));
     }
 
     #[test]
     fn a_capture_between_hosts_is_everybodys() {
         let one = captures(1, &[(0, 1), (0, 2), (1, 2)].repeat(5), |_| 0);
-        assert_eq!(nearest(4, &one, &[None])[..3], [(0, true); 3]);
-        assert_eq!(nearest(4, &one, &[None])[3], (0, false));
+        assert_eq!(nearest(4, &one, &[vec![]])[..3], [(0, true); 3]);
+        assert_eq!(nearest(4, &one, &[vec![]])[3], (0, false));
         assert_eq!(nearest(2, &[], &[]), [(usize::MAX, false); 2]);
         // The capture of a host is not its partners' own.
         let given = captures(1, &[(0, 1), (0, 2)].repeat(5), |_| 0);
-        let found = nearest(3, &given, &[None]);
+        let found = nearest(3, &given, &[vec![]]);
         assert_eq!(found, [(0, true), (0, false), (0, false)]);
-        assert_eq!(nearest(3, &given, &[Some(0)]), found);
+        assert_eq!(nearest(3, &given, &[vec![0]]), found);
+        // On loopback it is.
+        assert_eq!(nearest(3, &given, &[vec![0, 1, 2]]), [(0, true); 3]);
     }
 }

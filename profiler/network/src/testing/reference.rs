@@ -108,7 +108,7 @@ fn read(path: &Path, node: Node) -> Option<CaptureInput> {
     }
     Some(CaptureInput {
         name: path.display().to_string(),
-        node: Some(node),
+        nodes: vec![node],
         dropped: Some(0),
         packets,
     })

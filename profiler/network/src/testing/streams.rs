@@ -39,7 +39,7 @@ pub(super) fn run_with_delays(nodes: usize, packets: &[(Packet, i64)]) -> Run {
     let mut captures = vec![CaptureInput::default(); nodes];
     for (node, capture) in captures.iter_mut().enumerate() {
         capture.name = format!("h{node}");
-        capture.node = Some(node as Node);
+        capture.nodes = vec![node as Node];
         capture.dropped = Some(0);
     }
     for &(mut packet, delay_ns) in packets {
