@@ -36,7 +36,7 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
     }
     let name = units::plain(&who(result, cause));
     let when = match cause.intervals.as_slice() {
-        [(from, to)] => format!(", {}", span(*from, *to)),
+        [(from, to)] => format!(", {}", span(*from - timeline.span.0, *to - timeline.span.0)),
         _ => String::new(),
     };
     let samples = samples_of(cause.samples, timeline);
@@ -49,6 +49,7 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
     )
 }
 
+/// Times since the begin of the run.
 fn span(from: i64, to: i64) -> String {
     format!("{:.1}–{:.1} s", from as f64 / 1e9, to as f64 / 1e9)
 }
