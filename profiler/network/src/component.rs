@@ -14,6 +14,7 @@ use super::balance::{self, Range};
 use super::ball;
 use super::decomposition::{self, Component};
 use super::evidence::{self, Basis, Evidence, Verdict, bootstrap};
+use super::held::{self, Held};
 use super::messages::{self, Message};
 use super::quantile;
 use super::replay::{Change, Reading, replay};
@@ -63,6 +64,8 @@ pub struct Losses {
     pub evidence: Result<Evidence, Unknown>,
     /// True if each pair was captured at both ends, so that delays of its messages are known.
     pub are_both_ends: bool,
+    /// Segments that waited for an acknowledgement, if they are the largest loss.
+    pub held: Option<Held>,
 }
 
 impl Losses {
@@ -111,8 +114,11 @@ fn decided(run: &Run) -> Result<Arc<Losses>, Unknown> {
     all.extend(evidence.as_ref().ok().and_then(|found| process(run, found)));
     all.sort_by(|a, b| b.middle_s().total_cmp(&a.middle_s()));
     let pairs = messages::by_pair(&found);
+    let most_s = all.first().map_or(0.0, Loss::middle_s).max(significant_s);
+    let held = held::longest(run).filter(|held| held.seconds >= most_s);
     Ok(Arc::new(Losses {
         are_both_ends: pairs.keys().all(|&(src, dst)| run.has_both_ends(src, dst)),
+        held,
         all,
         significant_s,
         run_s,

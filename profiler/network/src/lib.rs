@@ -60,6 +60,7 @@ pub mod component;
 pub mod components;
 pub mod decomposition;
 pub mod evidence;
+pub mod held;
 mod links;
 pub mod load;
 pub mod lost;

@@ -123,6 +123,15 @@ pub(super) fn decision(run: &Run) -> Option<String> {
 /// A decision, in words.
 pub(super) fn decision_line(run: &Run, losses: &Losses) -> String {
     let whole = wording::seconds(losses.run_s);
+    if let Some(held) = &losses.held {
+        let (src, dst) = (called(run, held.src), called(run, held.dst));
+        return format!(
+            "most out of balance: {} of {src} waited until {dst} had acknowledged the one before, for {} of {whole} \
+             (Nagle's algorithm and delayed acknowledgements; TCP_NODELAY in {src} avoids that)",
+            units::counted(held.segments as i64, "segment", "segments"),
+            wording::seconds(held.seconds)
+        );
+    }
     if let Some(first) = losses.first() {
         return format!(
             "most out of balance: {}, which cost {}",
